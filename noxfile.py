@@ -3,12 +3,15 @@
 # dependencies = [
 #   "blake3>=1.0,<2",
 #   "huggingface-hub>=0.30",
+#   "jinja2>=3.1",
+#   "markupsafe>=3.0",
 #   "ml-dtypes>=0.5",
 #   "nox>=2026.8",
 #   "numpy>=2.0",
 #   "packaging>=25.0",
 #   "platformdirs>=4.3",
 #   "pydantic>=2.11",
+#   "pygments>=2.19",
 #   "pyyaml>=6.0.2",
 #   "rich>=14.0",
 #   "tabulate>=0.9",
@@ -25,6 +28,7 @@ nox installs the script dependencies above into an environment of its own, so th
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +99,17 @@ def tests_long(session: nox.Session) -> None:
     """Run the tests that take too long for each change; run them before a release."""
     install(session, "tests")
     session.run("pytest", *map(str, ROOT.glob("tests/real/long_*.py")), *session.posargs)
+
+
+@nox.session(default=False)
+def browser(session: nox.Session) -> None:
+    """Test report.html in Chromium, which is installed if absent; keep screenshots of it."""
+    install(session, "browser")
+    if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
+        session.run(
+            "apt-get", "install", "-y", "--no-install-recommends", "chromium", external=True
+        )
+    session.run("pytest", "tests/browser", *session.posargs)
 
 
 @nox.session

@@ -24,7 +24,7 @@ from bench.place import WORK, Place
 from bench.took import run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 HERE = Path(__file__).parent
 RESULTS = page.REAL_SIZE
@@ -107,8 +107,9 @@ SMALL = (
     Model("experts, bfloat16", "mixtral", 768, 1024, 12, experts=8, dtype="bfloat16"),
 )
 LARGE = (
-    Model("dense, float32", "llama", 2048, 5632, 22),
-    Model("dense, bfloat16", "llama", 2048, 5632, 22, dtype="bfloat16"),
+    Model("large, dense, float32", "llama", 2048, 5632, 22),
+    Model("large, dense, bfloat16", "llama", 2048, 5632, 22, dtype="bfloat16"),
+    Model("large, experts, bfloat16", "mixtral", 1024, 2048, 18, experts=8, dtype="bfloat16"),
 )
 
 
@@ -137,13 +138,15 @@ def write_checkpoint(model: Model, folder: Path) -> int:
     return end
 
 
-def measure(model: Model, folder: Path) -> dict[str, Any]:
+def measure(model: Model, folder: Path, levels_to_run: Collection[str]) -> dict[str, Any]:
     """Return what one model costs at each level and bare, in CPU seconds and multiples of both."""
     checkpoint = folder / "model"
     weights = write_checkpoint(model, checkpoint)
     levels = {}
     place = None
     for level, options in LEVELS.items():
+        if level not in levels_to_run:
+            continue
         place = Place(folder / level, _matrix(model, checkpoint))
         with MemoryWatch() as memory:
             took = place.samebits("--jobs", "1", *options)
@@ -158,8 +161,8 @@ def measure(model: Model, folder: Path) -> dict[str, Any]:
         }
     assert place is not None
     bare = _bare(place, checkpoint, folder)
-    for found in levels.values():
-        found["times"] = round(found["cpu"] / bare, 2)
+    for cost in levels.values():
+        cost["times"] = round(cost["cpu"] / bare, 2)
     return {"weights": weights, "parameters": model.parameters, "bare": bare, "levels": levels}
 
 
@@ -193,8 +196,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="nox -s bench-real --", description=__doc__)
     parser.add_argument("--large", action="store_true", help="also models of 1 B parameters")
     parser.add_argument("--models", default="", help="names, separated by ';'")
+    parser.add_argument(
+        "--levels", default=",".join(LEVELS), help="levels to run, separated by commas"
+    )
     options = parser.parse_args()
     names = {name.strip() for name in options.models.split(";") if name.strip()}
+    levels = options.levels.split(",")
+    if not set(levels) <= LEVELS.keys():
+        parser.error(f"--levels: {options.levels}: the levels are {', '.join(LEVELS)}")
     (WORK / "bench").mkdir(parents=True, exist_ok=True)
     for model in (*SMALL, *(LARGE if options.large else ())):
         if names and model.name not in names:
@@ -202,7 +211,7 @@ def main() -> None:
         folder = Path(tempfile.mkdtemp(dir=WORK / "bench"))
         print(f"{model.name}, {model.parameters / 1e9:.2f} B parameters …", flush=True)
         try:
-            cost = {"name": model.name, **measure(model, folder)}
+            cost = {"name": model.name, **measure(model, folder, levels)}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         print(json.dumps(cost, indent=1), flush=True)

@@ -1,6 +1,8 @@
 """The command line: ``matrix`` runs cells and writes the report, ``probe`` only runs them.
 
-``check`` runs one model without a file, ``init`` writes the file, ``lint`` reads code.
+``check`` runs one model without a file, ``init`` writes the file, ``lint`` reads code, ``plot`` draws
+a chart of a report. ``record`` keeps bits in samebits.lock, and ``verify`` compares the project's
+environment with it.
 
 Exit codes: 0, every comparison is identical, rounding, absent or expected; 1, something fails;
 2, a mistake in matrix.yaml or on the command line; 3, nothing fails, but something was not finished
@@ -30,12 +32,14 @@ from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.check import command as check
 from samebits.check import init
+from samebits.gate import command as gate
 from samebits.lint import command as lint_command
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.reports import again
 from samebits.reports.formats.registry import DEFAULT, FORMATS, GITHUB, NAMES
+from samebits.reports.html import plot
 from samebits.reports.write import write
 from samebits.stacks.places import checks_folder
 from samebits.storage.prune import prune
@@ -73,10 +77,14 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     options = _parsed(arguments, spoken)
     if options.command == "init":
         return 0, list(map(spoken.text, init.write_files(options)))
+    if options.command == "plot":
+        return 0, list(map(spoken.text, plot.write_chart(options)))
     if options.command == "check":
         return _checked(options, environ, spoken)
     if options.command == "report":
         return 0, _reported(options, environ, spoken)
+    if options.command in ("record", "verify"):
+        return _gated(options, environ, spoken)
     order, dependencies = _order(options), Dependencies()
     reports = _report_folder(options)
     if reports is not None:
@@ -87,10 +95,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         redaction = Redaction(environ)
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
-    report, written = _written(
-        report, files, reports, Redaction(environ), progress(0), order.formats
-    )
-    lines = [spoken.log_line(line) for line in summary(report, written.main)]
+    report, written = _written(report, files, options, reports, Redaction(environ), progress(0))
+    lines = [spoken.log_line(line) for line in summary(report, written.opened)]
     printed = Answer(report.exit_code, lines)
     if GITHUB in order.formats:
         _publish_on_github(report, environ, spoken, {})
@@ -112,17 +118,19 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
 def _written(
     report: Report,
     files: Mapping[str, str | bytes],
+    options: argparse.Namespace,
     folder: Path,
     redaction: Redaction,
     progress: Progress,
-    formats: Sequence[str],
 ) -> tuple[Report, Written]:
     """Write a report without secrets; return it, and what was written."""
     progress.begin("writing the report", 0, "")
     try:
         report = redaction.record(report)
         redacted = {path: redaction.file(path, content) for path, content in files.items()}
-        return report, write(report, folder, redacted, formats)
+        return report, write(
+            report, folder, redacted, options.formats, single_file=options.single_file
+        )
     finally:
         progress.end("writing the report")
         progress.close()
@@ -159,13 +167,11 @@ def _checked(
     report, files = _run_async(
         run_matrix(order, environ, cell_lines, dependencies, prepared.matrix)
     )
-    report, written = _written(
-        report, files, folder, Redaction(environ), progress(0), order.formats
-    )
+    report, written = _written(report, files, options, folder, Redaction(environ), progress(0))
     prune(order.work_folder, dependencies.files.keys(), time.time())
     if GITHUB in order.formats:
         _publish_on_github(report, environ, spoken, prepared.places)
-    lines = screen(report, written.main, prepared.places)
+    lines = screen(report, written.opened, prepared.places)
     return report.exit_code, [spoken.log_line(line) for line in lines]
 
 
@@ -177,10 +183,16 @@ def _reported(
     _check_writable(folder)
     source = again.read(options.report)
     report = Redaction(environ).record(source.report)
-    written = again.rewrite(source._replace(report=report), options.report, folder, options.formats)
+    written = again.rewrite(
+        source._replace(report=report),
+        options.report,
+        folder,
+        options.formats,
+        single_file=options.single_file,
+    )
     if GITHUB in options.formats:
         _publish_on_github(report, environ, spoken, {})
-    return [spoken.log_line(line) for line in summary(report, written.main)]
+    return [spoken.log_line(line) for line in summary(report, written.opened)]
 
 
 def _publish_on_github(
@@ -192,6 +204,21 @@ def _publish_on_github(
     problem = append_summary(report, environ)
     if problem:
         spoken.say(problem, sys.stderr)
+
+
+def _gated(
+    options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
+) -> tuple[int, list[str]]:
+    """Write samebits.lock, or compare the project's environment with it."""
+
+    def say(line: str) -> None:
+        spoken.say(line, sys.stderr)
+
+    if options.command == "record":
+        return _run_async(gate.run_record(options, environ, say)), []
+    file = Redaction(environ).record(_run_async(gate.run_verify(options, environ, say)))
+    lines = gate.printed(file, options.format)
+    return file.exit_code, lines if options.format == "json" else list(map(spoken.text, lines))
 
 
 def _report_folder(options: argparse.Namespace) -> Path | None:
@@ -377,13 +404,39 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     report.add_argument("report", type=_path, metavar="REPORT.json", help="the report to read")
+
+    plot_command = commands.add_parser("plot", help=plot.HELP, description=_PLOT_HELP)
+    _add_plot(plot_command)
+    record = commands.add_parser(
+        "record",
+        help="keep the bits of models in samebits.lock",
+        description=gate.RECORD_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verify = commands.add_parser(
+        "verify",
+        help="compare the project's environment with samebits.lock",
+        description=gate.VERIFY_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    gate.add_arguments(record, verify)
     # __main__ runs this command itself, without what is imported here
     commands.add_parser("lint", help=lint_command.HELP, add_help=False)
     for command in (matrix, probe):
         _add_filters(command)
     for command in (matrix, probe, check_command):
         _add_options(command)
-    for command in (parser, matrix, probe, check_command, init_command, report):
+    for command in (
+        parser,
+        matrix,
+        probe,
+        check_command,
+        init_command,
+        plot_command,
+        record,
+        verify,
+        report,
+    ):
         command.spoken = spoken
     folders = {
         matrix: "reports/latest",
@@ -405,7 +458,12 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             default=DEFAULT,
             metavar="NAMES",
             help=f"formats of the report, such as md,junit; repeatable: {_FORMATS_HELP}. "
-            "report.json is always written. Default: md",
+            f"report.json is always written. Default: {','.join(DEFAULT[1:])}",
+        )
+        command.add_argument(
+            "--single-file",
+            action="store_true",
+            help="write report.html as one file that holds all its pages, to send or to attach",
         )
     for command in (matrix, check_command):
         command.add_argument(
@@ -420,6 +478,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         "probe": probe,
         "check": check_command,
         "init": init_command,
+        "plot": plot_command,
         "report": report,
     }
     return parser, by_name
@@ -484,6 +543,26 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--devices", default="", metavar="NAMES", help="run only on these devices, such as cpu,cuda"
+    )
+
+
+def _add_plot(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``samebits plot``."""
+    add = parser.add_argument
+    add("cell", metavar="CELL", help="such as olmo3/float32-default@5.2")
+    add(
+        "--report",
+        type=_path,
+        default=_LATEST / "report.json",
+        metavar="FILE",
+        help="the report.json to read (default: reports/latest/report.json)",
+    )
+    add("--chart", default="", metavar="NAME", help="'error by layer' (the default) or 'ladder'")
+    add(
+        "--output",
+        type=_path,
+        metavar="FILE",
+        help="the .svg or .png file to write (default: NAME.svg beside the report)",
     )
 
 
@@ -559,6 +638,11 @@ Exit codes:
   1  something fails
   2  there is a mistake in matrix.yaml or on the command line
   3  incomplete: nothing fails, but a cell is not finished or not observed
+"""
+
+
+_PLOT_HELP = """\
+Write a chart of one cell as SVG or PNG, as report.html shows it. It needs the extra samebits[plot].
 """
 
 

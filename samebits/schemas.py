@@ -1,6 +1,7 @@
 """JSON schemas of the files that people and other programs read and write.
 
-These are matrix.yaml, report.json and expected.json of a capsule. All other files are between samebits
+These are matrix.yaml, report.json, expected.json of a capsule, samebits.lock and what samebits verify
+prints as JSON. All other files are between samebits
 and itself: their records define them. ``python -m samebits.schemas`` writes samebits/schemas/, for
 editors and for readers in other languages; tests/test_schemas.py keeps the copies equal.
 """
@@ -15,7 +16,9 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from samebits.matrix.spec import MatrixFile
 from samebits.records.capsule import CapsuleFile
+from samebits.records.lock import LockFile
 from samebits.records.report import Report
+from samebits.records.verification import VerificationFile
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -28,6 +31,8 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "matrix.schema.json": (MatrixFile, "matrix.yaml"),
     "capsule.schema.json": (CapsuleFile, "expected.json of a capsule"),
     "report.schema.json": (Report, "report.json"),
+    "lock.schema.json": (LockFile, "samebits.lock"),
+    "verification.schema.json": (VerificationFile, "samebits verify --format json"),
 }
 
 

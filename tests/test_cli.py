@@ -178,7 +178,7 @@ class Finalised:
 
 @pytest.mark.parametrize("late", [False, True], ids=["while it goes on", "as it ends"])
 def test_an_interrupt_of_a_finaliser_is_heard_again(runner, capfd, monkeypatch, late):
-    def write(*_):
+    def write(*_, **__):
         Finalised()
         time.sleep(0 if late else 30)
         msg = "the end"
@@ -266,7 +266,7 @@ def test_options_become_an_order(runner, folder):
 def test_every_option_reaches_the_order():
     """An option is a field of the order, or it is one of those that several fields follow from."""
     options = vars(cli._parsed(["matrix"], PLAIN)).keys()
-    derived = {"command", "repro"} | Selection.model_fields.keys()
+    derived = {"command", "repro", "single_file"} | Selection.model_fields.keys()
     assert options - derived <= Order.model_fields.keys()
     assert Order.model_fields.keys() - options == {
         *("selection", "capsules", "kernels"),  # follow from other options, or have none

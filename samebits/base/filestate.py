@@ -88,3 +88,11 @@ def changed(
         if identity(path) != recorded:
             return path
     return next((path for path, recorded in folders.items() if identities(path) != recorded), None)
+
+
+def is_older(path: Path, cutoff: float) -> bool:
+    """Return True if a file exists and was last written before ``cutoff``, in seconds."""
+    try:
+        return path.stat().st_mtime < cutoff
+    except OSError:  # removed by another run just now
+        return False

@@ -59,7 +59,7 @@ def write_patched(folder: Path, patches: Sequence[Path], out: Path) -> None:
     try:
         for path in filter(Path.is_file, map(Path, below(str(folder)))):
             if (name := path.relative_to(folder).as_posix()) not in files:
-                _copy_or_link(path, temporary / name)
+                copy_or_link(path, temporary / name)
         for name, text in files.items():
             if text is not None:
                 (temporary / name).parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,8 @@ def _publish(temporary: Path, out: Path) -> None:
             raise
 
 
-def _copy_or_link(path: Path, target: Path) -> None:
+def copy_or_link(path: Path, target: Path) -> None:
+    """Copy a file, or link it if it is large and the platform has links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.stat().st_size > _MAX_COPIED:
         try:

@@ -128,7 +128,7 @@ def prepare(options: argparse.Namespace) -> Check:
     if model.has_code and options.trust_remote_code is None and not has_named_code:
         raise CodeError(_untrusted(model))
     trusts_code = bool(options.trust_remote_code)
-    listed = {name: _values(name, getattr(options, name)) for name in _VARIANTS}
+    listed = {name: option_values(name, getattr(options, name)) for name in _VARIANTS}
     if model.path is not None:
         model = model._replace(path=str(Path(model.path).absolute()))
     code = _code_of(options)
@@ -234,7 +234,7 @@ def _untrusted(model: NamedModel) -> str:
     )
 
 
-def _values(name: str, text: str) -> tuple[str, ...]:
+def option_values(name: str, text: str) -> tuple[str, ...]:
     """Return the values of an option that is a list. Raises OptionError."""
     values = tuple(item.strip() for item in text.split(",") if item.strip())
     try:

@@ -23,6 +23,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.digests import digest_of, digest_of_file
+from samebits.base.filestate import is_older
 from samebits.base.hashes import hash_of_file
 from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
 from samebits.jobs.common import (
@@ -134,7 +135,7 @@ class Crosser:
         """Remove copies that no later run may use, and copies that have not been used for long."""
         cutoff = time.time() - UNUSED
         saved = (self._cache.root / "saved").glob("s*")
-        unused = [path for path in saved if _is_older(path, cutoff)]
+        unused = [path for path in saved if is_older(path, cutoff)]
         for path in (*self._temporary, *unused):
             remove(path)
 
@@ -357,13 +358,6 @@ def remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
         return
     path.unlink(missing_ok=True)
-
-
-def _is_older(path: Path, cutoff: float) -> bool:
-    try:
-        return path.stat().st_mtime < cutoff
-    except OSError:  # removed by another run just now
-        return False
 
 
 def _read_saved(folder: Path, *, even_if_transient: bool = False) -> SavedCopy | None:

@@ -67,10 +67,13 @@ def read(path: Path) -> Source:
         raise ReportFileError(_damaged(path, f"{place}: {first['msg']}")) from error
 
 
-def rewrite(source: Source, path: Path, folder: Path, formats: Iterable[str]) -> Written:
+def rewrite(
+    source: Source, path: Path, folder: Path, formats: Iterable[str], *, single_file: bool = False
+) -> Written:
     """Write formats of a report into a folder; those that the folder has are written again.
 
-    ``path`` is that of the report.json that was read. Locks and capsules beside it come along; its
+    ``path`` is that of the report.json that was read. With ``single_file``, or where report.html is
+    one file, it is written as one file. Locks and capsules beside it come along; its
     facts stay as they are.
 
     Raises:
@@ -83,7 +86,14 @@ def rewrite(source: Source, path: Path, folder: Path, formats: Iterable[str]) ->
         for name in source.report.files
         if name.startswith((f"{LOCKS}/", f"{CAPSULES}/")) and (path.parent / name).is_file()
     }
-    return write(source.report, folder, attachments, names, source.document)
+    return write(
+        source.report,
+        folder,
+        attachments,
+        names,
+        source.document,
+        single_file=single_file or owned.has_single_file(folder),
+    )
 
 
 def _damaged(path: Path, what: str) -> str:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from samebits.base.errors import SamebitsError, shown
 from samebits.reports.details import PATHS
 from samebits.reports.formats.registry import DEFAULT, FORMATS, chosen
-from samebits.text.names import PAGES, capsule_path, page_path
+from samebits.reports.html.addresses import FOLDER, HOME, MARK
+from samebits.text.names import PAGES, capsule_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from samebits.reports.formats.registry import Format
 
 REPORT, DATA, AROUND = "report.md", "report.json", "around-the-model.md"
+FIRST_PAGES = (REPORT, HOME)
+"""Files that every report has by default, and whose digests depend on the time of the run."""
 _TITLE = "# samebits: "
 _PART_OF = "Part of the [report]("
 _HEAD_BYTES = 4096
@@ -52,7 +55,9 @@ def check(folder: Path, plan: Plan, formats: Iterable[str] = DEFAULT) -> None:
     cells = {(cell.model, cell.stack) for cell in plan.cells}
     names = [REPORT, DATA, AROUND, *PATHS, *(format.main for format in chosen(formats))]
     names += [f"locks/{stack}.txt" for stack in plan.stacks]
-    names += [page_path(model) for model in plan.models]
+    names += [
+        format.page(model) for format in chosen(formats) if format.page for model in plan.models
+    ]
     for model, stack in sorted(cells):
         capsule = folder / capsule_path(model, stack)
         names += [
@@ -89,14 +94,20 @@ def has(folder: Path, format: Format) -> bool:
     return _has_first_line(folder / format.main, format.mark)
 
 
-def remove_old_report(folder: Path, files: Collection[Path]) -> None:
-    """Remove the report.md of an earlier run, unless it was written now.
+def has_single_file(folder: Path) -> bool:
+    """Return True if report.html holds all its pages."""
+    return _has_first_line(folder / HOME, MARK) and not (folder / FOLDER).is_dir()
 
-    Its digest is in no report.json, so it is recognised by its title.
+
+def remove_first_pages(folder: Path, files: Collection[Path]) -> None:
+    """Remove report.md and report.html of an earlier run, unless they were written now.
+
+    Their digests are in no report.json, so they are recognised by their first lines.
     """
-    path = folder / REPORT
-    if path not in files and _has_first_line(path, _TITLE):
-        path.unlink()
+    for format in FORMATS:
+        path = folder / format.main
+        if format.main in FIRST_PAGES and path not in files and has(folder, format):
+            path.unlink()
 
 
 def _is_replaceable(path: Path, name: str, is_ours: bool) -> bool:
@@ -108,6 +119,8 @@ def _is_replaceable(path: Path, name: str, is_ours: bool) -> bool:
         return _has_first_line(path, mark)
     if name == AROUND or name in PATHS or name.startswith(f"{PAGES}/"):
         return _has_first_line(path, _PART_OF)
+    if name.startswith(f"{FOLDER}/") and name.endswith(".html"):
+        return _has_first_line(path, MARK)
     return is_ours
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.atomic import write_temporary
 from samebits.reports import owned
-from samebits.reports.document import REPORT
 from samebits.reports.formats.registry import DEFAULT, chosen, render
 from samebits.reports.json import render as render_json
 from samebits.reports.json import text_of
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 class Written(NamedTuple):
     """The paths of a written report."""
 
-    main: Path
-    """The file to open."""
+    opened: tuple[Path, ...]
+    """The file to open of each format; report.json where no other format was chosen."""
     json: Path
     digests: dict[Path, str]
     """SHA-256 of every file that was written."""
@@ -38,8 +37,12 @@ def write(
     attachments: Mapping[str, str | bytes],
     formats: Collection[str] = DEFAULT,
     document: Mapping[str, Any] | None = None,
+    *,
+    single_file: bool = False,
 ) -> Written:
     """Write report.json, the files of the formats, locks and capsules; return the paths.
+
+    ``single_file`` makes report.html hold all its pages and all that they load.
 
     ``attachments`` maps the path of every lock file, and of every file of a capsule, to its
     content. The paths are relative to ``folder``, as in
@@ -53,28 +56,32 @@ def write(
         ReportsError: the report would replace a file that samebits did not write.
 
     """
-    main = next((format.main for format in chosen(formats)), owned.DATA)
-    paths = folder / main, folder / owned.DATA
-    contents: dict[str, str | bytes] = {**attachments, **render(report, formats)}
+    paths = [_inside(folder, format.main) for format in chosen(formats)]
+    data = folder / owned.DATA
+    made = render(report, formats, single_file=single_file)
+    contents: dict[str, str | bytes] = {**attachments, **made}
     files = {_inside(folder, name): content for name, content in contents.items()}
     owned.refuse_foreign(folder, [*contents, owned.DATA])
-    # report.md is left out: every report has it, and its digest depends on the time of the run
-    names = sorted(contents.keys() - {REPORT})
+    # digests of the first pages depend on the time of the run
+    names = sorted(contents.keys() - set(owned.FIRST_PAGES))
     digests = {name: _digest(contents[name]) for name in names}
-    files[paths[1]] = (
+    files[data] = (
         render_json(report.model_copy(update={"files": digests}))
         if document is None
         else text_of({**document, "files": digests})
     )
-    with _temporary_files(files) as temporary:
-        for path in files.keys() - {paths[1]}:
+    fleeting = {_inside(folder, name) for name in made} - set(paths)
+    with _temporary_files(files, fleeting) as temporary:
+        for path in files.keys() - {data}:
             temporary[path].replace(path)
         _remove_leftovers(folder, files)
-        owned.remove_old_report(folder, files)
-        temporary[paths[1]].replace(paths[1])
+        owned.remove_first_pages(folder, files)
+        temporary[data].replace(data)
     for parent in {path.parent for path in files}:
         _sync_folder(parent)
-    return Written(*paths, {path: _digest(content) for path, content in files.items()})
+    return Written(
+        tuple(paths) or (data,), data, {path: _digest(content) for path, content in files.items()}
+    )
 
 
 def _digest(content: str | bytes) -> str:
@@ -108,12 +115,18 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def _temporary_files(files: Mapping[Path, str | bytes]) -> Iterator[dict[Path, Path]]:
-    """Write every file under a temporary name; at the end remove those that were not renamed."""
+def _temporary_files(
+    files: Mapping[Path, str | bytes], fleeting: Collection[Path]
+) -> Iterator[dict[Path, Path]]:
+    """Write every file under a temporary name; at the end remove those that were not renamed.
+
+    A power cut may empty the ``fleeting`` files, which `samebits report` makes again from report.json.
+    """
     with ExitStack() as cleanup:
         temporary = {}
         for path, content in files.items():
-            temporary[path] = write_temporary(path, content)
+            # fsync of each of hundreds of pages takes minutes on a busy disk
+            temporary[path] = write_temporary(path, content, lasting=path not in fleeting)
             cleanup.callback(temporary[path].unlink, missing_ok=True)
         yield temporary
 

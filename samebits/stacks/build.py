@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 from uv import find_uv_bin
@@ -30,11 +30,9 @@ from samebits.base.atomic import replace
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.errors import StackError, shown
 from samebits.base.filestate import Dependencies
+from samebits.matrix.spec import StackSpec
 from samebits.records.record import Record, read_record
 from samebits.stacks.probes import ARCHITECTURES
-
-if TYPE_CHECKING:
-    from samebits.matrix.spec import StackSpec
 
 Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
 """Runs a command with text on its standard input in an environment, and waits."""
@@ -162,6 +160,30 @@ class StackBuilder:
             self._dependencies.file(path)
         return stack
 
+    def rebuild(self, stack_id: str, lock: str, python: str) -> Stack:
+        """Return the stack of exactly these packages, built now or in an earlier run.
+
+        ``lock`` has a requirement per line, of one version each. Nothing is resolved.
+
+        Raises:
+            StackError: one of them cannot be installed.
+
+        """
+        spec = StackSpec.model_construct(id=stack_id, transformers="", python=python)
+        folder = self._stacks / f"{stack_id}-{digest_of([lock, python])[:12]}"
+        stack = _read_stamp(folder / _STAMP, stack_id) or self._install(spec, lock, folder)
+        self._add_probe_packages(stack)
+        return stack
+
+    def probe_packages(self, python: str, version: str) -> Path:
+        """Return a folder with the packages of the probes for an interpreter of the user's.
+
+        Its environment is left as it is. Raises StackError.
+        """
+        target = self._stacks.parent / PROBE_PACKAGES / digest_of([python, version])[:12]
+        self._install_probe_packages(python, target, f"{python}")
+        return target
+
     def resolve(self, spec: StackSpec) -> str:
         """Return the lock of ``spec``: the newest releases that fit, or those of an earlier run.
 
@@ -206,7 +228,7 @@ class StackBuilder:
         if not self._upgrade:
             self._dependencies.file(path)
             cached = _kept_lock(path)
-            if cached is not None and not self._is_old(path):
+            if cached is not None and not is_old(path, self._max_age):
                 return cached
         command = [uv_program(), "pip", "compile", "-", "--quiet", "--no-header"]
         command += ["--no-annotate", "--python-version", python]
@@ -222,9 +244,6 @@ class StackBuilder:
         replace(path, seal.sealed_lines(lock))
         self._dependencies.file(path)
         return lock
-
-    def _is_old(self, path: Path) -> bool:
-        return self._max_age is not None and time.time() - path.stat().st_mtime > self._max_age
 
     def _resolution_digest(self, requirement_lines: list[str], python: str) -> str:
         links = self._environ.get("UV_FIND_LINKS", "")
@@ -282,14 +301,21 @@ class StackBuilder:
         packages gives the same results.
         """
         folder = Path(stack.python).parents[1]
+        aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
         target = folder / PROBE_PACKAGES
+        self._install_probe_packages(stack.python, target, f"stack {stack.id}", aside)
+
+    def _install_probe_packages(
+        self, python: str, target: Path, subject: str, temporary: Path | None = None
+    ) -> None:
         if _has_probe_packages(target):
             return
-        temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
+        temporary = temporary or target.with_name(f"{target.name}.{uuid.uuid4().hex[:12]}.tmp")
+        temporary.parent.mkdir(parents=True, exist_ok=True)
         command = [uv_program(), "pip", "install", "--quiet", "--no-deps", "--python"]
-        command += [stack.python, "--target", str(temporary), *_PROBE_REQUIREMENTS]
+        command += [python, "--target", str(temporary), *_PROBE_REQUIREMENTS]
         try:
-            self._uv(command, "", f"stack {stack.id}: {_NO_BLAKE3}", _HOW_TO_GET_BLAKE3)
+            self._uv(command, "", f"{subject}: {_NO_BLAKE3}", _HOW_TO_GET_BLAKE3)
             if not _has_probe_packages(target):
                 shutil.rmtree(target, ignore_errors=True)  # files are missing in it
             temporary.rename(target)
@@ -400,6 +426,11 @@ def _remove_leftovers(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def is_old(lock: Path, max_age: float | None) -> bool:
+    """Return True if a lock was written more than ``max_age`` seconds ago; None: never too old."""
+    return max_age is not None and time.time() - lock.stat().st_mtime > max_age
 
 
 def _kept_lock(path: Path) -> str | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import time
 import uuid
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -29,6 +28,7 @@ from samebits.stacks.build import (
     Commands,
     Run,
     Stack,
+    is_old,
     pinned_versions,
     uv_environment,
     uv_program,
@@ -169,7 +169,7 @@ class PackageBuilder:
         path = self._root / "locks" / f"{stack.id}-{digest[:12]}.txt"
         cached = None if self._upgrade else _kept_lines(path)
         self._dependencies.file(path)
-        if cached is None or self._is_old(path):
+        if cached is None or is_old(path, self._max_age):
             cached = self._new_lines(stack, python, indexed, local, cached)
             replace(path, seal.sealed_lines("".join(f"{line}\n" for line in cached)))
             self._dependencies.file(path)
@@ -202,9 +202,6 @@ class PackageBuilder:
         return [
             line for line in lines if line and line[0] != "#" and _name(line) not in stack.packages
         ]
-
-    def _is_old(self, path: Path) -> bool:
-        return self._max_age is not None and time.time() - path.stat().st_mtime > self._max_age
 
     def _local(self, stack: Stack, package: str) -> _Local:
         """Return a package of this machine, as a wheel that is built from it once per content."""

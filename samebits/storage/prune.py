@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.base import seal
+from samebits.base.filestate import is_older
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -38,7 +39,7 @@ def prune(root: Path, used: Collection[str], now: float) -> list[Path]:
     unused = [p for p in _old_files(root, oldest) if str(p.absolute()) not in in_use]
     # the log of a ladder or trace is removed only together with its JSON file
     unused = [p for p in unused if str(p.with_suffix(".json").absolute()) not in in_use]
-    unused += [p for p in _patched_copies(root) if _is_older(p, oldest)]
+    unused += [p for p in _patched_copies(root) if is_older(p, oldest)]
     for path in unused:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -56,15 +57,7 @@ def _old_files(root: Path, oldest: float) -> Iterator[Path]:
     for kind in _FOLDERS:
         for folder, _, names in os.walk(root / kind):
             paths = (Path(folder, name) for name in names)
-            yield from (path for path in paths if path.is_file() and _is_older(path, oldest))
-
-
-def _is_older(path: Path, oldest: float) -> bool:
-    """Return True if the file exists and was not written since; another run may have removed it."""
-    try:
-        return path.stat().st_mtime < oldest
-    except FileNotFoundError:
-        return False
+            yield from (path for path in paths if path.is_file() and is_older(path, oldest))
 
 
 def _patched_copies(root: Path) -> Iterator[Path]:

@@ -12,12 +12,12 @@ from samebits.reports.plain import advice, beginning
 from samebits.reports.sections.relations import broken_line
 from samebits.reports.sections.state import left_line
 from samebits.reports.stories import SEVERITY, is_reference, verdict_word
-from samebits.terminal.summary import to_paste
+from samebits.terminal.summary import to_paste, where
 from samebits.text.markdown import clip, visible
 from samebits.text.names import CAPSULES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from samebits.records.comparison import CellResult
@@ -32,10 +32,10 @@ _WORST_FIRST = (*SEVERITY, Verdict.ROUNDING, Verdict.EXPECTED)
 _SAME = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
 
 
-def screen(report: Report, path: Path, places: Mapping[str, Place]) -> list[str]:
+def screen(report: Report, paths: Sequence[Path], places: Mapping[str, Place]) -> list[str]:
     """Return the lines to print, the verdict first.
 
-    ``path`` is that of report.md; ``places`` maps the code of a finding to the line of the model's
+    ``paths`` are the files to open, one per format; ``places`` maps the code of a finding to the line of the model's
     code that shows it.
     """
     cells = [cell for row in report.rows for cell in row.cells]
@@ -46,7 +46,7 @@ def screen(report: Report, path: Path, places: Mapping[str, Place]) -> list[str]
     lines += _findings(report, cells, places)
     lines += filter(None, [broken_line(report), left_line(report)])
     lines += [*_reasons(report, worst), *to_paste(report)]
-    more = [*_next(report, worst), *_capsules(cells, path), f"Report: {path}"]
+    more = [*_next(report, worst), *_capsules(cells, paths[0]), where(paths)]
     return [*(clip(visible(line), WIDTH * 2) for line in lines), *map(visible, more)]
 
 

@@ -11,6 +11,7 @@ from samebits.text.names import CAPSULES
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from samebits.records.report import Report
@@ -20,10 +21,18 @@ MAX_PASTES = 3
 """Models for which lines to write are printed; the report has those of all."""
 
 
-def summary(report: Report, path: Path) -> list[str]:
-    """Return the lines to print, with control characters made visible."""
-    lines = [*to_paste(report), *_capsules(report, path), f"Report: {path}"]
+def summary(report: Report, paths: Sequence[Path]) -> list[str]:
+    """Return the lines to print, with control characters made visible.
+
+    ``paths`` are the files to open, one per format.
+    """
+    lines = [*to_paste(report), *_capsules(report, paths[0]), where(paths)]
     return [*map(visible, lines), *head(report)]
+
+
+def where(paths: Sequence[Path]) -> str:
+    """Return the line that names the files to open."""
+    return f"Report: {', '.join(map(str, paths))}"
 
 
 def to_paste(report: Report) -> list[str]:

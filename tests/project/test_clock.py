@@ -27,9 +27,8 @@ AGES = {
     ("cells", "_remove_leftovers"),
     ("crossings", "close"),
     ("scheduler", "_remove_old"),
-    ("build", "_is_old"),
+    ("build", "is_old"),
     ("build", "_remove_leftovers"),
-    ("packages", "_is_old"),
 }
 """Functions that compare the age of a file with a week, or a day."""
 

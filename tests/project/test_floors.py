@@ -22,7 +22,8 @@ HOST_FLOORS = [
     {"capsules"},
     {"pipeline"},
     {"check"},
-    {"cli", "schemas", "sessions"},
+    {"gate"},
+    {"cli", "schemas", "sessions", "pytest_plugin"},
     {"__main__"},
 ]
 """Packages of samebits/, lowest first; a package imports nothing of its own floor or above."""

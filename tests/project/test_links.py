@@ -18,6 +18,7 @@ DOCUMENTS = (
     "CONTRIBUTING.md",
     "docs/**/*.md",
     "tests/**/README.md",
+    "examples/**/*.md",
     "reports/zoo/**/*.md",
 )
 

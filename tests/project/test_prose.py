@@ -72,6 +72,16 @@ ALLOWED: dict[tuple[str, str], str] = {
         "compare/phases.py",
         r"re.compile('(?<=\\btransformers )v?\\d+(?:\\.\\w+)+|(?<=\\btorch )v?\\d+(?:\\.\\w+)+')",
     ): "messages of transformers and torch",
+    ("gate/testing.py", "line.startswith('model name')"): "/proc/cpuinfo",
+    ("terminal/gate.py", "model.reason.split()"): "its line ends become blanks",
+    (
+        "stacks/packages.py",
+        "(text[start.start():] if start else text).split('. ')",
+    ): "uv's explanation",
+    (
+        "stacks/packages.py",
+        "'. '.join(sentences[-_MAX_SENTENCES:]).removeprefix('And because ')",
+    ): "as above",
     (
         "compare/phases.py",
         r"re.compile('\\bline \\d+\\b')",

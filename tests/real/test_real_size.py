@@ -14,9 +14,10 @@ from samebits.storage.store import Store
 from tests.real.conftest import NEW, OLD
 
 LAYERS, HIDDEN, INNER, VOCABULARY = 24, 1024, 2048, 32_000
-MOST_FORWARDS = {"forward": 5, "greedy": 38, "integrity": 2}
+MOST_FORWARDS = {"forward": 5, "greedy": 38, "state": 1, "integrity": 2}
 """Three prompts, each run once and watched; two of them, the first and the padded one, plainly as well, as a
-check. Twelve tokens each, and two of the first prompt watched; before and after a save."""
+check. Twelve tokens each, and two of the first prompt watched; the first prompt once more; before and after
+a save."""
 OF_A_MADE_MODEL = {"relations", "usage"}
 """Phases whose forwards are those of a made model."""
 MOST_MEMORY = 5.0

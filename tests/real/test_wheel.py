@@ -54,6 +54,10 @@ def test_an_installed_samebits_runs_a_matrix_in_an_empty_folder(installed, stack
     report = json.loads((tmp_path / "reports" / "latest" / "report.json").read_text())
     assert [stack["id"] for stack in report["stacks"]] == [OLD, NEW]
     assert "llama" in (tmp_path / "reports" / "latest" / "report.md").read_text()
+    assert "llama" in (tmp_path / "reports" / "latest" / "report.html").read_text()
+    assets = tmp_path / "reports" / "latest" / "html" / "assets"
+    for path in (ROOT / "samebits" / "reports" / "html" / "assets").rglob("*.js"):
+        assert (assets / path.name).is_file() or (assets / "vendor" / path.name).is_file()
 
 
 @pytest.fixture(scope="module")

@@ -528,8 +528,10 @@ def test_write_puts_everything_in_its_place(tmp_path):
     assert len(links) == len(STACKS)
     assert all((folder / link).is_file() for link in links)
     assert sorted(p.name for p in folder.iterdir()) == [
+        "html",
         "locks",
         "models",
+        "report.html",
         "report.json",
         "report.md",
     ]

@@ -25,10 +25,12 @@ def plan():
 
 NAMES = (
     "report.md",
+    "report.html",
     "report.json",
     "around-the-model.md",
     "locks/5.x.txt",
     "models/llama.md",
+    "html/models/llama.html",
     "repro/llama@5.x/notes.txt",
 )
 

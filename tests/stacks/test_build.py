@@ -456,3 +456,30 @@ def test_two_runs_that_install_the_packages_at_once_agree(tmp_path, uv):
     stack = builder(tmp_path, uv).build(SPEC)
     assert (packages_of(stack) / "blake3").is_dir()
     assert not list((tmp_path / "stacks").glob("*.tmp"))
+
+
+RECORDED_LOCK = "torch==2.13.0\ntransformers==4.57.6\n"
+
+
+def test_a_recorded_environment_is_built_without_being_resolved(tmp_path, uv):
+    uv.lock = RECORDED_LOCK
+    stack = builder(tmp_path, uv).rebuild("recorded", RECORDED_LOCK, "3.11")
+    assert "compile" not in uv.names
+    assert (stack.id, stack.lock, stack.transformers) == ("recorded", RECORDED_LOCK, "4.57.6")
+    uv.calls.clear()
+    assert builder(tmp_path, uv).rebuild("recorded", RECORDED_LOCK, "3.11") == stack
+    assert uv.names == []
+    assert builder(tmp_path, uv).rebuild("recorded", RECORDED_LOCK, "3.12").python != stack.python
+
+
+def test_the_probes_packages_of_a_users_interpreter_lie_elsewhere(tmp_path, uv):
+    python = str(tmp_path / "project" / ".venv" / "bin" / "python")
+    folder = builder(tmp_path, uv).probe_packages(python, "3.11.7")
+    assert (folder / "blake3").is_dir()
+    assert not folder.is_relative_to(tmp_path / "project")
+    command = uv.command("install")
+    assert command[command.index("--python") + 1] == python
+    uv.calls.clear()
+    assert builder(tmp_path, uv).probe_packages(python, "3.11.7") == folder
+    assert uv.names == []
+    assert builder(tmp_path, uv).probe_packages(python, "3.12.0") != folder

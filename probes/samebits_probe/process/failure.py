@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ["PhaseFailed", "Unknown", "describe", "phase", "without_folders"]
+__all__ = ["PhaseFailed", "Unknown", "describe", "in_one_line", "phase", "without_folders"]
+
+_LINE_LENGTH = 200
 
 
 class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase it happened in
@@ -93,3 +95,9 @@ def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> s
             lines.append(f"    {frame['code']}")
     lines.append(f"{class_name}: {message}")
     return "\n".join(lines)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return class and message of an exception in one line, without folders, cut to a limit."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {without_folders(text)}"[:_LINE_LENGTH]

@@ -21,7 +21,7 @@ from samebits_probe.model.distance import broken, distance, gaps, pooled, precis
 from samebits_probe.model.precision import Leaks
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
-from samebits_probe.process.failure import without_folders
+from samebits_probe.process.failure import in_one_line
 from samebits_probe.relations import greedy, prefix, rope, rows, tokens
 from samebits_probe.relations.cases import RELATIONS, Case, Relation, Span, lengths, longest
 from samebits_probe.relations.ways import COPY_LIMIT, Subject, Walk, Way
@@ -36,7 +36,6 @@ _TOP = 5
 _SAMPLE_LENGTH = 64
 _REPEATED_LENGTH = 40
 """Tokens of the prompt that tests whether the model repeats its results."""
-_REASON_LENGTH = 200
 _PLAIN_FORWARDS, _FLOAT64_FACTOR, _SWEEP_FACTOR = 350, 3.0, 8.0
 """Forwards of a decoder; the cost factor of float64; and the factor of a sweep of all shapes."""
 Facts = dict[str, Any]
@@ -253,7 +252,7 @@ class Judge:
                 tried += tokens.attempt(self.subject, trial, self.promoted)
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
-                self.skip(relation.name, f"{trial.label}: {_error_text(error)}")
+                self.skip(relation.name, f"{trial.label}: {in_one_line(error)}")
         if tried:
             self.relations.append(tokens.facts(self.subject, relation.name, tried))
 
@@ -264,7 +263,7 @@ class Judge:
             yield
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
             self.subject.settle()
-            self.skip(name, _error_text(error))
+            self.skip(name, in_one_line(error))
 
     def skip(self, name: str, reason: str) -> None:
         """Record that a relation, or one of its shapes, could not be tried."""
@@ -278,7 +277,7 @@ class Judge:
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
                 refusals.setdefault(
-                    _without_numbers(_error_text(error)), f"{case.label}: {_error_text(error)}"
+                    _without_numbers(in_one_line(error)), f"{case.label}: {in_one_line(error)}"
                 )
         for refusal in refusals.values():
             self.skip(relation.name, refusal)
@@ -329,7 +328,7 @@ class Judge:
                 return self._checked_for_leaks(look, self._float64)
             return look(self._float64)
         except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
-            self.no_float64 = _error_text(error)
+            self.no_float64 = in_one_line(error)
             return None
 
     @staticmethod
@@ -380,16 +379,11 @@ class Judge:
             return averages(self.subject, samples)
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
             self.subject.settle()
-            self.skip(AVERAGED.name, f"{samples} samples: {_error_text(error)}")
+            self.skip(AVERAGED.name, f"{samples} samples: {in_one_line(error)}")
             return None
 
 
 AVERAGED = RELATIONS[0]
-
-
-def _error_text(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {without_folders(text)}"[:_REASON_LENGTH]
 
 
 def _without_numbers(message: str) -> str:
@@ -527,7 +521,7 @@ def _precision(subject: Subject) -> tuple[list[Facts], str | None]:
         walk = subject.walk(way)
     except Exception as error:  # noqa: BLE001  refusing is a fact of the model
         subject.settle()
-        return used_bits, _error_text(error)
+        return used_bits, in_one_line(error)
     layers = [tensor for name, tensor in walk.layers.items() if name != "embeddings"]
     used_bits += precision("activations", layers, each=True)
     return used_bits + precision("logits", [walk.logits], each=False), None

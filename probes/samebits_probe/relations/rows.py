@@ -17,12 +17,12 @@ from samebits_probe.model import determinism, outputs, precision
 from samebits_probe.model.distance import distance, pooled, same_bytes
 from samebits_probe.model.inputs import in_dtype, may_repeat_rows, n_rows, tensors_of
 from samebits_probe.process import progress
-from samebits_probe.process.failure import without_folders
+from samebits_probe.process.failure import in_one_line
 from samebits_probe.relations.state import Snapshot
 from samebits_probe.relations.ways import COPY_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
 Facts = dict[str, Any]
 Tensors = dict[str, torch.Tensor]
@@ -32,7 +32,6 @@ SIZE, ORDER, PADDING = "batch size", "row order", "right padding"
 NAMES = (SIZE, ORDER, PADDING)
 _MASK = "attention_mask"
 _N_PADS = 3
-_REASON_LENGTH = 200
 _NO_ROWS = "its arguments do not all have the rows of one batch"
 _NO_OUTPUT = "no output has the rows of the batch"
 _NO_MASK = f"no {_MASK} with a column for each position is fed"
@@ -124,28 +123,24 @@ def _of_prompt(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
         return _untried(_NO_ROWS)
     batch = kwargs if n_rows(kwargs) > 1 else _with_second_row(kwargs)
     try:
-        if not _repeated(runner, batch):
+        whole = _repeated(runner, batch)
+        if not whole:
             return _untried(determinism.NOT_REPEATED)
-        compared = list(_compared(runner, prompt, batch))
+        compared = list(_compared(runner, prompt, batch, whole))
     except Exception as error:  # noqa: BLE001  refusing a batch is a fact of the model
-        return _untried(f"two rows: {_error_text(error)}")
+        return _untried(f"two rows: {in_one_line(error)}")
     native = [way for way in compared if way.pairs]
     skips = [
         {"relation": way.name, "reason": way.refusal or _NO_OUTPUT}
         for way in compared
         if not way.pairs
     ]
-    promoted, no_float64 = _promoted(runner, prompt, batch, native)
+    promoted, no_float64 = _promoted(runner, prompt, batch, native, whole)
     return Answer([_facts(way, promoted.get(way.name)) for way in native], skips, no_float64)
 
 
 def _untried(reason: str) -> Answer:
     return Answer([], [{"relation": name, "reason": reason} for name in NAMES], None)
-
-
-def _error_text(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {without_folders(text)}"[:_REASON_LENGTH]
 
 
 def _with_second_row(kwargs: Facts) -> Facts:
@@ -169,9 +164,9 @@ def _repeated(runner: Runner, batch: Facts) -> Tensors:
     }
 
 
-def _compared(runner: Runner, prompt: str, batch: Facts) -> Iterator[Compared]:
-    """Yield each relation with the outputs that must agree."""
-    rows, whole = n_rows(batch), _repeated(runner, batch)
+def _compared(runner: Runner, prompt: str, batch: Facts, whole: Tensors) -> Iterator[Compared]:
+    """Yield each relation with the outputs that must agree with ``whole``, those of the batch."""
+    rows = n_rows(batch)
     joined: Tensors = {}
 
     def one_by_one() -> dict[str, Pair]:
@@ -204,7 +199,7 @@ def _attempt(name: str, case: str, pairs: Callable[[], dict[str, Pair]]) -> Comp
     try:
         return Compared(name, case, pairs())
     except Exception as error:  # noqa: BLE001  refusing a shape is a fact of the model
-        return Compared(name, case, {}, f"{case}: {_error_text(error)}")
+        return Compared(name, case, {}, f"{case}: {in_one_line(error)}")
 
 
 def _is_row_of(whole: torch.Tensor, row: torch.Tensor | None, rows: int) -> bool:
@@ -253,9 +248,12 @@ def _unpadded(
 
 
 def _promoted(
-    runner: Runner, prompt: str, batch: Facts, native: list[Compared]
+    runner: Runner, prompt: str, batch: Facts, native: list[Compared], names: Collection[str]
 ) -> tuple[dict[str, Compared], str | None]:
-    """Return the relations in float64 by name, or why there are none; nothing if all hold."""
+    """Return the relations of the named outputs in float64, or why there are none.
+
+    Nothing is computed if all relations hold.
+    """
     if all(not _distance(way.pairs)["n_differ"] for way in native):
         return {}, None
     if not runner.is_small:
@@ -265,13 +263,14 @@ def _promoted(
         if determinism.chaotic(twin.model, lambda: twin.first_output(batch)):
             return {}, determinism.CHAOTIC
         with precision.Leaks() as watch:
-            twin.run(batch)
+            outputs_of_batch = twin.run(batch)
         if watch.leaks:
             listed = ", ".join(sorted(watch.leaks))
             return {}, f"lower precision than float64 comes out of {listed}"
-        return {way.name: way for way in _compared(twin, prompt, batch)}, None
+        whole = {name: tensor for name, tensor in outputs_of_batch.items() if name in names}
+        return {way.name: way for way in _compared(twin, prompt, batch, whole)}, None
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
-        return {}, _error_text(error)
+        return {}, in_one_line(error)
 
 
 def _facts(native: Compared, promoted: Compared | None) -> Facts:

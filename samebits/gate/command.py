@@ -1,0 +1,360 @@
+"""The commands ``samebits record`` and ``samebits verify``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.base.errors import SamebitsError, nearest, shown
+from samebits.check.command import option_values
+from samebits.check.model import ModelError, read_model
+from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
+from samebits.gate.bench import Bench
+from samebits.gate.interpreter import (
+    environment_of,
+    find_interpreter,
+    read_interpreter,
+    stack_of,
+)
+from samebits.gate.lockfile import (
+    NAME,
+    Change,
+    LockError,
+    read_lock,
+    with_model,
+    without_models,
+    write_lock,
+)
+from samebits.gate.model import named_specs, recorded_spec
+from samebits.gate.recorder import record
+from samebits.gate.verifier import Verifier
+from samebits.records.lock import LockFile
+from samebits.records.verification import VerificationFile
+from samebits.stacks.places import cache_folder
+from samebits.terminal.gate import change_lines, verified_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from samebits.gate.interpreter import Installed
+    from samebits.gate.recorder import Entry
+    from samebits.matrix.spec import ModelSpec
+    from samebits.records.verification import Verified
+    from samebits.stacks.build import Stack
+
+WORK = ".samebits"
+_VARIANTS = ("dtypes", "attention", "devices")
+
+RECORD_HELP = """\
+Run models in the project's own environment and keep their bits, as hashes, in samebits.lock.
+
+MODEL is a folder with config.json, or an id on the hub. Commit samebits.lock, and let samebits verify
+compare every later environment with it. --update records again what the lock has (or the models named),
+and shows what changes before it writes.
+
+Exit codes: 0, it is written or there is nothing to change; 1, a model does not run or is not the same
+twice; 2, a mistake on the command line or in the lock.
+"""
+
+VERIFY_HELP = """\
+Run the models of samebits.lock in the project's own environment and compare their bits with the lock.
+
+No environment is built as long as all bytes are as recorded. Where they are not, the recorded packages
+are built as an environment and run on this machine, so that another CPU is told from another function.
+
+Exit codes:
+  0  everything is identical, rounding, or another machine's
+  1  something diverged, differs for an undecided reason, is unstable or fails
+  2  a mistake on the command line or in the lock
+  3  nothing fails, but something was not finished, not observed or is not there
+"""
+
+
+class UsageError(SamebitsError):
+    """The command line names a model that the lock does not have, or has already."""
+
+
+class Project(NamedTuple):
+    """The lock, and the environment that is compared with it."""
+
+    lock: Path
+    python: Path
+    installed: Installed
+    root: Path
+
+
+def add_arguments(record: argparse.ArgumentParser, verify: argparse.ArgumentParser) -> None:
+    """Add the arguments of both commands."""
+    record.add_argument("models", nargs="*", metavar="MODEL", help="a folder, or org/name@revision")
+    record.add_argument(
+        "--update",
+        action="store_true",
+        help="record the lock's models again (or those named), and remove those that are not there",
+    )
+    record.add_argument(
+        "--dry-run", action="store_true", help="show what would change, and write nothing"
+    )
+    record.add_argument(
+        "--yes", action="store_true", help="write without a question (default without a terminal)"
+    )
+    record.add_argument(
+        "--trust-remote-code",
+        action=argparse.BooleanOptionalAction,
+        help="whether the code that comes with the model runs; the lock keeps the answer",
+    )
+    record.add_argument("--dtypes", default="", metavar="NAMES", help="default: float32")
+    record.add_argument("--attention", default="", metavar="NAMES", help="default: default")
+    record.add_argument("--devices", default="", metavar="NAMES", help="default: cpu")
+    verify.add_argument(
+        "models", nargs="*", metavar="NAME", help="entries of the lock (default: all)"
+    )
+    verify.add_argument(
+        "--rebuild",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="--no-rebuild: where bits differ, do not compute the recorded side again; the kind of "
+        "the difference then stays undecided",
+    )
+    verify.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
+    for command in (record, verify):
+        command.add_argument(
+            "--lock", type=Path, default=Path(NAME), metavar="FILE", help=f"default: {NAME}"
+        )
+        command.add_argument(
+            "--python",
+            type=Path,
+            metavar="PATH",
+            help="the project's interpreter, or the folder of its environment (default: the active "
+            "environment, else .venv, else the Python that runs samebits)",
+        )
+
+
+def read_project(
+    lock: Path, python: Path | None, environ: Mapping[str, str], *, own: bool = False
+) -> Project:
+    """Return the project of a lock; with ``own`` its interpreter is the running one.
+
+    Raises:
+        InterpreterError: there is no interpreter with torch and transformers.
+
+    """
+    folder = lock.absolute().parent
+    interpreter = Path(sys.executable) if own else find_interpreter(python, folder, environ)
+    work = folder / WORK
+    root = work if work.is_dir() else cache_folder(environ) / "gate"
+    return Project(lock, interpreter, read_interpreter(interpreter), root)
+
+
+async def run_record(
+    options: argparse.Namespace,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    *,
+    kernels: Mapping[str, str] | None = None,
+) -> int:
+    """Record models, show what changes, write the lock; return the exit code.
+
+    Raises:
+        SamebitsError: a mistake, or a model that cannot be recorded.
+
+    """
+    lock = read_lock(options.lock) if options.lock.exists() or options.update else LockFile()
+    specs, removed = _to_record(options, lock)
+    project = read_project(options.lock, options.python, environ)
+    say(f"{project.python}: {_versions(project.installed)}")
+    entries: list[Entry] = []
+    if specs:
+        async with _bench(project, environ, specs, kernels) as bench:
+            side = bench.current(_stack(project), project.installed.python)
+            entries = await record(specs, _folder(project), side, project.installed, bench)
+    changes = [Change(name, lock.models[name], None) for name in sorted(removed)]
+    changes += [Change(e.name, lock.models.get(e.name), e.model) for e in entries]
+    for change in changes:
+        for line in change_lines(*change):
+            say(line)
+    updated = without_models(lock, removed)
+    for entry in entries:
+        updated = with_model(updated, *entry)
+    if all(change.before == change.after for change in changes):
+        say(f"{options.lock} has nothing to change.")
+        return PASS
+    if options.dry_run:
+        say(f"{options.lock} is left as it is (--dry-run).")
+        return PASS
+    if not options.yes and sys.stdin.isatty() and options.lock.exists():
+        say(f"Write {options.lock}? [y/N]")
+        if sys.stdin.readline().strip().casefold() not in ("y", "yes"):
+            say(f"{options.lock} is left as it is.")
+            return PASS
+    write_lock(options.lock, updated)
+    say(f"{options.lock} is written: commit it.")
+    return PASS
+
+
+def _to_record(options: argparse.Namespace, lock: LockFile) -> tuple[list[ModelSpec], set[str]]:
+    """Return the models to record, and the entries to remove."""
+    lists = {name: option_values(name, getattr(options, name)) for name in _VARIANTS}
+    names, models = [], []
+    for word in options.models:
+        entries = matching(word, lock)
+        names += entries if options.update else []
+        if not options.update or not entries:
+            models.append(read_model(word))
+    specs = [
+        spec
+        for model in models
+        for spec in named_specs(model, trusts_code=options.trust_remote_code, **lists)
+    ]
+    for spec in specs:
+        name = f"{spec.name}/{spec.variants[0]}"
+        if name in lock.models and not options.update:
+            msg = (
+                f"{options.lock} has {name} already: samebits record --update {spec.name} shows what "
+                "would change, and writes it"
+            )
+            raise UsageError(msg)
+        if spec.hub is not None and spec.revision is None:
+            msg = f"{spec.hub}: name a commit (org/name@commit), as a branch moves"
+            raise UsageError(msg)
+    removed = set()
+    if options.update and not options.models:
+        names = list(lock.models)
+    for name in names:
+        try:
+            specs.append(recorded_spec(name, lock.models[name], options.lock.absolute().parent))
+        except ModelError:
+            removed.add(name)
+    if not specs and not removed:
+        msg = "name a model, such as ../checkpoint; or --update, which records the lock's again"
+        raise UsageError(msg)
+    return specs, removed
+
+
+def matching(word: str, lock: LockFile) -> list[str]:
+    """Return the entries that a word names: with its variant, by model, or by path or hub id."""
+    normal = os.path.normpath(word)
+    return [
+        name
+        for name, model in lock.models.items()
+        if word in (name, name.partition("/")[0], model.hub, f"{model.hub}@{model.revision}")
+        or (model.path is not None and normal == os.path.normpath(model.path))
+    ]
+
+
+async def run_verify(
+    options: argparse.Namespace,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    *,
+    kernels: Mapping[str, str] | None = None,
+) -> VerificationFile:
+    """Compare the entries of a lock with the project's environment.
+
+    Raises:
+        SamebitsError: a mistake of the user.
+
+    """
+    started = time.monotonic()
+    lock = read_lock(options.lock)
+    names = _named_entries(options.models, lock, options.lock)
+    project = read_project(options.lock, options.python, environ)
+    say(f"{project.python}: {_versions(project.installed)}")
+    return await verify_entries(
+        project,
+        lock,
+        names,
+        environ,
+        rebuilds=options.rebuild,
+        say=say,
+        kernels=kernels,
+        at=started,
+    )
+
+
+async def verify_entries(
+    project: Project,
+    lock: LockFile,
+    names: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    rebuilds: bool,
+    say: Callable[[str], None],
+    kernels: Mapping[str, str] | None = None,
+    at: float | None = None,
+) -> VerificationFile:
+    """Return the results of some entries in the environment of a project."""
+    started = time.monotonic() if at is None else at
+    needs_hub = any(lock.models[name].hub for name in names)
+    async with Bench(project.root, environ, needs_hub=needs_hub, kernels=kernels) as bench:
+        side = bench.current(_stack(project), project.installed.python)
+        verifier = Verifier(
+            lock, _folder(project), side, project.installed, bench, rebuilds=rebuilds, say=say
+        )
+        models = await verifier.verify(names)
+        assert verifier.machine is not None
+        return VerificationFile(
+            lock=project.lock.name,
+            environment=environment_of(project.installed),
+            machine=verifier.machine,
+            models=models,
+            seconds=round(time.monotonic() - started, 1),
+            exit_code=exit_code(models),
+        )
+
+
+def exit_code(models: Sequence[Verified]) -> int:
+    """Return 0 if all bits are kept, 1 if some are not, 3 if that is not known of all."""
+    if any(not model.verdict.passes and not model.verdict.is_open for model in models):
+        return FAIL
+    return INCOMPLETE if any(model.verdict.is_open for model in models) else PASS
+
+
+def printed(file: VerificationFile, form: str) -> list[str]:
+    """Return a verification as the lines to print."""
+    if form == "json":
+        return [file.model_dump_json(indent=1)]
+    return verified_lines(file)
+
+
+def _named_entries(words: Sequence[str], lock: LockFile, path: Path) -> list[str]:
+    if not lock.models:
+        msg = f"{path} has no models: samebits record MODEL adds one"
+        raise LockError(msg)
+    if not words:
+        return list(lock.models)
+    names: dict[str, None] = {}
+    for word in words:
+        entries = matching(word, lock)
+        if not entries:
+            names_of_models = [name.partition("/")[0] for name in lock.models]
+            msg = f"{path} has no {shown(word)}: {nearest(word, names_of_models)}"
+            raise UsageError(msg)
+        names |= dict.fromkeys(entries)
+    return list(names)
+
+
+def _bench(
+    project: Project,
+    environ: Mapping[str, str],
+    specs: Sequence[ModelSpec],
+    kernels: Mapping[str, str] | None,
+) -> Bench:
+    needs_hub = any(spec.hub for spec in specs)
+    return Bench(project.root, environ, needs_hub=needs_hub, kernels=kernels)
+
+
+def _stack(project: Project) -> Stack:
+    return stack_of(project.python, environment_of(project.installed))
+
+
+def _folder(project: Project) -> Path:
+    return project.lock.absolute().parent
+
+
+def _versions(installed: Installed) -> str:
+    packages = environment_of(installed).packages
+    return ", ".join(f"{name} {packages[name]}" for name in ("transformers", "torch"))

@@ -1,0 +1,138 @@
+"""The models of a lock: as the command line names them, and as an entry has them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samebits.base.errors import SamebitsError
+from samebits.check import hub
+from samebits.check.model import ModelError, read_folder, read_model
+from samebits.check.text import Entry, matrix_text
+from samebits.matrix import load, yamltext
+from samebits.matrix.levels import at_level
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.check.model import NamedModel
+    from samebits.matrix.spec import ModelSpec
+    from samebits.records.ids import Variant
+    from samebits.records.lock import RecordedModel
+
+_ANY_RELEASE = "5.x"
+"""A matrix needs a stack; the one that is used is the project's own environment."""
+
+
+class CodeError(SamebitsError):
+    """The model has code of its own, and nobody has said whether it may run."""
+
+
+def entry_name(model: ModelSpec) -> str:
+    """Return the name of a model with one variant in a lock: ``tiny/float32-default``."""
+    (variant,) = model.variants
+    return f"{model.name}/{variant}"
+
+
+def named_specs(
+    model: NamedModel,
+    *,
+    trusts_code: bool | None,
+    dtypes: tuple[str, ...] = (),
+    attention: tuple[str, ...] = (),
+    devices: tuple[str, ...] = (),
+) -> list[ModelSpec]:
+    """Return a model that the command line names, once for each variant.
+
+    Raises:
+        CodeError: the model has code of its own, and ``trusts_code`` does not say whether it may run.
+
+    """
+    if model.has_code and trusts_code is None:
+        msg = (
+            f"{model.typed}: the model comes with code of its own (auto_map in config.json), which runs "
+            "only if you say so: add --trust-remote-code. The lock keeps your answer, and verify follows "
+            "it. With --no-trust-remote-code the class of transformers is used"
+        )
+        raise CodeError(msg)
+    return _specs(
+        Entry(model.name, _absolute(model), bool(trusts_code), dtypes, attention, devices)
+    )
+
+
+def recorded_spec(name: str, entry: RecordedModel, folder: Path) -> ModelSpec:
+    """Return the model of an entry of the lock in ``folder``.
+
+    Raises:
+        ModelError: it is not there.
+
+    """
+    if entry.path is not None:
+        model = read_folder(Path(os.path.normpath(folder / entry.path)))
+    else:
+        commit = f"@{entry.revision}" if entry.revision else ""
+        model = read_model(f"{entry.hub}{commit}", offline=True)
+    variant = entry.variant
+    lists = (variant.dtype,), (variant.attention,), (variant.device,)
+    (spec,) = _specs(
+        Entry(name.partition("/")[0], _absolute(model), entry.trust_remote_code, *lists)
+    )
+    return spec
+
+
+def _absolute(model: NamedModel) -> NamedModel:
+    return model if model.path is None else model._replace(path=str(Path(model.path).absolute()))
+
+
+def _specs(entry: Entry) -> list[ModelSpec]:
+    """Return the model of an entry as a quick run of a matrix has it, once for each variant."""
+    text = matrix_text([entry], [_ANY_RELEASE], "samebits verify")
+    matrix = at_level(load.parse(yamltext.parse(text.encode()), Path.cwd() / "lock"), "quick")
+    (model,) = matrix.models
+    return [one_variant(model, variant) for variant in model.variants]
+
+
+def one_variant(model: ModelSpec, variant: Variant) -> ModelSpec:
+    """Return a model with one of its variants."""
+    return model.model_copy(
+        update={
+            "dtypes": (variant.dtype,),
+            "attention": (variant.attention,),
+            "devices": (variant.device,),
+        }
+    )
+
+
+def relative_path(path: Path, folder: Path) -> str:
+    """Return the path of a checkpoint as a lock in ``folder`` has it.
+
+    Raises ModelError if there is no relative one.
+    """
+    try:
+        return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+    except ValueError as error:  # another drive
+        msg = f"{path} is on another drive than {folder}: put the lock on the same one (--lock)"
+        raise ModelError(msg) from error
+
+
+def imported_modules(model: ModelSpec) -> set[str]:
+    """Return the top-level modules that a model's own code imports."""
+    if not model.trust_remote_code:
+        return set()
+    folder = Path(model.path) if model.path else hub.code_folder(str(model.hub), model.revision)
+    files = sorted(folder.rglob("*.py")) if folder is not None else []
+    return {module for file in files for module in _imports(file)}
+
+
+def _imports(file: Path) -> Iterator[str]:
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return  # the model's load says so
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.partition(".")[0]

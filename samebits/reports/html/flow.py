@@ -1,0 +1,114 @@
+"""The flow of data through a model, with what differs and where that begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.records.ids import EXPLANATORY
+from samebits.text.numbers import number
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
+
+MAX_EQUAL = 3
+"""Neighbouring layers with the same outcome up to which each has a box of its own."""
+
+WORDS = {
+    "identical": "same bits",
+    "differs": "differs",
+    "only here": "only in the candidate",
+    "only in reference": "only in the reference",
+    "not compared": "not compared",
+}
+
+
+class Stage(NamedTuple):
+    """One box: a signal, or the outputs of one layer over all prompts."""
+
+    name: str
+    outcome: str
+    """``identical``, ``differs`` …"""
+    detail: str
+    is_first: bool = False
+    """True for the first difference."""
+
+    @property
+    def word(self) -> str:
+        """The outcome in words."""
+        return WORDS.get(self.outcome, self.outcome)
+
+
+def flow(cell: CellResult) -> list[Stage]:
+    """Return the stages of a cell in the order of data flow; none if nothing was compared."""
+    stages = [
+        stage
+        for signal in cell.signals
+        if signal.signal not in EXPLANATORY
+        for stage in _stages(signal)
+    ]
+    return _marked(stages, cell)
+
+
+def _stages(signal: SignalComparison) -> Iterator[Stage]:
+    layers = [item for item in signal.items if item.subject.layer is not None]
+    if signal.signal != "hidden_states" or not layers:
+        yield Stage(signal.signal, signal.outcome, _detail(signal))
+        return
+    numbers = sorted({item.subject.layer for item in layers if item.subject.layer is not None})
+    by_layer = [_layer([i for i in layers if i.subject.layer == layer]) for layer in numbers]
+    yield from _joined(by_layer)
+
+
+def _layer(items: list[ItemComparison]) -> Stage:
+    outcomes = [item.outcome for item in items]
+    outcome = next((o for o in outcomes if o != "identical"), "identical")
+    distances = [item.metrics.max_abs for item in items if item.metrics]
+    detail = f"max abs {number(max(distances))}" if distances else ""
+    return Stage(items[0].subject.place, outcome, detail)
+
+
+def _joined(stages: list[Stage]) -> Iterator[Stage]:
+    """Yield layers; a long run of one outcome becomes its first, one box for the middle, its last."""
+    runs: list[list[Stage]] = []
+    for stage in stages:
+        if not runs or runs[-1][0].outcome != stage.outcome:
+            runs.append([])
+        runs[-1].append(stage)
+    for run in runs:
+        if len(run) <= MAX_EQUAL:
+            yield from run
+            continue
+        yield run[0]
+        yield Stage(f"{len(run) - 2} more layers", run[0].outcome, "")
+        yield run[-1]
+
+
+def _marked(stages: list[Stage], cell: CellResult) -> list[Stage]:
+    """Return the stages with the first difference marked."""
+    if cell.first is None:
+        return stages
+    names = [
+        stage.name == cell.first.signal or cell.first.item.endswith(f"· {stage.name}")
+        for stage in stages
+    ]
+    if True not in names:
+        return stages
+    place = names.index(True)
+    return [
+        *stages[:place],
+        stages[place]._replace(is_first=True),
+        *stages[place + 1 :],
+    ]
+
+
+def _detail(signal: SignalComparison) -> str:
+    if signal.outcome == "identical":
+        return f"{signal.n_items:,} compared" if signal.n_items else ""
+    distances = [item.metrics.max_abs for item in signal.items if item.metrics]
+    if distances:
+        return f"max abs {number(max(distances))}"
+    if signal.n_items:
+        return f"{signal.n_differ:,} of {signal.n_items:,}"
+    return signal.note

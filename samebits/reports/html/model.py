@@ -1,0 +1,326 @@
+"""What a model's page shows: its rows, and each outcome of its cells in full."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.reports.html import charts
+from samebits.reports.html.addresses import Addresses, anchor, cell_anchor, model_page
+from samebits.reports.html.bands import Piece, strip
+from samebits.reports.html.charts import Chart, quantiles
+from samebits.reports.html.diff import python, source_diff
+from samebits.reports.html.flow import Stage, flow
+from samebits.reports.html.matrix import Line, line
+from samebits.reports.html.states import State, has_details, state
+from samebits.reports.stories import (
+    QUIET,
+    group_cells,
+    is_reference,
+    outcome_key,
+    rest_in_words,
+    row_name,
+)
+from samebits.text.numbers import number, rounded_ulp
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from samebits.records.comparison import CellResult, TokenSplit
+    from samebits.records.finding import Finding, RuleText
+    from samebits.records.relations import Relation
+    from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
+    from samebits.records.trace import Cause, Side
+
+_SIDE_FIELDS = (
+    ("op", "operation"),
+    ("arguments", "arguments"),
+    ("tensor", "tensor"),
+    ("module", "module"),
+    ("function", "function"),
+    ("source", "source"),
+    ("inputs", "inputs"),
+    ("outputs", "outputs"),
+    ("attention", "attention"),
+)
+
+
+class Remedy(NamedTuple):
+    """A finding with the text of its rule."""
+
+    finding: Finding
+    rule: RuleText | None
+    id: str
+    example: Markup | None
+    stacks: tuple[str, ...]
+    is_repeated: bool
+    """True if the page shows the text of its rule further up."""
+
+
+class SideLine(NamedTuple):
+    """One property of the operation on both sides."""
+
+    name: str
+    reference: str
+    candidate: str
+
+    @property
+    def differs(self) -> bool:
+        """True if the sides differ in it."""
+        return self.reference != self.candidate
+
+
+class Diff(NamedTuple):
+    """One function with other source, with colours."""
+
+    function: str
+    reference: str
+    candidate: str
+    text: Markup
+    cut: int
+
+
+class Found(NamedTuple):
+    """The cause of a difference, with both sides next to each other."""
+
+    cause: Cause
+    sides: tuple[SideLine, ...]
+    diffs: tuple[Diff, ...]
+
+
+class Choice(NamedTuple):
+    """The most probable tokens of both sides at the first step at which they part."""
+
+    split: TokenSplit
+    near_tie: bool | None
+    reference: tuple[tuple[int, str], ...]
+    candidate: tuple[tuple[int, str], ...]
+    margins: tuple[str, str]
+
+
+class Outcome(NamedTuple):
+    """Cells of one row that have the same outcome; ``cell`` is the first of them."""
+
+    cell: CellResult
+    stacks: tuple[str, ...]
+    anchors: tuple[str, ...]
+    state: State
+    first: str
+    rest: str
+    expected: tuple[tuple[str, str], ...]
+    """Reasons of the matrix file, with their references."""
+    stages: tuple[Stage, ...]
+    charts: tuple[Chart, ...]
+    causes: tuple[Found, ...]
+    choices: tuple[Choice, ...]
+    remedies: tuple[Remedy, ...]
+    commands: tuple[tuple[str, str, str], ...]
+    """Id, title and command."""
+    capsule: str
+    """Link to the folder of the capsule; '' if there is none."""
+
+
+class KvCache(NamedTuple):
+    """The error of one KV-cache relation in the cells of a row."""
+
+    relation: Relation
+    stack: str
+    charts: tuple[Chart, ...]
+    quantiles: tuple[str, ...]
+    """Median, 90 %, 99 % and largest difference over the positions; () without positions."""
+
+
+class Section(NamedTuple):
+    """One row of the model."""
+
+    row: Row
+    name: str
+    id: str
+    line: Line
+    pieces: tuple[Piece, ...]
+    outcomes: tuple[Outcome, ...]
+    relations: tuple[KvCache, ...]
+
+
+class ModelView(NamedTuple):
+    """The whole page of a model."""
+
+    model: str
+    checkpoint: CheckpointReport | None
+    sections: tuple[Section, ...]
+
+    @property
+    def has_charts(self) -> bool:
+        """True if the page needs the library of charts."""
+        return any(
+            outcome.charts for section in self.sections for outcome in section.outcomes
+        ) or any(relation.charts for section in self.sections for relation in section.relations)
+
+
+def view(model: str, rows: list[Row], report: Report, addresses: Addresses) -> ModelView:
+    """Return what the page of a model shows."""
+    checkpoint = next((entry for entry in report.checkpoints if entry.model == model), None)
+    shown: set[str] = set()
+    sections = tuple(_section(row, report, addresses, shown) for row in rows)
+    return ModelView(model, checkpoint, sections)
+
+
+def _section(row: Row, report: Report, addresses: Addresses, shown: set[str]) -> Section:
+    """Return a row; ``shown`` has the codes of the rules whose text the page already has."""
+    page = model_page(row.model)
+    stacks = [stack.id for stack in report.stacks]
+    cells = [cell for cell in row.cells if has_details(cell)]
+    cells.sort(key=lambda cell: cell.verdict in QUIET)  # what differs stands first
+    groups = group_cells(cells, outcome_key)
+    outcomes = (_outcome(group.cells, report, addresses, shown) for group in groups)
+    return Section(
+        row=row,
+        name=row_name(row),
+        id=anchor(row.model, row.variant),
+        line=line(row, stacks, page, addresses),
+        pieces=tuple(strip(row, report)),
+        outcomes=tuple(outcomes),
+        relations=tuple(_relations(row)),
+    )
+
+
+def _outcome(
+    cells: tuple[CellResult, ...], report: Report, addresses: Addresses, shown: set[str]
+) -> Outcome:
+    cell = _richest(cells)
+    page = model_page(cell.cell.model)
+    has_capsule = cell.capsule is not None and cell.capsule.path
+    return Outcome(
+        cell=cell,
+        stacks=tuple(each.cell.stack for each in cells),
+        anchors=tuple(cell_anchor(each.cell) for each in cells),
+        state=state(cell, page, addresses),
+        first=rounded_ulp(cell.first.what) if cell.first else "",
+        rest=rest_in_words(cell),
+        expected=_reasons(cell, report.expected),
+        stages=tuple(flow(cell)) if not is_reference(cell) else (),
+        charts=tuple(charts.charts_of(cell)),
+        causes=_causes(cell),
+        choices=tuple(_choices(cell)),
+        remedies=_remedies(cells, report, shown),
+        commands=_commands(cell),
+        capsule=addresses.file(page, cell.capsule.path) if has_capsule and cell.capsule else "",
+    )
+
+
+def _richest(cells: tuple[CellResult, ...]) -> CellResult:
+    """Return the first cell with a cause, else the first one."""
+    return next((cell for cell in cells if cell.cause), cells[0])
+
+
+def _reasons(cell: CellResult, expected: tuple[ExpectedReport, ...]) -> tuple[tuple[str, str], ...]:
+    references = {entry.reason: entry.reference for entry in expected if entry.reference}
+    return tuple((reason, references.get(reason, "")) for reason in cell.expected)
+
+
+def _causes(cell: CellResult) -> tuple[Found, ...]:
+    causes = [cell.cause, cell.cause.beyond] if cell.cause else []
+    return tuple(_found(cause) for cause in causes if cause is not None)
+
+
+def _found(cause: Cause) -> Found:
+    diffs = (
+        Diff(diff.function, diff.reference, diff.candidate, source_diff(diff.diff), diff.cut)
+        for diff in cause.diffs
+    )
+    return Found(cause, tuple(_side_lines(cause.reference, cause.candidate)), tuple(diffs))
+
+
+def _side_lines(reference: Side | None, candidate: Side) -> list[SideLine]:
+    lines = [
+        SideLine(name, _shown(reference, field), _shown(candidate, field))
+        for field, name in _SIDE_FIELDS
+    ]
+    return [each for each in lines if each.reference or each.candidate]
+
+
+def _shown(side: Side | None, field: str) -> str:
+    value = getattr(side, field) if side else ""
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _choices(cell: CellResult) -> list[Choice]:
+    judgements = {
+        (judgement.prompt, judgement.step): judgement.near_tie
+        for judgement in (cell.ladder.splits if cell.ladder else ())
+    }
+    return [
+        Choice(
+            split,
+            judgements.get((split.prompt, split.step)),
+            _tokens(split.reference),
+            _tokens(split.candidate),
+            (_margin(split.reference), _margin(split.candidate)),
+        )
+        for split in cell.splits
+    ]
+
+
+Largest = tuple[tuple[int, float], tuple[int, float]]
+
+
+def _tokens(side: Largest | None) -> tuple[tuple[int, str], ...]:
+    return tuple((token, f"{value:.6g}") for token, value in side or ())
+
+
+def _margin(side: Largest | None) -> str:
+    return number(side[0][1] - side[1][1]) if side else ""
+
+
+def _remedies(cells: tuple[CellResult, ...], report: Report, shown: set[str]) -> tuple[Remedy, ...]:
+    """Return the findings of cells; those about a computation stand before those about saving."""
+    rules = {rule.code: rule for rule in report.rules}
+    stacks: dict[tuple[str, str], list[str]] = {}
+    findings: dict[tuple[str, str], Finding] = {}
+    for cell in cells:
+        for finding in cell.findings:
+            key = finding.code, finding.where
+            findings.setdefault(key, finding)
+            stacks.setdefault(key, []).append(cell.cell.stack)
+    remedies = []
+    for place, key in enumerate(sorted(findings, key=lambda key: findings[key].of_saving)):
+        finding = findings[key]
+        rule = rules.get(finding.code)
+        remedies.append(
+            Remedy(
+                finding,
+                rule,
+                anchor(cell_anchor(cells[0].cell), f"finding-{place}"),
+                python(rule.example) if rule and rule.example else None,
+                tuple(stacks[key]),
+                is_repeated=finding.code in shown,
+            )
+        )
+        shown.add(finding.code)
+    return tuple(remedies)
+
+
+def _commands(cell: CellResult) -> tuple[tuple[str, str, str], ...]:
+    commands = [("reproduce", "Runs only this cell and its reference", cell.reproduce)]
+    if cell.capsule and cell.capsule.command:
+        title = f"Shows the difference without samebits, inside {cell.capsule.path}"
+        commands.append(("capsule", title, cell.capsule.command))
+    return tuple(
+        (anchor(cell_anchor(cell.cell), name), title, command)
+        for name, title, command in commands
+        if command
+    )
+
+
+def _relations(row: Row) -> list[KvCache]:
+    """Return the relations of each cell that do not hold to the bit; equal ones once."""
+    shown: dict[str, KvCache] = {}
+    for stack, signal in row.relations.items():
+        for relation in signal.relations:
+            plots = tuple(charts.relation_charts(relation))
+            if plots:
+                shown.setdefault(repr(relation), KvCache(relation, stack, plots, _spread(relation)))
+    return list(shown.values())
+
+
+def _spread(relation: Relation) -> tuple[str, ...]:
+    return tuple(map(number, quantiles(relation.positions))) if relation.positions else ()

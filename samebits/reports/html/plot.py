@@ -1,0 +1,109 @@
+"""``samebits plot``: a chart of a report as SVG or PNG, for a paper or a ticket."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from samebits.base.errors import SamebitsError, shown
+from samebits.reports.html.charts import charts_of
+from samebits.reports.json import read
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import Report
+    from samebits.reports.html.charts import Chart
+
+HELP = "write a chart of one cell of a report as SVG or PNG"
+SCALE = 2.0
+"""Pixels of a PNG for each point of the chart."""
+
+_MAX_NAMED = 8
+
+
+class PlotError(SamebitsError):
+    """A chart cannot be written."""
+
+
+def write_chart(options: argparse.Namespace) -> list[str]:
+    """Write the chart that the options name; return the lines to print.
+
+    Raises:
+        PlotError: there is no such report, cell or chart, or no program that draws it.
+
+    """
+    chart = _chart(_cell(_report(options.report), options.cell), options.chart)
+    output: Path = options.output or options.report.with_name(f"{chart.id}.svg")
+    output.write_bytes(_drawn(chart, output.suffix.lower()))
+    return [f"{chart.title}: {output}"]
+
+
+def _report(path: Path) -> Report:
+    try:
+        return read(path.read_bytes())
+    except FileNotFoundError as error:
+        msg = (
+            f"There is no report {shown(str(path))}.\n"
+            "Run samebits matrix first, or name a report.json with --report."
+        )
+        raise PlotError(msg) from error
+    except ValueError as error:
+        msg = (
+            f"{shown(str(path))} is no report that this samebits can read: it is damaged, or of "
+            "another version.\nWrite it again with this version."
+        )
+        raise PlotError(msg) from error
+
+
+def _cell(report: Report, name: str) -> CellResult:
+    cells = {str(cell.cell): cell for row in report.rows for cell in row.cells}
+    if name in cells:
+        return cells[name]
+    near = [other for other in cells if name.partition("/")[0] in other and cells[other].signals]
+    listed = ", ".join(map(shown, near[:_MAX_NAMED]))
+    msg = f"The report has no cell {shown(name)}; a cell is MODEL/DTYPE-ATTENTION@STACK."
+    raise PlotError(f"{msg}\nIts cells with that model: {listed}." if near else msg)
+
+
+def _chart(cell: CellResult, name: str) -> Chart:
+    charts = {chart.name: chart for chart in charts_of(cell)}
+    if not charts:
+        msg = (
+            f"Cell {cell.cell} has nothing to draw: it is {cell.verdict}, and no distance from its "
+            "reference was measured.\nName a cell that differs."
+        )
+        raise PlotError(msg)
+    if not name:
+        return next(iter(charts.values()))
+    if name not in charts:
+        msg = f"Cell {cell.cell} has no chart {shown(name)}; it has: {', '.join(charts)}."
+        raise PlotError(msg)
+    return charts[name]
+
+
+def _drawn(chart: Chart, suffix: str) -> bytes:
+    converter = _converter()
+    specification = chart.specification | {"background": "white"}
+    if suffix == ".svg":
+        return str(converter.vegalite_to_svg(specification)).encode()
+    if suffix == ".png":
+        return bytes(converter.vegalite_to_png(specification, scale=SCALE))
+    msg = (
+        f"A chart is written as .svg or .png, not as {shown(suffix or 'a file without a suffix')}."
+    )
+    raise PlotError(msg)
+
+
+def _converter() -> Any:  # noqa: ANN401  the package has no types
+    try:
+        return importlib.import_module("vl_convert")
+    except ImportError as error:
+        msg = (
+            "Drawing a chart without a browser needs the package vl-convert-python.\n"
+            'Install it with pip install "samebits[plot]", or press "Save as SVG" below the chart '
+            "in report.html."
+        )
+        raise PlotError(msg) from error

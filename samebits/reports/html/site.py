@@ -1,0 +1,306 @@
+"""All HTML pages of a report: a folder of files, or one file that holds everything."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
+from markupsafe import Markup
+
+from samebits.records.ids import Verdict
+from samebits.reports.html import bands, matrix, model, upgrade
+from samebits.reports.html.addresses import (
+    FOLDER,
+    HOME,
+    RELEASES,
+    Addresses,
+    anchor,
+    model_page,
+    upgrade_page,
+    web_address,
+)
+from samebits.reports.html.states import MEANINGS, class_of
+from samebits.reports.rulebook import KINDS as RULE_KINDS
+from samebits.reports.sections.overview import ANSWERS, DEFAULT_ANSWER, headline
+from samebits.reports.stories import row_name
+from samebits.text.markdown import visible
+from samebits.text.numbers import duration, number
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from samebits.records.report import Report, Row
+
+_HERE = Path(__file__).parent
+_ASSETS = _HERE / "assets"
+ASSETS = f"{FOLDER}/assets"
+
+STYLES = ("vendor/tabulator.min.css", "samebits.css")
+TABLE_SCRIPTS = ("vendor/tabulator.min.js",)
+CHART_SCRIPTS = ("vendor/vega.min.js", "vendor/vega-lite.min.js", "vendor/vega-embed.min.js")
+SCRIPTS = ("samebits.js",)
+LICENCES = (
+    "vendor/tabulator.LICENSE",
+    "vendor/vega.LICENSE",
+    "vendor/vega-lite.LICENSE",
+    "vendor/vega-embed.LICENSE",
+)
+
+
+class Page(NamedTuple):
+    """One page without what surrounds every page."""
+
+    path: str
+    title: str
+    body: Markup
+    scripts: tuple[str, ...] = ()
+    """The libraries that it needs."""
+
+
+def folder(report: Report, documents: Collection[str]) -> dict[str, str | bytes]:
+    """Return the files of report.html by their paths; ``documents`` are the other pages' paths."""
+    files: dict[str, str | bytes] = {
+        f"{ASSETS}/{name}": (_ASSETS / name).read_bytes()
+        for name in (*STYLES, *TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS, *LICENCES)
+    }
+    addresses, mark = Addresses(is_single=False), nonce(report)
+    for page in pages(report, addresses, documents):
+        files[page.path] = in_folder(page, mark, addresses)
+    return files
+
+
+def single(report: Report, documents: Collection[str]) -> dict[str, str | bytes]:
+    """Return report.html as one file that holds all pages and all that they load."""
+    addresses = Addresses(is_single=True)
+    parts = list(pages(report, addresses, documents))
+    text = (
+        _environment()
+        .get_template("single.html.jinja")
+        .render(
+            pages=parts,
+            part=addresses.part,
+            title=_title(report),
+            nonce=nonce(report),
+            styles=[_inline(name) for name in STYLES],
+            scripts=[_inline(name) for name in (*TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS)],
+            licences=[(_ASSETS / name).read_text("utf-8") for name in LICENCES],
+        )
+    )
+    return {HOME: _writable(text)}
+
+
+def in_folder(page: Page, mark: str, addresses: Addresses) -> str:
+    """Return the text of a page as a file of its own; ``mark`` is the report's nonce."""
+
+    def asset(name: str) -> str:
+        return addresses.file(page.path, f"{ASSETS}/{name}")
+
+    text = (
+        _environment()
+        .get_template("page.html.jinja")
+        .render(
+            page=page,
+            title=page.title,
+            nonce=mark,
+            styles=[asset(name) for name in STYLES],
+            scripts=[asset(name) for name in (*page.scripts, *SCRIPTS)],
+        )
+    )
+    return _writable(text)
+
+
+def pages(report: Report, addresses: Addresses, documents: Collection[str]) -> Iterator[Page]:
+    """Yield every page, report.html first; each is made when it is asked for."""
+    yield _home(report, addresses)
+    if any(row.bands for row in report.rows):
+        yield _releases(report, addresses)
+    for first, last in upgrade.pairs(report):
+        yield _upgrade(report, first, last, addresses)
+    rows: dict[str, list[Row]] = {}
+    for row in report.rows:
+        rows.setdefault(row.model, []).append(row)
+    for name, model_rows in rows.items():
+        yield _model(name, model_rows, report, addresses, documents)
+
+
+def _home(report: Report, addresses: Addresses) -> Page:
+    lines = matrix.lines(report, HOME, addresses)
+    pair = upgrade.default_pair(report)
+    words = {verdict for row in lines for verdict in row.verdicts}
+    body = _body(
+        "matrix.html.jinja",
+        report,
+        HOME,
+        addresses,
+        lines=lines,
+        filters=matrix.filters(lines),
+        ranks=matrix.ranks(),
+        headline=headline(report),
+        answer=ANSWERS.get(report.exit_code, DEFAULT_ANSWER),
+        shown=upgrade.upgrade(report, *pair) if pair else None,
+        legend=[
+            (class_of(verdict), verdict, meaning)
+            for verdict, meaning in MEANINGS.items()
+            if verdict.value in words
+        ],
+        rule_names={rule.code: rule.name for rule in report.rules},
+    )
+    return Page(HOME, _title(report), body, TABLE_SCRIPTS)
+
+
+def _releases(report: Report, addresses: Addresses) -> Page:
+    body = _body(
+        "releases.html.jinja",
+        report,
+        RELEASES,
+        addresses,
+        strips=[
+            (row, addresses.page(RELEASES, model_page(row.model)), bands.strip(row, report))
+            for row in report.rows
+        ],
+    )
+    return Page(RELEASES, f"Releases: {_title(report)}", body)
+
+
+def _upgrade(report: Report, first: str, last: str, addresses: Addresses) -> Page:
+    path = upgrade_page(first, last)
+    rules = {rule.code: rule for rule in report.rules}
+    shown = upgrade.upgrade(report, first, last)
+    body = _body(
+        "upgrade.html.jinja",
+        report,
+        path,
+        addresses,
+        shown=shown,
+        pairs=upgrade.pairs(report),
+        rules=rules,
+        ticket=upgrade.ticket(report, shown, rules),
+        command=upgrade.command(report, shown),
+        ticket_id=anchor("ticket", first, last),
+    )
+    return Page(path, f"{first} → {last}: {_title(report)}", body)
+
+
+def _model(
+    name: str, rows: list[Row], report: Report, addresses: Addresses, documents: Collection[str]
+) -> Page:
+    path = model_page(name)
+    view = model.view(name, rows, report, addresses)
+    markdown = path.removeprefix(f"{FOLDER}/").removesuffix(".html") + ".md"
+    body = _body(
+        "model.html.jinja",
+        report,
+        path,
+        addresses,
+        view=view,
+        markdown=addresses.file(path, markdown) if markdown in documents else "",
+    )
+    scripts = CHART_SCRIPTS if view.has_charts else ()
+    return Page(path, f"{visible(name)}: {_title(report)}", body, scripts)
+
+
+def _body(
+    template: str, report: Report, path: str, addresses: Addresses, **values: object
+) -> Markup:
+    def to(target: str, place: str = "") -> str:
+        return addresses.page(path, target, place)
+
+    navigation = _navigation(report, path, addresses)
+    text = (
+        _environment()
+        .get_template(template)
+        .render(report=report, to=to, navigation=navigation, path=path, **values)
+    )
+    return Markup(text)
+
+
+def _navigation(report: Report, path: str, addresses: Addresses) -> list[tuple[str, str, bool]]:
+    """Return link, label and whether it is this page, for the links at the top."""
+    targets = [(HOME, "Matrix")]
+    pair = upgrade.default_pair(report)
+    if pair:
+        targets.append((upgrade_page(*pair), "Upgrade"))
+    if any(row.bands for row in report.rows):
+        targets.append((RELEASES, "Releases"))
+    is_upgrade = path.startswith(f"{FOLDER}/upgrade/")
+    return [
+        (
+            addresses.page(path, target),
+            label,
+            target == path or (label == "Upgrade" and is_upgrade),
+        )
+        for target, label in targets
+    ]
+
+
+def _title(report: Report) -> str:
+    return f"samebits: {visible(report.matrix)} {ANSWERS.get(report.exit_code, DEFAULT_ANSWER)}"
+
+
+def nonce(report: Report) -> str:
+    """Return what marks our own scripts and styles for the page's Content-Security-Policy.
+
+    It depends on the whole result, so that a text from a model cannot contain it.
+    """
+    digest = sha256(f"{report.started} {report.seconds} {report.matrix_digest}".encode())
+    for row in report.rows:
+        for cell in row.cells:
+            digest.update(cell.headline.encode("utf-8", "backslashreplace"))
+    return digest.hexdigest()[:32]
+
+
+def _inline(name: str) -> Markup:
+    """Return a file of ours as the content of a tag that it cannot end."""
+    text = (_ASSETS / name).read_text("utf-8")
+    return Markup(_ENDS_SCRIPT.sub(r"<\\", text) if name.endswith(".js") else text)
+
+
+_ENDS_SCRIPT = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
+"""What would end an inline script or hide its end. It stands in texts, where ``\\`` changes nothing;
+``</`` alone also begins what a pattern looks for: ``/</g``."""
+
+
+def _writable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+@lru_cache(1)
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_finalized,
+    )
+    environment.filters |= {"number": number, "duration": duration, "id": anchor, "lines": _lines}
+    environment.globals |= {
+        "model_page": model_page,
+        "upgrade_page": upgrade_page,
+        "row_name": row_name,
+        "class_of": class_of,
+        "verdicts": Verdict,
+        "kinds": upgrade.KINDS,
+        "in_words": upgrade.in_words,
+        "rule_kinds": RULE_KINDS,
+        "home": HOME,
+        "web": web_address,
+    }
+    return environment
+
+
+def _finalized(value: Any) -> Any:  # noqa: ANN401  a template may show anything
+    """Return a value for a template: text with its invisible characters as escapes."""
+    if isinstance(value, Markup | Undefined):
+        return value
+    return visible(str(value))
+
+
+def _lines(text: str) -> Markup:
+    """Return text of several lines, each with its invisible characters as escapes."""
+    return Markup("\n").join(visible(line.expandtabs(4)) for line in text.splitlines())

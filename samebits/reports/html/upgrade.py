@@ -1,0 +1,280 @@
+"""What an upgrade from one stack to another changes, row by row, the most severe first."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.records.ids import Verdict
+from samebits.reports.commands import compare_two
+from samebits.reports.html.addresses import cell_anchor
+from samebits.reports.html.states import has_details
+from samebits.reports.stories import cell_in_short, row_name
+from samebits.text.numbers import count, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.finding import RuleText
+    from samebits.records.report import Report, Row
+
+MAX_ALL_PAIRS = 6
+"""Stacks up to which every pair has a page; beyond, neighbours and each stack to the newest."""
+
+KINDS = {
+    "fails": ("fails", Verdict.FAILED, "it raises an exception that it did not raise before"),
+    "fails otherwise": ("still fails", Verdict.FAILED, "both fail, with another exception"),
+    "diverged": ("another function", Verdict.DIVERGED, "the numbers change by more than rounding"),
+    "unstable": ("unstable", Verdict.UNSTABLE, "two runs of the same cell differ"),
+    "undecided": (
+        "changes, not judged",
+        Verdict.UNDECIDED,
+        "the bits change; this run did not measure whether that is rounding",
+    ),
+    "open": ("not known", Verdict.NOT_OBSERVED, "one of the two cells was not compared"),
+    "rounding": ("rounding", Verdict.ROUNDING, "the same function, rounded differently"),
+    "works": ("works again", Verdict.IDENTICAL, "it failed or was unstable before"),
+    "new": ("new", Verdict.ABSENT, "only the later release knows the architecture"),
+    "gone": ("gone", Verdict.FAILED, "only the earlier release knows the architecture"),
+}
+"""Kind of change -> its word, the verdict whose shape and colour it has, and its meaning."""
+
+ORDER = (
+    "gone",
+    "fails",
+    "diverged",
+    "unstable",
+    "undecided",
+    "fails otherwise",
+    "open",
+    "rounding",
+    "works",
+    "new",
+)
+"""The kinds of change, the most severe first."""
+
+_BITS = frozenset(
+    {
+        Verdict.REFERENCE,
+        Verdict.IDENTICAL,
+        Verdict.ROUNDING,
+        Verdict.DIVERGED,
+        Verdict.UNDECIDED,
+    }
+)
+_AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
+_BROKEN = frozenset({Verdict.FAILED, Verdict.UNSTABLE})
+
+
+class Change(NamedTuple):
+    """One row whose result changes."""
+
+    row: Row
+    kind: str
+    before: CellResult
+    after: CellResult
+    judged: CellResult
+    """The cell whose comparison with the row's reference shows the change."""
+    caveat: str
+    """What limits the statement; '' if nothing does."""
+
+    @property
+    def name(self) -> str:
+        """Name of the row."""
+        return row_name(self.row)
+
+    @property
+    def link(self) -> str:
+        """Id of what the model's page says about it; '' if it says no more."""
+        return cell_anchor(self.judged.cell) if has_details(self.judged) else ""
+
+    @property
+    def short(self) -> str:
+        """The most important line about the change."""
+        return cell_in_short(self.judged)
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Codes of the findings in the later stack that are about its computation."""
+        findings = (finding for finding in self.after.findings if not finding.of_saving)
+        return tuple(dict.fromkeys(finding.code for finding in findings))
+
+
+class Upgrade(NamedTuple):
+    """All changes between two stacks."""
+
+    first: str
+    last: str
+    changes: tuple[Change, ...]
+    """The most severe first."""
+    n_same: int
+    """Rows with the same bits on both."""
+    n_rows: int
+    """Rows with a cell on both."""
+
+    @property
+    def groups(self) -> list[tuple[str, list[Change]]]:
+        """The changes by kind, the most severe kind first."""
+        return [
+            (kind, [change for change in self.changes if change.kind == kind])
+            for kind in ORDER
+            if any(change.kind == kind for change in self.changes)
+        ]
+
+    @property
+    def codes(self) -> dict[str, list[str]]:
+        """Code of a finding -> the models that have it after the upgrade."""
+        models: dict[str, dict[str, None]] = {}
+        for change in self.changes:
+            for code in change.codes:
+                models.setdefault(code, {})[change.row.model] = None
+        return {code: list(names) for code, names in sorted(models.items())}
+
+
+def pairs(report: Report) -> list[tuple[str, str]]:
+    """Return the pairs of stacks, earlier and later, that have a page."""
+    stacks = [stack.id for stack in report.stacks]
+    if len(stacks) <= MAX_ALL_PAIRS:
+        return list(combinations(stacks, 2))
+    to_newest = [(stack, stacks[-1]) for stack in stacks[:-1]]
+    return list(dict.fromkeys([*pairwise(stacks), *to_newest]))
+
+
+def default_pair(report: Report) -> tuple[str, str] | None:
+    """Return the reference of the report and the last stack that was built; None for one stack."""
+    stacks = [stack.id for stack in report.stacks if not stack.failure]
+    if len(stacks) < 2:
+        return None
+    first = report.reference if report.reference in stacks[:-1] else stacks[0]
+    return first, stacks[-1]
+
+
+def upgrade(report: Report, first: str, last: str) -> Upgrade:
+    """Return what changes in each row from one stack to another."""
+    changes = []
+    n_rows = n_same = 0
+    for row in report.rows:
+        cells = {cell.cell.stack: cell for cell in row.cells}
+        if first not in cells or last not in cells:
+            continue
+        n_rows += 1
+        change = _change(row, cells[first], cells[last])
+        if change is not None:
+            changes.append(change)
+        elif _has_bits(cells[first]) and _has_bits(cells[last]):
+            n_same += 1
+    changes.sort(key=lambda change: ORDER.index(change.kind))
+    return Upgrade(first, last, tuple(changes), n_same, n_rows)
+
+
+def ticket(report: Report, shown: Upgrade, rules: dict[str, RuleText]) -> str:
+    """Return the changes as Markdown text for a ticket."""
+    releases = f"{_release(report, shown.first)} → {_release(report, shown.last)}"
+    lines = [f"transformers {releases} ({report.matrix}): {in_words(shown)}", ""]
+    for kind, changes in shown.groups:
+        if kind == "new":
+            continue
+        word, _, meaning = KINDS[kind]
+        lines.append(f"**{word}** ({meaning}):")
+        lines += [f"- {change.name}: {change.short}{_codes(change)}" for change in changes]
+        lines.append("")
+    lines += [
+        f"- {code} {rules[code].name}: {rules[code].remedy}"
+        for code in shown.codes
+        if code in rules
+    ]
+    return "\n".join([*lines, "", f"To reproduce: `{command(report, shown)}`"])
+
+
+def command(report: Report, shown: Upgrade) -> str:
+    """Return the command that compares the two stacks with each other."""
+    return compare_two(report, shown.first, shown.last)
+
+
+def in_words(shown: Upgrade) -> str:
+    """Return how many models change and how badly, in one sentence."""
+    parts = []
+    for kind, changes in shown.groups:
+        models = {change.row.model for change in changes}
+        parts.append(f"{KINDS[kind][0]}: {plural(len(models), 'model')}")
+    changed = "; ".join(parts) if parts else "nothing changes"
+    return f"{changed}; same bits: {count(shown.n_same)} of {plural(shown.n_rows, 'row')}."
+
+
+def _codes(change: Change) -> str:
+    return f" [{', '.join(change.codes)}]" if change.codes else ""
+
+
+def _release(report: Report, id_: str) -> str:
+    return next((s.transformers or id_ for s in report.stacks if s.id == id_), id_)
+
+
+def _change(row: Row, before: CellResult, after: CellResult) -> Change | None:
+    """Return what changes between two cells of a row; None if nothing does."""
+    for kind, judged, caveat in _kinds(row, before, after):
+        return Change(row, kind, before, after, judged, caveat) if kind else None
+    return None
+
+
+def _kinds(
+    row: Row, before: CellResult, after: CellResult
+) -> Iterator[tuple[str, CellResult, str]]:
+    """Yield the kind of change, the cell that shows it, and a caveat; '' is no change."""
+    absent = [cell.judged is Verdict.ABSENT for cell in (before, after)]
+    if any(absent):
+        yield ("" if all(absent) else "new" if absent[0] else "gone"), after, ""
+    if after.judged in _BROKEN:
+        yield _broken(before, after), after, ""
+    if before.judged in _BROKEN and _has_bits(after):
+        yield "works", (before if _judged(after) in _AS_REFERENCE else after), ""
+    if not (_has_bits(before) and _has_bits(after)):
+        yield "open", after, ""
+    letters = _letters(row)
+    if letters.get(before.cell.stack) == letters.get(after.cell.stack):
+        yield "", after, ""
+    yield _moved(row, before, after)
+
+
+def _broken(before: CellResult, after: CellResult) -> str:
+    if before.judged is not after.judged:
+        return "fails" if after.judged is Verdict.FAILED else "unstable"
+    if after.judged is Verdict.UNSTABLE:
+        return ""
+    errors = [cell.failure and (cell.failure.phase, cell.failure.type) for cell in (before, after)]
+    return "" if errors[0] == errors[1] else "fails otherwise"
+
+
+def _moved(row: Row, before: CellResult, after: CellResult) -> tuple[str, CellResult, str]:
+    """Return the change between two cells with different bits, by what is known of each."""
+    if {_judged(before), _judged(after)} <= _AS_REFERENCE:
+        return "", after, ""  # they differ in padding alone, which no verdict depends on
+    if _judged(before) in _AS_REFERENCE:
+        return _judged(after).value, after, ""
+    if _judged(after) in _AS_REFERENCE:
+        return _judged(before).value, before, f"back to the bits of {row.reference}"
+    verdicts = {_judged(before), _judged(after)}
+    caveat = f"both differ from {row.reference} and were not compared with each other"
+    if verdicts == {Verdict.ROUNDING}:
+        return "rounding", after, caveat
+    if verdicts == {Verdict.ROUNDING, Verdict.DIVERGED}:
+        diverged = before if _judged(before) is Verdict.DIVERGED else after
+        return "diverged", diverged, caveat
+    return "undecided", after, caveat
+
+
+def _letters(row: Row) -> dict[str, str]:
+    return {stack: band.does for band in row.bands for stack in band.stacks}
+
+
+def _judged(cell: CellResult) -> Verdict:
+    return Verdict.REFERENCE if cell.rest is Verdict.REFERENCE else cell.judged
+
+
+def _has_bits(cell: CellResult) -> bool:
+    return _judged(cell) in _BITS
+
+
+def remedies(codes: Iterable[str], rules: dict[str, RuleText]) -> list[RuleText]:
+    """Return the texts of the rules with these codes."""
+    return [rules[code] for code in codes if code in rules]

@@ -1,0 +1,292 @@
+"""report.html in a real browser: nox -s browser."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from samebits.records.ids import Verdict
+from samebits.reports.html import site
+from samebits.reports.html.addresses import HOME, Addresses, model_page, upgrade_page
+from tests.browser.conftest import put
+from tests.support.sample_report import STACKS, sample_report
+
+pytestmark = [pytest.mark.processes, pytest.mark.browser]
+
+AXE = Path(__file__).parent / "vendor" / "axe.min.js"
+PAGES = [
+    HOME,
+    "html/releases.html",
+    upgrade_page(STACKS[0], STACKS[-1]),
+    model_page("opensci-ref"),
+]
+ROWS = ".tabulator-row"
+
+
+def ready(page):
+    page.wait_for_selector("[data-ready]")
+    return page
+
+
+def settle(page):
+    """Draw every chart and open every part, as a reader would."""
+    page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    for place in page.query_selector_all("[data-chart]"):
+        place.scroll_into_view_if_needed()
+        place.wait_for_selector("svg")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_asks_for_nothing_complains_of_nothing_and_is_accessible(
+    watched, folder, path, theme, shot
+):
+    view = watched(color_scheme=theme)
+    page = view.open(folder / path)
+    if path == HOME:
+        ready(page)
+    settle(page)
+    assert page.get_attribute("html", "data-theme") == theme
+    view.check(folder)
+    # evaluate runs outside of the page's policy, which forbids other scripts
+    page.evaluate(AXE.read_text("utf-8"))
+    violations = page.evaluate("axe.run({ preload: false }).then((result) => result.violations)")
+    found = [(v["id"], [n["html"][:160] for n in v["nodes"][:3]]) for v in violations]
+    assert found == []
+    shot(page, f"{re.sub('[^a-z0-9]+', '-', path)}-{theme}")
+
+
+def test_filters_and_search_show_the_rows_that_fit(watched, folder):
+    view = watched()
+    page = ready(view.open(folder / HOME))
+    total = page.locator(ROWS).count()
+    page.select_option("[name=verdicts]", "diverged")
+    fitting = page.locator("table[data-matrix] tr[data-verdicts*=diverged]").count()
+    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length === {fitting}")
+    assert 0 < fitting < total
+    assert page.text_content("[data-count]").startswith(f"{fitting} of ")
+    page.click("text=Show all")
+    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length === {total}")
+    page.fill("[name=q]", "llama bfloat16")
+    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length === 1")
+    page.fill("[name=q]", "no such model")
+    page.wait_for_selector("text=No row fits these filters.")
+    view.check(folder)
+
+
+def test_the_link_of_a_view_shows_the_same_view_again(watched, folder):
+    page = ready(watched().open(folder / HOME))
+    page.fill("[name=q]", "llama")
+    page.click(".tabulator-col[tabulator-field=variant]")
+    page.wait_for_function("location.hash.includes('sort=variant')")
+    names = page.locator(ROWS).all_inner_texts()
+    again = ready(watched().open(folder / HOME, page.evaluate("location.hash")))
+    assert again.input_value("[name=q]") == "llama"
+    assert again.locator(ROWS).all_inner_texts() == names
+
+
+def test_a_column_is_sorted_by_severity(watched, folder):
+    page = ready(watched().open(folder / HOME))
+    head = page.locator(".tabulator-col[tabulator-field=stack4]")
+    head.click()
+    states = page.locator(f"{ROWS} [tabulator-field=stack4]")
+    ranks = page.get_attribute("[data-matrix]", "data-ranks").split()
+
+    def order():
+        classes = [state.get_attribute("class").split() for state in states.all()]
+        return [next(ranks.index(n) for n in names if n in ranks) for names in classes]
+
+    assert order() == sorted(order())
+    head.click()
+    assert order() == sorted(order(), reverse=True)
+
+
+def test_a_cell_leads_to_what_its_page_says_of_it(watched, folder):
+    view = watched()
+    page = ready(view.open(folder / HOME))
+    link = page.locator(f"{ROWS} .s-undecided a").first  # of a cell with a first difference
+    target = link.get_attribute("href").partition("#")[2]
+    link.click()
+    page.wait_for_url(f"**#{target}")
+    assert page.evaluate("document.querySelector(':target') !== null")
+    assert page.is_visible("text=Differs first")
+    view.check(folder)
+
+
+def test_another_pair_of_releases_is_chosen(watched, folder):
+    view = watched()
+    page = view.open(folder / upgrade_page(STACKS[0], STACKS[-1]))
+    page.select_option("[data-go]", label=f"{STACKS[1]} → {STACKS[-1]}")
+    page.wait_for_url(f"**/{STACKS[1]}..{STACKS[-1]}.html")
+    assert page.inner_text("h1") == f"Upgrade {STACKS[1]} → {STACKS[-1]}"
+    view.check(folder)
+
+
+def test_the_summary_is_copied(watched, folder):
+    page = watched(permissions=["clipboard-read", "clipboard-write"]).open(
+        folder / upgrade_page(STACKS[0], STACKS[-1])
+    )
+    page.click("text=Copy the summary")
+    page.wait_for_selector("text=Copied")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.startswith("transformers ")
+    assert "To reproduce" in copied
+
+
+def test_the_theme_is_switched_and_remembered(watched, folder):
+    view = watched(color_scheme="light")
+    page = view.open(folder / HOME)
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.click("[data-theme-switch]")
+    assert page.get_attribute("html", "data-theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != ground
+    page.reload()
+    assert page.get_attribute("html", "data-theme") == "dark"
+    view.check(folder)
+
+
+def test_hostile_names_and_texts_are_inert(watched, hostile):
+    view = watched()
+    view.page.on("dialog", lambda dialog: view.complaints.append(dialog.message))
+    for path in sorted(hostile.rglob("*.html")):
+        page = view.open(path)
+        if path.name == HOME:
+            ready(page)
+        assert page.evaluate("document.querySelectorAll('img, iframe, object').length") == 0
+        page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    view.check(hostile)
+
+
+def test_the_policy_stops_a_script_that_is_not_ours(watched, folder, tmp_path):
+    """The planted defect of the test above: a name that was not escaped."""
+    text = (folder / HOME).read_text("utf-8").replace("</h1>", "<script>alert(1)</script></h1>", 1)
+    for source in folder.rglob("assets/**/*"):
+        if source.is_file():
+            put({str(source.relative_to(folder)): source.read_bytes()}, tmp_path)
+    (tmp_path / HOME).write_text(text, "utf-8")
+    view = watched()
+    alerts = []
+    view.page.on("dialog", lambda dialog: alerts.append(dialog.message))
+    ready(view.open(tmp_path / HOME))
+    assert alerts == []
+    assert any("Content Security Policy" in complaint for complaint in view.complaints)
+
+
+def test_everything_is_readable_without_scripts(watched, folder, shot):
+    view = watched(java_script_enabled=False)
+    page = view.open(folder / HOME)
+    report = sample_report()
+    assert page.locator("table.matrix tbody tr").count() == len(report.rows)
+    assert page.is_visible("table.matrix >> text=diverged >> nth=0")
+    assert not page.is_visible("[data-filters]")
+    page.click("table.matrix .s-undecided a >> nth=0")  # of a cell with a first difference
+    assert page.is_visible("text=Differs first")
+    page.click("summary:has-text('The same as a table') >> nth=0")
+    assert page.locator("figure table").first.is_visible()
+    shot(page, "without-scripts")
+    view.check(folder)
+
+
+@pytest.mark.parametrize("with_scripts", [True, False])
+def test_a_single_file_shows_one_page_at_a_time(watched, single, with_scripts):
+    view = watched(java_script_enabled=with_scripts)
+    page = view.open(single / HOME)
+    if with_scripts:
+        ready(page)
+    shown = page.locator(".page:visible")
+    assert shown.count() == 1
+    assert shown.get_attribute("id") == Addresses.part(HOME)
+    page.locator("a:visible:has-text('Upgrade')").first.click()
+    assert shown.count() == 1
+    assert "upgrade" in shown.get_attribute("id")
+    page.locator("main:visible a[href*='models']").first.click()
+    assert shown.count() == 1
+    assert "models" in shown.get_attribute("id")
+    view.check(single)
+
+
+def test_the_print_view_holds_the_whole_matrix(watched, folder, tmp_path):
+    view = watched()
+    page = ready(view.open(folder / HOME))
+    page.emulate_media(media="print")
+    assert page.is_visible("table.matrix")
+    assert not page.is_visible(".tabulator")
+    assert not page.is_visible("[data-filters]")
+    assert page.locator("table.matrix tbody tr:visible").count() == len(sample_report().rows)
+    page.pdf(path=tmp_path / "report.pdf")
+    assert (tmp_path / "report.pdf").stat().st_size > 10_000
+
+
+def large(n_models, stack_ids):
+    """Return a report of many models: each cell differs in one of ten models."""
+    report = sample_report()
+    source = next(row for row in report.rows if row.model == "llama")
+    plain = source.cells[1].model_copy(
+        update={"verdict": Verdict.IDENTICAL, "judged": Verdict.IDENTICAL}
+    )
+    rows = []
+    for n in range(n_models):
+        verdict = Verdict.DIVERGED if n % 10 == 3 else Verdict.IDENTICAL
+        cells = tuple(
+            plain.model_copy(
+                update={
+                    "cell": plain.cell.model_copy(
+                        update={"model": f"model-{n:04}", "stack": stack}
+                    ),
+                    "verdict": verdict if i else Verdict.REFERENCE,
+                    "judged": verdict if i else Verdict.REFERENCE,
+                    "figure": "logits 7.9e-07" if i and n % 10 == 3 else "",
+                }
+            )
+            for i, stack in enumerate(stack_ids)
+        )
+        rows.append(
+            source.model_copy(update={"model": f"model-{n:04}", "cells": cells, "bands": ()})
+        )
+    stacks = tuple(report.stacks[0].model_copy(update={"id": stack}) for stack in stack_ids)
+    return report.model_copy(
+        update={"rows": tuple(rows), "stacks": stacks, "reference": stack_ids[0]}
+    )
+
+
+def home_of(report, folder):
+    """Write report.html and what it loads, without the pages of the models."""
+    addresses = Addresses(is_single=False)
+    first = next(site.pages(report, addresses, ()))
+    assets = {
+        f"{site.ASSETS}/{name}": (site._ASSETS / name).read_bytes()
+        for name in (*site.STYLES, *site.TABLE_SCRIPTS, *site.SCRIPTS)
+    }
+    return put({first.path: site.in_folder(first, site.nonce(report), addresses), **assets}, folder)
+
+
+def test_a_report_of_157_models_opens_within_a_second(watched, tmp_path):
+    folder = home_of(large(157, ["4.48", "4.57", "5.2", "5.23"]), tmp_path)
+    view = watched()
+    ready(view.open(folder / HOME))
+    times = []
+    for _ in range(5):
+        view.page.reload()
+        ready(view.page)
+        times.append(
+            view.page.evaluate("performance.getEntriesByName('samebits-ready')[0].startTime")
+        )
+    assert min(times) < 1000, times
+    view.check(folder)
+
+
+def test_a_report_of_1000_models_and_40_releases_stays_usable(watched, tmp_path):
+    folder = home_of(large(1000, [f"5.{n}" for n in range(40)]), tmp_path)
+    view = watched()
+    page = ready(view.open(folder / HOME))
+    assert page.evaluate("performance.getEntriesByName('samebits-ready')[0].startTime") < 15_000
+    start = time.perf_counter()
+    page.fill("[name=q]", "model-0123")
+    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length === 1")
+    assert time.perf_counter() - start < 3
+    page.click("text=Show all")
+    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length > 10")
+    drawn = page.evaluate("document.querySelectorAll('.tabulator-cell').length")
+    assert drawn < 5000  # only what is in sight is drawn
+    view.check(folder)

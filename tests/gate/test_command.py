@@ -1,0 +1,237 @@
+"""samebits record and verify as commands: what they write, print and end with."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from samebits import cli, schemas
+from samebits.base.seal import sealed
+from samebits.gate import bench, command
+from samebits.gate.lockfile import read_lock
+from samebits.records.capture import Capture
+from samebits.stacks.build import StackBuilder
+from tests.gate.test_interpreter import installed
+from tests.support.builders import Memory, forward, nudged, sound_signals, values
+from tests.support.fakes import FakeProcess, FakeStarter, choose_inputs, ended
+
+VERIFICATION = jsonschema.Draft202012Validator(
+    json.loads(schemas.render()["verification.schema.json"])
+)
+FACTS = {"ready": {"platform": "Linux", "cpu": "a CPU", "cpu_capability": "AVX2"}}
+
+
+class World:
+    """A project whose interpreter answers without running, and what its models compute."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.memory = Memory()
+        self.signals = {"tiny": sound_signals(self.memory), "big": sound_signals(self.memory)}
+        self.jobs = []
+
+    def does(self, job):
+        self.jobs.append(job)
+        if job["kind"] == "inputs":
+            return choose_inputs(job)
+        name = job["cell"]["model"]
+        capture = Capture(
+            cell=job["cell"],
+            run=job["run"],
+            extent="full",
+            threads=job["threads"],
+            status="complete",
+            signals=self.signals[name],
+        )
+        path = Path(job["capture"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(sealed(capture.model_dump_json()), "utf-8")
+        return ended(job)
+
+    def moves(self, name):
+        facts = self.signals[name]["forward"]["short"]
+        logits = nudged(values(1, 6, 8, seed=16), 0, 0, 0, by=1e-3)
+        moved = forward(self.memory, hidden=facts.hidden_states, logits=logits)
+        self.signals[name] |= {"forward": {"short": moved}}
+
+    def run(self, *words):
+        return cli.main(words, {"HOME": str(self.folder), "SAMEBITS_CACHE": str(self.folder / "c")})
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    made = World(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in ("tiny", "big"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text('{"model_type": "llama"}')
+    starter = FakeStarter(*[lambda: FakeProcess(made.does, FACTS)] * 20)
+    monkeypatch.setattr(bench, "start_process", starter)
+    monkeypatch.setattr(command, "read_interpreter", lambda python: installed())
+    monkeypatch.setattr(StackBuilder, "probe_packages", lambda self, python, version: tmp_path)
+    return made
+
+
+def lock():
+    from pathlib import Path
+
+    return read_lock(Path("samebits.lock"))
+
+
+def test_record_writes_and_verify_keeps(world, capsys):
+    assert world.run("record", "tiny", "./big/") == 0
+    assert "+ tiny/float32-default: " in capsys.readouterr().err
+    assert list(lock().models) == ["big/float32-default", "tiny/float32-default"]
+    assert lock().models["big/float32-default"].path == "big"
+    assert world.run("verify") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "samebits.lock against transformers 4.57.6, torch 2.13.0+cpu, Python 3.11.7"
+    assert out[-1] == "2 models: 2 identical. The bits are kept."
+
+
+def test_only_what_a_verdict_needs_is_asked(world):
+    world.run("record", "tiny")
+    (inputs, *cells) = world.jobs
+    assert (inputs["kind"], {job["kind"] for job in cells}) == ("inputs", {"cell"})
+    assert {job["run"] for job in cells} == {"a", "b"}
+    model = cells[0]["model"]
+    assert (model["relations"], model["usage"], model["reloads"]) == (None, False, False)
+
+
+def test_nothing_of_an_earlier_run_is_used(world):
+    world.run("record", "tiny")
+    world.jobs.clear()
+    world.run("verify")
+    assert {"a", "b"} <= {job.get("run") for job in world.jobs}
+
+
+def test_verify_of_some_entries(world, capsys):
+    world.run("record", "tiny", "big")
+    for word in ("tiny", "./tiny", "tiny/float32-default"):
+        assert world.run("verify", word) == 0
+        assert "1 model: 1 identical" in capsys.readouterr().out
+    assert world.run("verify", "tinny") == 2
+    assert 'samebits.lock has no "tinny": did you mean "tiny"' in capsys.readouterr().err
+
+
+def test_what_verify_prints_as_json_fits_its_schema(world, capsys):
+    world.run("record", "tiny")
+    world.moves("tiny")
+    assert world.run("verify", "--format", "json", "--no-rebuild") == 1
+    content = json.loads(capsys.readouterr().out)
+    VERIFICATION.validate(content)
+    (model,) = content["models"]
+    assert (model["verdict"], model["first"]["signal"]) == ("undecided", "logits")
+    assert content["exit_code"] == 1
+
+
+def test_what_verify_says_of_a_difference(world, capsys):
+    world.run("record", "tiny")
+    world.moves("tiny")
+    assert world.run("verify", "--no-rebuild") == 1
+    out = capsys.readouterr().out.splitlines()
+    assert out[1] == "tiny/float32-default: differs (undecided)"
+    assert out[2] == "  first difference: logits short"
+    assert "--no-rebuild" in out[3]
+    assert out[-1] == "1 model: 1 differs (undecided). The bits are not kept (exit code 1)."
+
+
+def test_a_model_that_is_recorded_already_needs_update(world, capsys):
+    world.run("record", "tiny")
+    assert world.run("record", "tiny") == 2
+    assert "samebits record --update tiny shows what would change" in capsys.readouterr().err
+
+
+def test_update_shows_what_it_changes_and_dry_run_writes_nothing(world, capsys):
+    world.run("record", "tiny", "big")
+    before = lock()
+    world.moves("tiny")
+    capsys.readouterr()
+    assert world.run("record", "--update", "--dry-run") == 0
+    err = capsys.readouterr().err
+    assert "~ tiny/float32-default: logits 1 of 1 (first short)" in err
+    assert "= big/float32-default: the same" in err
+    assert lock() == before
+    assert world.run("record", "--update", "tiny") == 0
+    assert lock().models["big/float32-default"] == before.models["big/float32-default"]
+    assert lock().models["tiny/float32-default"] != before.models["tiny/float32-default"]
+    assert world.run("record", "--update") == 0
+    assert "samebits.lock has nothing to change." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("answer", "written"), [("y\n", True), ("\n", False), ("", False)])
+def test_a_person_is_asked_before_an_update(world, monkeypatch, answer, written):
+    import io
+
+    world.run("record", "tiny")
+    before = lock()
+    world.moves("tiny")
+    terminal = io.StringIO(answer)
+    terminal.isatty = lambda: True
+    monkeypatch.setattr("sys.stdin", terminal)
+    assert world.run("record", "--update") == 0
+    assert (lock() != before) is written
+    assert world.run("record", "--update", "--yes") == 0
+    assert lock() != before
+
+
+def test_update_removes_what_is_not_there(world, capsys):
+    world.run("record", "tiny", "big")
+    (world.folder / "big").rename(world.folder / "gone")
+    assert world.run("verify") == 3
+    assert "big/float32-default: not there" in capsys.readouterr().out
+    assert world.run("record", "--update") == 0
+    assert "- big/float32-default: removed" in capsys.readouterr().err
+    assert list(lock().models) == ["tiny/float32-default"]
+
+
+def test_several_variants_are_several_entries(world):
+    world.run("record", "tiny", "--dtypes", "float32,bfloat16", "--attention", "eager")
+    assert list(lock().models) == ["tiny/bfloat16-eager", "tiny/float32-eager"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("record",), "name a model, such as ../checkpoint; or --update"),
+        (("record", "nowhere/at/all"), "does not exist"),
+        (("record", "tiny", "--dtypes", "int4"), "--dtypes: "),
+        (("record", "--update"), "samebits.lock is not there"),
+        (("verify",), "samebits.lock is not there: samebits record MODEL writes it"),
+        (("verify", "--python", "nowhere"), "samebits.lock is not there"),
+    ],
+)
+def test_mistakes(world, capsys, words, said):
+    assert world.run(*words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_code_of_a_model_runs_only_if_somebody_says_so(world, capsys):
+    config = {"model_type": "x", "auto_map": {"AutoModel": "modeling.X"}}
+    (world.folder / "tiny" / "config.json").write_text(json.dumps(config))
+    assert world.run("record", "tiny") == 2
+    assert "add --trust-remote-code. The lock keeps your answer" in capsys.readouterr().err
+    assert world.run("record", "tiny", "--trust-remote-code") == 0
+    assert lock().models["tiny/float32-default"].trust_remote_code
+    world.jobs.clear()
+    assert world.run("verify") == 0
+    assert all(job["model"]["trust_remote_code"] for job in world.jobs)
+
+
+def test_a_model_that_does_not_run_twice_alike_is_not_recorded(world, capsys):
+    runs = iter(range(100))
+    does = world.does
+
+    def unstable(job):
+        if job["kind"] == "cell" and job["cell"]["model"] == "tiny":
+            logits = values(1, 6, 8, seed=next(runs))
+            facts = world.signals["tiny"]["forward"]["short"]
+            moved = forward(world.memory, hidden=facts.hidden_states, logits=logits)
+            world.signals["tiny"] |= {"forward": {"short": moved}}
+        return does(job)
+
+    world.does = unstable
+    assert world.run("record", "tiny", "big") == 1
+    assert "tiny/float32-default was not recorded: unstable" in capsys.readouterr().err
+    assert not (world.folder / "samebits.lock").exists()

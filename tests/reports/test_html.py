@@ -1,0 +1,404 @@
+"""report.html: what its pages hold and link to, without a browser."""
+
+import json
+import posixpath
+import re
+from html.parser import HTMLParser
+from urllib.parse import unquote
+
+import pytest
+
+from samebits.records.band import Band
+from samebits.records.ids import Verdict
+from samebits.reports import document
+from samebits.reports.html import charts, flow, site, states, upgrade
+from samebits.reports.html.addresses import (
+    HOME,
+    Addresses,
+    anchor,
+    model_page,
+    upgrade_page,
+    web_address,
+)
+from samebits.reports.html.diff import source_diff
+from samebits.reports.html.matrix import filters, lines
+from tests.support.sample_report import STACKS, sample_report
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x1b[31m</style>--><!--"
+TAGS_OF_A_PAGE = {
+    *("html", "head", "meta", "title", "link", "script", "style", "body", "header", "nav", "main"),
+    *("div", "span", "a", "b", "p", "br", "code", "pre", "small", "strong", "bdi", "section"),
+    *("h1", "h2", "h3", "h4", "ol", "ul", "li", "dl", "dt", "dd", "article", "figure"),
+    *("figcaption", "details", "summary", "table", "caption", "thead", "tbody", "tr", "th", "td"),
+    *("form", "label", "input", "select", "option", "button"),
+}
+
+
+class Reader(HTMLParser):
+    """Collects ids, links, tags and attributes of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.tags, self.attributes = [], [], set(), set()
+        self.scripts = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        fields = dict(attrs)
+        self.tags.add(tag)
+        self.attributes |= set(fields)
+        self.ids += [fields["id"]] if "id" in fields else []
+        self.links += [fields[name] for name in ("href", "src") if name in fields]
+        if tag == "option" and fields.get("value", "").endswith(".html"):
+            self.links.append(fields["value"])
+        if tag == "script":
+            self.scripts.append(fields)
+
+
+@pytest.fixture(scope="module")
+def report():
+    return sample_report()
+
+
+@pytest.fixture(scope="module")
+def files(report):
+    return site.folder(report, document.render(report))
+
+
+@pytest.fixture(scope="module")
+def pages(files):
+    return {path: Reader(text) for path, text in files.items() if path.endswith(".html")}
+
+
+def test_every_model_and_every_pair_of_releases_has_a_page(report, files):
+    models = {row.model for row in report.rows}
+    assert {model_page(model) for model in models} <= files.keys()
+    assert {upgrade_page(*pair) for pair in upgrade.pairs(report)} <= files.keys()
+    assert HOME in files
+
+
+def test_every_link_leads_to_a_file_and_a_place_that_exist(report, files, pages):
+    known = {*files, *document.render(report)}
+    checked = 0
+    for path, page in pages.items():
+        for link in page.links:
+            if link.startswith("https://"):
+                continue
+            target, _, place = link.partition("#")
+            joined = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(target)))
+            joined = joined if target else path
+            if "/repro/" in f"/{joined}":
+                continue
+            assert joined in known, (path, link)
+            if place:
+                assert unquote(place) in pages[joined].ids, (path, link)
+            checked += 1
+    assert checked > 100
+
+
+def test_ids_are_unique(pages):
+    for path, page in pages.items():
+        assert len(page.ids) == len(set(page.ids)), path
+
+
+def test_a_single_file_has_every_page_and_needs_no_other_file(report):
+    made = site.single(report, document.render(report))
+    assert list(made) == [HOME]
+    page = Reader(made[HOME])
+    assert len(page.ids) == len(set(page.ids))
+    for link in page.links:
+        if link.startswith("#"):
+            assert unquote(link[1:]) in page.ids or link == "#", link
+        else:
+            assert link.startswith(("https://", "models/", "repro/")), link
+    for row in report.rows:
+        assert Addresses.part(model_page(row.model)) in page.ids
+
+
+@pytest.mark.parametrize("is_single", [False, True])
+def test_hostile_names_and_texts_stay_text(is_single):
+    hostile = sample_report(text=HOSTILE, message=HOSTILE, token=HOSTILE)
+    made = (site.single if is_single else site.folder)(hostile, document.render(hostile))
+    for path, text in made.items():
+        if not path.endswith(".html"):
+            continue
+        # in a single file, the libraries hold strings of HTML
+        page = Reader(re.sub(r"(?s)<(script|style) nonce.*?</\1>", "", text) if is_single else text)
+        assert page.tags <= TAGS_OF_A_PAGE, path
+        assert not {name for name in page.attributes if name.startswith("on")}, path
+        assert "\u202e" not in text, path
+        assert "\x1b" not in text, path
+        assert all(
+            "nonce" in script or script["type"] == "application/json" for script in page.scripts
+        )
+
+
+def test_the_policy_allows_nothing_but_what_bears_the_nonce(files):
+    for path, text in files.items():
+        if path.endswith(".html"):
+            (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+            assert policy.startswith("default-src 'none'; script-src 'nonce-")
+            assert "unsafe" not in policy
+            assert "http" not in policy
+
+
+def test_the_nonce_depends_on_the_result(report):
+    other = sample_report(message="another")
+    nonces = [re.search("nonce-([0-9a-f]+)", site.folder(r, ())[HOME])[1] for r in (report, other)]
+    assert nonces[0] != nonces[1]
+
+
+def test_equal_reports_give_equal_pages(report, files):
+    assert site.folder(sample_report(), document.render(report)) == files
+
+
+def test_tables_are_in_the_html_without_a_script(report, files):
+    text = files[HOME]
+    for row in report.rows:
+        assert f">{row.model}</bdi>" in text
+    assert text.count("<tr data-dtype") == len(report.rows)
+
+
+def test_the_matrix_can_be_filtered_by_what_its_rows_hold(report):
+    matrix = lines(report, HOME, Addresses(is_single=False))
+    choices = {choice.name: choice.values for choice in filters(matrix)}
+    assert set(choices) >= {"verdicts", "dtype"}
+    assert {cell.verdict.value for row in report.rows for cell in row.cells} <= {
+        *choices["verdicts"]
+    }
+    assert all(len(values) > 1 for values in choices.values())
+
+
+def test_every_verdict_has_a_shape_a_colour_and_a_meaning():
+    style = (site._ASSETS / "samebits.css").read_text()
+    for verdict in Verdict:
+        name = states.class_of(verdict)
+        assert f".{name}" in style, name
+        assert states.MEANINGS[verdict]
+    shaped = [v for v in Verdict if v is not Verdict.EXPECTED]
+    assert all(re.search(rf"\.{states.class_of(v)}(?:, [^{{]*)?::before", style) for v in shaped)
+
+
+# the upgrade view
+
+
+def row_of(report, *verdicts, letters=None, rest=None):
+    """Return a row of the report whose cells have these verdicts, and bands with these letters."""
+    source = next(row for row in report.rows if len(row.cells) >= len(verdicts))
+    cells = [
+        source.cells[i].model_copy(
+            update={
+                "verdict": verdict,
+                "judged": verdict,
+                "rest": None,
+                "failure": None,
+                "expected": (),
+                "findings": (),
+            }
+        )
+        for i, verdict in enumerate(verdicts)
+    ]
+    bands = [
+        Band(stacks=(cell.cell.stack,), does=letter)
+        for cell, letter in zip(cells, letters or [v.value for v in verdicts], strict=True)
+    ]
+    return source.model_copy(update={"cells": tuple(cells), "bands": tuple(bands)})
+
+
+R, I, O, D, U, F, N, A = (
+    Verdict.REFERENCE,
+    Verdict.IDENTICAL,
+    Verdict.ROUNDING,
+    Verdict.DIVERGED,
+    Verdict.UNDECIDED,
+    Verdict.FAILED,
+    Verdict.UNSTABLE,
+    Verdict.ABSENT,
+)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "letters", "kind"),
+    [
+        ((R, I), "AA", None),
+        ((R, O), "AB", "rounding"),
+        ((R, D), "AB", "diverged"),
+        ((R, U), "AB", "undecided"),
+        ((R, F), "Af", "fails"),
+        ((R, N), "Au", "unstable"),
+        ((R, A), "Aa", "gone"),
+        ((A, R), "aA", "new"),
+        ((A, A), "aa", None),
+        ((F, I), "fA", "works"),
+        ((N, D), "uB", "works"),
+        ((N, N), "uu", None),
+    ],
+)
+def test_what_changes_between_two_stacks(report, verdicts, letters, kind):
+    row = row_of(report, *verdicts, letters=letters)
+    changed = report.model_copy(update={"rows": (row,)})
+    shown = upgrade.upgrade(changed, *(cell.cell.stack for cell in row.cells))
+    assert [change.kind for change in shown.changes] == ([kind] if kind else [])
+    assert shown.n_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "letters", "kind", "has_caveat"),
+    [
+        ((R, D, D), "ABB", None, False),  # the same other bits: the upgrade changes nothing
+        ((R, D, I), "ABA", "diverged", True),  # back to the reference's bits
+        ((R, O, O), "ABC", "rounding", True),
+        ((R, O, D), "ABC", "diverged", True),
+        ((R, D, O), "ABC", "diverged", True),
+        ((R, D, D), "ABC", "undecided", True),  # nobody compared the two
+    ],
+)
+def test_what_changes_between_two_candidates(report, verdicts, letters, kind, has_caveat):
+    row = row_of(report, *verdicts, letters=letters)
+    changed = report.model_copy(update={"rows": (row,)})
+    first, last = (cell.cell.stack for cell in row.cells[1:])
+    shown = upgrade.upgrade(changed, first, last)
+    assert [change.kind for change in shown.changes] == ([kind] if kind else [])
+    assert [bool(change.caveat) for change in shown.changes] == ([has_caveat] if kind else [])
+    assert shown.n_same == (kind is None)
+
+
+def test_the_worst_changes_stand_first_and_in_the_ticket(report):
+    shown = upgrade.upgrade(report, STACKS[0], STACKS[-1])
+    ranks = [upgrade.ORDER.index(change.kind) for change in shown.changes]
+    assert ranks == sorted(ranks)
+    assert len(ranks) > 1
+    text = upgrade.ticket(report, shown, {rule.code: rule for rule in report.rules})
+    assert all(change.name in text for change in shown.changes if change.kind != "new")
+    assert "To reproduce: `" in text
+
+
+def test_many_stacks_have_pages_for_neighbours_and_to_the_newest(report):
+    stacks = tuple(report.stacks[0].model_copy(update={"id": f"5.{n}"}) for n in range(40))
+    pairs = upgrade.pairs(report.model_copy(update={"stacks": stacks}))
+    assert ("5.0", "5.1") in pairs
+    assert ("5.0", "5.39") in pairs
+    assert len(pairs) == len(set(pairs)) == 77
+
+
+# charts, flow, diff
+
+
+def cells_with(report, field):
+    return [cell for row in report.rows for cell in row.cells if getattr(cell, field)]
+
+
+def test_charts_hold_the_numbers_of_their_tables_and_no_zero_on_a_logarithm(report):
+    drawn = [chart for cell in cells_with(report, "first") for chart in charts.charts_of(cell)]
+    assert drawn
+    for chart in drawn:
+        assert all(len(row) == len(chart.headers) for row in chart.rows)
+        for layer in chart.specification["layer"]:
+            assert all(point["value"] > 0 for point in layer["data"]["values"])
+
+
+def test_the_roundoff_of_a_dtype_is_half_of_its_spacing_at_one():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name, roundoff in charts.ROUNDOFF.items():
+        assert float(ml_dtypes.finfo(name).eps) / 2 == roundoff
+
+
+def test_a_specification_cannot_end_its_tag():
+    text = charts.safe_json({"a": "</script><!--&\u2028"})
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"a": "</script><!--&\u2028"}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1.0], (1.0, 1.0, 1.0, 1.0)),
+        ([float(n) for n in range(1, 101)], (50.0, 90.0, 99.0, 100.0)),
+        ([3.0, 1.0, 2.0], (2.0, 3.0, 3.0, 3.0)),
+    ],
+)
+def test_quantiles_are_of_the_nearest_rank(values, expected):
+    assert charts.quantiles(values) == expected
+
+
+def test_the_flow_marks_the_first_difference_once(report):
+    for cell in cells_with(report, "first"):
+        stages = flow.flow(cell)
+        marked = [stage for stage in stages if stage.is_first]
+        assert len(marked) <= 1
+        for stage in marked:
+            before = stages[: stages.index(stage)]
+            assert cell.first.signal == stage.name or stage.name in cell.first.item
+            assert all(s.outcome in ("identical", "not compared") for s in before), cell.cell
+
+
+def test_a_long_run_of_equal_layers_is_one_box():
+    stages = [flow.Stage(f"layer {n} (l.{n})", "differs", "") for n in range(80)]
+    joined = list(flow._joined([flow.Stage("layer e", "identical", ""), *stages]))
+    assert [stage.name for stage in joined] == [
+        "layer e",
+        "layer 0 (l.0)",
+        "78 more layers",
+        "layer 79 (l.79)",
+    ]
+
+
+def test_a_diff_keeps_every_line_and_escapes_it():
+    text = "@@ -1,2 +1,2 @@\n def f(a):\n-    return '<b>'\n+    return '</span><script>'\n"
+    shown = str(source_diff(text))
+    assert shown.count('class="line') == 4
+    assert "<script" not in shown
+    assert "<b>" not in shown
+    assert 'class="line added"' in shown
+    plain = re.sub(r"<[^>]*>", "", shown).replace("&lt;", "<").replace("&gt;", ">")
+    assert "return" in plain
+    assert "'</span><script>'" in plain.replace("&#39;", "'")
+
+
+def test_anchors_are_fragments_as_they_are_and_do_not_collide():
+    names = ["a b", "a_b", "a/b", "a<b", "ä", "a"]
+    made = [anchor(name) for name in names]
+    assert len(set(made)) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9.@_-]+", text) for text in made)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (
+            "huggingface/transformers#45945",
+            "https://github.com/huggingface/transformers/issues/45945",
+        ),
+        ("https://a.org/x", "https://a.org/x"),
+        ("javascript:alert(1)", ""),
+        ("http://a.org", ""),
+        ("see a/b#1", ""),
+    ],
+)
+def test_only_web_addresses_become_links(text, address):
+    assert web_address(text) == address
+
+
+def test_an_upgrade_goes_to_the_last_stack_that_was_built():
+    report = sample_report()
+    assert report.stacks[-1].failure
+    first, last = upgrade.default_pair(report)
+    assert (first, last) == (report.reference, report.stacks[-2].id)
+    only = report.model_copy(update={"stacks": (report.stacks[0], report.stacks[-1])})
+    assert upgrade.default_pair(only) is None
+
+
+def test_bits_that_differ_in_padding_alone_are_no_change():
+    report = sample_report()
+    row = row_of(report, Verdict.REFERENCE, Verdict.IDENTICAL, letters="AB")
+    ids = [cell.cell.stack for cell in row.cells]
+    shown = upgrade.upgrade(report.model_copy(update={"rows": (row,)}), *ids[:2])
+    assert shown.changes == ()
+
+
+def test_scripts_of_a_single_file_are_not_changed_but_for_what_would_end_them():
+    text = site._inline("vendor/vega.min.js")
+    assert "</script" not in text.casefold()
+    assert "<!--" not in text
+    source = (site._ASSETS / "vendor/vega.min.js").read_text("utf-8")
+    assert text.replace("<\\/script", "</script").replace("<\\!--", "<!--") == source
