@@ -71,7 +71,7 @@ def test_0_if_everything_passes(runner, folder, capsys):
     assert main("matrix") == 0
     out, err = capsys.readouterr()
     assert "The run passes." in out
-    assert "latest/report.md" in out.splitlines()[-1]
+    assert "latest/report.md" in out.splitlines()[0]
     assert err == ""
     written = {path.name for path in (folder / "reports" / "latest").iterdir()}
     assert {"locks", "report.json", "report.md"} <= written
@@ -430,7 +430,7 @@ def test_2_for_a_format_that_does_not_exist(runner, capsys, value):
     with pytest.raises(SystemExit) as caught:
         main("matrix", "--format", value)
     assert caught.value.code == 2
-    assert "json, md, junit, github" in " ".join(capsys.readouterr().err.split())
+    assert "json, md, html, junit, github" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_report_without_markdown_leaves_no_old_one(runner, folder):

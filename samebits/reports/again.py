@@ -40,12 +40,14 @@ def read(path: Path) -> Source:
     """Read a report.json of this or an earlier version.
 
     Raises:
-        ReportFileError: it is damaged, no report, or of a version that cannot be read.
-        OSError: it cannot be read.
+        ReportFileError: it cannot be read, is damaged, no report, or of a version that this one does not
+            know.
 
     """
     try:
         document = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ReportFileError(_damaged(path, error.strerror or str(error))) from error
     except (ValueError, RecursionError) as error:
         raise ReportFileError(_damaged(path, "it is not JSON")) from error
     if not isinstance(document, dict) or not {"samebits", "schema_version"} <= document.keys():

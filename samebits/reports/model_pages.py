@@ -87,9 +87,9 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
     )
 
 
-def _within(section: Markdown, limit: int = MAX_SECTION) -> Markdown:
+def _within(section: Markdown, limit: int | None = None) -> Markdown:
     """Return a section, cut to a size that a reader takes in."""
-    return cut(section, limit, _MORE)
+    return cut(section, limit or MAX_SECTION, _MORE)
 
 
 def _stories(rows: list[Row], report: Report) -> Iterator[Markdown]:

@@ -39,7 +39,8 @@ def test_it_writes_the_same_report_again(report, capsys):
     before = files(report.parent)
     assert main(report) == 0
     assert files(report.parent) == before
-    assert capsys.readouterr().out.splitlines()[0] == f"Report: {report.parent / 'report.md'}"
+    names = [str(report.parent / name) for name in ("report.md", "report.html")]
+    assert capsys.readouterr().out.splitlines()[0] == f"Report: {', '.join(names)}"
 
 
 def test_formats_are_added_and_those_that_are_there_stay(report):

@@ -347,7 +347,7 @@ def test_a_models_page_has_its_own_lines_where_it_has_a_page():
 
 def test_a_page_of_an_earlier_run_goes(tmp_path):
     used = report(row(x5_9=reentrant(False)))
-    assert {PAGE} <= {path.name for path in write(used, tmp_path, {}).main.parent.iterdir()}
+    assert {PAGE} <= {path.name for path in write(used, tmp_path, {}).json.parent.iterdir()}
     write(report(row()), tmp_path, {})
     assert not (tmp_path / PAGE).exists()
 
