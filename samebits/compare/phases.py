@@ -26,6 +26,7 @@ _EXPLAINING = frozenset(
         "kernels",
         "integrity",
         "usage",
+        "generation",
         "relations",
         "evidence",
         "first",

@@ -43,6 +43,7 @@ Rule = Literal[
     "choice",
     "missing output",
     "state",
+    "generation",
     "tokens",
     "probe",
     "nothing",
