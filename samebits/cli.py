@@ -416,6 +416,11 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     return parser, by_name
 
 
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every command by its name."""
+    return {**_parser(PLAIN)[1], "lint": lint_command.make_parser()}
+
+
 def _add_filters(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose the matrix and its cells."""
     add = parser.add_argument
