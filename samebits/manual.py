@@ -107,14 +107,14 @@ def _keys(form: dict[str, Any], left_out: Iterable[str] = ()) -> Markdown:
     rows = [
         [
             code(key),
-            _value(value),
-            _default(value, needed=key in needed),
             prose(" ".join(value.get("description", "").split())),
+            _default(value, needed=key in needed),
+            _value(value),
         ]
         for key, value in form["properties"].items()
         if key not in left_out and not value.get("deprecated")
     ]
-    return table(["key", "value", "default", "what"], rows)
+    return table(["key", "what", "default", "value"], rows)
 
 
 def _default(value: dict[str, Any], *, needed: bool) -> Markdown:
@@ -220,7 +220,7 @@ def _command_line() -> Markdown:
 
 
 def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[Markdown]:
-    actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]  # noqa: SLF001  there is no public list of them
+    actions = [a for a in parser._actions if not isinstance(a, argparse._HelpAction)]
     operands = [action for action in actions if not action.option_strings]
     words = ["samebits", name, *(_operand(action) for action in operands), "[options]"]
     yield fence(" ".join(words), "text")

@@ -73,4 +73,15 @@ def test_help_keeps_its_options_and_its_blanks():
 
 
 def test_the_folder_of_the_pages_is_that_of_the_repository():
-    assert manual.FOLDER == Path(__file__).parents[1] / "docs" / "reference"
+    assert Path(__file__).parents[1] / "docs" / "reference" == manual.FOLDER
+
+
+FORMATS = (manual.FOLDER / "formats.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", schemas.render())
+def test_every_schema_is_listed_with_the_key_of_its_version(name):
+    (row,) = [line for line in FORMATS.splitlines() if f"schemas/{name})" in line]
+    key = row.split("|")[3].strip(" `")
+    assert key in json.loads(schemas.render()[name])["properties"]
+    assert key.endswith("version")

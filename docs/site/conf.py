@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 project = "samebits"
 author = "the authors of samebits"
-copyright = f"{author}, Apache-2.0"  # noqa: A001  the name that Sphinx reads
+copyright = f"{author}, Apache-2.0"
 html_title = project
 
 extensions = ["myst_parser", "sphinx_copybutton", "pages"]
@@ -46,6 +46,7 @@ html_static_path = ["style.css"]
 html_css_files = ["style.css"]
 html_additional_pages = {"index": "redirect.html"}
 templates_path = ["templates"]
+html_use_index = False
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": True}
