@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from samebits import cli, manual, schemas
+from samebits.reports.formats.registry import FORMATS, JSON
 
 RENDERED = manual.render()
 SCHEMA = json.loads(schemas.render()["matrix.schema.json"])
@@ -64,7 +65,7 @@ def test_every_command_is_there():
     parser, by_name = cli._parser(cli.PLAIN)
     (commands,) = [a for a in parser._actions if a.dest == "command"]
     assert set(cli.parsers()) == set(commands.choices)
-    assert set(by_name) <= set(commands.choices)
+    assert set(by_name) == set(commands.choices)
 
 
 def test_help_keeps_its_options_and_its_blanks():
@@ -76,12 +77,19 @@ def test_the_folder_of_the_pages_is_that_of_the_repository():
     assert Path(__file__).parents[1] / "docs" / "reference" == manual.FOLDER
 
 
-FORMATS = (manual.FOLDER / "formats.md").read_text("utf-8")
+TEXT = (manual.FOLDER / "formats.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", schemas.render())
 def test_every_schema_is_listed_with_the_key_of_its_version(name):
-    (row,) = [line for line in FORMATS.splitlines() if f"schemas/{name})" in line]
+    (row,) = [line for line in TEXT.splitlines() if f"schemas/{name})" in line]
     key = row.split("|")[3].strip(" `")
     assert key in json.loads(schemas.render()[name])["properties"]
     assert key.endswith("version")
+
+
+def test_every_format_of_a_report_is_listed_with_its_file():
+    rows = {line.split("`")[1]: line for line in TEXT.splitlines() if line.startswith("| `")}
+    assert JSON in rows
+    for format in FORMATS:
+        assert format.main in rows[format.name]

@@ -79,6 +79,9 @@ class CheckpointReport(Record):
     """Digest of config and weights; the same for every stack."""
     parameters: int | None = None
     """Number of parameters."""
+    folder: str = ""
+    """The model's folder as seen from where the run started; '' if it is not below it, or if the
+    files of the cells are a patched copy."""
 
 
 class AttentionReport(Record):
@@ -106,6 +109,8 @@ class Row(Record):
     model: str
     variant: str
     group: str | None = None
+    line: int = 0
+    """Line of the model's entry in the matrix file; 0 if there is no file."""
     threads: int = 1
     """Threads of every job of its cells; their number decides bits."""
     reference: str | None
@@ -197,6 +202,8 @@ class Report(Record):
     """Version of samebits."""
     matrix: str
     """Name of the matrix file."""
+    matrix_path: str = ""
+    """The matrix file as the command named it; '' for a check, which has none."""
     matrix_digest: str
     started: str
     """UTC, RFC 3339."""

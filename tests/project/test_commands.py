@@ -191,7 +191,7 @@ def test_a_role_has_at_most_what_fits_two_screens():
 
 WRONG = {
     "$ samebits cehck x": "no command cehck",
-    "$ samebits check x --form 4.57": "unknown",
+    "$ samebits check x --frmo 4.57": "unknown",
     "$ samebits check": "2",
     "$ uvx samebits verify --format xml": "2",
     "$ nox -s matirx": "no session matirx",
