@@ -30,7 +30,8 @@ SCHEMA_VERSION: Literal[7] = 7
 # 5: items, ladder steps and stored tensors name their prompt, layer and tensor in fields; reasons
 #    beside notes; the level.
 # 6: hashes of tensors and checkpoint files are BLAKE3, which ``hash_algorithm`` says.
-# 7: every output of a forward, and the state that cells leave behind.
+# 7: every output of a forward, and the state that cells leave behind; where a model stands in the
+#    matrix file and on disk; differences by position, likely tokens, the traces around a cause.
 
 
 class StackReport(Record):
