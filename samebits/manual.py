@@ -227,12 +227,16 @@ def _command(name: str, parser: argparse.ArgumentParser) -> Iterator[Markdown]:
     for text in (parser.description or "", parser.epilog or ""):
         for part in text.strip().split("\n\n"):
             # an indented line belongs to a list that is laid out by hand
-            yield fence(part) if "\n  " in part else _words(" ".join(part.split()))
+            yield (
+                fence(part)
+                if any(line[:1].isspace() for line in part.splitlines())
+                else _words(" ".join(part.split()))
+            )
     rows = [[_names(action), _words(_help(action))] for action in (*operands, *actions)]
     yield table(["argument or option", "what"], list(dict.fromkeys(map(tuple, rows))))
 
 
-_CODE = re.compile(r"`([^`]+)`|(?<!\w)(--[a-z][\w-]*)|(?<!\w)'([^' ]+)'")
+_CODE = re.compile(r"`([^`]+)`|(?<!\w)(--[a-z][\w-]*)|(?<!\w)'([^'\s]+)'")
 """What a help text means as code: in backticks, an option, or a word in quotes."""
 
 

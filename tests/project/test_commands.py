@@ -173,14 +173,14 @@ def test_the_pages_have_commands():
     typed = [command for path in PAGES for command in commands(path.read_text("utf-8"))[0]]
     assert len(typed) > 60
     for path in HOW_TOS:
-        assert len(commands(path.read_text("utf-8"))[0]) >= 3, path
+        assert len(commands(path.read_text("utf-8"))[0]) >= 2, path
 
 
 @pytest.mark.parametrize("path", HOW_TOS, ids=lambda path: path.name)
 def test_every_matrix_of_a_how_to_is_valid(path):
     """A block may leave out models: then it shows other keys of the same file."""
     for match in FENCE.finditer(path.read_text("utf-8")):
-        if match[3] == "yaml":
+        if match[3] == "yaml" and "uses:" not in match[4]:  # that is a workflow
             MATRIX.validate({"models": {"m": {"build": "llama"}}} | yaml.safe_load(match[4]))
 
 
