@@ -86,21 +86,45 @@ def test_a_run_that_built_nothing_saves_no_second_cache(service):
     assert "actions/cache/save" not in dict(again.used)
 
 
-def test_what_is_cached_is_where_samebits_keeps_it(service):
+@pytest.mark.parametrize("place", [".", "ci"])
+def test_what_is_cached_is_where_samebits_keeps_it(service, place):
+    matrix = service.workspace / place / "matrix.yaml"
+    matrix.parent.mkdir(exist_ok=True)
+    (service.workspace / "matrix.yaml").replace(matrix)
+    (matrix.parent / ".samebits").mkdir(exist_ok=True)
     run = Run(service)
-    run.action(fail="false")
+    run.action(matrix=f"{place}/matrix.yaml", fail="false")
     cache, beside = dict(run.used)["actions/cache/save"]["path"].split()
     assert cache == str(service.temporary / "samebits")
-    assert (service.workspace / beside / "captures").is_dir()
+    assert [*(service.workspace / beside / "captures").rglob("*.json")]
+    assert (service.workspace / beside).samefile(matrix.parent / ".samebits")
+
+
+def test_a_check_keeps_everything_in_the_cache_folder(tmp_path):
+    """The folder is that of SAMEBITS_CACHE, which the step sets."""
+    show = "import os; print(os.environ['SAMEBITS_CACHE'], os.environ['UV_PYTHON_INSTALL_DIR'])"
+    service = Service(tmp_path, (sys.executable, "-c", show))
+    run = Run(service)
+    run.action(model="x", fail="false")
+    cache = service.temporary / "samebits"
+    assert run.output.split() == [str(cache), str(cache / "python")]
+    assert dict(run.used)["actions/cache/restore"]["path"].split()[0] == str(cache)
 
 
 def test_another_question_has_another_cache(tmp_path):
     keys, service = set(), Service(tmp_path, RECORDER)
-    for inputs in ({}, {"from": "4.48", "to": "5.0"}, {"matrix": "matrix.yaml"}):
+    (service.workspace / "ci").mkdir()
+    asked = (
+        {},
+        {"from": "4.48", "to": "5.0"},
+        {"matrix": "matrix.yaml"},
+        {"working-directory": "ci"},
+    )
+    for inputs in asked:
         run = Run(service)
         run.action(**inputs, fail="false")
         keys.add(dict(run.used)["actions/cache/restore"]["restore-keys"])
-    assert len(keys) == 3
+    assert len(keys) == len(asked)
 
 
 def test_no_cache_and_no_artifact(service):
