@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FIXED = "Hello world 12345 naïve"
 """A text with a capital, digits and a letter outside ASCII."""
 _CHAT = [{"role": "user", "content": FIXED}]
-_SPECIAL = ("bos", "eos", "pad", "unk")
+_SPECIAL = ("bos", "eos", "pad", "unk", "sep", "cls", "mask")
 _METHODS = (
     "encode_plus",
     "batch_encode_plus",
