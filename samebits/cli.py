@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from samebits.base.errors import MachineError, SamebitsError
+from samebits.base.errors import MachineError, SamebitsError, shown
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.check import command as check
@@ -37,11 +37,14 @@ from samebits.lint import command as lint_command
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
+from samebits.reports import again
+from samebits.reports.formats.registry import DEFAULT, FORMATS, GITHUB, NAMES
 from samebits.reports.html import plot
 from samebits.reports.write import write
 from samebits.stacks.places import checks_folder
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, save
+from samebits.terminal.github import annotation_lines, append_summary
 from samebits.terminal.progress import CellLines, choose
 from samebits.terminal.screen import screen
 from samebits.terminal.summary import summary
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
 
     from samebits.capsules.choosing import Scope
     from samebits.records.report import Report
+    from samebits.reports.plain import Place
     from samebits.reports.write import Written
     from samebits.terminal.progress import Progress
 
@@ -77,6 +81,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         return 0, list(map(spoken.text, plot.write_chart(options)))
     if options.command == "check":
         return _checked(options, environ, spoken)
+    if options.command == "report":
+        return 0, _reported(options, environ, spoken)
     if options.command in ("record", "verify"):
         return _gated(options, environ, spoken)
     order, dependencies = _order(options), Dependencies()
@@ -90,8 +96,11 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
     report, written = _written(report, files, options, reports, Redaction(environ), progress(0))
-    printed = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
-    if order.leaves_receipt:
+    lines = [spoken.log_line(line) for line in summary(report, written.opened)]
+    printed = Answer(report.exit_code, lines)
+    if GITHUB in order.formats:
+        _publish_on_github(report, environ, spoken, {})
+    elif order.leaves_receipt:
         matrix = order.matrix, report.matrix_digest
         save(
             arguments,
@@ -119,7 +128,9 @@ def _written(
     try:
         report = redaction.record(report)
         redacted = {path: redaction.file(path, content) for path, content in files.items()}
-        return report, write(report, folder, redacted, single_file=options.single_file)
+        return report, write(
+            report, folder, redacted, options.formats, single_file=options.single_file
+        )
     finally:
         progress.end("writing the report")
         progress.close()
@@ -158,9 +169,41 @@ def _checked(
     )
     report, written = _written(report, files, options, folder, Redaction(environ), progress(0))
     prune(order.work_folder, dependencies.files.keys(), time.time())
-    return report.exit_code, list(
-        map(spoken.text, screen(report, written.markdown, prepared.places))
+    if GITHUB in order.formats:
+        _publish_on_github(report, environ, spoken, prepared.places)
+    lines = screen(report, written.opened, prepared.places)
+    return report.exit_code, [spoken.log_line(line) for line in lines]
+
+
+def _reported(
+    options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
+) -> list[str]:
+    """Write the formats of a report that a run left; return the lines to print."""
+    folder = options.reports or options.report.parent
+    _check_writable(folder)
+    source = again.read(options.report)
+    report = Redaction(environ).record(source.report)
+    written = again.rewrite(
+        source._replace(report=report),
+        options.report,
+        folder,
+        options.formats,
+        single_file=options.single_file,
     )
+    if GITHUB in options.formats:
+        _publish_on_github(report, environ, spoken, {})
+    return [spoken.log_line(line) for line in summary(report, written.opened)]
+
+
+def _publish_on_github(
+    report: Report, environ: Mapping[str, str], spoken: TerminalText, code: Mapping[str, Place]
+) -> None:
+    """Append the job summary and print the annotations; nothing here decides the exit code."""
+    for line in annotation_lines(report, environ, code):
+        spoken.command(line, sys.stdout)
+    problem = append_summary(report, environ)
+    if problem:
+        spoken.say(problem, sys.stderr)
 
 
 def _gated(
@@ -354,6 +397,14 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         description="Write matrix.yaml and, if there is none, noxfile.py into the current folder.",
     )
     init.add_arguments(init_command)
+    report = commands.add_parser(
+        "report",
+        help="write a report in other formats, from its report.json and without a run",
+        description=_REPORT_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    report.add_argument("report", type=_path, metavar="REPORT.json", help="the report to read")
+
     plot_command = commands.add_parser("plot", help=plot.HELP, description=_PLOT_HELP)
     _add_plot(plot_command)
     record = commands.add_parser(
@@ -384,9 +435,15 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         plot_command,
         record,
         verify,
+        report,
     ):
         command.spoken = spoken
-    for command, default in ((matrix, "reports/latest"), (check_command, "reports/check/NAME")):
+    folders = {
+        matrix: "reports/latest",
+        check_command: "reports/check/NAME",
+        report: "that of REPORT.json",
+    }
+    for command, default in folders.items():
         command.add_argument(
             "--reports",
             type=_path,
@@ -394,10 +451,21 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             help=f"folder for the report (default: {default})",
         )
         command.add_argument(
+            "--format",
+            dest="formats",
+            type=_formats,
+            action=_Formats,
+            default=DEFAULT,
+            metavar="NAMES",
+            help=f"formats of the report, such as md,junit; repeatable: {_FORMATS_HELP}. "
+            f"report.json is always written. Default: {','.join(DEFAULT[1:])}",
+        )
+        command.add_argument(
             "--single-file",
             action="store_true",
             help="write report.html as one file that holds all its pages, to send or to attach",
         )
+    for command in (matrix, check_command):
         command.add_argument(
             "--repro",
             action=argparse.BooleanOptionalAction,
@@ -411,9 +479,37 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         "check": check_command,
         "init": init_command,
         "plot": plot_command,
+        "report": report,
     }
-    by_name |= {"record": record, "verify": verify}
     return parser, by_name
+
+
+_FORMATS_HELP = "; ".join(f"{format.name}: {format.what}" for format in FORMATS)
+
+
+class _Formats(argparse.Action):
+    """Adds the formats of one option to those of the options before it."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,  # noqa: ANN401  as argparse declares it
+        _option: str | None = None,
+    ) -> None:
+        earlier = getattr(namespace, self.dest)
+        names = values if earlier is self.default else (*earlier, *values)
+        setattr(namespace, self.dest, tuple(dict.fromkeys(names)))
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    """Return the names of formats, which commas separate."""
+    names = tuple(name for part in text.split(",") if (name := part.strip()))
+    unknown = [name for name in names if name not in NAMES]
+    if unknown or not names:
+        msg = f"{shown(unknown[0] if unknown else text)} is no format: write some of {', '.join(NAMES)}"
+        raise argparse.ArgumentTypeError(msg)
+    return names
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:
@@ -558,6 +654,14 @@ the model to the newest, unless --from and --to name others. The report goes to 
 current folder. What is kept between checks lies in the cache folder of the platform (SAMEBITS_CACHE).
 
 Exit codes: as of samebits matrix.
+"""
+
+
+_REPORT_HELP = """\
+Write the formats of a report from its report.json. Nothing is run, and no fact changes.
+
+The files go beside REPORT.json, or to --reports DIR with a copy of it. Formats that the folder has are
+written again. The exit code is 0 if the report was written, whatever the report says.
 """
 
 

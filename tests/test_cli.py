@@ -71,7 +71,7 @@ def test_0_if_everything_passes(runner, folder, capsys):
     assert main("matrix") == 0
     out, err = capsys.readouterr()
     assert "The run passes." in out
-    assert "latest/report.md" in out.splitlines()[-1]
+    assert "latest/report.md" in out.splitlines()[0]
     assert err == ""
     written = {path.name for path in (folder / "reports" / "latest").iterdir()}
     assert {"locks", "report.json", "report.md"} <= written
@@ -89,11 +89,11 @@ def test_3_if_nothing_fails_and_something_was_not_finished(runner, folder, capsy
     runner.report = runner.report.model_copy(update=open_)
     assert main("matrix") == 3
     out = capsys.readouterr().out
-    assert "The run is incomplete (exit code 3, 1 reason):" in out
+    assert "The run is incomplete (exit code 3): nothing that was compared fails" in out
     assert "does not pass" not in out
     text = (folder / "reports" / "latest" / "report.md").read_text()
     assert text.startswith("# samebits: matrix.yaml is incomplete\n")
-    assert "**The run is incomplete** (exit code 3): nothing that was compared fails" in text
+    assert "- The run is incomplete (exit code 3): nothing that was compared fails" in text
 
 
 def test_2_for_a_mistake_in_the_matrix_without_a_traceback(folder, capsys):
@@ -399,3 +399,101 @@ class Ascii:
 
     def write(self, text):
         self.text += text.encode("ascii").decode("ascii")
+
+
+# formats
+
+
+EVERY = ("json", "md", "junit", "github", "json,md,junit,github")
+
+
+@pytest.mark.parametrize("formats", EVERY)
+@pytest.mark.parametrize("passes", [True, False])
+def test_the_exit_code_does_not_depend_on_formats(runner, folder, capsys, formats, passes):
+    if passes:
+        runner.passes()
+    assert main("matrix", "--format", formats) == (0 if passes else 1)
+    written = {path.name for path in (folder / "reports" / "latest").iterdir()}
+    names = {"md": "report.md", "junit": "junit.xml", "github": "job-summary.md"}
+    for name, path in names.items():
+        assert (path in written) == (name in formats)
+    assert "report.json" in written
+
+
+def test_the_option_may_be_repeated(runner):
+    main("matrix", "--format", "junit", "--format", "md, github")
+    assert runner.order.formats == ("junit", "md", "github")
+
+
+@pytest.mark.parametrize("value", ["junitxml", "md,xml", "", ","])
+def test_2_for_a_format_that_does_not_exist(runner, capsys, value):
+    with pytest.raises(SystemExit) as caught:
+        main("matrix", "--format", value)
+    assert caught.value.code == 2
+    assert "json, md, html, junit, github" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_report_without_markdown_leaves_no_old_one(runner, folder):
+    main("matrix")
+    main("matrix", "--format", "junit")
+    left = {p.relative_to(folder).as_posix() for p in (folder / "reports").rglob("*.md")}
+    assert left == set()
+    assert (folder / "reports" / "latest" / "junit.xml").exists()
+    main("matrix")
+    assert not (folder / "reports" / "latest" / "junit.xml").exists()
+
+
+def test_a_file_of_the_user_is_not_replaced_by_a_format(runner, folder, capsys):
+    path = folder / "reports" / "latest" / "junit.xml"
+    path.parent.mkdir(parents=True)
+    path.write_text("<testsuites><testsuite/></testsuites>")
+    assert main("matrix", "--format", "junit") == 2
+    assert "junit.xml" in capsys.readouterr().err
+    assert path.read_text() == "<testsuites><testsuite/></testsuites>"
+
+
+def test_the_job_summary_is_appended_to_that_of_the_step(runner, folder, capsys):
+    summary = folder / "step.md"
+    summary.write_text("before\n")
+    environ = {"HOME": "/h", "GITHUB_STEP_SUMMARY": str(summary)}
+    assert cli.main(("matrix", "--format", "github"), environ) == 1
+    text = summary.read_text("utf-8")
+    assert text.startswith("before\n# samebits: matrix.yaml does not pass\n")
+    assert "::error title=samebits" in capsys.readouterr().out
+    assert cli.main(("matrix", "--format", "md"), environ) == 1
+    assert summary.read_text("utf-8") == text
+
+
+def test_a_full_summary_is_not_made_longer(runner, folder, capsys):
+    summary = folder / "step.md"
+    summary.write_text("x" * 1_000_000)
+    environ = {"HOME": "/h", "GITHUB_STEP_SUMMARY": str(summary)}
+    assert cli.main(("matrix", "--format", "github"), environ) == 1
+    assert summary.stat().st_size == 1_000_000
+    assert "is full" in capsys.readouterr().err
+
+
+def test_a_summary_that_cannot_be_written_does_not_decide_the_exit_code(runner, folder, capsys):
+    runner.passes()
+    environ = {"HOME": "/h", "GITHUB_STEP_SUMMARY": str(folder / "no" / "such")}
+    assert cli.main(("matrix", "--format", "github"), environ) == 0
+    assert "could not be written" in capsys.readouterr().err
+
+
+def test_only_annotations_are_commands_of_a_log(runner, folder, capsys):
+    runner.report = sample_report(text="x", message="\n::error::no\n##[error]no")
+    environ = {"HOME": "/h", "GITHUB_ACTIONS": "true"}
+    cli.main(("matrix", "--format", "github"), environ)
+    lines = capsys.readouterr().out.splitlines()
+    commands = [line for line in lines if line.lstrip().startswith("::") or "##[" in line]
+    levels = {line.split("::")[1].split(" ")[0] for line in commands}
+    assert levels <= {"error", "warning", "group", "endgroup"}
+    assert all("title=samebits" in line for line in commands if "error" in line.split("::")[1])
+    assert len([line for line in commands if line.startswith("::error")]) <= 10
+
+
+def test_github_leaves_no_receipt_as_its_summary_is_written_again(runner, folder):
+    main("matrix", "--format", "github")
+    assert not list((folder / ".samebits" / "receipts").glob("*"))
+    main("matrix", "--format", "md")
+    assert list((folder / ".samebits" / "receipts").glob("*"))

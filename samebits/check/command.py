@@ -23,6 +23,7 @@ from samebits.matrix import load, yamltext
 from samebits.matrix.plan import command_line, shown_path
 from samebits.matrix.spec import ModelEntry, Settings
 from samebits.matrix.values import is_path_of_package
+from samebits.reports.plain import Place
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Check(NamedTuple):
     words: tuple[str, ...]
     """The options that name the releases and the variants."""
     intro: tuple[str, ...]
-    places: dict[str, str]
+    places: dict[str, Place]
     """Code of a finding -> file, line and column of the model's code that shows it."""
 
 
@@ -217,8 +218,8 @@ def _in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:
         yield f"  … and {len(problems) - _MAX_PROBLEMS} more: samebits lint {model.typed}"
 
 
-def _place(problem: Problem) -> str:
-    return f"{problem.path.name}:{problem.line}:{problem.column}"
+def _place(problem: Problem) -> Place:
+    return Place(problem.path.name, problem.line, problem.column)
 
 
 def _untrusted(model: NamedModel) -> str:

@@ -27,6 +27,9 @@ class Decisions:
     kl_max: float | None = None
     """In nats, over the positions where it is defined; None if there is none."""
     kl_mean: float | None = None
+    position: int | None = None
+    """The first position whose argmax changed, else the one with the largest KL divergence, as an
+    index into all positions; None if nothing of both differs."""
 
 
 def decisions(
@@ -39,33 +42,44 @@ def decisions(
     """
     if not reference.ndim or not reference.shape[-1]:
         return Decisions()
-    n_argmax = n_positions = 0
+    changed: list[int] = []
+    n_positions = 0
     divergences: list[NDArray[np.float64]] = []
-    for a, b in _blocks(reference, candidate, rows):
+    places: list[NDArray[np.intp]] = []
+    for positions, a, b in _blocks(reference, candidate, rows):
         x, y = a.astype(np.float64), b.astype(np.float64)
         n_positions += len(x)
-        n_argmax += int(np.count_nonzero(x.argmax(-1) != y.argmax(-1)))
-        divergences.append(_divergence(x, y))
-    defined = np.concatenate(divergences) if divergences else np.empty(0)
+        changed += positions[x.argmax(-1) != y.argmax(-1)].tolist()
+        defined = np.isfinite(x.max(-1)) & np.isfinite(y.max(-1))
+        divergences.append(_divergence(x, y, defined))
+        places.append(positions[defined])
+    values = np.concatenate(divergences) if divergences else np.empty(0)
     return Decisions(
-        n_argmax=n_argmax,
+        n_argmax=len(changed),
         n_positions=n_positions,
-        kl_max=float(defined.max()) if defined.size else None,
-        kl_mean=float(defined.mean()) if defined.size else None,
+        kl_max=float(values.max()) if values.size else None,
+        kl_mean=float(values.mean()) if values.size else None,
+        position=changed[0] if changed else _most_divergent(values, places),
     )
+
+
+def _most_divergent(values: NDArray[np.float64], places: list[NDArray[np.intp]]) -> int | None:
+    if not values.size or not values.max():
+        return None
+    return int(np.concatenate(places)[values.argmax()])
 
 
 def _blocks(
     reference: NDArray[Any], candidate: NDArray[Any], rows: NDArray[np.bool_] | None
-) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Yield both sides as [positions, vocabulary], a bounded number of positions at a time."""
+) -> Iterator[tuple[NDArray[np.intp], NDArray[Any], NDArray[Any]]]:
+    """Yield positions, and both sides as [positions, vocabulary], a bounded number at a time."""
     vocabulary = reference.shape[-1]
     a, b = reference.reshape(-1, vocabulary), candidate.reshape(-1, vocabulary)
     counted = _positions(reference.shape, rows)
     step = max(1, CHUNK // vocabulary)
     for start in range(0, len(counted), step):
         positions = counted[start : start + step]
-        yield a[positions], b[positions]
+        yield positions, a[positions], b[positions]
 
 
 def _positions(shape: tuple[int, ...], rows: NDArray[np.bool_] | None) -> NDArray[np.intp]:
@@ -74,9 +88,10 @@ def _positions(shape: tuple[int, ...], rows: NDArray[np.bool_] | None) -> NDArra
     return np.flatnonzero(np.repeat(rows.reshape(-1), prod(shape[rows.ndim : -1])))
 
 
-def _divergence(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+def _divergence(
+    x: NDArray[np.float64], y: NDArray[np.float64], defined: NDArray[np.bool_]
+) -> NDArray[np.float64]:
     """Return KL(x || y) of the positions [n, vocabulary] where it is defined."""
-    defined = np.isfinite(x.max(-1)) & np.isfinite(y.max(-1))
     same = (x == y).all(-1)
     result = np.zeros(np.count_nonzero(defined))
     work = defined & ~same

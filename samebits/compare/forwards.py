@@ -206,6 +206,7 @@ def _output_item(
         real=real,
         logits=tokens is not None,
         tokens=tokens,
+        positions=True,
     )
 
 

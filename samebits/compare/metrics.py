@@ -15,8 +15,9 @@ import numpy as np
 
 from samebits.base.mmap import STRIDE, release_pages
 from samebits.compare.decisions import Decisions, decisions
+from samebits.compare.positions import by_position
 from samebits.compare.ulp import distance, max_ulp
-from samebits.records.comparison import Extreme, Metrics
+from samebits.records.comparison import Choices, Extreme, LikelyToken, Metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,11 +43,13 @@ def measure(
     rows: NDArray[np.bool_] | None = None,
     logits: bool = False,
     tokens: Mapping[str, str] | None = None,
+    positions: bool = False,
 ) -> Metrics:
     """Return how ``candidate`` differs from ``reference``, which has the same shape.
 
     ``rows`` is a mask over the leading axes; elements where it is False are ignored. ``logits``
-    says that the last axis is the vocabulary; ``tokens`` maps its ids to their texts. If the dtypes
+    says that the last axis is the vocabulary; ``tokens`` maps its ids to their texts. ``positions``
+    asks for distances by position, of outputs [batch, positions, width]. If the dtypes
     differ, an element differs if its value does; the caller reports the dtypes. Complex numbers
     count as pairs of reals along one more axis.
     """
@@ -63,7 +66,14 @@ def measure(
                 release_pages(flat[0])
                 release_pages(flat[1])
         chosen = decisions(reference, candidate, rows) if logits else Decisions()
-    return _metrics(sums, reference.shape, chosen, (tokens or {}) if logits else None)
+    profile = by_position(reference, candidate, rows) if positions and sums.n_differ else ()
+    texts = tokens or {}
+    return _metrics(sums, reference.shape, chosen, texts if logits else None).model_copy(
+        update={
+            "choices": _choices(reference, candidate, chosen.position, texts),
+            "by_position": profile,
+        }
+    )
 
 
 def differing(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
@@ -246,6 +256,30 @@ def _metrics(
         kl_max=chosen.kl_max,
         kl_mean=chosen.kl_mean,
     )
+
+
+def _choices(
+    reference: NDArray[Any],
+    candidate: NDArray[Any],
+    position: int | None,
+    tokens: Mapping[str, str],
+) -> Choices | None:
+    if position is None:
+        return None
+    sides = (
+        tuple(_likely(side.reshape(-1, side.shape[-1])[position], tokens))
+        for side in (reference, candidate)
+    )
+    return Choices(
+        index=_index(position, reference.shape[:-1]), reference=next(sides), candidate=next(sides)
+    )
+
+
+def _likely(logits: NDArray[Any], tokens: Mapping[str, str]) -> Iterator[LikelyToken]:
+    """Yield the most likely tokens, equal ones in order of their ids."""
+    values = logits.astype(np.float64)
+    for id in np.argsort(-values, kind="stable")[:TOP].tolist():
+        yield LikelyToken(id=id, logit=float(values[id]), text=tokens.get(str(id)))
 
 
 def _extreme(

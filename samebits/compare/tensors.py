@@ -38,9 +38,11 @@ def compare_tensors(
     real: NDArray[np.bool_] | None = None,
     logits: bool = False,
     tokens: Mapping[str, str] | None = None,
+    positions: bool = False,
 ) -> ItemComparison:
     """Compare two tensors; the mask ``real`` [batch, positions] is False for padding.
 
+    ``logits``, ``tokens`` and ``positions`` are those of :func:`samebits.compare.metrics.measure`.
     Differences in padding only show in ``pad_rows``. Padded tensors with different hashes and
     without stored values are `not compared`: the difference may be only in the padding.
     """
@@ -60,8 +62,9 @@ def compare_tensors(
         return _unmeasured_item(item, padded=padded)
     a, b = values.tensor(reference), values.tensor(candidate)
     if real is None or not padded:
-        return _measured_item(item, measure(a, b, logits=logits, tokens=tokens), None)
-    metrics = measure(a, b, rows=real, logits=logits, tokens=tokens)
+        metrics = measure(a, b, logits=logits, tokens=tokens, positions=positions)
+        return _measured_item(item, metrics, None)
+    metrics = measure(a, b, rows=real, logits=logits, tokens=tokens, positions=positions)
     pads = measure(a, b, rows=~real, logits=logits, tokens=tokens)
     return _measured_item(item, metrics, pads)
 

@@ -37,6 +37,9 @@ class Checkpoint(Record):
     """A folder, or a hub id."""
     said: str
     """The source as the report shows it, without folders of this machine."""
+    shown_folder: str = ""
+    """The folder that matrix.yaml names, as seen from the current one; '' if it is not below that,
+    or if patches make a copy of it."""
     revision: str | None = None
     digest: str | None = None
     """Digest of all its files; None for a hub id, whose files samebits does not read."""
@@ -52,6 +55,13 @@ class Checkpoint(Record):
     def pinned(self) -> bool:
         """True if the source always refers to the same bytes."""
         return self.digest is not None or bool(_COMMIT.fullmatch(self.revision or ""))
+
+
+def _below_current(folder: Path) -> str:
+    """Return a folder as seen from the current one; '' if it is not below it."""
+    path = Path(os.path.abspath(folder))  # noqa: PTH100  absolute() keeps "..", resolve() follows links
+    current = Path.cwd()
+    return path.relative_to(current).as_posix() if path.is_relative_to(current) else ""
 
 
 def size_of(folder: Path) -> int | None:
@@ -152,6 +162,7 @@ class Checkpoints:
             model=model.name,
             source=str(folder),
             said=description,
+            shown_folder="" if model.patch else _below_current(linked),
             digest=digest,
             n_bytes=size_of(folder),
         )

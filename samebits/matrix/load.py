@@ -98,7 +98,8 @@ class _MatrixBuilder:
         self._stacks = [_stack(entry, file) for entry in file.stacks]
         self._ids = [stack.id for stack in self._stacks]
         self._models = {
-            name: _model(name, entry, file.defaults, folder) for name, entry in file.models.items()
+            name: _model(name, entry, file.defaults, folder, yaml.place(("models", name)).line)
+            for name, entry in file.models.items()
         }
         models = yaml.data.get("models", {}) if isinstance(yaml.data, dict) else {}
         self._names = list(models) if isinstance(models, dict) else []
@@ -299,7 +300,7 @@ def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
     return StackSpec(**(shared | _given(entry)))
 
 
-def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path) -> ModelSpec:
+def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path, line: int) -> ModelSpec:
     own = _given(entry)
     insists = bool(own.get("relations") or own.get("samples"))
     prompts, inputs = _fed(entry, defaults)
@@ -308,7 +309,7 @@ def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path) -> Mo
     probe_files = tuple(
         probe_file(folder / probe.path, verdict=probe.verdict) for probe in fields.get("probes", ())
     )
-    return ModelSpec(name=name, insists=insists, probe_files=probe_files, **fields)
+    return ModelSpec(name=name, line=line, insists=insists, probe_files=probe_files, **fields)
 
 
 def _fed(

@@ -413,6 +413,8 @@ class ModelSpec(ModelEntry):
     model_config = ConfigDict(populate_by_name=True)
 
     name: Name
+    line: int = 0
+    """Line of its entry in matrix.yaml."""
     prompts: dict[Name, Prompt | InputSetEntry] = Field(default_factory=dict)  # type: ignore[assignment]
     """Everything that forward is run with, by name: the prompts, then the sets of inputs:."""
     insists: bool = False

@@ -16,6 +16,7 @@ from samebits.capsules.choosing import Scope
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection
 from samebits.records.ids import Level
 from samebits.records.record import Record
+from samebits.reports.formats.registry import DEFAULT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,6 +61,8 @@ class Order(Record):
     """Differences for which a capsule is made."""
     reports: Annotated[Path | None, Use(repeated=False)] = None
     """Folder of the report, whose user files are never replaced; None if no report is written."""
+    formats: Annotated[tuple[str, ...], Use(repeated=False)] = DEFAULT
+    """The formats of the report, besides JSON."""
     work: Annotated[Path | None, Use(repeated=False)] = None
     """Folder of what is kept between runs; None for ``.samebits`` beside the matrix."""
     lock_age: Annotated[float | None, Use(repeated=False)] = None

@@ -99,7 +99,7 @@ async def run_matrix(
             release_progress.close()
     planned = plan(matrix, order.selection)
     if order.reports is not None:
-        owned.check(order.reports, planned)
+        owned.check(order.reports, planned, order.formats)
     store = Store(root)
     shown_progress = progress(len(planned.cells))
     shown_progress.note(_last_run(root))
@@ -439,6 +439,7 @@ def _report(
     return Report(
         samebits=_samebits_version(),
         matrix=order.matrix.name,
+        matrix_path="" if order.checks else shown_path(order.matrix),
         matrix_digest="",
         started="",
         seconds=0.0,
@@ -449,7 +450,14 @@ def _report(
         packages=_packages(planned, matrix, scheduler),
         checkpoints=_checkpoints(planned, scheduler),
         rows=tuple(
-            _row(row, matrix, by_cell, kept_row, scheduler.threads_of(row))
+            _row(
+                row,
+                matrix,
+                by_cell,
+                kept_row,
+                scheduler.threads_of(row),
+                has_file=not order.checks,
+            )
             for row, kept_row in zip(planned.rows, rows, strict=True)
         ),
         crossings=crossings,
@@ -497,11 +505,14 @@ def _row(
     results: Mapping[CellId, CellResult],
     kept_row: KeptRow,
     threads: int,
+    *,
+    has_file: bool,
 ) -> Row:
     return Row(
         model=row.model,
         variant=str(row.variant),
         group=matrix.model(row.model).group,
+        line=matrix.model(row.model).line if has_file else 0,
         threads=threads,
         reference=kept_row.reference,
         cells=tuple(results[cell] for cell in row.cells),
@@ -660,6 +671,7 @@ def _checkpoints(planned: Plan, scheduler: Scheduler) -> tuple[CheckpointReport,
             source=checkpoints[name].said,
             digest=checkpoints[name].digest,
             parameters=checkpoints[name].parameters,
+            folder=checkpoints[name].shown_folder,
         )
         for name in planned.models
         if name in checkpoints

@@ -45,7 +45,7 @@ def _item(item: ItemComparison, is_layer: bool) -> ItemComparison:
 
 
 def _without_top(metrics: Metrics) -> Metrics:
-    return metrics.model_copy(update={"top": ()})
+    return metrics.model_copy(update={"top": (), "choices": None})
 
 
 def state(signal: StateSignal) -> StateSignal:

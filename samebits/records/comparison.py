@@ -30,6 +30,28 @@ class Extreme(Record):
     """The token id, and its text if known, where the last axis is the vocabulary."""
 
 
+class LikelyToken(Record):
+    """One of the most likely tokens at a position."""
+
+    id: int
+    logit: float
+    text: str | None = None
+    """None if the capture does not have it."""
+
+
+class Choices(Record):
+    """The most likely tokens of both sides at the position where the logits decide most differently.
+
+    It is the first position whose argmax changes, else the one with the largest KL divergence.
+    """
+
+    index: tuple[int, ...]
+    """Index of the position in the logits without the vocabulary axis, such as batch and position."""
+    reference: tuple[LikelyToken, ...]
+    """Five at most, the most likely first."""
+    candidate: tuple[LikelyToken, ...]
+
+
 class Metrics(Record):
     """How two tensors of equal shape differ, over the rows that are not padding.
 
@@ -66,6 +88,11 @@ class Metrics(Record):
     """Logits only: largest KL(reference || candidate) over positions, in nats."""
     kl_mean: float | None = None
     """Logits only: mean of that divergence over positions, in nats."""
+    choices: Choices | None = None
+    """Logits only."""
+    by_position: tuple[float, ...] = ()
+    """Outputs [batch, positions, width] of a forward only: the largest absolute difference at each
+    position over all rows of the batch, in three significant digits. () for long prompts."""
 
 
 class ItemComparison(Record):

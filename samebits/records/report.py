@@ -31,7 +31,8 @@ SCHEMA_VERSION: Literal[7] = 7
 # 5: items, ladder steps and stored tensors name their prompt, layer and tensor in fields; reasons
 #    beside notes; the level.
 # 6: hashes of tensors and checkpoint files are BLAKE3, which ``hash_algorithm`` says.
-# 7: every output of a forward, and the state that cells leave behind.
+# 7: every output of a forward, and the state that cells leave behind; where a model stands in the
+#    matrix file and on disk; differences by position, likely tokens, the traces around a cause.
 
 
 class StackReport(Record):
@@ -80,6 +81,9 @@ class CheckpointReport(Record):
     """Digest of config and weights; the same for every stack."""
     parameters: int | None = None
     """Number of parameters."""
+    folder: str = ""
+    """The model's folder as seen from where the run started; '' if it is not below it, or if the
+    files of the cells are a patched copy."""
 
 
 class AttentionReport(Record):
@@ -107,6 +111,8 @@ class Row(Record):
     model: str
     variant: str
     group: str | None = None
+    line: int = 0
+    """Line of the model's entry in the matrix file; 0 if there is no file."""
     threads: int = 1
     """Threads of every job of its cells; their number decides bits."""
     reference: str | None
@@ -201,6 +207,8 @@ class Report(Record):
     """Version of samebits."""
     matrix: str
     """Name of the matrix file."""
+    matrix_path: str = ""
+    """The matrix file as the command named it; '' for a check, which has none."""
     matrix_digest: str
     started: str
     """UTC, RFC 3339."""

@@ -198,6 +198,27 @@ class SourceDiff(Record):
     """Number of lines that were left out."""
 
 
+class TraceLine(Record):
+    """One operation of a trace, for a reader."""
+
+    op: str
+    arguments: str = ""
+    module: str = ""
+    outputs: tuple[str, ...] = ()
+    """dtype and shape of the first output."""
+    shared: bool
+    """True if the other side computes all its outputs, too."""
+
+
+class TracePair(Record):
+    """Operations of both sides that stand side by side; None where only one side has an operation."""
+
+    reference: TraceLine | None
+    candidate: TraceLine | None
+    starts: bool = False
+    """True for the operation that the cause names, on either side."""
+
+
 class Cause(Record):
     """The first difference between two cells, with the evidence for it."""
 
@@ -218,6 +239,9 @@ class Cause(Record):
     also: tuple[str, ...] = ()
     """Other independent differences before the same layer output."""
     diffs: tuple[SourceDiff, ...] = ()
+    around: tuple[TracePair, ...] = ()
+    """The operations around it in both traces, in order of execution; () if a side has no operation
+    there."""
     beyond: Cause | None = None
     """The first difference larger than rounding, if it is at another place: the first one that
     remains in promoted float64."""

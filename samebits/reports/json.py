@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from typing import TYPE_CHECKING
 
 from samebits.records.report import Report
+
+if TYPE_CHECKING:
+    from typing import Any
 
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """Strings for the numbers that JSON does not have; pydantic reads them back."""
@@ -23,7 +27,11 @@ def render(report: Report) -> str:
     """
     fields = report.model_dump(mode="json", exclude_defaults=True)
     head = {"schema_version": report.schema_version, "hash_algorithm": report.hash_algorithm}
-    document = head | fields
+    return text_of(head | fields)
+
+
+def text_of(document: dict[str, Any]) -> str:
+    """Return the text of report.json with this content."""
     try:
         text = _text(document, EXPANDED_LEVELS)
         text.encode()

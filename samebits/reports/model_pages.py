@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.reports.cell.capsule import capsules_of
 from samebits.reports.cell.in_full import in_full, timeline
 from samebits.reports.sections import attention, environment, expected, overview
+from samebits.reports.sections.averages import averages
 from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
@@ -16,13 +17,25 @@ from samebits.reports.sections.state import state_of
 from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
 from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
-from samebits.text.blocks import heading, link, page
+from samebits.text.blocks import cut, heading, link, page
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.names import page_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from samebits.records.report import Report, Row
     from samebits.reports.stories import Story
+
+
+MAX_SECTION = 6_000
+"""Limit in characters for a section of a page; report.json has all of it."""
+MAX_STORIES = 24_000
+"""Limit for the sections about differences together."""
+MIN_STORY = 1_000
+"""Characters that each of these sections has in any case."""
+
+_MORE = Markdown("*Cut here: report.json has all of it.*")
 
 
 def pages(report: Report) -> dict[str, Markdown]:
@@ -51,7 +64,6 @@ def _needs_page(rows: list[Row]) -> bool:
 
 
 def _page(model: str, rows: list[Row], report: Report) -> Markdown:
-    model_stories = stories(rows)
     return page(
         [
             heading(1, model),
@@ -59,19 +71,36 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             _threads(rows),
             environment.checkpoints_of(model, report),
             overview.model_summary(rows, report),
-            findings_of(rows, report),
-            *(_section(story, report) for story in model_stories),
-            probes_of(rows),
-            loading_of(rows),
-            usage_of(rows),
-            relations_of(rows),
-            state_of(rows),
-            crossings_of(model, report),
-            tokenizers_of(rows, report),
-            attention.kernels_of(rows),
-            expected.remarks_of(rows),
+            _within(findings_of(rows, report)),
+            *_stories(rows, report),
+            _within(probes_of(rows)),
+            _within(loading_of(rows)),
+            _within(usage_of(rows)),
+            _within(relations_of(rows)),
+            averages(rows),
+            _within(state_of(rows)),
+            _within(crossings_of(model, report)),
+            _within(tokenizers_of(rows, report)),
+            _within(attention.kernels_of(rows)),
+            _within(expected.remarks_of(rows)),
         ]
     )
+
+
+def _within(section: Markdown, limit: int | None = None) -> Markdown:
+    """Return a section, cut to a size that a reader takes in."""
+    return cut(section, limit or MAX_SECTION, _MORE)
+
+
+def _stories(rows: list[Row], report: Report) -> Iterator[Markdown]:
+    """Yield the sections about differences; the first ones may use what the others leave."""
+    model_stories = stories(rows)
+    room = MAX_STORIES
+    for number, story in enumerate(model_stories):
+        n_left = len(model_stories) - number
+        section = _within(_section(story, report), max(room // n_left, MIN_STORY))
+        room -= len(section)
+        yield section
 
 
 def _origin(report: Report) -> Markdown:

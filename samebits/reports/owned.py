@@ -10,19 +10,23 @@ import json
 from typing import TYPE_CHECKING
 
 from samebits.base.errors import SamebitsError, shown
-from samebits.reports.html.addresses import FOLDER, HOME, model_page
-from samebits.text.names import PAGES, capsule_path, page_path
+from samebits.reports.details import PATHS
+from samebits.reports.formats.registry import DEFAULT, FORMATS, chosen
+from samebits.reports.html.addresses import FOLDER, HOME, MARK
+from samebits.text.names import PAGES, capsule_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from samebits.matrix.plan import Plan
+    from samebits.reports.formats.registry import Format
 
 REPORT, DATA, AROUND = "report.md", "report.json", "around-the-model.md"
+FIRST_PAGES = (REPORT, HOME)
+"""Files that every report has by default, and whose digests depend on the time of the run."""
 _TITLE = "# samebits: "
 _PART_OF = "Part of the [report]("
-_PART_OF_HTML = "<!-- Part of the report of samebits -->"
 _HEAD_BYTES = 4096
 """Bytes that hold the first lines of a page."""
 _MAX_NAMED = 5
@@ -41,7 +45,7 @@ class ReportsError(SamebitsError):
         )
 
 
-def check(folder: Path, plan: Plan) -> None:
+def check(folder: Path, plan: Plan, formats: Iterable[str] = DEFAULT) -> None:
     """Check that no file of the user has a name that the report of a plan may need.
 
     Raises:
@@ -49,10 +53,11 @@ def check(folder: Path, plan: Plan) -> None:
 
     """
     cells = {(cell.model, cell.stack) for cell in plan.cells}
-    names = [REPORT, HOME, DATA, AROUND]
+    names = [REPORT, DATA, AROUND, *PATHS, *(format.main for format in chosen(formats))]
     names += [f"locks/{stack}.txt" for stack in plan.stacks]
-    names += [page_path(model) for model in plan.models]
-    names += [model_page(model) for model in plan.models]
+    names += [
+        format.page(model) for format in chosen(formats) if format.page for model in plan.models
+    ]
     for model, stack in sorted(cells):
         capsule = folder / capsule_path(model, stack)
         names += [
@@ -84,16 +89,38 @@ def earlier_files(folder: Path) -> dict[str, str]:
         return {}
 
 
+def has(folder: Path, format: Format) -> bool:
+    """Return True if a folder has a format of a report."""
+    return _has_first_line(folder / format.main, format.mark)
+
+
+def has_single_file(folder: Path) -> bool:
+    """Return True if report.html holds all its pages."""
+    return _has_first_line(folder / HOME, MARK) and not (folder / FOLDER).is_dir()
+
+
+def remove_first_pages(folder: Path, files: Collection[Path]) -> None:
+    """Remove report.md and report.html of an earlier run, unless they were written now.
+
+    Their digests are in no report.json, so they are recognised by their first lines.
+    """
+    for format in FORMATS:
+        path = folder / format.main
+        if format.main in FIRST_PAGES and path not in files and has(folder, format):
+            path.unlink()
+
+
 def _is_replaceable(path: Path, name: str, is_ours: bool) -> bool:
     """Return True if a file does not exist or is ours; ``is_ours`` is True in a folder of ours."""
     if not path.exists():
         return True
-    if name == REPORT:
-        return _has_first_line(path, _TITLE)
-    if name == AROUND or name.startswith(f"{PAGES}/"):
+    mark = next((format.mark for format in FORMATS if format.main == name), "")
+    if mark:
+        return _has_first_line(path, mark)
+    if name == AROUND or name in PATHS or name.startswith(f"{PAGES}/"):
         return _has_first_line(path, _PART_OF)
-    if name == HOME or (name.startswith(f"{FOLDER}/") and name.endswith(".html")):
-        return _has_first_line(path, _PART_OF_HTML)
+    if name.startswith(f"{FOLDER}/") and name.endswith(".html"):
+        return _has_first_line(path, MARK)
     return is_ours
 
 

@@ -6,13 +6,13 @@ import os
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.atomic import write_temporary
-from samebits.reports import document, owned
-from samebits.reports.html import site
-from samebits.reports.html.addresses import HOME
+from samebits.reports import owned
+from samebits.reports.formats.registry import DEFAULT, chosen, render
 from samebits.reports.json import render as render_json
+from samebits.reports.json import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Written(NamedTuple):
     """The paths of a written report."""
 
-    markdown: Path
-    html: Path
+    opened: tuple[Path, ...]
+    """The file to open of each format; report.json where no other format was chosen."""
     json: Path
     digests: dict[Path, str]
     """SHA-256 of every file that was written."""
@@ -35,10 +35,12 @@ def write(
     report: Report,
     folder: Path,
     attachments: Mapping[str, str | bytes],
+    formats: Collection[str] = DEFAULT,
+    document: Mapping[str, Any] | None = None,
     *,
     single_file: bool = False,
 ) -> Written:
-    """Write report.md, report.html, their pages, report.json, locks and capsules; return the paths.
+    """Write report.json, the files of the formats, locks and capsules; return the paths.
 
     ``single_file`` makes report.html hold all its pages and all that they load.
 
@@ -47,32 +49,39 @@ def write(
     :attr:`samebits.records.report.StackReport.lock`. All files are written under temporary names
     before any of them is renamed, so an error leaves the report of the previous run. Files of the
     previous report that this one lacks are removed, and no others: its report.json, which is
-    replaced last, lists them.
+    replaced last, lists them. ``document`` is the content of a report.json that was read; all of it
+    but the list of files is written as it is.
 
     Raises:
         ReportsError: the report would replace a file that samebits did not write.
 
     """
-    paths = folder / document.REPORT, folder / HOME, folder / owned.DATA
-    documents = document.render(report)
-    make = site.single if single_file else site.folder
-    pages = make(report, documents)
-    contents: dict[str, str | bytes] = {**attachments, **documents, **pages}
+    paths = [_inside(folder, format.main) for format in chosen(formats)]
+    data = folder / owned.DATA
+    made = render(report, formats, single_file=single_file)
+    contents: dict[str, str | bytes] = {**attachments, **made}
     files = {_inside(folder, name): content for name, content in contents.items()}
     owned.refuse_foreign(folder, [*contents, owned.DATA])
-    # these two are left out: every report has them, and their digests depend on the time of the run
-    names = sorted(contents.keys() - {document.REPORT, HOME})
+    # digests of the first pages depend on the time of the run
+    names = sorted(contents.keys() - set(owned.FIRST_PAGES))
     digests = {name: _digest(contents[name]) for name in names}
-    files[paths[2]] = render_json(report.model_copy(update={"files": digests}))
-    fleeting = {_inside(folder, name) for name in pages}
+    files[data] = (
+        render_json(report.model_copy(update={"files": digests}))
+        if document is None
+        else text_of({**document, "files": digests})
+    )
+    fleeting = {_inside(folder, name) for name in made} - set(paths)
     with _temporary_files(files, fleeting) as temporary:
-        for path in files.keys() - {paths[2]}:
+        for path in files.keys() - {data}:
             temporary[path].replace(path)
         _remove_leftovers(folder, files)
-        temporary[paths[2]].replace(paths[2])
+        owned.remove_first_pages(folder, files)
+        temporary[data].replace(data)
     for parent in {path.parent for path in files}:
         _sync_folder(parent)
-    return Written(*paths, {path: _digest(content) for path, content in files.items()})
+    return Written(
+        tuple(paths) or (data,), data, {path: _digest(content) for path, content in files.items()}
+    )
 
 
 def _digest(content: str | bytes) -> str:
@@ -111,7 +120,7 @@ def _temporary_files(
 ) -> Iterator[dict[Path, Path]]:
     """Write every file under a temporary name; at the end remove those that were not renamed.
 
-    A power cut may empty the ``fleeting`` files, which are made from report.json alone.
+    A power cut may empty the ``fleeting`` files, which `samebits report` makes again from report.json.
     """
     with ExitStack() as cleanup:
         temporary = {}

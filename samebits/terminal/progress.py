@@ -21,6 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from samebits.base.workflow import annotation, inert
 from samebits.text.numbers import duration, plural
 from samebits.text.terminal import PLAIN
 
@@ -514,8 +515,8 @@ class GitHub(Plain):
     def failure(self, text: str) -> None:
         """Write the line as a warning, which GitHub also shows on the page of the workflow run."""
         with self._lock:
-            message = self._spoken.text(text).replace("%", "%25")
-            self._write(f"::warning title=samebits::{message}")
+            message = self._spoken.text(text)
+            self._write(annotation("warning", message, {"title": "samebits"}))
 
     def _fold(self, title: str) -> None:
         self._is_folded = True
@@ -528,8 +529,7 @@ class GitHub(Plain):
 
     def _line(self, text: str) -> None:
         # the text of a model's exception must not be read as a workflow command
-        line = self._spoken.text(text).replace("##[", "## [")
-        self._write(f" {line}" if line.lstrip().startswith("::") else line)
+        self._write(inert(self._spoken.text(text)))
 
 
 class Terminal(_Counted):

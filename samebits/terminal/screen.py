@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
-from samebits.reports.rulebook import plain_title
+from samebits.reports.plain import advice, beginning
 from samebits.reports.sections.relations import broken_line
 from samebits.reports.sections.state import left_line
-from samebits.reports.stories import SEVERITY, cell_in_short, is_reference, verdict_word
-from samebits.terminal.summary import to_paste
+from samebits.reports.stories import SEVERITY, is_reference, verdict_word
+from samebits.terminal.summary import to_paste, where
 from samebits.text.markdown import clip, visible
 from samebits.text.names import CAPSULES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report, StackReport
+    from samebits.reports.plain import Place
 
 WIDTH = 110
 MAX_FINDINGS = 3
@@ -31,10 +32,10 @@ _WORST_FIRST = (*SEVERITY, Verdict.ROUNDING, Verdict.EXPECTED)
 _SAME = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
 
 
-def screen(report: Report, path: Path, places: Mapping[str, str]) -> list[str]:
+def screen(report: Report, paths: Sequence[Path], places: Mapping[str, Place]) -> list[str]:
     """Return the lines to print, the verdict first.
 
-    ``path`` is that of report.md; ``places`` maps the code of a finding to the line of the model's
+    ``paths`` are the files to open, one per format; ``places`` maps the code of a finding to the line of the model's
     code that shows it.
     """
     cells = [cell for row in report.rows for cell in row.cells]
@@ -45,7 +46,7 @@ def screen(report: Report, path: Path, places: Mapping[str, str]) -> list[str]:
     lines += _findings(report, cells, places)
     lines += filter(None, [broken_line(report), left_line(report)])
     lines += [*_reasons(report, worst), *to_paste(report)]
-    more = [*_next(report, worst), *_capsules(cells, path), f"Report: {path}"]
+    more = [*_next(report, worst), *_capsules(cells, paths[0]), where(paths)]
     return [*(clip(visible(line), WIDTH * 2) for line in lines), *map(visible, more)]
 
 
@@ -110,41 +111,22 @@ def _worst(cells: list[CellResult]) -> CellResult | None:
 
 def _difference(cell: CellResult) -> Iterator[str]:
     """Yield where a cell begins to differ, with the module and the source lines."""
-    text = " ".join(cell_in_short(cell).split())
-    yield from _wrapped(f"{cell.cell.stack}: {text}", "", "  ", 3)
-    cause = cell.cause
-    if cause is None:
-        if cell.failure is not None and cell.failure.frames:
-            frames = cell.failure.frames
-            frame = next((frame for frame in reversed(frames) if frame.own), frames[-1])
-            yield f"  at {frame.file}:{frame.line} in {frame.function}"
-        return
-    yield from _wrapped(f"begins: {cause.headline}", "  ", "    ", 2)
-    for side in filter(None, (cause.candidate, cause.reference)):
-        places = [side.module, side.source]
-        if any(places):
-            yield f"  in {side.stack}: {', '.join(filter(None, places))}"
+    first = beginning(cell)
+    yield from _wrapped(f"{cell.cell.stack}: {first.statement}", "", "  ", 3)
+    yield from _wrapped(first.cause, "  ", "    ", 2)
+    yield from (f"  {place}" for place in first.places)
 
 
-def _findings(report: Report, cells: list[CellResult], places: Mapping[str, str]) -> Iterator[str]:
+def _findings(
+    report: Report, cells: list[CellResult], places: Mapping[str, Place]
+) -> Iterator[str]:
     """Yield the known defects that explain the difference, each with its remedy."""
-    found_in = {
-        text.code: [
-            finding for cell in cells for finding in cell.findings if finding.code == text.code
-        ]
-        for text in report.rules
-        if text.scope == "model"
-    }
-    order = ("crash", "silent", "api", "rounding")
-    texts = [text for text in report.rules if found_in.get(text.code)]
-    texts.sort(key=lambda text: order.index(text.kind))
-    for text in texts[:MAX_FINDINGS]:
-        where = ", ".join(filter(None, [found_in[text.code][0].where, places.get(text.code)]))
-        yield clip(f"{plain_title(text)}{f' ({where})' if where else ''}", WIDTH)
-        yield from _wrapped(f"remedy: {text.remedy}", "  ", "    ", _MAX_REMEDY_LINES)
-    if len(texts) > MAX_FINDINGS:
-        codes = ", ".join(text.code for text in texts[MAX_FINDINGS:])
-        yield f"Also: {codes}"
+    defects = advice(cells, report, places)
+    for defect in defects[:MAX_FINDINGS]:
+        yield clip(defect.heading, WIDTH)
+        yield from _wrapped(f"remedy: {defect.remedy}", "  ", "    ", _MAX_REMEDY_LINES)
+    if len(defects) > MAX_FINDINGS:
+        yield f"Also: {', '.join(defect.code for defect in defects[MAX_FINDINGS:])}"
 
 
 def _reasons(report: Report, worst: CellResult | None) -> Iterator[str]:

@@ -135,6 +135,42 @@ def _middle_left_out(lines: list[str]) -> list[str]:
     return [*lines[:half], f"… {count(len(lines) - 2 * half)} lines …", *lines[-half:]]
 
 
+def cut(block: Markdown, limit: int, more: Markdown) -> Markdown:
+    """Return a block in at most ``limit`` characters, ended by ``more`` if something is left out.
+
+    It is cut between two paragraphs or two rows of a table that are neither fenced nor folded, and
+    no earlier than after the first paragraph, which is a heading in most blocks.
+    """
+    if len(block) <= limit:
+        return block
+    end = position = n_table = depth = 0
+    marks = ""
+    for line in block.split("\n"):
+        if not marks and not depth:
+            n_table = n_table + 1 if line.startswith("|") else 0
+            if not line or n_table > _HEAD_ROWS:
+                if end and position > limit - len(more) - 2:
+                    break
+                end = position
+        marks = _fence_after(line, marks)
+        if not marks:
+            depth += line.startswith("<details>") - line.startswith("</details>")
+        position += len(line) + 1
+    return page([Markdown(block[:end].rstrip("\n")), more]) if end else block
+
+
+_HEAD_ROWS = 2
+"""Lines of a table that are no rows of it: its headers, and the line below them."""
+
+
+def _fence_after(line: str, marks: str) -> str:
+    """Return the marks of the fence that is open after a line; '' if none is."""
+    if marks:
+        return "" if line == marks else marks
+    opening = re.match("`{3,}", line)
+    return opening[0] if opening else ""
+
+
 def details(summary: str, *blocks: Markdown) -> Markdown:
     """Return blocks that are folded until the reader opens them."""
     return Markdown(

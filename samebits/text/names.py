@@ -15,6 +15,9 @@ PAGES = "models"
 CAPSULES = "repro"
 """Folder of the capsules, in the folder of report.md."""
 
+LOCKS = "locks"
+"""Folder of the lock files, in the folder of report.md."""
+
 _FIRST_INDEX = re.compile(r"(?<![^.])\d+(?![^.])")
 
 

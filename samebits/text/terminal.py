@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.base.redaction import Redaction
+from samebits.base.workflow import inert
 from samebits.text.markdown import visible
 
 if TYPE_CHECKING:
@@ -21,19 +22,34 @@ class TerminalText:
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._redaction = Redaction(environ)
+        self._is_workflow = environ.get("GITHUB_ACTIONS") == "true"
 
     def text(self, text: str) -> str:
         """Return one line, redacted and escaped."""
         return visible(self._redaction.text(text))
 
+    def log_line(self, text: str) -> str:
+        """Return one line that a log of GitHub Actions does not take for a command."""
+        line = self.text(text)
+        return inert(line) if self._is_workflow else line
+
+    def command(self, line: str, stream: TextIO) -> None:
+        """Write a workflow command, which :func:`samebits.base.workflow.annotation` has escaped."""
+        self._write(self.text(line), stream)
+
     def lines(self, text: str) -> str:
         """Return several lines; they are redacted first, as a secret may contain a line feed."""
-        return "\n".join(map(visible, self._redaction.text(text).split("\n")))
+        redacted = self._redaction.text(text)
+        lines = map(visible, redacted.split("\n"))
+        return "\n".join(map(inert, lines) if self._is_workflow else lines)
 
     def say(self, text: str, stream: TextIO) -> None:
         """Write one or more lines, with characters replaced that the stream cannot encode."""
+        self._write(self.lines(text), stream)
+
+    def _write(self, text: str, stream: TextIO) -> None:
         encoding = stream.encoding or "ascii"
-        stream.write(self.lines(text).encode(encoding, "replace").decode(encoding) + "\n")
+        stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
 
 
 PLAIN = TerminalText({})

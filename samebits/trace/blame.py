@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.records.trace import Cause, Side
+from samebits.trace.around import around
 from samebits.trace.attention import (
     attention_of,
     attention_operations,
@@ -190,6 +191,7 @@ def cause(blamed: Blamed) -> Cause | None:
         reference=reference,
         evidence=tuple(evidence),
         also=tuple(others),
+        around=around(reference_view, candidate_view, counterpart, suspect),
     )
 
 

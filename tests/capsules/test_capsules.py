@@ -685,12 +685,12 @@ def test_no_name_leads_out_of_the_folder(model, tmp_path):
 
 def test_the_last_lines_of_a_run_say_where_capsules_lie():
     report = sample_report()
-    assert not any("capsule" in line for line in summary(report, Path("r/report.md")))
+    assert not any("capsule" in line for line in summary(report, [Path("r/report.md")]))
     row = report.rows[0]
     cells = (row.cells[0].model_copy(update={"capsule": Capsule(path="repro/x")}), *row.cells[1:])
     rows = (row.model_copy(update={"cells": cells}), *report.rows[1:])
-    output = summary(report.model_copy(update={"rows": rows}), Path("r/report.md"))
-    assert output[-2] == "1 capsule to reproduce it: r/repro"
+    output = summary(report.model_copy(update={"rows": rows}), [Path("r/report.md")])
+    assert output[:2] == ["1 capsule to reproduce it: r/repro", "Report: r/report.md"]
 
 
 def test_the_report_says_where_it_is_or_why_it_is_not():

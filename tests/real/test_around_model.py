@@ -3,6 +3,7 @@
 import pytest
 
 from samebits.reports import document
+from tests.support.pages import beside_models
 
 MATRIX = """
 stacks: ["4.48", "4.57", "5.2", "5.x"]
@@ -136,7 +137,7 @@ def test_positions_handed_to_generate_stand_still_and_then_advance(usage):
 
 def test_the_report_says_it_once_and_in_few_lines(report):
     documents = document.render(report)
-    section = documents["report.md"].partition("## Around the model")[2].partition("\n## ")[0]
+    section = beside_models(documents).partition("## Around the model")[2].partition("\n## ")[0]
     assert 500 < len(section.encode()) < 6000
     assert documents["around-the-model.md"].count("**Remedy.**") == 11
     assert not any("SB9" in text for name, text in documents.items() if name.startswith("models/"))

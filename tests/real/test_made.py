@@ -5,6 +5,7 @@ import pytest
 from samebits.reports.document import render
 from tests.real.conftest import NEW, OLD
 from tests.real.test_real_size import make
+from tests.support.pages import beside_models
 
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
@@ -21,7 +22,7 @@ def rows(run_in, tmp_path_factory):
     assert make(folder / "model", layers=3, vocabulary=2000) > 64 << 20
     (folder / "matrix.yaml").write_text(MATRIX)
     report = run_in(folder, jobs=2)
-    return {row.model: row for row in report.rows}, render(report)["report.md"]
+    return {row.model: row for row in report.rows}, beside_models(render(report))
 
 
 def test_a_made_model_answers_in_every_stack(rows):

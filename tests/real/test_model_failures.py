@@ -57,7 +57,7 @@ def test_the_run_fails_for_it_once(report, tmp_path):
     assert reason.startswith(
         "startless fails in the same way in every release: greedy short: Value"
     )
-    lines = summary(report, tmp_path / "report.md")
+    lines = summary(report, [tmp_path / "report.md"])
     assert sum("startless" in line for line in lines) == 2  # what needs attention, and the reason
 
 

@@ -5,6 +5,7 @@ from samebits.records.capture import Failure
 from samebits.records.crossing import Crossing, CrossingsReport
 from samebits.reports import document
 from samebits.reports.sections.crossings import TITLE, crossings, crossings_of, has_losses
+from tests.support.pages import beside_models
 from tests.support.sample_report import sample_report
 
 STACKS = ("4.48", "4.57", "5.0")
@@ -54,7 +55,7 @@ def rows(text):
 
 def test_nothing_without_crossings():
     assert section() == ""
-    assert TITLE not in document.render(report())["report.md"]
+    assert TITLE not in beside_models(document.render(report()))
 
 
 def test_models_that_lose_nothing_are_one_sentence():
@@ -171,7 +172,7 @@ def test_a_model_that_only_loses_on_the_way_has_a_page():
     )
     pages = document.render(report(lossy(quiet)))
     assert TITLE in pages[f"models/{quiet}.md"]
-    assert TITLE in pages["report.md"]
+    assert TITLE in beside_models(pages)
 
 
 def test_nothing_in_it_can_become_markup():

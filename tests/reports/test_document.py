@@ -23,14 +23,26 @@ from samebits.records.finding import Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.report import ExpectedReport, PackagesReport, StackReport
 from samebits.records.subject import Subject
-from samebits.reports import document, write
+from samebits.reports import details, document, write
 from samebits.reports import json as reports_json
 from samebits.reports.cell.tensors import growth_line
+from samebits.reports.head import MAX_WIDTH, head
 from samebits.reports.sections.overview import headline
 from samebits.reports.stories import since, troubles
 from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
-from tests.support.pages import GFM, anchors_of, assert_gold, links_of, structure, texts
+from samebits.text.markdown import prose
+from tests.support.pages import (
+    GFM,
+    anchors_of,
+    assert_gold,
+    beside_models,
+    links_of,
+    pages_of,
+    structure,
+    texts,
+    uncut,
+)
 from tests.support.sample_report import STACKS, attention, metrics, sample_report
 from tests.support.sample_report import cell as sample_cell
 from tests.support.sample_report import stacks as sample_stacks
@@ -40,8 +52,8 @@ VARIANT = Variant(dtype="float32", attention="sdpa")
 
 
 def rendered(report):
-    """report.md alone."""
-    return document.render(report)["report.md"]
+    """report.md, and the pages beside it that are not of a model."""
+    return beside_models(document.render(report))
 
 
 def everything(report):
@@ -50,7 +62,12 @@ def everything(report):
 
 
 def test_report_md():
-    assert_gold("report.md", rendered(sample_report()))
+    assert_gold("report.md", document.render(sample_report())["report.md"])
+
+
+@pytest.mark.parametrize("path", details.PATHS)
+def test_page_of_a_subject(path):
+    assert_gold(path, document.render(sample_report())[path])
 
 
 @pytest.mark.parametrize("model", ["gemma2", "falcon", "whisper"])
@@ -67,7 +84,7 @@ def test_report_json():
 
 def test_summary():
     assert_gold(
-        "summary.txt", "\n".join(summary(sample_report(), Path("reports/latest/report.md")))
+        "summary.txt", "\n".join(summary(sample_report(), [Path("reports/latest/report.md")]))
     )
 
 
@@ -78,7 +95,7 @@ def test_the_report_says_which_models_have_several_threads():
         for row in report.rows
     ]
     changed = document.render(report.model_copy(update={"rows": tuple(rows)}))
-    assert re.search(r"threads per cell +\| `1; 4 for gemma2`", changed["report.md"])
+    assert re.search(r"threads per cell +\| `1; 4 for gemma2`", beside_models(changed))
     assert "run with 4 threads" in changed["models/gemma2.md"]
     assert "run with" not in changed["models/falcon.md"]
 
@@ -91,9 +108,10 @@ def test_every_verdict_is_in_the_sample():
 @settings(max_examples=15, deadline=None)
 @given(texts, texts, texts)
 def test_names_messages_and_tokens_change_no_structure(name, message, token):
-    plain = structure(everything(sample_report("x", "x", "x")))
-    found = structure(everything(sample_report(f"x{name}", f"x{message}", f"x{token}")))
-    assert found == plain
+    with uncut():
+        plain = structure(everything(sample_report("x", "x", "x")))
+        hostile = structure(everything(sample_report(f"x{name}", f"x{message}", f"x{token}")))
+    assert hostile == plain
 
 
 def test_html_is_that_of_folded_parts_alone():
@@ -112,7 +130,10 @@ def test_every_link_leads_to_a_heading_or_a_file(text, copies):
     n_links = 0
     for path, content in documents.items():
         for target in links_of(content):
-            if not target.startswith(("https://", "locks/")):
+            if (
+                not target.startswith(("https://", "locks/"))
+                and posixpath.basename(target) != "report.json"
+            ):
                 file, _, anchor = target.partition("#")
                 other = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(file)))
                 linked = documents[other] if file else content
@@ -150,16 +171,16 @@ def test_equal_rows_of_one_model_share_a_line():
 
 
 def test_cells_of_one_outcome_share_a_subsection():
-    assert "#### 5.0, 5.9: undecided logits 1.2e-01" in rendered(sample_report())
+    assert "### 5.0, 5.9: undecided logits 1.2e-01" in everything(sample_report())
 
 
 def test_a_run_that_passes_says_so():
     report = sample_report().model_copy(update={"exit_code": 0, "reasons": (), "rows": ()})
     text = rendered(report)
     assert text.startswith("# samebits: matrix.yaml passes\n")
-    assert "**The run passes.**" in text
+    assert "\n- The run passes.\n" in text
     assert "## Needs attention" not in text
-    assert summary(report, Path("r.md"))[-2] == "The run passes."
+    assert summary(report, [Path("r.md")])[:2] == ["Report: r.md", "The run passes."]
 
 
 def test_a_glance_counts_what_cells_do_and_not_what_is_expected_of_them():
@@ -235,7 +256,7 @@ def test_what_needs_attention_says_by_which_name_it_is_known():
     report = finding_in("falcon", Verdict.FAILED, "SB701")
     attention = rendered(report).partition("## Needs attention")[2].partition("\n## ")[0]
     assert "| SB701 " in attention
-    assert any(line.endswith("(SB701)") for line in summary(report, Path("r.md")))
+    assert any(line.endswith("(SB701)") for line in summary(report, [Path("r.md")]))
     quiet = rendered(finding_in("falcon", Verdict.IDENTICAL, "SB701"))
     assert "SB701" not in quiet.partition("## Needs attention")[2].partition("\n## ")[0]
 
@@ -268,10 +289,11 @@ def test_what_many_rules_say_is_folded_under_one_title(n):
 
 
 def test_the_contents_name_every_part():
-    text = rendered(sample_report())
-    parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
-    contents = next(line for line in text.splitlines() if line.startswith("[Needs attention]"))
-    assert re.findall(r"\[([^]]+)\]", contents) == parts
+    for path in details.PATHS:
+        text = document.render(sample_report())[path]
+        parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
+        contents = next(line for line in text.splitlines() if line.startswith(f"[{parts[0]}]"))
+        assert re.findall(r"\[([^]]+)\]", contents) == parts
 
 
 def test_an_explanation_without_cells_is_not_shown():
@@ -351,7 +373,7 @@ def test_a_machine_without_variables():
 def only(cell):
     """The sample with the one cell."""
     row = sample_report().rows[0].model_copy(update={"cells": (cell,)})
-    return rendered(sample_report().model_copy(update={"rows": (row,)}))
+    return everything(sample_report().model_copy(update={"rows": (row,)}))
 
 
 def differing(signal, *items):
@@ -393,12 +415,12 @@ def test_decode_gets_what_logits_get_in_its_own_words():
 
 def test_padding_rows_without_figures():
     text = only(differing("hidden_states", item(outcome="identical", pad_rows="differ")))
-    assert "padding rows, which do not affect the verdict, differ |" in text
+    assert "padding rows, which do not affect the verdict, differ" in text
 
 
 def test_many_tensors_are_cut_and_counted():
     items = [item(name=f"w{i}", metrics=metrics(1.0)) for i in range(250)]
-    assert "… and 50 more in report.json." in only(differing("weights", *items))
+    assert "… and 242 more in report.json." in only(differing("weights", *items))
 
 
 def test_failures_without_frames_and_cells_without_commands():
@@ -451,18 +473,26 @@ def test_summary_says_why_a_model_is_absent_from_all_stacks():
     report = only_rows("falcon").model_copy(
         update={"rows": (row.model_copy(update={"cells": cells}),)}
     )
-    line = "  falcon is absent from all stacks: no falcon here"
-    assert line in summary(report, Path("r.md"))
+    line = "falcon is absent from all stacks: no falcon here"
+    assert line in summary(report, [Path("r.md")])
     one_present = (row.cells[0], *cells[1:])
     report = report.model_copy(update={"rows": (row.model_copy(update={"cells": one_present}),)})
-    assert line not in summary(report, Path("r.md"))
+    assert line not in summary(report, [Path("r.md")])
 
 
-def test_summary_names_a_dozen_rows_and_counts_the_others():
+def test_summary_names_the_worst_rows_and_counts_the_others():
     report = many(only_rows("falcon"), 15)
-    lines = summary(report, Path("r.md"))
-    assert sum(line.startswith("  falcon") for line in lines) == 12
-    assert "  … and 3 more" in lines
+    lines = summary(report, [Path("r.md")])
+    assert sum(line.startswith("falcon") for line in lines) == 2
+    assert "… and 13 more rows" in lines
+
+
+def test_the_terminal_ends_with_the_lines_on_top_of_the_report():
+    for report in (sample_report(), sample_report(message=" *x* `y` <z>"), only_rows("llama")):
+        lines = head(report)
+        assert summary(report, [Path("r.md")])[-len(lines) :] == lines
+        top = document.render(report)["report.md"].split("\n\n")[1]
+        assert top.splitlines() == [f"- {prose(line, 500)}" for line in lines]
 
 
 def only_rows(model):
@@ -473,12 +503,12 @@ def only_rows(model):
 
 def test_summary_has_short_lines():
     report = sample_report(message="x" * 1000)
-    assert max(map(len, summary(report, Path("r.md")))) <= 160
+    assert max(map(len, summary(report, [Path("r.md")]))) <= 2 * MAX_WIDTH
 
 
 def test_summary_shows_no_control_character():
     report = sample_report(message="\x1b[2J").model_copy(update={"matrix": "\x1b"})
-    assert all(line.isprintable() for line in summary(report, Path("r\x1b.md")))
+    assert all(line.isprintable() for line in summary(report, [Path("r\x1b.md")]))
 
 
 def test_report_json_reads_back():
@@ -498,18 +528,23 @@ def test_report_json_survives_a_name_that_is_no_utf8():
 def test_write_puts_everything_in_its_place(tmp_path):
     folder = tmp_path / "reports" / "latest"
     written = write.write(sample_report(), folder, {f"locks/{s}.txt": f"# {s}\n" for s in STACKS})
-    assert written.markdown.read_text("utf-8") == rendered(sample_report())
+    documents = document.render(sample_report())
+    assert all((folder / path).read_text("utf-8") == text for path, text in documents.items())
     assert json.loads(written.json.read_text("utf-8"))["matrix"] == "matrix.yaml"
-    links = re.findall(r"\[lock\]\(([^)]+)\)", written.markdown.read_text("utf-8"))
+    links = re.findall(r"\[lock\]\(([^)]+)\)", documents["environment.md"])
     assert len(links) == len(STACKS)
     assert all((folder / link).is_file() for link in links)
     assert sorted(p.name for p in folder.iterdir()) == [
+        "environment.md",
+        "findings.md",
         "html",
         "locks",
         "models",
+        "relations.md",
         "report.html",
         "report.json",
         "report.md",
+        "verdicts.md",
     ]
     assert {p.name for p in (folder / "models").iterdir()} == {
         posixpath.basename(path) for path in document.render(sample_report()) if "/" in path
@@ -592,7 +627,7 @@ def test_write_does_not_follow_a_link_that_stands_where_capsules_go(tmp_path):
 
 def test_write_leaves_the_last_report_if_anything_goes_wrong(tmp_path, monkeypatch):
     first = write.write(sample_report(), tmp_path, {})
-    before = first.markdown.read_bytes()
+    before = first.opened[0].read_bytes()
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -600,13 +635,13 @@ def test_write_leaves_the_last_report_if_anything_goes_wrong(tmp_path, monkeypat
     monkeypatch.setattr(write.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         write.write(sample_report(message="other"), tmp_path, {"locks/a.txt": "x"})
-    assert first.markdown.read_bytes() == before
+    assert first.opened[0].read_bytes() == before
     assert not [p for p in tmp_path.rglob("*") if p.name.startswith(".")]
 
 
 def test_write_works_where_folders_cannot_be_opened(tmp_path, monkeypatch):
     monkeypatch.delattr(write.os, "O_DIRECTORY")
-    assert write.write(sample_report(), tmp_path, {}).markdown.is_file()
+    assert write.write(sample_report(), tmp_path, {}).opened[0].is_file()
 
 
 @pytest.mark.parametrize("name", ["../a.txt", "/etc/a.txt", "locks/../../a"])
@@ -616,12 +651,12 @@ def test_write_stays_in_its_folder(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_worst_rows_come_first_and_a_dozen_of_them_in_full():
-    text = rendered(many(only_rows("falcon"), 20))
-    assert "The first 12 of 20 are shown in full" in text
-    assert text.count("Deepest frames") == 2 * 12
-    assert text.count("All details: [models/falcon") == 8
-    assert text.count("- **5.9, 5.23** failed (forward short): forward short: Attr") == 8
+def test_the_worst_rows_come_first_and_the_others_are_counted():
+    text = document.render(many(only_rows("falcon"), 40))["report.md"]
+    shown = text.count("All details: [models/falcon")
+    assert 4 < shown < 20
+    assert text.count("- **5.9, 5.23** failed (forward short): forward short: Attr") == shown
+    assert f"{40 - shown} more differences: the models' pages have them." in text
     order = [trouble.shared.first.verdict for trouble in troubles(sample_report())]
     assert order == [
         *["failed"] * 4,
@@ -652,10 +687,10 @@ def in_dtype(row, variant):
 
 
 def test_variants_with_one_story_share_a_block():
-    text = rendered(variants_of("falcon"))
-    assert "### falcon/float32-sdpa, bfloat16-sdpa\n" in text
-    assert "#### 5.9, 5.23: failed" in text
-    assert text.count("AttributeError: 'DynamicCache'") == 2  # what needs attention, the block
+    text = document.render(variants_of("falcon"))["models/falcon.md"]
+    assert "\n## falcon/float32-sdpa, bfloat16-sdpa\n" in text
+    assert "\n### 5.9, 5.23: failed" in text
+    assert text.count("AttributeError: 'DynamicCache'") == 1
     assert "On 5.9:" in text
 
 
@@ -666,9 +701,9 @@ def test_variants_with_other_bits_are_told_apart_within_their_block():
         rows[0],
         rows[1].model_copy(update={"cells": (*rows[1].cells[:3], other, *rows[1].cells[4:])}),
     )
-    text = rendered(sample_report().model_copy(update={"rows": rows}))
-    assert "#### float32-sdpa@5.0,5.9; bfloat16-sdpa@5.0: undecided" in text
-    assert "#### bfloat16-sdpa@5.9: undecided logits 9.9e-01" in text
+    text = everything(sample_report().model_copy(update={"rows": rows}))
+    assert "\n### float32-sdpa@5.0,5.9; bfloat16-sdpa@5.0: undecided" in text
+    assert "\n### bfloat16-sdpa@5.9: undecided logits 9.9e-01" in text
 
 
 def test_known_differences_stand_once_under_their_reason():
@@ -769,7 +804,7 @@ def attention_report(*changes, kernels):
         cell.model_copy(update={"changes": {"attention.kernel": changes}}) for cell in row.cells
     )
     row = row.model_copy(update={"cells": cells} | ran(kernels))
-    return rendered(sample_report().model_copy(update={"rows": (row,)}))
+    return everything(sample_report().model_copy(update={"rows": (row,)}))
 
 
 ATTENTION_CHANGES = (
@@ -832,7 +867,7 @@ def test_only_models_with_something_to_tell_have_a_page():
     bare = tuple(cell.model_copy(update={"changes": {}}) for cell in row.cells)
     row = row.model_copy(update={"cells": bare})
     report = sample_report().model_copy(update={"rows": (row,)})
-    assert list(document.render(report)) == ["report.md"]
+    assert pages_of(document.render(report)) == []
     assert "[llama]" not in rendered(report)
 
 
@@ -881,12 +916,14 @@ def test_report_json_has_a_line_for_each_cell():
     assert sum(line.lstrip().startswith('{"cell":') for line in lines) == len(cells)
 
 
-def test_largest_differences_of_many_prompts_are_folded():
+def test_the_largest_differences_are_those_of_the_worst_prompt():
     top = (Extreme(index=(0, 1), reference=0.0, candidate=1.0),)
-    items = [item(name=name, metrics=metrics(1.0, top=top)) for name in "ab"]
+    items = [
+        item(name=name, metrics=metrics(size, top=top)) for name, size in (("a", 1.0), ("b", 2.0))
+    ]
     text = only(differing("logits", *items))
-    assert "<summary>The largest differences between the logits, by prompt</summary>" in text
-    assert text.count("The largest difference between the logits of") == 2
+    assert text.count("The largest difference between the logits of") == 1
+    assert "The largest difference between the logits of `b`" in text
 
 
 def test_packages_of_models_are_shown_with_their_versions_or_why_there_are_none():

@@ -9,7 +9,9 @@ from urllib.parse import unquote
 import pytest
 
 from samebits.records.band import Band
+from samebits.records.graft import Graft, GraftSuspect, Try, Untried
 from samebits.records.ids import Verdict
+from samebits.records.trace import Cause, Side, TraceLine, TracePair
 from samebits.reports import document
 from samebits.reports.html import charts, flow, site, states, upgrade
 from samebits.reports.html.addresses import (
@@ -402,3 +404,83 @@ def test_scripts_of_a_single_file_are_not_changed_but_for_what_would_end_them():
     assert "<!--" not in text
     source = (site._ASSETS / "vendor/vega.min.js").read_text("utf-8")
     assert text.replace("<\\/script", "</script").replace("<\\!--", "<!--") == source
+
+
+def test_layers_and_positions_are_a_picture_and_a_table(report):
+    (cell,) = (
+        cell
+        for row in report.rows
+        for cell in row.cells
+        if (cell.cell.model, cell.cell.stack) == ("gemma2", "5.0")
+    )
+    chart = next(c for c in charts.charts_of(cell) if c.name.startswith("layers and positions"))
+    assert chart.headers == ("layer", "0", "1", "2")
+    places = [row[0] for row in chart.rows]
+    assert places[-1] == "logits"
+    assert places[:-1] == sorted(places[:-1])
+    zeros = sum(float(value) == 0 for row in chart.rows for value in row[1:])
+    (layer,) = chart.specification["layer"]
+    assert len(layer["data"]["values"]) == len(chart.rows) * 3 - zeros
+    assert zeros > 0
+
+
+def test_the_most_likely_tokens_stand_with_their_margins(report):
+    made = site.folder(report, ())["html/models/gemma2.html"]
+    assert "The most likely tokens, where the logits decide most differently" in made
+    assert made.count("short, logits, position [0, 8]") >= 1
+    assert "<code>6927 &#39;oles&#39;</code>" in made
+
+
+def test_both_traces_stand_side_by_side(report):
+    line = TraceLine(op="aten.mm.default", arguments="%, %", module="lm_head", shared=True)
+    pairs = (
+        TracePair(reference=line, candidate=None),
+        TracePair(reference=line, candidate=line.model_copy(update={"shared": False}), starts=True),
+    )
+    side = Side(stack="5.0", op="aten.mm.default")
+    cause = Cause(
+        kind="operation",
+        headline="x",
+        prompt="short",
+        what="forward",
+        sink="lm_head",
+        candidate=side,
+        reference=side,
+        around=pairs,
+    )
+    made = page_with(report, cause=cause)
+    assert "Both traces around it: 2 lines of operations" in made
+    assert made.count("<small>begins here</small>") == made.count("<small>only here</small>") >= 1
+
+
+def test_every_set_of_pieces_that_was_tried_has_its_result(report):
+    made = page_with(
+        report,
+        graft=Graft(
+            prompt="short",
+            what="forward",
+            headline="swapping only `inv_freq` restores bit equality",
+            proof="alone",
+            smallest=("inv_freq",),
+            suspects=(GraftSuspect(kind="buffer", name="inv_freq", what="float32[8]"),),
+            tried=(
+                Try(suspects=(), same=2, of=4, first="model.layers.0", max_abs=2.0),
+                Try(suspects=("inv_freq",), same=4, of=4),
+            ),
+            untried=(Untried(what="cache contents", reason="<layout>"),),
+        ),
+    )
+    assert "Pieces of the reference put into the forward of short: 1 sets tried" in made
+    assert "<td>restores the bits</td><td>4 of 4</td>" in made
+    assert "<td>2 of 4</td><td>model.layers.0, logits 2.0e+00 apart</td>" in made
+    assert "cache contents: &lt;layout&gt;" in made
+
+
+def page_with(report, **fields):
+    """Return gemma2's page where each cell has these fields."""
+    rows = tuple(
+        row.model_copy(update={"cells": tuple(c.model_copy(update=fields) for c in row.cells)})
+        for row in report.rows
+        if row.model == "gemma2"
+    )
+    return site.folder(report.model_copy(update={"rows": rows}), ())["html/models/gemma2.html"]

@@ -39,9 +39,10 @@ def test_steps_stand_in_order_with_the_one_ruled_in_standing_out():
         )
     )
     lines = [line for line in text.splitlines() if line.startswith("|")][2:]
-    assert [line.split("|")[1].strip() for line in lines] == ["weights", "**inv_freq**", "logits"]
-    assert "**ruled in**" in lines[1]
-    assert r"1 \| 2" in lines[1]
+    assert [line.split("|")[1].strip() for line in lines] == ["**inv_freq**", "logits"]
+    assert "**ruled in**" in lines[0]
+    assert r"1 \| 2" in lines[0]
+    assert "Ruled out: weights." in text
     assert "follows: it differs, but so does something that it is computed from." in text
     assert "open:" not in text
 
@@ -56,8 +57,16 @@ def test_what_two_cells_tell_alike_stands_once_and_the_rest_says_of_which():
     assert cells[2:] == [
         ["transformers' code", "5.2", "open", "1 changed"],
         ["transformers' code", "5.x", "open", "2 changed"],
-        ["weights", "", "ruled out", "all 4 hold the same bytes"],
     ]
+    assert text.count("Ruled out: weights.") == 1
+
+
+def test_a_suspect_that_is_ruled_out_on_some_cells_alone_stays_in_the_table():
+    quiet = Step(suspect="weights", status="ruled out", what="all 4 hold the same bytes")
+    loud = Step(suspect="weights", status="ruled in", what="2 of 4 differ")
+    text = told(cell(quiet, stack="5.2"), cell(loud))
+    assert "2 of 4 differ" in text
+    assert "Ruled out" not in text
 
 
 def test_a_distance_in_ulp_is_written_as_everywhere():

@@ -70,7 +70,9 @@ def test_a_command_that_is_pasted_leaves_the_report_that_it_is_from(tmp_path, mo
         return sample_report(), {}
 
     monkeypatch.setattr(cli, "run_matrix", ran)
-    monkeypatch.setattr(cli, "write", lambda report, folder, beside, **_: reports.append(folder))
+    monkeypatch.setattr(
+        cli, "write", lambda report, folder, beside, _formats, **_: reports.append(folder)
+    )
     command = shlex.split(command_of(Path("matrix.yaml")))
     assert command[:4] == ["nox", "-s", "matrix", "--"]
     for arguments in ([], command[4:]):

@@ -7,6 +7,7 @@ from samebits.records.state import LeftBehind, StateSignal
 from samebits.reports import json as report_json
 from samebits.reports.document import render
 from samebits.reports.sections.state import TITLE, left_line
+from tests.support.pages import beside_models
 from tests.support.sample_report import sample_report
 
 LEFT = StateSignal(
@@ -39,7 +40,7 @@ def test_what_was_left_is_named_with_its_stacks_and_distance():
     left = with_state(**{"5.0": LEFT, "5.2": LEFT})
     model = left.rows[0].model
     pages = render(left)
-    (line,) = [line for line in pages["report.md"].splitlines() if "the buffer" in line]
+    (line,) = [line for line in beside_models(pages).splitlines() if "the buffer" in line]
     for text in ("5.0, 5.2", "`short`", "the buffer model.rotary\\_emb.inv\\_freq", "`logits`"):
         assert text.replace("\\", "") in line.replace("\\", ""), line
     page = next(text for path, text in pages.items() if path.endswith(f"/{model}.md"))
@@ -49,7 +50,7 @@ def test_what_was_left_is_named_with_its_stacks_and_distance():
 
 def test_what_could_not_be_found_is_said():
     unknown = LEFT.model_copy(update={"is_undone": False, "causes": (), "distance": None})
-    text = render(with_state(**{"5.0": unknown}))["report.md"]
+    text = beside_models(render(with_state(**{"5.0": unknown})))
     assert "something outside of the attributes and buffers of its modules" in text
 
 

@@ -15,7 +15,7 @@ from samebits.reports import json
 from samebits.reports.sections.usage import PAGE, usage_of
 from samebits.reports.sections.usage_answers import SEEN_IN
 from samebits.reports.write import write
-from tests.support.pages import anchors_of
+from tests.support.pages import anchors_of, beside_models, pages_of
 from tests.support.sample_report import same_everywhere, sample_report
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -81,15 +81,15 @@ def met(rows, *codes, stack="5.9"):
 
 def test_nothing_tried_says_nothing():
     documents = reports_document.render(report(row()))
-    assert "Around the model" not in documents["report.md"]
+    assert "Around the model" not in beside_models(documents)
     assert PAGE not in documents
 
 
 def test_stacks_that_agree_have_no_line():
     text = section(
-        reports_document.render(report(row(x5_0=reentrant(False), x5_9=reentrant(False))))[
-            "report.md"
-        ]
+        beside_models(
+            reports_document.render(report(row(x5_0=reentrant(False), x5_9=reentrant(False))))
+        )
     )
     assert "each of 1 model in every stack" in text
     assert lines(text) == []
@@ -102,7 +102,7 @@ def test_a_made_model_is_named_where_it_answered():
     itself = row("little", x4_48=signal(**old), x5_0=signal(**new))
     asked = "`big` on 4.48, 5.0: asked of a made model of 2 layers, hidden size 64"
     documents = reports_document.render(report(big, itself))
-    assert asked in section(documents["report.md"])
+    assert asked in section(beside_models(documents))
     assert asked in documents[PAGE]
     assert asked in usage_of([big])
     assert "made model" not in usage_of([itself])
@@ -116,7 +116,7 @@ def test_models_that_answer_alike_share_a_line():
         row("late", x5_0=new),
         row("other", x4_48=new, x5_0=old),
     ]
-    text = section(reports_document.render(report(*rows))["report.md"])
+    text = section(beside_models(reports_document.render(report(*rows))))
     assert lines(text) == [
         "| what a user does | models | 4.48 | 5.0 |",
         "| default use_reentrant | a, b and 2 more | True | False |",
@@ -135,19 +135,23 @@ def test_more_groups_than_fit_stand_on_the_page():
         for size in values
     ]
     documents = reports_document.render(report(*rows))
-    assert [size for size in values if f"m{size}" in section(documents["report.md"])] == values[:2]
+    assert [size for size in values if f"m{size}" in section(beside_models(documents))] == values[
+        :2
+    ]
     assert all(f"m{size}" in documents[PAGE] for size in values)
 
 
 def test_findings_of_a_release_stand_once_per_stack_and_on_no_models_page():
     rows = [row(name, x5_0=FED, x5_9=FED) for name in ("a", "b")]
     documents = reports_document.render(report(*rows, findings=met(rows, "SB906", "SB909")))
-    assert list(documents) == ["report.md", PAGE]
-    text = section(documents["report.md"])
+    assert pages_of(documents) == [PAGE]
+    text = section(beside_models(documents))
     (first, second) = [line for line in lines(text) if "SB9" in line]
     assert first.endswith("does not advance `position_ids` | silent | all 2 |")
     assert second == "| SB909 `safe_serialization=False` is ignored | api | all 2 |"
-    assert "**Remedy.**" not in documents["report.md"].partition("## Around")[2].partition("## ")[0]
+    assert (
+        "**Remedy.**" not in beside_models(documents).partition("## Around")[2].partition("## ")[0]
+    )
     assert documents[PAGE].count("**Remedy.**") == 2
     assert "- in 5.9: all models, 2" in documents[PAGE]
 
@@ -156,7 +160,7 @@ def test_findings_of_a_release_stand_once_per_stack_and_on_no_models_page():
 def test_a_finding_of_some_models_names_them_or_the_others(n, said):
     rows = [row(name, x5_9=FED) for name in "abc"] + [row("not asked", x5_9=reentrant(True))]
     documents = reports_document.render(report(*rows, findings=met(rows[:n], "SB906")))
-    (line,) = [line for line in lines(section(documents["report.md"])) if "SB9" in line]
+    (line,) = [line for line in lines(section(beside_models(documents))) if "SB9" in line]
     assert line.endswith(f"| silent | {n} |")
     assert re.search(rf"- in 5\.9: {n} of 3 \(.*\) models, {said}$", documents[PAGE], re.MULTILINE)
 
@@ -185,8 +189,8 @@ def test_what_a_release_does_to_every_tokenizer_is_said_once_per_stack():
     rows.append(with_tokenizers("c", x5_9=tokenizer(chat={"type": "list"})))
     found = met(rows, "SB802", "SB808", "SB809")
     documents = reports_document.render(report(*rows, findings=found))
-    assert list(documents) == ["report.md", PAGE]
-    text = documents["report.md"]
+    assert pages_of(documents) == [PAGE]
+    text = beside_models(documents)
     said = [line for line in lines(section(text)) if "SB80" in line]
     assert [line.rpartition("api |")[2].strip() for line in said] == ["all 3 |", "3 |", "all 3 |"]
     assert text.count("SB809") == 1
@@ -343,7 +347,7 @@ def test_a_models_page_has_its_own_lines_where_it_has_a_page():
 
 def test_a_page_of_an_earlier_run_goes(tmp_path):
     used = report(row(x5_9=reentrant(False)))
-    assert {PAGE} <= {path.name for path in write(used, tmp_path, {}).markdown.parent.iterdir()}
+    assert {PAGE} <= {path.name for path in write(used, tmp_path, {}).json.parent.iterdir()}
     write(report(row()), tmp_path, {})
     assert not (tmp_path / PAGE).exists()
 

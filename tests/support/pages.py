@@ -3,16 +3,40 @@
 import difflib
 import os
 import re
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from samebits.reports import model_pages
+
 GOLD = Path(__file__).parents[1] / "gold" / "report"
 
 
+@contextmanager
+def uncut():
+    """Pages of models without a limit: where a page is cut depends on the length of the texts in it."""
+    with mock.patch.multiple(model_pages, MAX_SECTION=10**9, MIN_STORY=10**9):
+        yield
+
+
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+
+def beside_models(documents):
+    """Return report.md and the pages of its subjects, one after the other: all but the models'."""
+    own = {
+        path: text for path, text in documents.items() if not path.startswith(("models/", "around"))
+    }
+    return "\n".join(own.values())
+
+
+def pages_of(documents):
+    """Return the paths of the models' pages, and of the page around the models."""
+    return [path for path in documents if path.startswith(("models/", "around"))]
 
 
 NASTY = [

@@ -13,10 +13,12 @@ from samebits.records.capture import (
 )
 from samebits.records.comparison import (
     CellResult,
+    Choices,
     Extreme,
     FactChange,
     FirstDifference,
     ItemComparison,
+    LikelyToken,
     Metrics,
     SignalComparison,
     TokenSplit,
@@ -274,10 +276,17 @@ def layer_items(prompt: str, sizes: tuple[float, ...]) -> tuple[ItemComparison, 
         ItemComparison(
             subject=Subject(prompt=prompt, layer=i, tensor=LAYERS[i]),
             outcome="differs" if size else "identical",
-            metrics=metrics(size) if size else None,
+            metrics=metrics(size, by_position=(0.0, size / 3, size)) if size else None,
         )
         for i, size in enumerate(sizes)
     )
+
+
+def choices(token: str) -> Choices:
+    """Two tokens that change places."""
+    first = LikelyToken(id=6927, logit=12.5, text=f"oles{token}")
+    second = LikelyToken(id=16697, logit=12.25)
+    return Choices(index=(0, 8), reference=(first, second), candidate=(second, first))
 
 
 def logits_item(token: str) -> ItemComparison:
@@ -297,7 +306,15 @@ def logits_item(token: str) -> ItemComparison:
         reference=ref("a", 1, 9, 152_064),
         candidate=ref("b", 1, 9, 152_064),
         metrics=metrics(
-            0.125, top=top, n_argmax=2, n_positions=9, kl_max=3.1e-3, kl_mean=4.4e-4, n_nan=(0, 3)
+            0.125,
+            top=top,
+            n_argmax=2,
+            n_positions=9,
+            kl_max=3.1e-3,
+            kl_mean=4.4e-4,
+            n_nan=(0, 3),
+            choices=choices(token),
+            by_position=(0.0, 0.5, 0.125),
         ),
         pad_rows="differ",
         pad_metrics=metrics(0.09),

@@ -40,7 +40,7 @@ def reference():
 
 
 def lines(shown, places=None):
-    printed = screen(shown, PATH, places or {})
+    printed = screen(shown, [PATH], places or {})
     assert len(printed) <= 24
     assert all(len(line) <= 2 * WIDTH for line in printed)
     assert printed[-1] == f"Report: {PATH}"

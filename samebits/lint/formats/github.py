@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.base.workflow import annotation
 from samebits.lint.registry import rules
 
 if TYPE_CHECKING:
+    from samebits.base.workflow import Level
     from samebits.lint.problem import Problem
 
-_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+_LEVELS: dict[str, Level] = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(problems: list[Problem]) -> str:
     """Return ``::warning file=…,line=…,col=…,title=…::message`` lines."""
     levels = {rule.code: rule.level for rule in rules()}
     return "\n".join(
-        _line(problem, _COMMANDS[levels.get(problem.code, "error")]) for problem in problems
+        _line(problem, _LEVELS[levels.get(problem.code, "error")]) for problem in problems
     )
 
 
-def _line(problem: Problem, command: str) -> str:
+def _line(problem: Problem, level: Level) -> str:
     fields = {
         "file": problem.path.as_posix(),
         "line": problem.line,
@@ -28,15 +30,6 @@ def _line(problem: Problem, command: str) -> str:
         "col": problem.column,
         "title": problem.code,
     }
-    properties = ",".join(f"{name}={_property(str(value))}" for name, value in fields.items())
     parts = [problem.message, f"({problem.releases})" if problem.releases.ranges else ""]
     message = " ".join(filter(None, parts)) + (f"\n{problem.remedy}" if problem.remedy else "")
-    return f"::{command} {properties}::{_data(message)}"
-
-
-def _data(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
+    return annotation(level, message, fields)

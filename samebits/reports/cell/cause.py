@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.text.blocks import bullets, details, fence, page, table, titled
+from samebits.text.blocks import bullets, codes, details, fence, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from samebits.records.comparison import CellResult
     from samebits.records.trace import Cause, CauseKind, Side, SourceDiff
+
+MAX_DIFFS = 1
+"""Limit for the functions whose change is shown; report.json has them all."""
+MAX_DIFF_LINES = 40
 
 KIND_WORDS: dict[CauseKind, str] = {
     "input": "an input of the model",
@@ -82,7 +88,8 @@ def _cause(cause: Cause) -> Markdown:
             _sides(cause),
             bullets(prose(line) for line in evidence if line),
             *other_places,
-            *map(_diff, cause.diffs),
+            *map(_diff, cause.diffs[:MAX_DIFFS]),
+            _other_diffs(cause.diffs[MAX_DIFFS:]),
         ]
     )
 
@@ -112,11 +119,20 @@ def _side_lines(side: Side) -> dict[str, Markdown]:
     return {title: join(map(code, filter(None, parts))) for title, parts in values.items()}
 
 
+def _other_diffs(diffs: Sequence[SourceDiff]) -> Markdown:
+    names = codes(diff.function for diff in diffs)
+    return (
+        fill("Changed before it, too: {} (report.json has the changes).", names) if diffs else EMPTY
+    )
+
+
 def _diff(diff: SourceDiff) -> Markdown:
     places = " → ".join(dict.fromkeys((diff.reference, diff.candidate)))
-    cut_note = f"\n… {diff.cut:,} more lines" if diff.cut else ""
+    lines = diff.diff.splitlines()
+    n_cut = diff.cut + max(0, len(lines) - MAX_DIFF_LINES)
+    cut_note = f"\n… {n_cut:,} more lines" if n_cut else ""
     title = f"{diff.function} changed ({places})"
-    return details(title, fence(f"{diff.diff}{cut_note}", "diff"))
+    return details(title, fence("\n".join(lines[:MAX_DIFF_LINES]) + cut_note, "diff"))
 
 
 def _sentence(text: str) -> str:

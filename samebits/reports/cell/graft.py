@@ -1,20 +1,17 @@
-"""Which pieces of the reference restore its bits in a cell, and every set that was tried."""
+"""Which pieces of the reference restore its bits in a cell, and how many sets were tried."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.describe import short
 from samebits.records.ids import Verdict
-from samebits.text.blocks import bullets, details, page, table
+from samebits.text.blocks import bullets, page
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
-    from samebits.records.graft import Graft, Try
-
-MAX_SETS = 24
-"""Limit for the sets in the table; sets that restore the bits always have a row."""
+    from samebits.records.graft import Graft
 
 
 def grafts_of(cell: CellResult) -> Markdown:
@@ -38,7 +35,7 @@ def grafts_of(cell: CellResult) -> Markdown:
                     *(prose(reason) for reason in graft.unasked),
                 ]
             ),
-            *(_folded(shown) for shown in (graft, *differing)),
+            *(_sets(shown) for shown in (graft, *differing)),
         ]
     )
 
@@ -80,55 +77,12 @@ def _where(graft: Graft) -> Markdown:
     )
 
 
-def _folded(graft: Graft) -> Markdown:
+def _sets(graft: Graft) -> Markdown:
+    """Return how many sets of pieces were tried; report.json has each with its result."""
     n = len(graft.tried) - 1
+    if n < 1:
+        return EMPTY
     outputs = f"the {graft.what} of {graft.prompt}"
-    title = f"Pieces of the reference put into {outputs}: {n:,} set{'s' * (n != 1)} tried"
-    blocks = page([_suspects(graft), _tried(graft), _untried(graft)])
-    return details(title, blocks) if blocks else EMPTY
-
-
-def _suspects(graft: Graft) -> Markdown:
-    rows = [(code(s.name), prose(s.kind), prose(s.what)) for s in graft.suspects]
-    return table(("suspect", "kind", "what it is"), rows) if rows else EMPTY
-
-
-def _tried(graft: Graft) -> Markdown:
-    restoring = [run for run in graft.tried if run.restores]
-    failing = [run for run in graft.tried if not run.restores]
-    shown = [*failing[: MAX_SETS - len(restoring)], *restoring]
-    rows = [
-        (
-            join(map(code, run.suspects)) if run.suspects else prose("nothing"),
-            prose("restores" if run.restores else ""),
-            prose(f"{run.same:,} of {run.of:,}"),
-            prose(_remaining(run)),
-        )
-        for run in shown
-    ]
-    if not rows:
-        return EMPTY
-    set_table = table(
-        ("put in", "verdict", "outputs with the reference's bytes", "remaining difference"), rows
+    return fill(
+        "{} of the reference tried in {}.", plural(n, "set of pieces", "sets of pieces"), outputs
     )
-    n_hidden = len(graft.tried) - len(shown)
-    more = fill("{} more sets do not restore the bits.", f"{n_hidden:,}") if n_hidden > 0 else EMPTY
-    return page([set_table, more])
-
-
-def _remaining(run: Try) -> str:
-    if run.error:
-        return f"could not be run: {run.error}"
-    parts = [f"first {run.first}"] if run.first else []
-    if run.first and run.max_abs is not None:
-        parts.append(f"logits {short(run.max_abs)} apart")
-    if run.idle:
-        parts.append(f"{', '.join(run.idle)}: not reached by the forward")
-    return "; ".join(parts)
-
-
-def _untried(graft: Graft) -> Markdown:
-    if not graft.untried:
-        return EMPTY
-    lines = bullets(fill("{}: {}", u.what, u.reason) for u in graft.untried)
-    return page([prose("Not tried:"), lines])

@@ -9,7 +9,7 @@ from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from samebits.records.comparison import CellResult
     from samebits.records.finding import Status, Step
@@ -18,6 +18,10 @@ _MEANING: dict[Status, str] = {
     "follows": "it differs, but so does something that it is computed from",
     "open": "it differs, and no observation shows whether this matters",
 }
+
+
+_QUIET: dict[Status, str] = {"ruled out": "Ruled out", "not observed": "Not observed"}
+"""Statuses that report.json explains; a page only names the suspects."""
 
 
 def hunt(cells: Sequence[CellResult], where: Callable[[list[CellResult]], str]) -> Markdown:
@@ -40,12 +44,32 @@ def hunt(cells: Sequence[CellResult], where: Callable[[list[CellResult]], str]) 
         )
         for steps in suspects.values()
         for step, step_cells in steps.items()
+        if step.status not in _QUIET
+    ]
+    quiet = [
+        fill("{}: {}.", _QUIET[status], join(names))
+        for status in _QUIET
+        if (names := _with_status(suspects.values(), status))
     ]
     step_table = table(("suspect", "only on", "verdict", "result"), rows)
     statuses = {step.status for steps in suspects.values() for step in steps}
     return page(
-        [titled("The hunt: suspects in the order of data flow"), step_table, _legend(statuses)]
+        [
+            titled("The hunt: suspects in the order of data flow"),
+            step_table,
+            _legend(statuses),
+            *quiet,
+        ]
     )
+
+
+def _with_status(suspects: Iterable[Iterable[Step]], status: Status) -> list[str]:
+    """Return the suspects that have only this status."""
+    return [
+        next(iter(steps)).suspect
+        for steps in map(list, suspects)
+        if {step.status for step in steps} == {status}
+    ]
 
 
 def _suspect(step: Step) -> Markdown:

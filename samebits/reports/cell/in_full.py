@@ -20,7 +20,7 @@ from samebits.reports.stories import (
     rest_in_words,
     verdict_word,
 )
-from samebits.text.blocks import bullets, codes, details, fence, heading, linked, page, titled
+from samebits.text.blocks import bullets, codes, fence, heading, linked, page, titled
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.numbers import rounded_ulp
 
@@ -178,8 +178,7 @@ def _failure(shared: Shared, story: Story) -> Markdown:
 
 
 def _trace(failure: Failure) -> Markdown:
-    traceback = details("Traceback", fence(failure.traceback)) if failure.traceback else EMPTY
-    return page([failure_places(failure), _frames(failure), traceback])
+    return page([failure_places(failure), _frames(failure)])
 
 
 def _frames(failure: Failure) -> Markdown:

@@ -6,8 +6,8 @@ import math
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from samebits.text.blocks import bullets, details, folded, page, table, titled
-from samebits.text.markdown import EMPTY, Markdown, code, fill, join
+from samebits.text.blocks import bullets, folded, page, table, titled
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
 from samebits.text.numbers import count, exact, number, pair, part, plural, ulp
 
@@ -37,7 +37,7 @@ NUMBER_HEADERS = (
 )
 """Headers of the right-aligned columns."""
 
-MAX_ITEMS = 200
+MAX_ITEMS = 8
 """Limit for the tensors of a table; report.json has them all."""
 
 
@@ -143,10 +143,14 @@ def _prompt_layers(prompt: str, layers: list[ItemComparison]) -> Markdown:
     if all(item.outcome == "identical" and item.pad_rows != "differ" for item in layers):
         n = plural(len(layers), "layer")
         return fill("hidden_states of {}: {}, all identical.", code(prompt), n)
-    headers = ["layer", "max abs", "mean abs", "max ULP", "elements that differ", "note"]
-    growth = table(headers, map(_layer, layers), right=NUMBER_HEADERS)
-    name = f"hidden_states of {prompt}: growth from layer to layer"
-    return page([folded(name, growth, longest=60), _largest_step(layers)])
+    growth = fill(
+        "hidden_states of {}, layers 0→{}, max abs: {}",
+        code(prompt),
+        str(len(layers) - 1),
+        ", ".join(_sizes(layers)),
+    )
+    remarks = {remark: None for item in layers if (remark := _remark(item))}
+    return page([growth, _largest_step(layers), bullets(map(prose, remarks))])
 
 
 def _largest_step(layers: list[ItemComparison]) -> Markdown:
@@ -161,22 +165,6 @@ def _largest_step(layers: list[ItemComparison]) -> Markdown:
         return EMPTY
     factor, name = max(steps)
     return fill("The largest growth is {} times, at {}.", f"{factor:.3g}", code(name))
-
-
-def _layer(item: ItemComparison) -> list[str]:
-    metrics = item.metrics
-    if metrics is None:
-        is_identical = item.outcome == "identical"
-        figures = ["0", "0", "0", "0 %"] if is_identical else [item.outcome, "", "", ""]
-        return [code(item.name), *figures, _remark(item)]
-    return [
-        code(item.name),
-        exact(metrics.max_abs),
-        exact(metrics.mean_abs),
-        _ulp(metrics),
-        part(metrics.n_differ, metrics.n),
-        _remark(item),
-    ]
 
 
 def _items(name: str, items: list[ItemComparison]) -> Markdown:
@@ -269,16 +257,17 @@ def _pads(item: ItemComparison) -> str:
 
 
 def _logits(places: str, what: str, measured: list[tuple[str, Metrics]]) -> list[Markdown]:
-    """Return the effect on each prompt's logits, and the largest differences, folded if many."""
+    """Return the effect on each prompt's logits, and the largest differences of the worst one."""
     facts = bullets(
         fill("{}: {}", code(name), "; ".join(effects))
         for name, metrics in measured
         if (effects := _logits_facts(places, metrics))
     )
-    extremes = [_extremes(what, name, metrics.top) for name, metrics in measured if metrics.top]
-    if len(extremes) < 2:
-        return [facts, *extremes]
-    return [facts, details(f"The largest differences between the {what}, by prompt", *extremes)]
+    measured = [(name, metrics) for name, metrics in measured if metrics.top]
+    if not measured:
+        return [facts]
+    name, metrics = max(measured, key=lambda named: named[1].max_abs)
+    return [facts, _extremes(what, name, metrics.top)]
 
 
 def _logits_facts(places: str, metrics: Metrics) -> list[str]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 HOME = "report.html"
 """The first page, beside report.md."""
 
+MARK = "<!-- Part of the report of samebits -->"
+"""A line near the start of every page, by which it is known to be written by samebits."""
+
 FOLDER = "html"
 """Folder of all other pages and of what they load, in the folder of report.md."""
 

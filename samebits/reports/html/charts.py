@@ -57,7 +57,7 @@ def safe_json(value: object) -> str:
 def charts_of(cell: CellResult) -> list[Chart]:
     """Return the charts of a cell that differs from its reference."""
     charts = [by_layer(cell), ladder(cell)]
-    return [chart for chart in charts if chart is not None]
+    return [*(chart for chart in charts if chart is not None), *by_position(cell)]
 
 
 def by_layer(cell: CellResult) -> Chart | None:
@@ -117,6 +117,81 @@ def ladder(cell: CellResult) -> Chart | None:
             for (name, error), step in zip(errors, steps, strict=True)
         ),
     )
+
+
+MAX_HEATMAPS = 3
+"""Prompts with a heatmap, those with the largest differences; report.json has all."""
+
+
+def by_position(cell: CellResult) -> list[Chart]:
+    """Return a heatmap of layers and positions for the prompts that differ most."""
+    prompts: dict[str, list[tuple[str, tuple[float, ...]]]] = {}
+    for signal in cell.signals:
+        if signal.signal not in ("hidden_states", "logits"):
+            continue
+        for item in signal.items:
+            place = item.subject.place if signal.signal == "hidden_states" else signal.signal
+            values = item.metrics.by_position if item.metrics else ()
+            if values or item.outcome == "identical":
+                prompts.setdefault(item.subject.prompt, []).append((place, values))
+    sizes = {
+        prompt: max((max(values, default=0.0) for _, values in lines), default=0.0)
+        for prompt, lines in prompts.items()
+    }
+    worst = sorted((p for p in prompts if sizes[p]), key=lambda prompt: -sizes[prompt])
+    return [_heatmap(prompt, prompts[prompt]) for prompt in worst[:MAX_HEATMAPS]]
+
+
+def _heatmap(prompt: str, lines: list[tuple[str, tuple[float, ...]]]) -> Chart:
+    n_positions = max(len(values) for _, values in lines)
+    rows = [(visible(place), values or (0.0,) * n_positions) for place, values in lines]
+    rows.sort(key=lambda row: _flow_order(row[0]))
+    points = [
+        {"place": place, "position": position, "value": value}
+        for place, values in rows
+        for position, value in enumerate(values)
+        if value  # 0 has no place on a log scale: equal positions stay empty
+    ]
+    order = list(dict.fromkeys(place for place, _ in rows))
+    name = visible(prompt)
+    return Chart(
+        f"layers and positions of {name}",
+        f"Layers and positions of prompt {name}: the largest absolute difference; empty: equal",
+        _spec(
+            [_cells(points, order, n_positions)],
+            f"Difference by layer and position of {name}",
+            width=620,
+        ),
+        ("layer", *map(str, range(n_positions))),
+        tuple((place, *(number(value, 2) for value in values)) for place, values in rows),
+    )
+
+
+def _cells(points: list[dict[str, Any]], order: list[str], n_positions: int) -> dict[str, Any]:
+    return {
+        "data": {"values": points},
+        "mark": {"type": "rect"},
+        "encoding": {
+            "x": {
+                "field": "position",
+                "type": "ordinal",
+                "scale": {"domain": list(range(n_positions))},
+                "axis": {"title": "position in the prompt", "labelOverlap": True, "labelAngle": 0},
+            },
+            "y": _sorted("place", order),
+            "color": {
+                "field": "value",
+                "type": "quantitative",
+                "scale": {"type": "log", "scheme": "viridis"},
+                "legend": {"title": "largest absolute difference", "format": ".0e"},
+            },
+            "tooltip": [
+                {"field": "place"},
+                {"field": "position"},
+                {"field": "value", "format": ".2e"},
+            ],
+        },
+    }
 
 
 def relation_charts(relation: Relation) -> list[Chart]:

@@ -20,13 +20,15 @@ from samebits.reports.stories import (
     rest_in_words,
     row_name,
 )
+from samebits.text.markdown import visible
 from samebits.text.numbers import number, rounded_ulp
 
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-    from samebits.records.comparison import CellResult, TokenSplit
+    from samebits.records.comparison import CellResult, Choices, LikelyToken, TokenSplit
     from samebits.records.finding import Finding, RuleText
+    from samebits.records.graft import Graft
     from samebits.records.relations import Relation
     from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
     from samebits.records.trace import Cause, Side
@@ -97,6 +99,18 @@ class Choice(NamedTuple):
     margins: tuple[str, str]
 
 
+class Likely(NamedTuple):
+    """The most likely tokens of both sides at one position of the logits."""
+
+    what: str
+    """The prompt, and whether it is a forward or a greedy step."""
+    place: str
+    """Index of the position."""
+    rows: tuple[tuple[str, str, str, str], ...]
+    """Token and logit of the reference, token and logit of the candidate; the most likely first."""
+    margins: tuple[str, str]
+
+
 class Outcome(NamedTuple):
     """Cells of one row that have the same outcome; ``cell`` is the first of them."""
 
@@ -112,6 +126,9 @@ class Outcome(NamedTuple):
     charts: tuple[Chart, ...]
     causes: tuple[Found, ...]
     choices: tuple[Choice, ...]
+    likely: tuple[Likely, ...]
+    grafts: tuple[Graft, ...]
+    """What restores the bits of each prompt, with all that was tried."""
     remedies: tuple[Remedy, ...]
     commands: tuple[tuple[str, str, str], ...]
     """Id, title and command."""
@@ -201,6 +218,8 @@ def _outcome(
         charts=tuple(charts.charts_of(cell)),
         causes=_causes(cell),
         choices=tuple(_choices(cell)),
+        likely=tuple(_likely(cell)),
+        grafts=(cell.graft, *cell.graft.more) if cell.graft else (),
         remedies=_remedies(cells, report, shown),
         commands=_commands(cell),
         capsule=addresses.file(page, cell.capsule.path) if has_capsule and cell.capsule else "",
@@ -258,6 +277,29 @@ def _choices(cell: CellResult) -> list[Choice]:
         )
         for split in cell.splits
     ]
+
+
+def _likely(cell: CellResult) -> list[Likely]:
+    return [
+        _likely_at(f"{item.subject.prompt_row}, {signal.signal}", item.metrics.choices)
+        for signal in cell.signals
+        if signal.signal in ("logits", "decode")
+        for item in signal.items
+        if item.metrics and item.metrics.choices
+    ]
+
+
+def _likely_at(what: str, choices: Choices) -> Likely:
+    sides = choices.reference, choices.candidate
+    rows = zip(*(map(_token, side) for side in sides), strict=True)
+    margins = [number(side[0].logit - side[1].logit) if len(side) > 1 else "" for side in sides]
+    place = ", ".join(map(str, choices.index))
+    return Likely(what, place, tuple((*a, *b) for a, b in rows), (margins[0], margins[1]))
+
+
+def _token(token: LikelyToken) -> tuple[str, str]:
+    text = "" if token.text is None else f" {token.text!r}"
+    return visible(f"{token.id}{text}"), f"{token.logit:.6g}"
 
 
 Largest = tuple[tuple[int, float], tuple[int, float]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import OPEN
@@ -39,8 +39,18 @@ SERIOUS = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED
 """Verdicts that are worse than rounding, the worst first."""
 
 
+MAX_STEPS = 20
+"""Limit for the lines of the steps in report.md."""
+
+MAX_MODELS = 6
+"""Limit for the models that such a line names."""
+
+
 def glance(report: Report) -> Markdown:
-    """Return the cells of each stack by kind, and what is worse than rounding, stack by stack."""
+    """Return the cells of each stack by kind, and what is worse than rounding, stack by stack.
+
+    With the releases between the stacks, the counts are those of the matrix's own stacks.
+    """
     if len(report.stacks) < 2 or not report.rows:
         return EMPTY
     headers = ["stack", "transformers", *COLUMNS.values()]
@@ -51,9 +61,12 @@ def glance(report: Report) -> Markdown:
             *_counts(list(_cells(report, stack.id))),
         ]
         for stack in report.stacks
+        if not stack.between
     ]
     cell_counts = table(headers, rows, right=headers[2:])
-    return page([heading(2, "At a glance"), cell_counts, _LEGEND, _serious(report)])
+    return page(
+        [heading(2, "At a glance"), cell_counts, _LEGEND, _serious(report, MAX_STEPS, MAX_MODELS)]
+    )
 
 
 _LEGEND = Markdown(
@@ -76,22 +89,60 @@ def _counts(cells: list[CellResult]) -> Iterator[str]:
         yield count(verdicts[verdict]) if verdicts[verdict] else ""
 
 
-def _serious(report: Report) -> Markdown:
+def every_step(report: Report) -> Markdown:
+    """Return every step with every model; empty if report.md has all of it."""
+    lines = [names for step in steps(report) for names in step.changes.values()]
+    if len(lines) <= MAX_STEPS and all(len(names) <= MAX_MODELS for names in lines):
+        return EMPTY
+    return page([heading(2, "From stack to stack"), _serious(report)])
+
+
+def _serious(report: Report, most: int | None = None, names: int | None = None) -> Markdown:
     """Return the models that begin or cease to be worse than rounding, step by step.
 
-    A step leads from one stack to the next.
+    A step leads from one stack to the next. Of more than ``most`` lines the last are shown, which
+    lead to the newest release, each with the first ``names`` models.
     """
-    built = [stack.id for stack in report.stacks if stack.failure is None]
     lines = []
-    for before, stack in zip([None, *built], built, strict=False):
-        for what, models in _step(report, before, stack).items():
-            step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
-            lines.append([step, what, count(len(models)), join(models)])
+    for before, stack, changes in steps(report):
+        step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
+        lines += [
+            [step, what, count(len(models)), _first_models(models, names)]
+            for what, models in changes.items()
+        ]
     if not lines:
         return EMPTY
     title = titled("Changes worse than rounding, from stack to stack")
-    step_table = table(["step", "what", "models", "which"], lines, right=["models"])
+    n_more = max(0, len(lines) - most) if most else 0
+    step_table = table(["step", "what", "models", "which"], lines[n_more:], right=["models"])
+    if n_more:
+        title = titled(f"Changes worse than rounding, the last {most} of {len(lines)} lines")
     return page([title, step_table, fill(_STEPS, code(compare_two(report, "A", "B")))])
+
+
+def _first_models(models: list[Markdown], most: int | None) -> Markdown:
+    n_more = len(models) - most if most else 0
+    shown = join(models[:most])
+    return fill("{} and {} more", shown, count(n_more)) if n_more > 0 else shown
+
+
+class StackStep(NamedTuple):
+    """What a stack changes beside the one before it; '' for the first one."""
+
+    before: str
+    stack: str
+    changes: dict[str, list[Markdown]]
+    """What begins, changes or ends -> links to the models for which it does."""
+
+
+def steps(report: Report) -> list[StackStep]:
+    """Return the steps from stack to stack at which something worse than rounding changes."""
+    built = [stack.id for stack in report.stacks if stack.failure is None]
+    pairs = zip([None, *built], built, strict=False)
+    all_steps = [
+        StackStep(before or "", stack, _step(report, before, stack)) for before, stack in pairs
+    ]
+    return [step for step in all_steps if step.changes]
 
 
 _STEPS = (

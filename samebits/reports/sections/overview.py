@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE, PASS
@@ -24,7 +24,7 @@ from samebits.reports.stories import (
     troubles,
     verdict_word,
 )
-from samebits.text.blocks import bullets, heading, link, page, table, titled
+from samebits.text.blocks import bullets, heading, link, page, slug, table, titled
 from samebits.text.markdown import EMPTY, Markdown, brief, clip, code, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, duration, plural
@@ -137,13 +137,9 @@ def _counted(counts: Counter[Verdict], matrix: str) -> list[str]:
 
 
 def opening(report: Report) -> Markdown:
-    """Return the headline, whether the run passes, and the reasons if it does not."""
-    answer = _answer(report.exit_code)
+    """Return the reference, and when, how and how long the run was."""
     return page(
         [
-            prose(headline(report)),
-            answer,
-            bullets(report.reasons),
             fill(
                 "{} {} by {} in {}.",
                 _reference(report),
@@ -166,18 +162,6 @@ _LEVELS: dict[Level, Markdown] = {
 }
 
 
-def _answer(code: int) -> Markdown:
-    if code == PASS:
-        return Markdown("**The run passes.**")
-    if code == INCOMPLETE:
-        return fill(
-            "**The run is incomplete** (exit code {}): nothing that was compared fails, but not "
-            "everything was compared:",
-            str(code),
-        )
-    return fill("**The run does not pass** (exit code {}):", str(code))
-
-
 def _reference(report: Report) -> Markdown:
     if any(stack.id == report.reference for stack in report.stacks):
         return fill("Reference stack: {}.", code(report.reference))
@@ -188,14 +172,25 @@ def _reference(report: Report) -> Markdown:
     )
 
 
-def attention_needed(report: Report) -> Markdown:
-    """Return what makes the run fail, one line per story and verdict."""
-    lines = [_trouble(trouble, report) for trouble in troubles(report)]
+def attention_needed(report: Report, most: int | None = None) -> Markdown:
+    """Return what makes the run fail, one line per story and verdict, for the ``most`` worst."""
+    all_troubles = troubles(report)
+    lines = [_trouble(trouble, report) for trouble in all_troubles[:most]]
     if not lines:
         return EMPTY
+    n_more = len(all_troubles) - len(lines)
     headers = ["row", "verdict", "since", "stacks", "known as", "what"]
     title = heading(2, "Needs attention")
-    return page([title, _counts(report), table(headers, lines)])
+    more = fill("… and {} more", count(n_more)) if n_more else EMPTY
+    return page([title, _counts(report), table(headers, lines), more])
+
+
+def reasons(report: Report) -> Markdown:
+    """Return every reason why the exit code is not 0."""
+    if not report.reasons:
+        return EMPTY
+    title = fill("Why the exit code is {}", str(report.exit_code))
+    return page([heading(2, title), bullets(report.reasons)])
 
 
 def _counts(report: Report) -> Markdown:
@@ -236,7 +231,7 @@ def _trouble(trouble: Trouble, report: Report) -> list[str]:
     cell = shared.first
     has_no_start = cell.verdict == Verdict.FIXED or is_everywhere(cell)
     return [
-        link(story.name, story.anchor),
+        link(story.name, f"{page_path(story.model)}{story.anchor}"),
         fill("**{}**", cell.verdict if is_everywhere(cell) else verdict_word(cell)),
         "" if has_no_start else since(story.rows[0], shared.stacks),
         places(shared),
@@ -253,6 +248,16 @@ def _description(cell: CellResult) -> str:
     for words, replacement in SHORTENINGS:
         text = words.sub(replacement, text)
     return brief(text, MAX_WHAT)
+
+
+def contents(sections: list[Markdown]) -> Markdown:
+    """Return a link to every section that begins with a heading."""
+    titles = [
+        section.partition("\n")[0].removeprefix("## ")
+        for section in sections
+        if section[:3] == "## "
+    ]
+    return join((link(title, f"#{slug(title)}") for title in titles), " · ")
 
 
 def model_summary(rows: list[Row], report: Report) -> Markdown:
@@ -275,6 +280,20 @@ def summary(report: Report) -> Markdown:
     return page([heading(2, "Summary"), *tables])
 
 
+class Lines(NamedTuple):
+    """The verdicts of rows as the lines of a table; rows with equal verdicts share a line."""
+
+    headers: list[str]
+    rows: list[list[str]]
+
+
+def summary_lines(report: Report) -> Lines:
+    """Return the verdicts of all models in one table, whatever their group."""
+    stacks = _columns(report)
+    headers = ["model · variant", *(stack.id for stack in stacks)]
+    return Lines(headers, list(_lines(list(report.rows), stacks, _targets(report))))
+
+
 def _columns(report: Report) -> tuple[StackReport, ...]:
     """Return the stacks that have a column; of many stacks, only those that the matrix names."""
     if len(report.stacks) <= MAX_COLUMNS:
@@ -283,12 +302,9 @@ def _columns(report: Report) -> tuple[StackReport, ...]:
 
 
 def _targets(report: Report) -> dict[str, str]:
-    """Return row -> the link to its details.
-
-    They are in report.md if the row fails the run, else on the page of its model.
-    """
+    """Return row -> the link to its details on the page of its model."""
     return {
-        row_name(row): story.anchor if not story.passes else f"{page_path(row.model)}{story.anchor}"
+        row_name(row): f"{page_path(row.model)}{story.anchor}"
         for story in stories(report.rows)
         for row in story.rows
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.standing import Standing, judge_relation
 from samebits.reports.sections import untried
-from samebits.reports.sections.averages import averages, has_averages
+from samebits.reports.sections.averages import has_averages
 from samebits.reports.sections.precision import (
     has_suspicious,
     has_unknown_precision,
@@ -54,7 +54,10 @@ probes/samebits_probe/relations/greedy.py compute them."""
 MAX_SIZES = 16
 """Limit for the figures in one line; a reader cannot take in more at a glance."""
 
-MAX_TENSORS = 100
+MAX_IN_FULL = 4
+"""Limit for the relations with all details, the most severe first; report.json has them all."""
+
+MAX_TENSORS = 8
 """Limit for the cache tensors of a table; report.json has them all."""
 
 MAX_TOKENS_TEXT = 300
@@ -87,9 +90,8 @@ def relations_of(rows: list[Row]) -> Markdown:
             _holding([line for line in all_lines if line.holds and line.cases]),
             untried.left_out(all_lines),
             untried.not_promoted(rows),
-            *map(_in_full, differing),
+            *map(_in_full, differing[:MAX_IN_FULL]),
             precision_table(rows),
-            averages(rows),
         ]
     )
 

@@ -117,7 +117,7 @@ def usage_of(rows: list[Row]) -> Markdown:
 
 
 def _origin() -> Markdown:
-    return link("report", f"report.md#{slug(TITLE)}")
+    return link("report", "report.md")
 
 
 def _models_tried(rows: Iterable[Row]) -> list[str]:

@@ -1,14 +1,13 @@
-"""What makes the run fail, row by row: with all details in a small run, else in short."""
+"""What makes the run fail, row by row and in short; a model's page has the details."""
 
 from __future__ import annotations
 
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from samebits.reports.cell.capsule import capsules_of
 from samebits.reports.cell.cause import cause_in_short
 from samebits.reports.cell.graft import graft_in_short
-from samebits.reports.cell.in_full import expectation, in_full, timeline
+from samebits.reports.cell.in_full import expectation, timeline
 from samebits.reports.cell.tensors import growth_line
 from samebits.reports.stories import (
     QUIET,
@@ -21,7 +20,7 @@ from samebits.reports.stories import (
 from samebits.text.blocks import bullets, heading, link, page
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join
 from samebits.text.names import page_path
-from samebits.text.numbers import count
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -30,64 +29,28 @@ if TYPE_CHECKING:
     from samebits.records.report import ExpectedReport, Report
     from samebits.reports.stories import Shared, Story
 
-MAX_ROWS_IN_FULL = 12
-"""Limit for the rows with all details in report.md; 0 with the releases between the stacks.
-
-A row takes about 10 KB, GitHub shows files up to 500 KB, and that is as much as a reader takes in.
-"""
-
-
 MAX_REASON = 160
 """Limit in characters for the reason why a difference is expected; the section of expected
 differences and the page of the model have all of it."""
 
 
-def what_changed(report: Report) -> Markdown:
-    """Return a block for each story that fails the run; the worst come first, with all details."""
+def what_changed(report: Report, most_lines: int) -> Markdown:
+    """Return a block for each story that fails the run, the worst first, in so many lines."""
     failing = (story for story in stories(report.rows) if not story.passes)
     ranked = sorted(failing, key=lambda story: story.severity)
-    if not ranked:
+    blocks: list[Markdown] = []
+    room = most_lines - 4  # the heading, the line about the others, and blank lines around them
+    for story in ranked:
+        block = _short(story, report.expected)
+        room -= block.count("\n") + 2
+        if room < 0:
+            break
+        blocks.append(block)
+    if not blocks:
         return EMPTY
-    n_full = 0 if any(stack.between for stack in report.stacks) else _how_many_in_full(ranked)
-    blocks = [_full(story, report.expected) for story in ranked[:n_full]]
-    blocks += [_short(story, report.expected) for story in ranked[n_full:]]
-    return page([heading(2, "What changed"), _how_many(n_full, len(ranked)), *blocks])
-
-
-def _how_many_in_full(ranked: list[Story]) -> int:
-    ends = accumulate(len(story.rows) for story in ranked)
-    return max(1, sum(end <= MAX_ROWS_IN_FULL for end in ends))
-
-
-def _how_many(n_full: int, n: int) -> Markdown:
-    if n_full == n:
-        return EMPTY
-    if not n_full:
-        return Markdown("Shown in short; the model's page has all details.")
-    return fill(
-        "The first {} of {} are shown in full, the others in short. "
-        "The model's page has all details.",
-        count(n_full),
-        count(n),
-    )
-
-
-def _full(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
-    """Return a block with all details of what fails the run, after its other cells in short."""
-    path = page_path(story.model)
-    cells = [cell for row in story.rows for cell in row.cells if cell.verdict not in QUIET]
-    failing = [cell for cell in cells if not cell.verdict.passes]
-    passing = [cell for cell in cells if cell.verdict.passes]
-    return page(
-        [
-            heading(3, story.name),
-            timeline(story.rows[0]),
-            *_in_short(passing, story, expected),
-            in_full(failing, story, expected, level=4),
-            capsules_of(cells),
-            fill("More of this model: {}", link(path, f"{path}{story.anchor}")),
-        ]
-    )
+    n_more = len(ranked) - len(blocks)
+    more = fill("{}: the models' pages have them.", plural(n_more, "more difference"))
+    return page([heading(2, "What changed"), *blocks, more if n_more else EMPTY])
 
 
 def _short(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
@@ -96,16 +59,17 @@ def _short(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
         [
             heading(3, story.name),
             timeline(story.rows[0]),
-            *_in_short(cells, story, expected),
+            *in_short(cells, story, expected),
             capsules_of(cells),
             _details_link(story, cells),
         ]
     )
 
 
-def _in_short(
+def in_short(
     cells: list[CellResult], story: Story, expected: tuple[ExpectedReport, ...]
 ) -> list[Markdown]:
+    """Return why cells are expected, and a line for each of their first differences."""
     groups = group_cells(cells, _place_key)
     reasons = expectation(cells, expected, MAX_REASON)
     return [reasons, bullets(_place_line(group, story) for group in groups)]

@@ -1,0 +1,137 @@
+"""Pages beside report.md for readers who want all of one subject, such as every verdict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.reports.sections import attention, environment, expected, how_to_read, overview
+from samebits.reports.sections.at_a_glance import every_step, explanations
+from samebits.reports.sections.crossings import crossings
+from samebits.reports.sections.findings import findings
+from samebits.reports.sections.in_brief import FINDINGS, VERDICTS
+from samebits.reports.sections.loading import loading
+from samebits.reports.sections.passing import passing
+from samebits.reports.sections.probes import probes
+from samebits.reports.sections.relations import relations
+from samebits.reports.sections.releases import releases
+from samebits.reports.sections.state import state_left
+from samebits.reports.sections.tokenizers import tokenizers
+from samebits.reports.sections.usage import around_the_model
+from samebits.reports.stories import stories
+from samebits.text.blocks import bullets, heading, link, page
+from samebits.text.markdown import Markdown, fill
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+    from samebits.records.report import Report
+
+
+class Detail(NamedTuple):
+    """One page."""
+
+    path: str
+    title: str
+    what: str
+    """What it has, for the list in report.md."""
+    sections: Callable[[Report, Collection[str]], Iterator[Markdown]]
+
+
+def _verdicts(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
+    yield overview.reasons(report)
+    yield overview.attention_needed(report)
+    yield every_step(report)
+    yield releases(report)
+    yield explanations(report)
+    yield probes(report)
+    yield overview.summary(report)
+    yield passing((story for story in stories(report.rows) if story.passes), report.expected)
+    yield expected.expected_differences(report)
+    yield expected.absent(report)
+    yield expected.remarks(report)
+
+
+def _findings(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
+    yield findings(report)
+    yield loading(report)
+    yield around_the_model(report)
+    yield tokenizers(report)
+    yield attention.attention_kernels(report)
+
+
+def _relations(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
+    yield relations(report)
+    yield state_left(report)
+    yield crossings(report)
+
+
+def _environment(report: Report, model_pages: Collection[str]) -> Iterator[Markdown]:
+    yield environment.stacks(report)
+    yield environment.checkpoints(report, model_pages)
+    yield environment.machine(report)
+    yield how_to_read.how_to_read()
+
+
+DETAILS = (
+    Detail(
+        VERDICTS,
+        "Verdicts",
+        "every cell, what is expected, where the bits move",
+        _verdicts,
+    ),
+    Detail(
+        FINDINGS,
+        "Findings",
+        "known defects, loading, use around the model, tokenizers, attention kernels",
+        _findings,
+    ),
+    Detail(
+        "relations.md",
+        "Relations",
+        "caches, padding and batches inside one release; saved by one release, loaded by another",
+        _relations,
+    ),
+    Detail(
+        "environment.md",
+        "Environment",
+        "stacks, checkpoints, machine, and how to read this report",
+        _environment,
+    ),
+)
+
+PATHS = tuple(detail.path for detail in DETAILS)
+
+
+def pages(report: Report, model_pages: Collection[str]) -> dict[str, Markdown]:
+    """Return the pages by their paths, each with links to its sections.
+
+    ``model_pages`` are the paths of the models' pages.
+    """
+    origin = fill(
+        "Part of the {} on {} of {}.", link("report", "report.md"), report.matrix, report.started
+    )
+    texts = {}
+    for detail in DETAILS:
+        sections = [section for section in detail.sections(report, model_pages) if section]
+        contents = overview.contents(sections)
+        if sections:
+            texts[detail.path] = page([heading(1, detail.title), origin, contents, *sections])
+    return texts
+
+
+def links(paths: Collection[str], models: int) -> Markdown:
+    """Return where everything else is: the pages that a report has."""
+    lines = [
+        fill("{}: {}", link(detail.title, detail.path), detail.what)
+        for detail in DETAILS
+        if detail.path in paths
+    ]
+    if "around-the-model.md" in paths:
+        around = link("Around the model", "around-the-model.md")
+        lines.append(fill("{}: what each release does to every model", around))
+    if models:
+        lines.append(fill("models/: {}, one for each model that differs", plural(models, "page")))
+    json = link("report.json", "report.json")
+    text = fill("{}: all facts, of which the pages show the most telling ones", json)
+    return page([heading(2, "More"), bullets([*lines, text])])

@@ -1,0 +1,135 @@
+"""What is said of a cell in plain text: on the terminal, in JUnit XML and on GitHub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.diagnose.exit_code import fails
+from samebits.records.ids import Verdict
+from samebits.reports.rulebook import plain_title
+from samebits.reports.stories import cell_in_short, verdict_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import Report
+
+KINDS = ("crash", "silent", "api", "rounding")
+"""Kinds of rules, the worst first."""
+
+SKIPPED = frozenset({Verdict.EXPECTED, Verdict.ABSENT, Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED})
+"""Verdicts that are neither the same function nor, by themselves, a failure of the run."""
+
+
+class Place(NamedTuple):
+    """A place in the model's own code."""
+
+    file: str
+    """Relative to the model's folder."""
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        """Return ``modeling_tiny.py:81:9``."""
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class Beginning(NamedTuple):
+    """Where a cell begins to differ."""
+
+    statement: str
+    """The first difference, or the exception."""
+    cause: str = ""
+    """The first operation, mask or stored tensor that differs; '' if no cause was found."""
+    places: tuple[str, ...] = ()
+    """Modules and source lines."""
+
+    @property
+    def lines(self) -> list[str]:
+        """All of it, a line each."""
+        return [line for line in (self.statement, self.cause, *self.places) if line]
+
+
+class Advice(NamedTuple):
+    """A known defect, and what to do about it."""
+
+    code: str
+    title: str
+    where: str
+    remedy: str
+
+    @property
+    def heading(self) -> str:
+        """Code, name and place."""
+        return f"{self.title} ({self.where})" if self.where else self.title
+
+    @property
+    def lines(self) -> list[str]:
+        """The defect and its remedy, a line each."""
+        return [self.heading, f"remedy: {self.remedy}"]
+
+
+def on_one_line(text: str) -> str:
+    """Return a text without line breaks and repeated blanks."""
+    return " ".join(text.split())
+
+
+def beginning(cell: CellResult) -> Beginning:
+    """Return where a cell begins to differ, with the module and the source lines."""
+    statement = on_one_line(cell_in_short(cell))
+    cause = cell.cause
+    if cause is not None:
+        places = [
+            f"in {side.stack}: {', '.join(filter(None, (side.module, side.source)))}"
+            for side in (cause.candidate, cause.reference)
+            if side and (side.module or side.source)
+        ]
+        return Beginning(statement, f"begins: {on_one_line(cause.headline)}", tuple(places))
+    if cell.failure is None or not cell.failure.frames:
+        return Beginning(statement)
+    frames = cell.failure.frames
+    frame = next((frame for frame in reversed(frames) if frame.own), frames[-1])
+    return Beginning(statement, "", (f"at {frame.file}:{frame.line} in {frame.function}",))
+
+
+def advice(
+    cells: Iterable[CellResult], report: Report, places: Mapping[str, Place] | None = None
+) -> list[Advice]:
+    """Return the known defects in some cells, the worst kind first.
+
+    ``places`` maps the code of a finding to the line of the model's code that shows it.
+    """
+    first_places: dict[str, str] = {}
+    for cell in cells:
+        for finding in cell.findings:
+            first_places.setdefault(finding.code, finding.where)
+    texts = [text for text in report.rules if text.scope == "model" and text.code in first_places]
+    texts.sort(key=lambda text: KINDS.index(text.kind))
+    lines = places or {}
+    return [
+        Advice(
+            text.code,
+            plain_title(text),
+            ", ".join(filter(None, (first_places[text.code], str(lines.get(text.code) or "")))),
+            on_one_line(text.remedy),
+        )
+        for text in texts
+    ]
+
+
+def failure_in_short(cell: CellResult) -> str:
+    """Return verdict and first difference of a cell on one line."""
+    return f"{verdict_word(cell)}: {on_one_line(cell_in_short(cell))}".rstrip(": ")
+
+
+def why_skipped(cell: CellResult) -> str:
+    """Return why a cell neither passes nor fails; '' if it does."""
+    if cell.verdict not in SKIPPED or fails(cell):
+        return ""
+    reasons = {
+        Verdict.EXPECTED: "; ".join(cell.expected),
+        Verdict.ABSENT: cell.absent,
+        Verdict.NOT_FINISHED: cell.open_reason,
+    }
+    return f"{verdict_word(cell)}: {on_one_line(reasons.get(cell.verdict) or cell.headline)}"
