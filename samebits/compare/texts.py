@@ -289,12 +289,15 @@ def _shown(value: Value, position: tuple[int, ...], tokens: dict[int, str]) -> s
     """Return a short text of a value from a position on."""
     if value.raised:
         return f"raises {value.raised}: {value.message}"
+    start = position[0] if position else 0
+    if len(_sequence(value)) <= start < value.size:
+        return f"{value.size} in all, of which these are kept as a hash"
     if value.text is not None:
-        return _shown_text(value.text, position[0])
+        return _shown_text(value.text, start)
     items = value.items or ()
     if len(position) > 1 and position[0] < len(items):
         return _shown_items(items[position[0]], position[1], tokens)
-    return _shown_items(items, position[0] if position else 0, tokens)
+    return _shown_items(items, start, tokens)
 
 
 def _shown_text(text: str, position: int) -> str:

@@ -213,7 +213,19 @@ def _rendered_otherwise(case: Case) -> Iterator[Sighting]:
         lines = ("has a chat template", "has no chat template")
         yield Sighting("chat template", side_lines(case, *lines))
         return
+    if tokenizers[1].conversations is None:
+        return  # the instrument failed
+    names = [_template_names(tokenizer) for tokenizer in tokenizers]
+    if set(names[0]) - set(names[1]):
+        has = (f"has the templates {', '.join(name)}" for name in names)
+        yield Sighting("named chat templates", side_lines(case, *has))
+        return
     yield from _differing("template", TEXT)(case)
+
+
+def _template_names(tokenizer: TokenizerSignal) -> tuple[str, ...]:
+    conversations = tokenizer.conversations
+    return tuple(conversations.operations.get("template", {})) if conversations else ()
 
 
 _ISSUES = "https://github.com/huggingface/transformers/issues"
@@ -395,7 +407,8 @@ RULES = (
             remedy="Keep one template, in one place that all releases read: the key chat_template "
             "of tokenizer_config.json. Name the template in the call if there are several.",
             example='{"chat_template": "{% for message in messages %}…"}  # tokenizer_config.json',
-            releases="chat_template.jinja: not read by 4.48, read by 4.57 and later",
+            releases="The folder additional_chat_templates is not read by 4.48, and read by 4.57 and "
+            "later",
             references=("transformers/utils/chat_template_utils.py",),
         ),
         _rendered_otherwise,

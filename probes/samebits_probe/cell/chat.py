@@ -58,11 +58,11 @@ def _templates(tokenizer: Any) -> dict[str, str]:
 
 
 def _choices(tokenizer: Any, templates: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the ways to choose a template: by name, or as the release chooses one."""
-    if not isinstance(tokenizer.chat_template, dict):
-        return {"default": {}}
-    named: dict[str, dict[str, Any]] = {name: {"chat_template": name} for name in templates}
-    return named | {"no name": {}}
+    """Return the ways to choose a template: as the release chooses one, or by name."""
+    choices: dict[str, dict[str, Any]] = {"no name": {}}
+    if isinstance(tokenizer.chat_template, dict):
+        choices |= {name: {"chat_template": name} for name in templates}
+    return choices
 
 
 def _render(

@@ -37,7 +37,9 @@ _N_DRAWN, _DRAWN_LENGTH = 8, 24
 """Lists of drawn ids, and ids in each."""
 _STRIDE = 7919
 """A prime, so that the drawn ids are spread over a vocabulary of any size."""
-_WINDOW = {"max_length": 8, "truncation": True, "return_overflowing_tokens": True}
+_SHORT = 8
+"""Tokens that a pair or a window is cut to."""
+_WINDOW = {"max_length": _SHORT, "truncation": True, "return_overflowing_tokens": True}
 
 
 @cache
@@ -253,7 +255,9 @@ def _pairs(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
         case = f"{first} + {second}"
         outcomes.name_members(case, [first, second])
         pair = texts[first], texts[second]
-        outcomes.call("pair", case, lambda pair: _ids(tokenizer(*pair)), pair)
+        whole = outcomes.call("pair", case, lambda pair: _ids(tokenizer(*pair)), pair)
+        if whole is None:
+            continue
         outcomes.call(
             "token types of a pair",
             case,
@@ -261,12 +265,16 @@ def _pairs(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
             pair,
         )
         for strategy in ("longest_first", "only_first", "only_second"):
+            limit = _SHORT if strategy == "longest_first" else len(whole) - 2
             outcomes.call(
                 f"pair, truncation {strategy}",
                 case,
-                lambda pair, strategy: _ids(tokenizer(*pair, truncation=strategy, max_length=8)),
+                lambda pair, strategy, limit: _ids(
+                    tokenizer(*pair, truncation=strategy, max_length=limit)
+                ),
                 pair,
                 strategy,
+                limit,
             )
 
 
