@@ -98,7 +98,7 @@ def _differences(row: Row) -> Markdown:
 def tokenizers_differ(rows: Iterable[Row]) -> bool:
     """Return True if two releases differ in any property of a tokenizer."""
     return any(
-        len(set(answers)) > 1
+        len(set(answers) - {NOT_OBSERVED}) > 1
         for row in _models(rows).values()
         for _, *answers in _lines(row, list(row.tokenizers))
     )
@@ -166,7 +166,7 @@ def _group_fact(group: str, texts: TextsReport) -> str:
     members = [o for o in texts.operations if o.operation in GROUPS[group]]
     n_compared, n_differ = sum(o.n_compared for o in members), sum(o.n_differ for o in members)
     if not n_compared:
-        return "not compared"
+        return NOT_OBSERVED
     if not n_differ:
         return f"same as in {texts.reference}"
     return f"{n_differ} of {n_compared} differ"
