@@ -91,7 +91,12 @@ def probe(session: nox.Session, stack: str) -> None:
 def tests(session: nox.Session) -> None:
     """Run the tests, those over real stacks included; -m "not stacks" leaves those out."""
     install(session, "tests")
-    session.run("pytest", *session.posargs)
+    if session.posargs:
+        session.run("pytest", *session.posargs)
+        return
+    # a file stays with its worker, as tests of a file share the runs that they look at
+    session.run("pytest", "-m", "not stacks", "-n", "auto", "--dist", "loadfile")
+    session.run("pytest", "-m", "stacks", "-n", "2", "--dist", "loadfile")
 
 
 @nox.session(name="tests-long", default=False)
