@@ -6,6 +6,7 @@ Each part is a short JSON text. Vocabulary and merges are a size and a hash.
 from __future__ import annotations
 
 import json
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,12 +91,9 @@ def _parts(whole: dict[str, Any]) -> dict[str, str]:
 def _summary(entries: Any) -> dict[str, Any]:
     """Return size and hash of a vocabulary, or of merges, which have two forms in JSON."""
     if isinstance(entries, dict):
-        entries = sorted(entries.items(), key=lambda entry: entry[1])
-    entries = [
-        entry.split(" ", 1) if isinstance(entry, str) and " " in entry else entry
-        for entry in entries
-    ]
-    return {"size": len(entries), "hash": short_hash(json.dumps(entries).encode())}
+        entries = sorted(entries.items(), key=itemgetter(1))
+    lines = (e if isinstance(e, str) else f"{e[0]} {e[1]}" for e in entries)
+    return {"size": len(entries), "hash": short_hash(plain("\n".join(lines)).encode())}
 
 
 def _text(part: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell import backend, chat, texts, tokenizer
 from samebits_probe.cell.phase import Phase
@@ -22,17 +22,18 @@ def observe(session: Session) -> None:
         return
     session.begin("tokenizer")
     with session.instrument("tokenizer"):
-        facts = tokenizer.facts(session.source, session.job["model"]["prompts"])
-        if facts is None:
+        # an object of its own, as calls change its settings; a load takes seconds if it is large
+        loaded = load.load_tokenizer(session.source)
+        if loaded is None:
             return
+        facts = tokenizer.facts_of(loaded, session.job["model"]["prompts"])
         session.signals["tokenizer"] = facts
         with _quiet():
-            _observe_texts(session, facts)
+            _observe_texts(session, loaded, facts)
 
 
-def _observe_texts(session: Session, facts: dict[str, object]) -> None:
-    """Add what an object of its own makes of many texts, so that the one of the prompts stays."""
-    loaded = load.load_tokenizer(session.source)
+def _observe_texts(session: Session, loaded: Any, facts: dict[str, Any]) -> None:
+    """Add the parts of the backend, and what it makes of many texts and conversations."""
     with session.instrument("tokenizer: parts"):
         facts["parts"] = backend.facts(loaded, session.source)
     with session.instrument("tokenizer: chat template"), session.timed("chat template"):
