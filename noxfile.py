@@ -166,6 +166,14 @@ def schemas(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def docs(session: nox.Session) -> None:
-    """Write docs/findings/ from the registry of rules."""
+    """Write docs/findings/ from the registry of rules, and docs/reference/ from schema and options."""
     install(session, "tests")
     session.run("python", "-m", "samebits.reports.rulebook")
+    session.run("python", "-m", "samebits.manual")
+
+
+@nox.session(default=False)
+def site(session: nox.Session) -> None:
+    """Build the pages of docs/ as a site in reports/site/, and check its links."""
+    install(session, "site")
+    session.run("pytest", "tests/site", *session.posargs)

@@ -37,7 +37,7 @@ from samebits.lint import command as lint_command
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
-from samebits.reports import again
+from samebits.reports import again, issue
 from samebits.reports.formats.registry import DEFAULT, FORMATS, GITHUB, NAMES
 from samebits.reports.html import plot
 from samebits.reports.write import write
@@ -81,6 +81,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         return 0, list(map(spoken.text, plot.write_chart(options)))
     if options.command == "check":
         return _checked(options, environ, spoken)
+    if options.command == "issue":
+        return 0, list(map(spoken.text, issue.write_issue(options)))
     if options.command == "report":
         return 0, _reported(options, environ, spoken)
     if options.command in ("record", "verify"):
@@ -405,6 +407,13 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     )
     report.add_argument("report", type=_path, metavar="REPORT.json", help="the report to read")
 
+    issue_command = commands.add_parser(
+        "issue",
+        help=issue.HELP,
+        description=_ISSUE_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    issue.add_arguments(issue_command)
     plot_command = commands.add_parser("plot", help=plot.HELP, description=_PLOT_HELP)
     _add_plot(plot_command)
     record = commands.add_parser(
@@ -432,6 +441,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         probe,
         check_command,
         init_command,
+        issue_command,
         plot_command,
         record,
         verify,
@@ -473,15 +483,12 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             "samebits. --no-repro: write none. Default: for differences that make the run fail; "
             "with --releases or --quick none",
         )
-    by_name = {
-        "matrix": matrix,
-        "probe": probe,
-        "check": check_command,
-        "init": init_command,
-        "plot": plot_command,
-        "report": report,
-    }
-    return parser, by_name
+    return parser, dict(commands.choices)
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every command by its name."""
+    return {**_parser(PLAIN)[1], "lint": lint_command.make_parser()}
 
 
 _FORMATS_HELP = "; ".join(f"{format.name}: {format.what}" for format in FORMATS)
@@ -654,6 +661,14 @@ the model to the newest, unless --from and --to name others. The report goes to 
 current folder. What is kept between checks lies in the cache folder of the platform (SAMEBITS_CACHE).
 
 Exit codes: as of samebits matrix.
+"""
+
+
+_ISSUE_HELP = """\
+Write an issue about what fails in a report and is in no issue yet, for a run that nobody watches.
+
+A difference is not new if an open issue of samebits has it, or a closed one for the same release of
+transformers. If nothing is new, no file is written. The exit code is 0 either way.
 """
 
 

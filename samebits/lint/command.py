@@ -31,7 +31,7 @@ _ROUNDS = 5
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command with what follows ``lint``; print, and return the exit code."""
-    parser = _parser()
+    parser = make_parser()
     options = parser.parse_args(arguments)
     try:
         files = list(python_files(options.paths))
@@ -99,7 +99,8 @@ def _list(text: str) -> list[str]:
     return [code.strip().upper() for code in text.split(",") if code.strip()]
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of what follows ``lint``."""
     parser = argparse.ArgumentParser(
         prog="samebits lint",
         description=f"{HELP[0].upper()}{HELP[1:]}. The code is read and never run.",

@@ -149,10 +149,11 @@ def _index() -> str:
             "itself shows it; it is never inferred from the number of a release."
         ),
         bullets(meanings),
-        markdown(
-            "*Seen in* says what names a finding: the code alone (`samebits lint`, in which an idiom "
-            "must be certain), or a run of the model. What depends on weights, numbers, files of a "
-            "tokenizer or the whole of a forward is only seen in a run."
+        fill(
+            "*Seen in* says what names a finding: the code alone ({}, in which an idiom must be "
+            "certain), or a run of the model. What depends on weights, numbers, files of a tokenizer "
+            "or the whole of a forward is only seen in a run.",
+            code("samebits lint"),
         ),
         table(["code", "name", "kind", "seen in"], rows),
     ]

@@ -24,7 +24,7 @@ HOST_FLOORS = [
     {"check"},
     {"gate"},
     {"cli", "schemas", "sessions", "pytest_plugin"},
-    {"__main__"},
+    {"__main__", "manual"},
 ]
 """Packages of samebits/, lowest first; a package imports nothing of its own floor or above."""
 

@@ -73,6 +73,10 @@ ALLOWED: dict[tuple[str, str], str] = {
         r"re.compile('(?<=\\btransformers )v?\\d+(?:\\.\\w+)+|(?<=\\btorch )v?\\d+(?:\\.\\w+)+')",
     ): "messages of transformers and torch",
     ("gate/testing.py", "line.startswith('model name')"): "/proc/cpuinfo",
+    (
+        "manual.py",
+        "text.removesuffix(' (default: %(default)s)')",
+    ): "argparse's words, which Python 3.11 and 3.12 add to a switch",
     ("terminal/gate.py", "model.reason.split()"): "its line ends become blanks",
     (
         "stacks/packages.py",

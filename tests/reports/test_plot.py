@@ -2,10 +2,12 @@
 
 import argparse
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from samebits.reports import again
 from samebits.reports import json as reports_json
 from samebits.reports.html import plot
 from samebits.reports.html.charts import charts_of
@@ -85,8 +87,17 @@ def test_a_mistake_says_what_there_is(report, drawn, tmp_path, mistake):
 
 def test_a_damaged_report_is_named(report):
     report.write_text(report.read_text()[:100])
-    with pytest.raises(plot.PlotError, match="damaged"):
+    with pytest.raises(again.ReportFileError, match=r"no report\.json that can be read"):
         plot.write_chart(options(report))
+
+
+def test_the_committed_report_of_an_earlier_version_can_be_drawn(drawn, tmp_path):
+    """The README and a how-to show this command."""
+    zoo = Path(__file__).parents[2] / "reports" / "zoo" / "report.json"
+    output = tmp_path / "olmo3.svg"
+    plot.write_chart(options(zoo, cell="olmo3/float32-default@5.2", output=output))
+    assert output.read_bytes().startswith(b"<svg")
+    assert drawn
 
 
 def test_without_the_extra_its_name_is_said(report, monkeypatch):

@@ -6,8 +6,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from samebits.base.errors import SamebitsError, shown
+from samebits.reports import again
 from samebits.reports.html.charts import charts_of
-from samebits.reports.json import read
 
 if TYPE_CHECKING:
     import argparse
@@ -33,6 +33,7 @@ def write_chart(options: argparse.Namespace) -> list[str]:
 
     Raises:
         PlotError: there is no such report, cell or chart, or no program that draws it.
+        ReportFileError: the report cannot be read.
 
     """
     chart = _chart(_cell(_report(options.report), options.cell), options.chart)
@@ -42,20 +43,13 @@ def write_chart(options: argparse.Namespace) -> list[str]:
 
 
 def _report(path: Path) -> Report:
-    try:
-        return read(path.read_bytes())
-    except FileNotFoundError as error:
-        msg = (
-            f"There is no report {shown(str(path))}.\n"
-            "Run samebits matrix first, or name a report.json with --report."
-        )
-        raise PlotError(msg) from error
-    except ValueError as error:
-        msg = (
-            f"{shown(str(path))} is no report that this samebits can read: it is damaged, or of "
-            "another version.\nWrite it again with this version."
-        )
-        raise PlotError(msg) from error
+    if path.exists():
+        return again.read(path).report
+    msg = (
+        f"There is no report {shown(str(path))}.\n"
+        "Run samebits matrix first, or name a report.json with --report."
+    )
+    raise PlotError(msg)
 
 
 def _cell(report: Report, name: str) -> CellResult:
