@@ -18,13 +18,20 @@ if TYPE_CHECKING:
     from samebits.compare.pair import Pair
     from samebits.records.capture import Capture
     from samebits.records.comparison import SignalComparison
-    from samebits.records.generation import GenerationSignal, GenerationWay
+    from samebits.records.generation import GenerationSignal, GenerationStep, GenerationWay
 
 NAME = "generation"
 OTHER_PROMPT = "the prompts differ"
 OTHER_LOGITS = "the logits differ before the tokens do: the signal decode compares them"
 OTHER_DRAW = "the same distribution before the draw, and another draw from it"
+ROUNDED = "the scores to choose from differ by rounding before the tokens do"
+TIE = "sequences whose scores are the same but for rounding: either may be chosen"
 NO_STEPS = "several tokens are checked in one forward, and the greedy tokens differ, too"
+
+UNIT_ROUNDOFF = 2.0**-24
+"""Of float32, in which generate() computes scores, whatever the model's dtype."""
+MAX_ROUNDINGS = 64
+"""Roundings between logits and a score: a log-softmax, the processors, a sum over the tokens."""
 
 
 def generation(pair: Pair) -> SignalComparison | None:
@@ -70,13 +77,8 @@ def _item(
     parting = _parting(reference, candidate)
     if reference.tokens == candidate.tokens and (parting is None or parting.what != "scores"):
         return ItemComparison(subject=subject, outcome="identical")
-    if parting is not None and parting.what == "logits":
-        return _not_compared(subject, OTHER_LOGITS)
-    if not _has_scores(reference, candidate):
-        if not is_greedy_same:
-            return _not_compared(subject, NO_STEPS)
-    elif _only_drawn(reference, candidate, parting):
-        return _not_compared(subject, OTHER_DRAW)
+    if reason := _other_reason(reference, candidate, parting, is_greedy_same=is_greedy_same):
+        return _not_compared(subject, reason)
     note = _in_words(reference, candidate, parting)
     return ItemComparison(subject=subject, outcome="differs", note=note, reason=Reason.SAME_LOGITS)
 
@@ -87,14 +89,52 @@ class _Parting(NamedTuple):
     step: int
     what: str
     """``fed``, ``logits`` or ``scores``: the first of them, in the order of computation."""
+    rounded: bool
+    """True if scores of an earlier step, or of this one, differ by rounding."""
 
 
 def _parting(reference: GenerationWay, candidate: GenerationWay) -> _Parting | None:
+    """Return where two ways part; scores that differ by rounding alone are passed through."""
+    rounded = False
     for number, (first, second) in enumerate(zip(reference.steps, candidate.steps, strict=False)):
-        for what in ("fed", "logits", "scores"):
+        for what in ("fed", "logits"):
             if getattr(first, what) != getattr(second, what):
-                return _Parting(number, what)
-    return None
+                return _Parting(number, what, rounded)
+        if first.scores != second.scores:
+            if not _by_rounding(first, second):
+                return _Parting(number, "scores", rounded)
+            rounded = True
+    return _Parting(len(reference.steps), "tokens", rounded=True) if rounded else None
+
+
+def _by_rounding(first: GenerationStep, second: GenerationStep) -> bool:
+    """Return True if the largest scores of a step are the same but for a few roundings."""
+    return [index for index, _ in first.top] == [index for index, _ in second.top] and all(
+        _near(a, b) for (_, a), (_, b) in zip(first.top, second.top, strict=True)
+    )
+
+
+def _near(a: float, b: float) -> bool:
+    return abs(a - b) <= MAX_ROUNDINGS * UNIT_ROUNDOFF * max(abs(a), abs(b))
+
+
+def _other_reason(
+    reference: GenerationWay,
+    candidate: GenerationWay,
+    parting: _Parting | None,
+    *,
+    is_greedy_same: bool,
+) -> str:
+    """Return why a difference is not shown to be one of generate() itself; '' if it is."""
+    if parting is not None and parting.what == "logits":
+        return OTHER_LOGITS
+    if parting is not None and parting.rounded:
+        return ROUNDED
+    if not _has_scores(reference, candidate):
+        return "" if is_greedy_same else NO_STEPS
+    if _only_drawn(reference, candidate, parting):
+        return OTHER_DRAW
+    return TIE if _is_tie(reference, candidate) else ""
 
 
 def _has_scores(reference: GenerationWay, candidate: GenerationWay) -> bool:
@@ -106,6 +146,15 @@ def _only_drawn(
 ) -> bool:
     """Return True if both sides draw tokens, from scores that are the same until they differ."""
     return reference.drew and candidate.drew and (parting is None or parting.what == "fed")
+
+
+def _is_tie(reference: GenerationWay, candidate: GenerationWay) -> bool:
+    """Return True if the sequences that beams choose have the same scores but for roundings.
+
+    The sum over the tokens and the division by the length round, in either order.
+    """
+    values = reference.values, candidate.values
+    return all(values) and len(values[0]) == len(values[1]) and all(map(_near, *values))
 
 
 def _in_words(reference: GenerationWay, candidate: GenerationWay, parting: _Parting | None) -> str:

@@ -19,6 +19,8 @@ class GenerationStep(Record):
     scores: str = ""
     """Hash of what the next token is chosen from: the logits behind all processors. '' where one
     forward checks several tokens of a draft."""
+    top: tuple[tuple[int, float], ...] = ()
+    """Index and value of the largest finite scores of all rows, flattened; the largest first."""
 
 
 class GenerationWay(Record):
@@ -27,6 +29,8 @@ class GenerationWay(Record):
     tokens: tuple[tuple[int, ...], ...] = ()
     """The new tokens of every sequence that it returns."""
     steps: tuple[GenerationStep, ...] = ()
+    values: tuple[float, ...] = ()
+    """Beams only: the score of every sequence that it returns, by which it chose them."""
     drew: bool = False
     """True if it drew random numbers."""
     refused: str = ""

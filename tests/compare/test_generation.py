@@ -2,7 +2,14 @@
 
 import pytest
 
-from samebits.compare.generation import OTHER_DRAW, OTHER_LOGITS, OTHER_PROMPT, generation
+from samebits.compare.generation import (
+    OTHER_DRAW,
+    OTHER_LOGITS,
+    OTHER_PROMPT,
+    ROUNDED,
+    TIE,
+    generation,
+)
 from samebits.compare.pair import Pair
 from samebits.diagnose.verdict import result
 from samebits.ladder.judge import ladder
@@ -12,11 +19,15 @@ from samebits.records.usage import UsageSignal
 from tests.support.builders import Memory, cell_id, sound
 
 
-def way(tokens, fed="abc", logits="abc", scores="abc", **fields):
+def way(tokens, fed="abc", logits="abc", scores="abc", top=1.0, **fields):
+    """A way whose steps have these hashes; the hash of scores says how large the largest one is."""
     steps = zip(fed, logits, scores or [""] * len(fed), strict=True)
     return GenerationWay(
         tokens=tuple(map(tuple, tokens)),
-        steps=tuple(GenerationStep(fed=f, logits=x, scores=s) for f, x, s in steps),
+        steps=tuple(
+            GenerationStep(fed=f, logits=x, scores=s, top=((7, top if s == "X" else 1.0),))
+            for f, x, s in steps
+        ),
         **fields,
     )
 
@@ -80,7 +91,7 @@ def test_tokens_that_follow_from_other_logits_are_not_judged():
 
 
 def test_other_scores_from_the_same_logits_are_another_processor_whatever_is_chosen():
-    found = item(run(beams=way([[4, 5]])), run(beams=way([[4, 5]], scores="aXc")))
+    found = item(run(beams=way([[4, 5]])), run(beams=way([[4, 5]], scores="aXc", top=1.5)))
     assert found.outcome == "differs"
     assert found.note.startswith("step 1: the same logits, and other scores")
 
@@ -89,8 +100,25 @@ def test_another_draw_from_the_same_distribution_is_said_and_not_judged():
     drawn, other = way([[4, 5]], drew=True), way([[4, 6]], fed="abX", logits="abY", drew=True)
     found = item(run(sampling=drawn), run(sampling=other), "sampling")
     assert (found.outcome, found.note) == ("not compared", OTHER_DRAW)
-    planted = way([[4, 6]], scores="aXc", drew=True)
+    planted = way([[4, 6]], scores="aXc", top=1.5, drew=True)
     assert item(run(sampling=drawn), run(sampling=planted), "sampling").outcome == "differs"
+
+
+def test_scores_that_differ_by_rounding_are_no_other_function():
+    rounded = {"scores": "aXc", "top": 1.0 + 2.0**-22}
+    clean = run(beams=way([[4, 5]]))
+    assert compared(clean, run(beams=way([[4, 5]], **rounded))).outcome == "identical"
+    found = item(clean, run(beams=way([[4, 6]], fed="abX", logits="abY", **rounded)))
+    assert (found.outcome, found.note) == ("not compared", ROUNDED)
+    assert item(clean, run(beams=way([[4, 6]], **rounded))).note == ROUNDED
+
+
+def test_beams_that_tie_up_to_rounding_may_be_chosen_either_way():
+    first = way([[4, 5]], values=(-0.25,))
+    tie = way([[4, 6]], values=(-0.25 - 2.0**-25,))
+    assert item(run(beams=first), run(beams=tie)).note == TIE
+    worse = way([[4, 6]], values=(-0.26,))
+    assert item(run(beams=first), run(beams=worse)).outcome == "differs"
 
 
 @pytest.mark.parametrize("sides", [(True, False), (False, True), (True, True)])

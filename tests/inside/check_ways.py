@@ -68,7 +68,10 @@ def test_steps_have_what_is_fed_what_comes_back_and_what_is_chosen_from():
     for name in ("greedy", "sampling", "beams", "penalties"):
         steps = ask(model())["ways"][name]["steps"]
         assert len(steps) == ways.STEPS
-        assert all(step.keys() == {"fed", "logits", "scores"} for step in steps), (name, steps)
+        assert all(step.keys() == {"fed", "logits", "scores", "top"} for step in steps), (
+            name,
+            steps,
+        )
 
 
 def test_the_config_has_what_the_checkpoint_says():

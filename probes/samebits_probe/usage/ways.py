@@ -7,6 +7,7 @@ the model computes from what generate() does with it.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,8 @@ PROMPT_LENGTH = 8
 STEPS = 6
 SEED = 0
 DEFAULTS = "defaults"
+_TOP = 5
+"""Scores of a step that are recorded as numbers, to tell a rounding from another function."""
 _SCORES = {"output_scores": True, "return_dict_in_generate": True}
 
 
@@ -100,11 +103,24 @@ def _run(subject: Subject, prompt: torch.Tensor, arguments: Facts) -> Facts:
         for handle in handles:
             handle.remove()
     drew = tensor_hash(draws) != tensor_hash(torch.default_generator.get_state())
-    scores = [tensor_hash(step) for step in output.scores or ()]
+    scores = output.scores or ()
     if len(scores) == len(steps):  # drafts are checked several at once
-        steps = [step | {"scores": digest} for step, digest in zip(steps, scores, strict=True)]
+        steps = [
+            step | {"scores": tensor_hash(chosen), "top": _top(chosen)}
+            for step, chosen in zip(steps, scores, strict=True)
+        ]
     tokens = output.sequences[:, prompt.shape[1] :].tolist()
-    return {"tokens": tokens, "steps": steps, "drew": drew}
+    values = getattr(output, "sequences_scores", None)
+    facts = {"tokens": tokens, "steps": steps, "drew": drew}
+    return facts if values is None else facts | {"values": values.tolist()}
+
+
+def _top(scores: torch.Tensor) -> list[list[float]]:
+    """Return index and value of the largest finite scores of all rows, flattened."""
+    flat = scores.float().reshape(-1)
+    values, indices = torch.topk(flat, min(_TOP, flat.numel()))
+    pairs = zip(indices.tolist(), values.tolist(), strict=True)
+    return [[index, value] for index, value in pairs if isfinite(value)]
 
 
 class _Steps:
