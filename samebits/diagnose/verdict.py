@@ -210,7 +210,9 @@ def _compared_result(
         steps=() if verdict is Verdict.IDENTICAL else steps(reference, candidate, signals, values),
         shared_failures=shared,
     )
-    if verdict is Verdict.IDENTICAL and _has_no_forward(signals, state, reference_state):
+    # a cell whose own exception keeps it from a forward has failed, and its rest is identical
+    is_unobserved = not own_failures and _has_no_forward(signals, state, reference_state)
+    if verdict is Verdict.IDENTICAL and is_unobserved:
         cell_result = _unobserved_result(cell_result, reference, candidate)
     rest = None if _too_little_compared(signals) else cell_result.judged
     if own_failures:
@@ -257,8 +259,8 @@ def _has_no_forward(
 ) -> bool:
     """Return True if no forward was compared, and no run ended early.
 
-    An exception of this cell alone makes it fail all the same. If each side raises the same one,
-    equal weights do not show that the releases compute the same.
+    If each side raises the same exception, equal weights do not show that the releases compute the
+    same.
     """
     ended_early = state.unfinished is not None or reference_state.unfinished is not None
     return not ended_early and not ran_forward(signals)

@@ -200,7 +200,10 @@ def test_a_forward_that_raises_on_both_sides_is_not_observed(memory):
     assert (found.verdict, found.rest) == (Verdict.NOT_OBSERVED, Verdict.IDENTICAL)
     assert "too many" in found.headline
     alone = verdict_on(memory, *raising())
-    assert alone.verdict == Verdict.FAILED
+    assert (alone.verdict, alone.rest) == (Verdict.FAILED, Verdict.IDENTICAL)
+    entry = expected(verdict="failed", stack=("5.0",))
+    (covered,), _ = apply_expected([alone], [entry], [alone.cell], "4.48")
+    assert covered.verdict == Verdict.EXPECTED
 
 
 def test_nothing_compared_is_never_identical_whatever_the_reasons(memory):
