@@ -44,6 +44,7 @@ _FORMS = {
     "Settings": "Settings of a model",
     "StackEntry": "A stack",
     "Recipe": "A model that is built",
+    "TokenizerRecipe": "The tokenizer of a model that is built",
     "Prompt": "A prompt",
     "InputSetEntry": "A set of inputs",
     "Argument": "An argument of forward",

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.pair import union
+from samebits.compare.texts import comparisons
 from samebits.compare.weights import described_piece
 from samebits.records.comparison import FactChange
 
@@ -123,9 +124,20 @@ def _tokenizer_changes(reference: Capture, candidate: Capture) -> list[FactChang
     )
     if reference_tokenizer is None or candidate_tokenizer is None:
         return []
-    return _fact_changes(
-        _flattened(reference_tokenizer.model_dump()), _flattened(candidate_tokenizer.model_dump())
+    by_text = {"parts", "corpus", "conversations"}
+    changes = _fact_changes(
+        _flattened(reference_tokenizer.model_dump(exclude=by_text)),
+        _flattened(candidate_tokenizer.model_dump(exclude=by_text)),
     )
+    return changes + [
+        FactChange(
+            what=f"{comparison.operation} · {first.case}",
+            reference=first.reference,
+            candidate=first.candidate,
+        )
+        for comparison in comparisons(reference_tokenizer, candidate_tokenizer)
+        if (first := comparison.first) is not None
+    ]
 
 
 def _fact_changes(reference: dict[str, Any], candidate: dict[str, Any]) -> list[FactChange]:

@@ -13,6 +13,7 @@ from samebits.findings import (
     loading,
     rotary,
     tokenizers,
+    tokenizing,
     tying,
     usage,
 )
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     *caches.RULES,
     *generation.RULES,
     *tokenizers.RULES,
+    *tokenizing.RULES,
     *usage.RULES,
 )
 

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
+from samebits.compare.texts import (
+    BARE,
+    ENCODE,
+    differences,
+    differing_stage,
+    is_raised,
+    place,
+)
 from samebits.findings.rule import Rule, Sighting, raised
 from samebits.records.finding import RuleText
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from samebits.compare.texts import Difference
     from samebits.findings.case import Case
     from samebits.records.tokenizer import TokenizerSignal
 
 _MAX_IDS = 12
 """Token ids of a text that the evidence shows."""
+_MAX_PART = 300
+"""Characters of a part of the backend that the evidence shows."""
+_PARTS = ("normalizer", "pre_tokenizer", "model", "post_processor", "decoder", "added_tokens")
 
 
 def tokenizer_pair(case: Case) -> tuple[TokenizerSignal, TokenizerSignal] | None:
@@ -56,6 +70,103 @@ def _different_ids(case: Case) -> Iterator[Sighting]:
             for signal, text in zip(tokenizers, (reference, candidate), strict=True)
         )
         yield Sighting(f"text {name}", side_lines(case, *lines))
+    yield from _different_corpus(case)
+
+
+def _different_corpus(case: Case) -> Iterator[Sighting]:
+    """Find the first text of the corpus with different ids, and the part that is read otherwise."""
+    tokenizers = tokenizer_pair(case)
+    if tokenizers is None or tokenizers[0].corpus is None or tokenizers[1].corpus is None:
+        return
+    corpora = tokenizers[0].corpus, tokenizers[1].corpus
+    differing = [d for d in differences(BARE, *corpora) if not is_raised(d)]
+    if not differing:
+        return
+    first = place(BARE, differing[0], *corpora)
+    n_texts = plural(len(corpora[0].operations[BARE]), "text")
+    shown = zip(tokenizers, (first.reference, first.candidate), strict=True)
+    lines = (
+        f"{_described(signal)}, from index {first.position[0]} on {ids}" for signal, ids in shown
+    )
+    yield Sighting(
+        f"text {first.case} of the corpus",
+        (
+            f"{len(differing)} of {n_texts} differ, the first is {first.case}",
+            *side_lines(case, *lines),
+            *_part_lines(case, first.case),
+            *_slow_lines(case, differing),
+        ),
+    )
+
+
+def _described(signal: TokenizerSignal) -> str:
+    """Return the class with its backend."""
+    if signal.parts is None:
+        return signal.class_name
+    if not signal.parts.built:
+        return f"{signal.class_name} (in Python)"
+    return f"{signal.class_name} (backend tokenizers, {_type(signal.parts.built['model'])})"
+
+
+def _type(part: str) -> str:
+    """Return the type of a part, such as ``ByteLevel``; ``none`` if there is no such part."""
+    try:
+        value = json.loads(part)
+    except ValueError:  # cut, as it is long
+        return "several"
+    if value is None:
+        return "none"
+    return str(value.get("type")) if isinstance(value, dict) else f"{len(value)} tokens"
+
+
+def _part_lines(case: Case, text: str) -> Iterator[str]:
+    """Yield the part of the backend that gives other ids for a text, on both sides and in the file."""
+    tokenizers = tokenizer_pair(case)
+    assert tokenizers is not None
+    reference, candidate = tokenizers
+    if reference.parts is None or candidate.parts is None:
+        return
+    assert reference.corpus is not None
+    assert candidate.corpus is not None
+    built = reference.parts.built, candidate.parts.built
+    if not all(built):
+        return
+    changed = [name for name in _PARTS if built[0].get(name) != built[1].get(name)]
+    part = differing_stage(text, reference.corpus, candidate.corpus)
+    if not part and "added_tokens" in changed:
+        part = "added_tokens"
+    if part:
+        yield f"the part that gives something else is the {part}"
+        shown = (f"{part} {sides.get(part, 'null')[:_MAX_PART]}" for sides in built)
+        yield from side_lines(case, *shown)
+        declared = (reference.parts.declared or candidate.parts.declared).get(part)
+        if declared is not None:
+            yield f"tokenizer.json: {part} {declared[:_MAX_PART]}"
+    others = [
+        f"{name} ({' → '.join(types)})"
+        for name in changed
+        if name != part and len(set(types := [_type(sides[name]) for sides in built])) > 1
+    ]
+    if others:
+        yield f"parts of another type: {', '.join(others)}"
+
+
+def _slow_lines(case: Case, differing: list[Difference]) -> Iterator[str]:
+    """Yield whether the candidate gives what the reference's class in Python gives."""
+    tokenizers = tokenizer_pair(case)
+    assert tokenizers is not None
+    assert case.reference is not None
+    reference, candidate = (tokenizer.corpus for tokenizer in tokenizers)
+    assert reference is not None
+    assert candidate is not None
+    pairs = [
+        (slow, whole)
+        for d in differing
+        if (slow := reference.value("slow class", d.case)) is not None
+        and (whole := candidate.value(ENCODE, d.case)) is not None
+    ]
+    if pairs and all(slow == whole for slow, whole in pairs):
+        yield f"{case.reference.cell.stack}'s class in Python gives the same ids as this release"
 
 
 def _changed_padding_side(case: Case) -> Iterator[Sighting]:
@@ -114,7 +225,9 @@ RULES = (
             code="SB806",
             name="the tokenizer splits the same text into different tokens",
             kind="silent",
-            looks_for="a text whose ids, without special tokens, differ from the reference's",
+            looks_for="a prompt, or a text of the corpus, whose ids without special tokens differ "
+            "from the reference's. The evidence names the part of the backend that first gives "
+            "something else for this text, as both releases have it and as tokenizer.json has it",
             cause="4.x uses the tokenizer in tokenizer.json as it is. For some classes "
             "(LlamaTokenizer …) 5.x takes only the vocabulary and the merges from the file. It "
             "builds the tokenizer with its own normalizer, its own pre-tokenizer and its own rule "
@@ -124,8 +237,13 @@ RULES = (
             remedy="Name a class in tokenizer_config.json that uses tokenizer.json as it is.",
             example='{"tokenizer_class": "PreTrainedTokenizerFast"}  # tokenizer_config.json',
             releases="Depends on the class and the file. Measured: 5.23's LlamaTokenizer drops "
-            "an unknown character, where 4.x gives the unknown token.",
+            "an unknown character, where 4.x gives the unknown token. Byte-level BPE with "
+            "LlamaTokenizerFast loses its spaces in 5.3.0, and up to 5.10 for model_type llama. "
+            "5.2's BertTokenizer does not lower-case if only tokenizer.json says so. "
+            "RobertaTokenizer over WordPiece splits into letters from 5.2 on.",
             references=(
+                "https://github.com/huggingface/transformers/issues/45488",
+                "https://github.com/huggingface/transformers/issues/45701",
                 "transformers/models/llama/tokenization_llama.py",
                 "tests/custom/tokenizer-llama.diff",
             ),

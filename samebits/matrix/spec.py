@@ -173,6 +173,23 @@ class Prompt(Form):
         return self
 
 
+class TokenizerRecipe(Form):
+    """How to make a small tokenizer, without network."""
+
+    kind: Literal["byte-level", "metaspace", "unigram", "wordpiece"]
+    """byte-level: BPE of GPT-2, Llama 3, Qwen and DeepSeek, 380 tokens. metaspace: BPE on words that
+    begin with ▁, with byte fallback, as of Llama 2, 427 tokens. unigram: as of T5 and XLM-R, 96 tokens.
+    wordpiece: as of BERT, 141 tokens."""
+    tokenizer_class: Line = "PreTrainedTokenizerFast"
+    """The class that tokenizer_config.json names."""
+    slow_files: bool = False
+    """Whether the files of the class in Python are there, too; not for unigram."""
+    parts: dict[str, Any] = Field(default_factory=dict)
+    """Parts of tokenizer.json that replace those of the kind, such as normalizer."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """Further keys of tokenizer_config.json, such as chat_template; null leaves one out."""
+
+
 class Recipe(Form):
     """How to build a tiny checkpoint: an architecture, its config and a seed.
 
@@ -215,6 +232,8 @@ class Recipe(Form):
     """Id of the stack that builds it; default: the oldest that knows the architecture."""
     gain: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     """Scale of the weight matrices, for architectures whose outputs vanish or explode at 1."""
+    tokenizer: TokenizerRecipe | None = None
+    """Its tokenizer, so that prompts are texts; the config's vocab_size must have room for it."""
 
 
 class ProbeEntry(Form):

@@ -18,6 +18,7 @@ from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import Dependencies
 from samebits.capsules.choosing import MAX_CAPSULES, chosen
 from samebits.compare.signals import wanted
+from samebits.compare.texts import texts_of
 from samebits.diagnose import verdict
 from samebits.diagnose.bands import bands
 from samebits.findings import registry, release
@@ -522,6 +523,7 @@ def _row(
         state=kept_row.state,
         integrity=kept_row.integrity,
         tokenizers=kept_row.tokenizers,
+        texts=kept_row.texts,
         usage=kept_row.usage,
     )
 
@@ -539,6 +541,7 @@ def _new_row(
         stack: of_stack.attention for stack, of_stack in signals.items() if of_stack.attention
     }
     attention, calls = trim.attention(attention_signals)
+    tokenizers = {s: of_stack.tokenizer for s, of_stack in signals.items() if of_stack.tokenizer}
     return KeptRow(
         reference=reference.stack if reference else None,
         results=tuple(trim.result(results[cell]) for cell in row.cells),
@@ -561,9 +564,8 @@ def _new_row(
             for stack, of_stack in signals.items()
             if of_stack.integrity
         },
-        tokenizers={
-            stack: of_stack.tokenizer for stack, of_stack in signals.items() if of_stack.tokenizer
-        },
+        tokenizers={stack: trim.tokenizer(signal) for stack, signal in tokenizers.items()},
+        texts=texts_of(tokenizers, reference.stack if reference else ""),
         usage={stack: of_stack.usage for stack, of_stack in signals.items() if of_stack.usage},
     )
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from samebits.records.provenance import IntegritySignal
     from samebits.records.relations import Relation, RelationsSignal
     from samebits.records.state import StateSignal
+    from samebits.records.tokenizer import TokenizerSignal
 
 
 def result(untrimmed: CellResult) -> CellResult:
@@ -62,6 +63,11 @@ def _relation(relation: Relation) -> Relation:
     if not relation.holds or any(distance and distance.n_differ for distance in distances):
         return relation
     return relation.model_copy(update={"layers": (), "positions": (), "top": (), "cache": ()})
+
+
+def tokenizer(signal: TokenizerSignal) -> TokenizerSignal:
+    """Return a tokenizer without what it makes of each text, and without its backend's parts."""
+    return signal.model_copy(update={"corpus": None, "conversations": None, "parts": None})
 
 
 def load(signal: IntegritySignal) -> LoadReport:

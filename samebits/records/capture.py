@@ -22,7 +22,7 @@ from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-FORMAT_VERSION: Literal[6] = 6
+FORMAT_VERSION: Literal[7] = 7
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -30,6 +30,7 @@ FORMAT_VERSION: Literal[6] = 6
 # 4: a skip of a tensor names it in fields; three more kinds of skips; short runs.
 # 5: its hashes are BLAKE3, which it names.
 # 6: every output of a forward, and the state that is left behind.
+# 7: what the tokenizer makes of a corpus and of conversations.
 
 Extent = Literal["full", "short"]
 """How much a run observes.
@@ -378,7 +379,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[6] = FORMAT_VERSION
+    format_version: Literal[7] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

@@ -13,6 +13,7 @@ from samebits.records.comparison import CellResult
 from samebits.records.crossing import CrossingsReport
 from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Level, Verdict
+from samebits.records.outcomes import TextsReport
 from samebits.records.provenance import IntegritySignal, Source
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
@@ -131,7 +132,10 @@ class Row(Record):
     integrity: dict[str, LoadReport] = Field(default_factory=dict)
     """stack -> whether the load worked as it reported."""
     tokenizers: dict[str, TokenizerSignal] = Field(default_factory=dict)
-    """stack -> the behaviour of the model's tokenizer."""
+    """stack -> the behaviour of the model's tokenizer, without what it makes of the corpus."""
+    texts: dict[str, TextsReport] = Field(default_factory=dict)
+    """stack -> what its tokenizer makes of the corpus and of conversations, compared with the
+    reference's, or with the oldest one's; not for that stack itself."""
     usage: dict[str, UsageSignal] = Field(default_factory=dict)
     """stack -> results of common uses of the model."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from samebits.records.outcomes import Outcomes, Parts
 from samebits.records.record import Record
 
 
@@ -39,7 +40,7 @@ class TokenizerSignal(Record):
     declared_padding_side: str | None = None
     """The value in tokenizer_config.json; None: not set there."""
     special: dict[str, int] = Field(default_factory=dict)
-    """``bos``, ``eos``, ``pad``, ``unk`` -> id, for those that exist."""
+    """``bos``, ``eos``, ``pad``, ``unk``, ``sep``, ``cls``, ``mask`` -> id, for those that exist."""
     texts: dict[str, Encoded] = Field(default_factory=dict)
     """Name -> encoded text: ``fixed``, and the prompts that are texts."""
     gives: tuple[str, ...] = ()
@@ -54,6 +55,13 @@ class TokenizerSignal(Record):
     """tokenizer_class that save_pretrained writes; None if it failed or wrote none."""
     knows_backend: bool
     """True if the release has the class TokenizersBackend, which 5.x writes."""
+    parts: Parts | None = None
+    """The parts of its backend; None if they could not be read."""
+    corpus: Outcomes | None = None
+    """What it makes of many texts, and of ids; None if the instrument failed. A report leaves it
+    out, as :attr:`Row.texts` has its comparison."""
+    conversations: Outcomes | None = None
+    """What its chat template makes of conversations; None without a template."""
 
     @property
     def adds(self) -> str:

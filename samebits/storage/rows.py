@@ -24,6 +24,7 @@ from samebits.records.capture import AttentionCall
 from samebits.records.comparison import CellResult
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
+from samebits.records.outcomes import TextsReport
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
 from samebits.records.report import AttentionReport, LoadReport
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId, Level
 
-FORMAT_VERSION: Literal[6] = 6
+FORMAT_VERSION: Literal[7] = 7
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -49,6 +50,7 @@ FORMAT_VERSION: Literal[6] = 6
 # 4: items name their prompt, layer and tensor in fields.
 # 5: its hashes are BLAKE3, which it names.
 # 6: every output, and the state that is left behind.
+# 7: what tokenizers make of a corpus.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Cell -> paths of the captures of its first and second run."""
@@ -61,7 +63,7 @@ class KeptRow(Record):
     """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[6] = FORMAT_VERSION
+    format_version: Literal[7] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """The files that it was computed from, with their states at that time."""
@@ -79,6 +81,8 @@ class KeptRow(Record):
     state: dict[str, StateSignal] = Field(default_factory=dict)
     integrity: dict[str, LoadReport]
     tokenizers: dict[str, TokenizerSignal]
+    texts: dict[str, TextsReport] = Field(default_factory=dict)
+    """stack -> what its tokenizer makes of texts, compared with the reference's."""
     usage: dict[str, UsageSignal]
     causes: dict[str, Cause | str] = Field(default_factory=dict)
     """stack -> where the difference starts, or why a trace does not show it; traced cells only."""

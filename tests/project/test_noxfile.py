@@ -76,8 +76,9 @@ VENDORED = "samebits/reports/html/assets/vendor"
 """Libraries as their packages have them; tests/reports/test_html_vendor.py hashes them."""
 
 
-GENERATED = {path.name for path in (ROOT / "samebits").rglob("*.json")}
-"""Schemas and the names of releases; left out of codespell as every JSON file is."""
+GENERATED = {p.name for folder in ("samebits", "probes") for p in (ROOT / folder).rglob("*.json")}
+"""Schemas, the names of releases, and texts for tokenizers; left out of codespell as every JSON file
+is."""
 
 
 def test_the_sessions_are_there_and_say_what_they_do():

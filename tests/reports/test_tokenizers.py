@@ -4,6 +4,7 @@ import pytest
 
 from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
+from samebits.records.outcomes import OperationComparison, Place, TextsReport
 from samebits.records.report import Report, Row, StackReport
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
 from samebits.reports.sections.tokenizers import tokenizers, tokenizers_differ, tokenizers_of
@@ -95,6 +96,35 @@ def test_a_models_page_has_every_fact():
     text = tokenizers_of([row("a", v4_48=signal(), v5_x=signal(class_name="Other"))], report())
     assert lines(tokenizers_of([row("a", v4_48=signal())], report(row("a")))) != []
     assert text.startswith("## Tokenizer")
+
+
+def with_texts(n_differ):
+    place = Place(case="digits", position=(3,), reference='5 "a|b"', candidate="ends after 3")
+    encoding = OperationComparison(
+        operation="encode", n_compared=78, n_differ=n_differ, first=place if n_differ else None
+    )
+    decoding = OperationComparison(operation="decode", n_compared=0, n_differ=0)
+    texts = TextsReport(reference="4.48", operations=(encoding, decoding))
+    plain = row("a", v4_48=signal(), v5_x=signal())
+    return plain.model_copy(update={"texts": {"5.x": texts}})
+
+
+def test_texts_that_differ_are_counted_by_what_they_are_about():
+    (line,) = lines(tokenizers(report(with_texts(3))))[2:]
+    assert "corpus: encoding" in line
+    assert "`same as in 4.48` | `3 of 78 differ`" in line
+    assert tokenizers_differ([with_texts(3)])
+    assert not tokenizers_differ([with_texts(0)])
+
+
+def test_a_models_page_names_the_first_difference_of_each_operation():
+    text = tokenizers_of([with_texts(3)], report())
+    (line,) = (line for line in lines(text) if "encode" in line)
+    assert [part in line for part in ("5.x", "3 of 78", "digits, index 3", "ends after 3")] == [
+        True
+    ] * 4
+    assert "decode" not in "".join(line for line in lines(text) if "first" in line)
+    assert "differ" not in tokenizers_of([with_texts(0)], report())
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FIXED = "Hello world 12345 naïve"
 """A text with a capital, digits and a letter outside ASCII."""
 _CHAT = [{"role": "user", "content": FIXED}]
-_SPECIAL = ("bos", "eos", "pad", "unk")
+_SPECIAL = ("bos", "eos", "pad", "unk", "sep", "cls", "mask")
 _METHODS = (
     "encode_plus",
     "batch_encode_plus",
@@ -38,8 +38,11 @@ _METHODS = (
 def facts(source: load.Source, prompts: dict[str, Any]) -> dict[str, Any] | None:
     """Return the facts about the tokenizer; None for a model without one."""
     tokenizer = load.load_tokenizer(source)
-    if tokenizer is None:
-        return None
+    return None if tokenizer is None else facts_of(tokenizer, prompts)
+
+
+def facts_of(tokenizer: Any, prompts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts about an object that was loaded for this."""
     texts = {"fixed": FIXED} | {n: p["text"] for n, p in prompts.items() if p.get("text")}
     has_template = getattr(tokenizer, "chat_template", None) is not None
     chat = _call_result(lambda: tokenizer.apply_chat_template(_CHAT)) if has_template else None

@@ -1,12 +1,13 @@
 """Tiny seeded checkpoints, made from a recipe with the classes of this stack.
 
 The entry point is ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
-    architecture, config, head, seed, gain.
+    architecture, config, head, seed, gain, tokenizer.
 
 It writes these files to a folder next to ``out_dir``, which is then renamed:
     out_dir/config.json, generation_config.json   as the stack's save_pretrained writes them
     out_dir/model.safetensors                      the stack's names and shapes, our values,
                                                    aligned to 64 bytes
+    out_dir/tokenizer.json, tokenizer_config.json, if the recipe has a tokenizer
     out_dir/checkpoint.json                        {"format": "samebits-checkpoint", ...}
 
 It returns the content of checkpoint.json. If the stack does not know the architecture, or has no
@@ -34,7 +35,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from samebits_probe.model import packages
+from samebits_probe.model import packages, tokenizers
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
 from samebits_probe.process.hashing import ALGORITHM, file_hash
@@ -202,6 +203,7 @@ def _unknown_message(what: str) -> str:
 
 def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, Any]:
     tensors, constants = save_seeded(model, folder, recipe["seed"], recipe["gain"])
+    _write_tokenizer(recipe, folder)
     files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
     summary = (
         _summary(recipe, tensors, constants)
@@ -210,6 +212,21 @@ def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, An
     )
     sealed_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
     return summary
+
+
+def _write_tokenizer(recipe: Recipe, folder: Path) -> None:
+    """Write the tokenizer's files, if the recipe has one."""
+    tokenizer = recipe.get("tokenizer")
+    if tokenizer is None:
+        return
+    tokenizers.write(
+        folder,
+        tokenizer["kind"],
+        tokenizer["tokenizer_class"],
+        slow_files=tokenizer["slow_files"],
+        parts=tokenizer["parts"],
+        **tokenizer["config"],
+    )
 
 
 def save_seeded(

@@ -498,13 +498,17 @@ def has_tokenizer(source: Source) -> bool:
         return True
 
 
-def load_tokenizer(source: Source) -> Any:
-    """Return the tokenizer; None for a checkpoint that has none."""
+def load_tokenizer(source: Source, **options: Any) -> Any:
+    """Return the tokenizer; None for a checkpoint that has none.
+
+    ``options`` are further arguments of ``AutoTokenizer.from_pretrained``.
+    """
     folder = Path(source.where)
     if folder.is_dir() and not any((folder / name).exists() for name in _TOKENIZER_FILES):
         return None
     try:
-        return transformers.AutoTokenizer.from_pretrained(source.where, **source.arguments())
+        arguments = source.arguments() | options
+        return transformers.AutoTokenizer.from_pretrained(source.where, **arguments)
     except (OSError, ValueError):
         if folder.is_dir():
             raise

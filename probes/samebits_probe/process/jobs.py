@@ -155,6 +155,16 @@ class Job(JobKeys):
     kind: str
 
 
+class TokenizerRecipe(TypedDict):
+    """How to make the tokenizer of a checkpoint."""
+
+    kind: str
+    tokenizer_class: str
+    slow_files: bool
+    parts: dict[str, Any]
+    config: dict[str, Any]
+
+
 class Recipe(TypedDict):
     """How to make a checkpoint."""
 
@@ -164,6 +174,7 @@ class Recipe(TypedDict):
     seed: int
     stack: str | None
     gain: float
+    tokenizer: TokenizerRecipe | None
 
 
 class BuildJob(JobKeys):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.compare.texts import GROUPS, position_in_words
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
+    from samebits.records.outcomes import TextsReport
     from samebits.records.report import Report, Row
     from samebits.records.tokenizer import TokenizerSignal
 
@@ -18,6 +20,9 @@ TITLE = "Tokenizers"
 MAX_MODELS = 6
 """Limit for the models that a line of report.md names."""
 NOT_OBSERVED = "\N{EN DASH}"
+
+_MAX_DIFFERENCES = 40
+"""Operations that the page of a model shows."""
 
 Facts = dict[str, str]
 """Property of a tokenizer -> its value."""
@@ -30,8 +35,8 @@ def tokenizers(report: Report) -> Markdown:
         return EMPTY
     stacks = [stack.id for stack in report.stacks]
     lines: dict[tuple[str, ...], list[str]] = {}
-    for model, signals in models.items():
-        for what, *answers in _lines(signals, stacks):
+    for model, row in models.items():
+        for what, *answers in _lines(row, stacks):
             if len(set(answers) - {NOT_OBSERVED}) > 1:
                 lines.setdefault((what, *answers), []).append(model)
     rows = [
@@ -56,35 +61,64 @@ def tokenizers(report: Report) -> Markdown:
 
 def tokenizers_of(rows: list[Row], report: Report) -> Markdown:
     """Return all observations of one model's tokenizer, for its own page."""
-    signals = next(iter(_models(rows).values()), None)
-    if signals is None:
+    row = next(iter(_models(rows).values()), None)
+    if row is None:
         return EMPTY
-    stacks = [stack.id for stack in report.stacks if stack.id in signals]
-    lines = ([prose(what), *map(code, answers)] for what, *answers in _lines(signals, stacks))
-    return page([heading(2, "Tokenizer"), table(["", *stacks], lines)])
+    stacks = [stack.id for stack in report.stacks if stack.id in row.tokenizers]
+    lines = ([prose(what), *map(code, answers)] for what, *answers in _lines(row, stacks))
+    return page([heading(2, "Tokenizer"), table(["", *stacks], lines), _differences(row)])
+
+
+def _differences(row: Row) -> Markdown:
+    """Return the first difference of each operation in each stack."""
+    lines = [
+        [
+            prose(stack),
+            prose(operation.operation),
+            prose(f"{operation.n_differ} of {operation.n_compared}"),
+            prose(position_in_words(operation.first)),
+            code(operation.first.reference),
+            code(operation.first.candidate),
+        ]
+        for stack, texts in row.texts.items()
+        for operation in texts.operations
+        if operation.first is not None
+    ]
+    if not lines:
+        return EMPTY
+    reference = next(iter(row.texts.values())).reference
+    headers = ["stack", "operation", "differ", "first", reference, "this stack"]
+    shown = table(headers, lines[:_MAX_DIFFERENCES])
+    more = len(lines) - _MAX_DIFFERENCES
+    return page(
+        [shown, prose(f"{plural(more, 'more line')} in report.json.") if more > 0 else EMPTY]
+    )
 
 
 def tokenizers_differ(rows: Iterable[Row]) -> bool:
     """Return True if two releases differ in any property of a tokenizer."""
     return any(
-        len(set(answers)) > 1
-        for signals in _models(rows).values()
-        for _, *answers in _lines(signals, list(signals))
+        len(set(answers) - {NOT_OBSERVED}) > 1
+        for row in _models(rows).values()
+        for _, *answers in _lines(row, list(row.tokenizers))
     )
 
 
-def _models(rows: Iterable[Row]) -> dict[str, Mapping[str, TokenizerSignal]]:
-    """Return model -> stack -> tokenizer, from each model's first row that has them."""
-    models: dict[str, Mapping[str, TokenizerSignal]] = {}
+def _models(rows: Iterable[Row]) -> dict[str, Row]:
+    """Return model -> its first row that has tokenizers."""
+    models: dict[str, Row] = {}
     for row in rows:
         if row.tokenizers:
-            models.setdefault(row.model, row.tokenizers)
+            models.setdefault(row.model, row)
     return models
 
 
-def _lines(signals: Mapping[str, TokenizerSignal], stacks: list[str]) -> list[list[str]]:
-    first = next(iter(signals.values()))
-    facts_by_stack = {stack: _facts(signal, first) for stack, signal in signals.items()}
+def _lines(row: Row, stacks: list[str]) -> list[list[str]]:
+    first = next(iter(row.tokenizers.values()))
+    facts_by_stack = {
+        stack: _facts(signal, first) | _text_facts(stack, row)
+        for stack, signal in row.tokenizers.items()
+    }
     names = dict.fromkeys(name for facts in facts_by_stack.values() for name in facts)
     return [
         [name, *(facts_by_stack.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)]
@@ -107,6 +141,35 @@ def _facts(signal: TokenizerSignal, first: TokenizerSignal) -> Facts:
         "removed methods": str(len(missing)),
     }
     return facts | ({"apply_chat_template": signal.chat.said} if signal.chat else {})
+
+
+def _text_facts(stack: str, row: Row) -> Facts:
+    """Return how much of each group of operations on the corpus is the same as in the reference."""
+    if not row.texts:
+        return {}
+    reference = next(iter(row.texts.values())).reference
+    if stack == reference:
+        return {f"corpus: {group}": f"same as in {reference}" for group in _groups(row)}
+    texts = row.texts.get(stack)
+    if texts is None:
+        return {}
+    return {f"corpus: {group}": _group_fact(group, texts) for group in _groups(row)}
+
+
+def _groups(row: Row) -> list[str]:
+    """Return the groups that a stack was compared in."""
+    operations = {o.operation for texts in row.texts.values() for o in texts.operations}
+    return [group for group, names in GROUPS.items() if operations.intersection(names)]
+
+
+def _group_fact(group: str, texts: TextsReport) -> str:
+    members = [o for o in texts.operations if o.operation in GROUPS[group]]
+    n_compared, n_differ = sum(o.n_compared for o in members), sum(o.n_differ for o in members)
+    if not n_compared:
+        return NOT_OBSERVED
+    if not n_differ:
+        return f"same as in {texts.reference}"
+    return f"{n_differ} of {n_compared} differ"
 
 
 def _plain_ids(signal: TokenizerSignal) -> dict[str, tuple[int, ...]]:

@@ -154,6 +154,7 @@ SEEN_IN = {
     "SB802": SignalField("tokenizers", "saved_class"),
     "SB808": SignalField("tokenizers", "chat"),
     "SB809": SignalField("tokenizers", "methods"),
+    "SB813": SignalField("tokenizers", "class_name"),
     "SB901": SignalField("usage", "attentions"),
     "SB902": SignalField("usage", "attentions"),
     "SB903": SignalField("usage", "packed"),

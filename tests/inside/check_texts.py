@@ -1,0 +1,170 @@
+"""cell.texts, cell.chat and cell.backend: what a release makes of texts and conversations."""
+
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+import transformers
+from samebits_probe.cell import backend, chat, texts
+from samebits_probe.model.load import Source, load_tokenizer
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.support.chat_templates import PLAIN, TOOLS
+from tests.support.tokenizer_kinds import KINDS, write
+
+IS_OLD = transformers.__version__ < "5"
+logging.disable(logging.WARNING)
+
+
+def source_of(kind, *arguments, **options):
+    folder = Path(tempfile.mkdtemp())
+    write(folder, kind, *arguments, **options)
+    return Source(str(folder), None, False, "float32", "default", "cpu")
+
+
+def loaded(kind, *arguments, **options):
+    source = source_of(kind, *arguments, **options)
+    return load_tokenizer(source), source
+
+
+def facts(kind, *arguments, **options):
+    return texts.facts(*loaded(kind, *arguments, **options))
+
+
+def value(record, operation, case):
+    return record["values"][record["operations"][operation][case]]
+
+
+def test_every_kind_is_asked_for_every_text_and_back():
+    for kind in KINDS:
+        record = facts(kind)
+        cases = set(texts.plain_texts()) | set(record["inputs"])
+        for operation in ("encode", "encode without special tokens"):
+            assert set(record["operations"][operation]) == cases, (kind, operation)
+        for operation in ("offsets", "word ids"):
+            assert set(record["operations"][operation]) == cases - {"very long"}, (kind, operation)
+        assert "very long" in record["operations"]["decode"]
+        assert set(record["left_out"]) == {"slow class"}, (kind, record["left_out"])
+        assert len(record["inputs"]) >= 16, kind
+        assert {"padded left", "padded right"} <= set(record["operations"]["batch"])
+        assert len(record["operations"]["windows"]) == 4
+        for operation in ("batch", "windows", "decode", "stream", "words"):
+            numbers = record["operations"][operation].values()
+            assert not [record["values"][i] for i in numbers if "raised" in record["values"][i]]
+
+
+def test_a_text_is_decoded_in_each_way():
+    record = facts("metaspace")
+    assert value(record, "decode", "one word")["text"].startswith("<s>")
+    assert value(record, "decode, skip_special_tokens", "one word")["text"] == "Hello"
+    assert value(record, "stream", "one word")["text"] == "Hello"
+    assert value(record, "batch decode", "the batch")["size"] == 6
+
+
+def test_a_lone_surrogate_is_a_fact_and_no_crash():
+    kept = value(facts("byte-level"), "encode", "lone surrogate")
+    assert kept.get("raised") or kept["items"]
+
+
+def test_a_long_text_is_kept_as_a_beginning_and_hashes():
+    long = value(facts("byte-level"), "encode", "very long")
+    assert len(long["items"]) == 64
+    assert len(long["blocks"]) == -(-(long["size"] - 64) // 64)
+
+
+def test_ids_that_differ_from_call_to_call_are_not_observed():
+    tokenizer, source = loaded("byte-level")
+    plain = type(tokenizer).__call__
+    calls = [0]
+
+    class Random(type(tokenizer)):
+        def __call__(self, *arguments, **options):
+            encoding = plain(self, *arguments, **options)
+            calls[0] += 1
+            encoding["input_ids"] = [*encoding["input_ids"], calls[0]]
+            return encoding
+
+    tokenizer.__class__ = Random
+    record = texts.facts(tokenizer, source)
+    assert record["operations"] == {}
+    assert "encode" in record["left_out"]
+
+
+def test_a_sentence_of_special_tokens_is_made_from_the_tokenizer():
+    record = facts("byte-level")
+    assert record["inputs"]["special token 1 inside a word"] == "foo<s>bar"
+    ids = value(record, "encode without special tokens", "special token 1 inside a word")["items"]
+    assert 1 in ids
+
+
+def test_the_class_in_python_is_asked_where_there_is_one():
+    record = facts("byte-level", "GPT2Tokenizer", model_type="gpt2", slow_files=True)
+    if IS_OLD:
+        assert len(record["operations"]["slow class"]) > 60
+        assert value(record, "slow class", "digits") == value(record, "encode", "digits")
+    else:
+        assert "slow class" in record["left_out"]
+
+
+def test_settings_of_the_tokenizer_are_as_before():
+    tokenizer, source = loaded("byte-level", padding_side="left", truncation_side="left")
+    texts.facts(tokenizer, source)
+    assert (tokenizer.padding_side, tokenizer.truncation_side) == ("left", "left")
+    assert len(tokenizer("a " * 200)["input_ids"]) > 100
+
+
+def test_parts_are_those_of_the_backend_and_of_the_file():
+    digits = {"type": "Digits", "individual_digits": True}
+    tokenizer, source = loaded("byte-level", parts={"pre_tokenizer": digits})
+    parts = backend.facts(tokenizer, source)
+    assert '"Digits"' in parts["built"]["pre_tokenizer"]
+    assert parts["declared"]["pre_tokenizer"] == parts["built"]["pre_tokenizer"]
+    assert parts["declared"]["normalizer"] == "null"
+    assert parts["declared"]["model"] == parts["built"]["model"]
+    assert len(parts["built"]["model"]) < 400
+
+
+def test_a_large_table_in_a_part_is_a_hash():
+    replaced = {"type": "Replace", "pattern": {"String": "x" * 500}, "content": ""}
+    tokenizer, source = loaded("byte-level", parts={"normalizer": replaced})
+    assert '"characters": 500' in backend.facts(tokenizer, source)["built"]["normalizer"]
+
+
+def test_conversations_are_rendered_and_encoded():
+    record = chat.facts(loaded("byte-level", chat_template=TOOLS)[0])
+    text = value(record, "rendered text", "no name, tools")["text"]
+    assert text.startswith('<s><|tools|> 26 Jul 2024\n{"type": "function"')
+    assert value(record, "rendered text", "no name, image as a part")["text"].count("<image>") == 1
+    marks = value(record, "assistant mask", "no name, turns")["items"]
+    assert set(marks) == {0, 1}
+    assert value(record, "type", "no name, return_dict=False")["text"].startswith("list of int")
+
+
+def test_an_exception_of_a_template_is_a_fact():
+    record = chat.facts(loaded("byte-level", chat_template="{{ raise_exception('no') }}")[0])
+    kept = value(record, "rendered text", "no name, user")
+    assert (kept["raised"], kept["message"]) == ("TemplateError", "no")
+
+
+def test_templates_are_chosen_by_name_and_by_the_release():
+    named = [
+        {"name": "default", "template": PLAIN},
+        {"name": "tool_use", "template": TOOLS},
+    ]
+    record = chat.facts(loaded("byte-level", chat_template=named)[0])
+    rendered = record["operations"]["rendered text"]
+    assert rendered["no name, tools"] == rendered["tool_use, tools"]
+    assert rendered["no name, user"] == rendered["default, user"]
+    assert set(record["operations"]["template"]) == {"default", "tool_use"}
+
+
+def test_the_clock_of_templates_goes_on_afterwards():
+    before = transformers.utils.chat_template_utils.datetime
+    chat.facts(loaded("byte-level", chat_template=TOOLS)[0])
+    assert transformers.utils.chat_template_utils.datetime is before
+
+
+def test_without_a_template_there_are_no_conversations():
+    assert chat.facts(loaded("byte-level")[0]) is None

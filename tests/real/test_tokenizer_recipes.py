@@ -1,0 +1,61 @@
+"""Models with a tokenizer from a recipe: the corpus in a whole run, planted and clean."""
+
+import pytest
+
+from samebits.matrix.plan import Selection
+
+MATRIX = """
+stacks: ["4.48", "5.x"]
+defaults: {greedy: 0, relations: false, usage: false, crossings: false, prompts: {short: "Hello world"}}
+models:
+  clean:
+    build:
+      architecture: llama
+      config: {vocab_size: 400, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,
+               num_attention_heads: 4, num_key_value_heads: 2}
+      tokenizer:
+        kind: byte-level
+        config: {chat_template: "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\\n{% endfor %}"}
+  planted:
+    build:
+      architecture: bert
+      head: masked-lm
+      config: {vocab_size: 200, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,
+               num_attention_heads: 4}
+      tokenizer: {kind: wordpiece, tokenizer_class: RobertaTokenizer}
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, run_in):
+    folder = tmp_path_factory.mktemp("recipes")
+    (folder / "matrix.yaml").write_text(MATRIX)
+    return run_in(folder, selection=Selection.parse(models="*"))
+
+
+def row_of(report, model):
+    return next(row for row in report.rows if row.model == model)
+
+
+def test_a_tokenizer_that_both_releases_read_alike_has_no_finding_of_its_own(report):
+    row = row_of(report, "clean")
+    assert row.cells[1].verdict == "identical"
+    assert row.cells[1].findings == ()
+    (texts,) = row.texts.values()
+    differing = {o.operation for o in texts.operations if o.n_differ}
+    assert differing == {"decode, clean_up_tokenization_spaces"}
+    compared = {o.operation: o.n_compared for o in texts.operations}
+    assert compared["encode"] >= 62 + 16
+    assert compared["rendered text"] == 19
+    codes = {stack.id: {finding.code for finding in stack.findings} for stack in report.stacks}
+    assert {"SB808", "SB809", "SB813"} <= codes["5.x"]
+
+
+def test_a_tokenizer_that_is_built_otherwise_is_named(report):
+    row = row_of(report, "planted")
+    assert row.cells[1].verdict == "diverged"
+    assert {"SB806", "SB812"} <= {finding.code for finding in row.cells[1].findings}
+    assert row.tokenizers["5.x"].corpus is None
+    encode = next(o for o in row.texts["5.x"].operations if o.operation == "encode")
+    assert encode.n_differ > 50
+    assert encode.first.case == "words"
