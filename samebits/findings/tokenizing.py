@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.texts import (
     BARE,
-    CHAT_IDS,
+    BATCHING,
+    CLEANING,
+    DECODING,
     ENCODE,
+    MARKING,
+    OF_RENDERED,
     TEXT,
     comparisons,
     differences,
@@ -31,31 +35,6 @@ if TYPE_CHECKING:
 
     Check = Callable[[Case], Iterator[Sighting]]
 
-_DECODING = (
-    "decode",
-    "decode, skip_special_tokens",
-    "decode without special tokens",
-    "batch decode",
-)
-_CLEANING = ("decode, clean_up_tokenization_spaces", "decode by default")
-_MARKING = (
-    "offsets",
-    "word ids",
-    "word ids of words",
-    "special tokens mask",
-    "token types of a pair",
-)
-_BATCHING = (
-    "pair",
-    "pair, truncation longest_first",
-    "pair, truncation only_first",
-    "pair, truncation only_second",
-    "batch",
-    "attention mask of a batch",
-    "windows",
-    "words",
-)
-_CHAT = (CHAT_IDS, "assistant mask", "type")
 _MAX_OPERATIONS = 4
 """Operations of one finding that the evidence shows."""
 
@@ -132,9 +111,9 @@ def _other_special_tokens(case: Case) -> Iterator[Sighting]:
 def _cleaned_otherwise(case: Case) -> Iterator[Sighting]:
     """Find a clean-up of spaces that differs, where decoding without it is the same."""
     everything = _compared(case)
-    if any(_is_returned(c) for c in everything if c.operation in _DECODING):
+    if any(_is_returned(c) for c in everything if c.operation in DECODING):
         return
-    seen = [c for c in everything if c.operation in _CLEANING and _is_returned(c)]
+    seen = [c for c in everything if c.operation in CLEANING and _is_returned(c)]
     if seen:
         yield _sighting(case, seen)
 
@@ -274,7 +253,7 @@ RULES = (
             "model_type llama. RobertaTokenizer over WordPiece: wrong from 5.2 on.",
             references=_references(44779, 45488),
         ),
-        _differing(*_DECODING),
+        _differing(*DECODING),
     ),
     Rule(
         RuleText(
@@ -328,7 +307,7 @@ RULES = (
             "a plain byte-level pre-tokenizer, from 5.2 on.",
             references=("transformers/models/qwen2/tokenization_qwen2.py",),
         ),
-        _differing(*_MARKING),
+        _differing(*MARKING),
     ),
     Rule(
         RuleText(
@@ -349,7 +328,7 @@ RULES = (
             releases="depends on the class and the file",
             references=("transformers/tokenization_utils_tokenizers.py",),
         ),
-        _differing(*_BATCHING),
+        _differing(*BATCHING),
     ),
     Rule(
         RuleText(
@@ -430,6 +409,6 @@ RULES = (
             releases="depends on the tokenizer",
             references=("https://github.com/huggingface/trl/issues/6105",),
         ),
-        _differing(*_CHAT),
+        _differing(*OF_RENDERED),
     ),
 )
