@@ -16,7 +16,6 @@ from samebits.compare.texts import (
     MARKING,
     OF_RENDERED,
     TEXT,
-    comparisons,
     differences,
     place,
     position_in_words,
@@ -39,11 +38,6 @@ _MAX_OPERATIONS = 4
 """Operations of one finding that the evidence shows."""
 
 
-def _compared(case: Case) -> tuple[OperationComparison, ...]:
-    tokenizers = tokenizer_pair(case)
-    return comparisons(*tokenizers) if tokenizers is not None else ()
-
-
 def _is_returned(comparison: OperationComparison) -> bool:
     """Return True if both sides returned something, and not the same."""
     return comparison.first is not None and bool(comparison.first.position)
@@ -53,9 +47,9 @@ def _differing(*operations: str) -> Check:
     """Return a check for operations whose results differ; what raises is another rule's."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        seen = [c for c in _compared(case) if c.operation in operations and _is_returned(c)]
-        if seen:
-            yield _sighting(case, seen)
+        differing = [c for c in case.texts if c.operation in operations and _is_returned(c)]
+        if differing:
+            yield _sighting(case, differing)
 
     return check
 
@@ -110,17 +104,17 @@ def _other_special_tokens(case: Case) -> Iterator[Sighting]:
 
 def _cleaned_otherwise(case: Case) -> Iterator[Sighting]:
     """Find a clean-up of spaces that differs, where decoding without it is the same."""
-    everything = _compared(case)
+    everything = case.texts
     if any(_is_returned(c) for c in everything if c.operation in DECODING):
         return
-    seen = [c for c in everything if c.operation in CLEANING and _is_returned(c)]
-    if seen:
-        yield _sighting(case, seen)
+    differing = [c for c in everything if c.operation in CLEANING and _is_returned(c)]
+    if differing:
+        yield _sighting(case, differing)
 
 
 def _streamed_otherwise(case: Case) -> Iterator[Sighting]:
     """Find a streamed text that differs, where decoding the same ids at once does not."""
-    everything = {c.operation: c for c in _compared(case)}
+    everything = {c.operation: c for c in case.texts}
     whole, streamed = everything.get("decode without special tokens"), everything.get("stream")
     if streamed is None or whole is None or whole.n_differ:
         return
@@ -134,8 +128,8 @@ def _other_vocabulary(case: Case) -> Iterator[Sighting]:
     if tokenizers is None:
         return
     lines = [*_special_changes(*tokenizers)]
-    seen = [c for c in _compared(case) if c.operation == "tokens of ids" and _is_returned(c)]
-    for comparison in seen:
+    differing = [c for c in case.texts if c.operation == "tokens of ids" and _is_returned(c)]
+    for comparison in differing:
         assert comparison.first is not None
         lines += [_summary(comparison), *_sides(case, comparison.first)]
     if lines:
@@ -152,11 +146,11 @@ def _special_changes(reference: TokenizerSignal, candidate: TokenizerSignal) -> 
 
 def _raises(case: Case) -> Iterator[Sighting]:
     """Find operations that raise here and return something in the reference."""
-    seen = [c for c in _compared(case) if c.n_raised]
-    if not seen:
+    differing = [c for c in case.texts if c.n_raised]
+    if not differing:
         return
     lines: list[str] = []
-    for comparison in seen[:_MAX_OPERATIONS]:
+    for comparison in differing[:_MAX_OPERATIONS]:
         first = _first_raised(case, comparison.operation)
         if first is None:
             continue
@@ -164,7 +158,7 @@ def _raises(case: Case) -> Iterator[Sighting]:
         lines.append(f"{comparison.operation}: {count}, first {first.case}")
         lines += _sides(case, first)
     if lines:
-        yield Sighting(seen[0].operation, tuple(lines))
+        yield Sighting(differing[0].operation, tuple(lines))
 
 
 def _first_raised(case: Case, operation: str) -> Place | None:
