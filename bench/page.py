@@ -287,7 +287,7 @@ Without *cell a* there is nothing to compare. *cell b* is the second run of each
 cell reads unwritten memory or decides by chance. *ladder a* computes cells that differ again in float64; without it
 every difference is undecided. It starts for no cell that holds the same bits, and its copy of the model in float64 is
 most of the memory. A model whose copy would take more than 4 GiB has none: there the ladder converts parameters one
-operation at a time, which takes up to twice the CPU time. *save* and *load* are crossings, which make no verdict."""
+operation at a time, which saves the memory and takes up to four times the CPU time. *save* and *load* are crossings, which make no verdict."""
 
 
 def _table(headers: list[str], lines: list[list[str]], right: int = 0) -> str:

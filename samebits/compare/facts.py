@@ -23,8 +23,7 @@ ABSENT = "absent"
 def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChange, ...]]:
     """Return the changed facts by kind; a kind without changes is left out.
 
-    Kinds: ``config``, ``load``, ``tokenizer``, ``attention.kernel``, ``weights layout``,
-    ``generation``.
+    Kinds: ``config``, ``load``, ``tokenizer``, ``attention.kernel``, ``weights layout``.
     """
     by_kind = {
         "config": _config_changes(reference, candidate),
@@ -32,26 +31,8 @@ def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChang
         "tokenizer": _tokenizer_changes(reference, candidate),
         "attention.kernel": _attention_changes(reference, candidate),
         "weights layout": _layout_changes(reference, candidate),
-        "generation": _generation_changes(reference, candidate),
     }
     return {kind: tuple(facts) for kind, facts in by_kind.items() if facts}
-
-
-def _generation_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
-    """Return what generate() uses without arguments, where both releases have a value."""
-    configs = [
-        usage.generation.config
-        for usage in (reference.signals.usage, candidate.signals.usage)
-        if usage is not None and usage.generation is not None
-    ]
-    if len(configs) < 2:
-        return []
-    first, second = configs
-    return [
-        FactChange(what=name, reference=value, candidate=second[name])
-        for name, value in first.items()
-        if name in second and second[name] != value
-    ]
 
 
 def call_changes(reference: AttentionCall, candidate: AttentionCall) -> list[FactChange]:

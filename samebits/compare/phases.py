@@ -26,7 +26,6 @@ _EXPLAINING = frozenset(
         "kernels",
         "integrity",
         "usage",
-        "generation",
         "relations",
         "evidence",
         "first",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits.records.outcomes import BLOCK, OperationComparison, Place, TextsReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from samebits.records.outcomes import Outcomes, Value
     from samebits.records.tokenizer import TokenizerSignal
@@ -40,35 +40,38 @@ _OF_IDS = (
     "batch",
     "windows",
 )
+DECODING = (
+    "decode",
+    "decode, skip_special_tokens",
+    "decode without special tokens",
+    "batch decode",
+)
+CLEANING = ("decode by default", "decode, clean_up_tokenization_spaces")
+BATCHING = (
+    "pair",
+    "pair, truncation longest_first",
+    "pair, truncation only_first",
+    "pair, truncation only_second",
+    "batch",
+    "attention mask of a batch",
+    "windows",
+    "words",
+)
+MARKING = (
+    "offsets",
+    "word ids",
+    "word ids of words",
+    "special tokens mask",
+    "token types of a pair",
+)
+OF_RENDERED = (CHAT_IDS, "assistant mask", "type")
+"""Operations on a conversation that is rendered to the same text."""
 GROUPS: dict[str, tuple[str, ...]] = {
     "encoding": (ENCODE, BARE, "tokens of ids", "slow class"),
-    "decoding": (
-        "decode",
-        "decode, skip_special_tokens",
-        "decode without special tokens",
-        "batch decode",
-        "decode by default",
-        "decode, clean_up_tokenization_spaces",
-        "stream",
-    ),
-    "pairs and batches": (
-        "pair",
-        "pair, truncation longest_first",
-        "pair, truncation only_first",
-        "pair, truncation only_second",
-        "batch",
-        "attention mask of a batch",
-        "windows",
-        "words",
-    ),
-    "offsets and masks": (
-        "offsets",
-        "word ids",
-        "word ids of words",
-        "special tokens mask",
-        "token types of a pair",
-    ),
-    "chat template": ("template", TEXT, CHAT_IDS, "assistant mask", "type"),
+    "decoding": (*DECODING, *CLEANING, "stream"),
+    "pairs and batches": BATCHING,
+    "offsets and masks": MARKING,
+    "chat template": ("template", TEXT, *OF_RENDERED),
 }
 """What the operations are about, as a report groups them."""
 
@@ -113,9 +116,9 @@ def comparisons(
     reference: TokenizerSignal, candidate: TokenizerSignal
 ) -> tuple[OperationComparison, ...]:
     """Compare all operations on texts and conversations, without the stages of the backend."""
-    corpora = reference.corpus, candidate.corpus
-    same_ids = all(o.n_differ == 0 for o in compared(*corpora) if o.operation in (ENCODE, BARE))
-    everything = (*compared(*corpora), *compared(reference.conversations, candidate.conversations))
+    corpus = compared(reference.corpus, candidate.corpus)
+    same_ids = all(o.n_differ == 0 for o in corpus if o.operation in (ENCODE, BARE))
+    everything = (*corpus, *compared(reference.conversations, candidate.conversations))
     return tuple(o for o in everything if same_ids or o.operation not in FOLLOWS_ALL)
 
 
@@ -145,11 +148,11 @@ def compared(
 
 def differences(operation: str, reference: Outcomes, candidate: Outcomes) -> list[Difference]:
     """Return the cases of an operation that differ, in the order of the corpus."""
-    return [
-        Difference(case, *values)
-        for case, values in _pairs(operation, reference, candidate)
-        if not same(*values)
-    ]
+    return _differing(_pairs(operation, reference, candidate))
+
+
+def _differing(pairs: Iterable[tuple[str, tuple[Value, Value]]]) -> list[Difference]:
+    return [Difference(case, *values) for case, values in pairs if not same(*values)]
 
 
 def same(reference: Value, candidate: Value) -> bool:
@@ -188,12 +191,12 @@ def _stage_differs(stage: str, case: str, reference: Outcomes, candidate: Outcom
 
 
 def _operation(operation: str, reference: Outcomes, candidate: Outcomes) -> OperationComparison:
-    n_compared = sum(1 for _ in _pairs(operation, reference, candidate))
-    differing = differences(operation, reference, candidate)
+    pairs = list(_pairs(operation, reference, candidate))
+    differing = _differing(pairs)
     first = min(differing, key=is_raised, default=None)
     return OperationComparison(
         operation=operation,
-        n_compared=n_compared,
+        n_compared=len(pairs),
         n_differ=len(differing),
         n_raised=sum(1 for d in differing if d.candidate.raised and not d.reference.raised),
         first=place(operation, first, reference, candidate) if first is not None else None,

@@ -88,16 +88,13 @@ class _Hunt:
 
     @property
     def _elsewhere(self) -> str:
-        """What differs if no full forward does: decoding, state, generate(), or a user's probe."""
+        """What differs if no full forward does: decoding, state, or a probe of the user's."""
         decodes = (self._signals.get(name) for name in ("decode", "greedy"))
         if any(signal is not None and signal.outcome == "differs" for signal in decodes):
             return "decoding"
         state = self._signals.get("state")
         if state is not None and state.outcome == "differs":
             return "what a forward leaves behind"
-        generation = self._signals.get("generation")
-        if generation is not None and generation.outcome == "differs":
-            return "what generate() makes of the logits"
         return "a probe"
 
     def _step(self, suspect: str, status: Status, what: str) -> Step:

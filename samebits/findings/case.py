@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from samebits.compare.standing import Standing, judge_relation
+from samebits.compare.texts import comparisons
 from samebits.records.usage import UsageSignal
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from samebits.records.finding import Step
     from samebits.records.ids import Signal
     from samebits.records.ladder import Ladder
+    from samebits.records.outcomes import OperationComparison
     from samebits.records.provenance import Provenance
     from samebits.records.relations import Relation, RelationName
 
@@ -38,6 +41,15 @@ class Case:
     """Results of this stack for checkpoints of the model that other stacks saved."""
     ladder: Ladder | None = None
     """Result of the precision ladder for the difference; None if it did not run."""
+
+    @cached_property
+    def texts(self) -> tuple[OperationComparison, ...]:
+        """What both tokenizers make of texts and conversations; () if one was not observed."""
+        reference = self.reference.signals.tokenizer if self.reference is not None else None
+        candidate = self.capture.signals.tokenizer
+        if reference is None or candidate is None:
+            return ()
+        return comparisons(reference, candidate)
 
     @property
     def failure(self) -> Failure | None:

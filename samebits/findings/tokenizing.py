@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.texts import (
     BARE,
-    CHAT_IDS,
+    BATCHING,
+    CLEANING,
+    DECODING,
     ENCODE,
+    MARKING,
+    OF_RENDERED,
     TEXT,
-    comparisons,
     differences,
     place,
     position_in_words,
@@ -31,38 +34,8 @@ if TYPE_CHECKING:
 
     Check = Callable[[Case], Iterator[Sighting]]
 
-_DECODING = (
-    "decode",
-    "decode, skip_special_tokens",
-    "decode without special tokens",
-    "batch decode",
-)
-_CLEANING = ("decode, clean_up_tokenization_spaces", "decode by default")
-_MARKING = (
-    "offsets",
-    "word ids",
-    "word ids of words",
-    "special tokens mask",
-    "token types of a pair",
-)
-_BATCHING = (
-    "pair",
-    "pair, truncation longest_first",
-    "pair, truncation only_first",
-    "pair, truncation only_second",
-    "batch",
-    "attention mask of a batch",
-    "windows",
-    "words",
-)
-_CHAT = (CHAT_IDS, "assistant mask", "type")
 _MAX_OPERATIONS = 4
 """Operations of one finding that the evidence shows."""
-
-
-def _compared(case: Case) -> tuple[OperationComparison, ...]:
-    tokenizers = tokenizer_pair(case)
-    return comparisons(*tokenizers) if tokenizers is not None else ()
 
 
 def _is_returned(comparison: OperationComparison) -> bool:
@@ -74,9 +47,9 @@ def _differing(*operations: str) -> Check:
     """Return a check for operations whose results differ; what raises is another rule's."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        seen = [c for c in _compared(case) if c.operation in operations and _is_returned(c)]
-        if seen:
-            yield _sighting(case, seen)
+        differing = [c for c in case.texts if c.operation in operations and _is_returned(c)]
+        if differing:
+            yield _sighting(case, differing)
 
     return check
 
@@ -131,17 +104,17 @@ def _other_special_tokens(case: Case) -> Iterator[Sighting]:
 
 def _cleaned_otherwise(case: Case) -> Iterator[Sighting]:
     """Find a clean-up of spaces that differs, where decoding without it is the same."""
-    everything = _compared(case)
-    if any(_is_returned(c) for c in everything if c.operation in _DECODING):
+    everything = case.texts
+    if any(_is_returned(c) for c in everything if c.operation in DECODING):
         return
-    seen = [c for c in everything if c.operation in _CLEANING and _is_returned(c)]
-    if seen:
-        yield _sighting(case, seen)
+    differing = [c for c in everything if c.operation in CLEANING and _is_returned(c)]
+    if differing:
+        yield _sighting(case, differing)
 
 
 def _streamed_otherwise(case: Case) -> Iterator[Sighting]:
     """Find a streamed text that differs, where decoding the same ids at once does not."""
-    everything = {c.operation: c for c in _compared(case)}
+    everything = {c.operation: c for c in case.texts}
     whole, streamed = everything.get("decode without special tokens"), everything.get("stream")
     if streamed is None or whole is None or whole.n_differ:
         return
@@ -155,8 +128,8 @@ def _other_vocabulary(case: Case) -> Iterator[Sighting]:
     if tokenizers is None:
         return
     lines = [*_special_changes(*tokenizers)]
-    seen = [c for c in _compared(case) if c.operation == "tokens of ids" and _is_returned(c)]
-    for comparison in seen:
+    differing = [c for c in case.texts if c.operation == "tokens of ids" and _is_returned(c)]
+    for comparison in differing:
         assert comparison.first is not None
         lines += [_summary(comparison), *_sides(case, comparison.first)]
     if lines:
@@ -173,11 +146,11 @@ def _special_changes(reference: TokenizerSignal, candidate: TokenizerSignal) -> 
 
 def _raises(case: Case) -> Iterator[Sighting]:
     """Find operations that raise here and return something in the reference."""
-    seen = [c for c in _compared(case) if c.n_raised]
-    if not seen:
+    differing = [c for c in case.texts if c.n_raised]
+    if not differing:
         return
     lines: list[str] = []
-    for comparison in seen[:_MAX_OPERATIONS]:
+    for comparison in differing[:_MAX_OPERATIONS]:
         first = _first_raised(case, comparison.operation)
         if first is None:
             continue
@@ -185,7 +158,7 @@ def _raises(case: Case) -> Iterator[Sighting]:
         lines.append(f"{comparison.operation}: {count}, first {first.case}")
         lines += _sides(case, first)
     if lines:
-        yield Sighting(seen[0].operation, tuple(lines))
+        yield Sighting(differing[0].operation, tuple(lines))
 
 
 def _first_raised(case: Case, operation: str) -> Place | None:
@@ -274,7 +247,7 @@ RULES = (
             "model_type llama. RobertaTokenizer over WordPiece: wrong from 5.2 on.",
             references=_references(44779, 45488),
         ),
-        _differing(*_DECODING),
+        _differing(*DECODING),
     ),
     Rule(
         RuleText(
@@ -328,7 +301,7 @@ RULES = (
             "a plain byte-level pre-tokenizer, from 5.2 on.",
             references=("transformers/models/qwen2/tokenization_qwen2.py",),
         ),
-        _differing(*_MARKING),
+        _differing(*MARKING),
     ),
     Rule(
         RuleText(
@@ -349,7 +322,7 @@ RULES = (
             releases="depends on the class and the file",
             references=("transformers/tokenization_utils_tokenizers.py",),
         ),
-        _differing(*_BATCHING),
+        _differing(*BATCHING),
     ),
     Rule(
         RuleText(
@@ -430,6 +403,6 @@ RULES = (
             releases="depends on the tokenizer",
             references=("https://github.com/huggingface/trl/issues/6105",),
         ),
-        _differing(*_CHAT),
+        _differing(*OF_RENDERED),
     ),
 )

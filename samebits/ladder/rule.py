@@ -72,7 +72,6 @@ def judgement(evidence: Evidence) -> Judgement:
         or _changed_constant(evidence)
         or _other_output(evidence)
         or _left_behind(evidence)
-        or _other_generation(evidence)
         or _unrepeated(evidence)
         or _not_finite(evidence)
         or _diverged(evidence)
@@ -178,15 +177,6 @@ def _left_behind(evidence: Evidence) -> Judgement | None:
     if item.reason == Reason.STATE:
         return Judgement("diverged", "state", text)
     return Judgement("undecided", "nothing", text)
-
-
-def _other_generation(evidence: Evidence) -> Judgement | None:
-    """Return a way of generate() that gives other tokens for the same logits: no rounding does."""
-    for signal in evidence.signals:
-        item = next((i for i in signal.items if i.reason == Reason.SAME_LOGITS), None)
-        if item is not None and differs(item):
-            return Judgement("diverged", "generation", f"generate(), {item.name}: {item.note}")
-    return None
 
 
 def _other_result(evidence: Evidence) -> Judgement | None:

@@ -25,7 +25,6 @@ _NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _OF_SAMEBITS = frozenset(
     {"load", "config", "inputs", "weights", "buffers", "inv_freq", "attention", "hidden_states"}
     | {"logits", "decode", "greedy", "tokenizer", "relations", "usage", "outputs", "state"}
-    | {"generation"}
 )
 """Names of what samebits itself observes; a file with such a name could not be told from it."""
 

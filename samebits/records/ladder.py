@@ -43,7 +43,6 @@ Rule = Literal[
     "choice",
     "missing output",
     "state",
-    "generation",
     "tokens",
     "probe",
     "nothing",

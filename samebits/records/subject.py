@@ -64,8 +64,6 @@ class Reason(StrEnum):
     """Both sides looked for it, and neither has it."""
     STATE = "state"
     """A value that the model left in its modules is shown to make the difference."""
-    SAME_LOGITS = "same logits"
-    """generate() gives other tokens for the same logits, or other scores to choose from."""
     NOT_REPEATABLE = "not repeatable"
     """Two runs of one cell gave different values."""
     RAISED = "raised"

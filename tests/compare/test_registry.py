@@ -57,8 +57,7 @@ def test_signals_have_one_place_each_in_the_flow_of_data():
     assert set(names) == {unit.name for unit in registry.units()} | EXPLANATORY
     assert names == (
         *("load", "config", "inputs", "weights", "buffers", "inv_freq"),
-        *("attention.kernel", "hidden_states", "logits", "outputs", "decode", "greedy"),
-        *("generation", "state"),
+        *("attention.kernel", "hidden_states", "logits", "outputs", "decode", "greedy", "state"),
     )
 
 

@@ -11,7 +11,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 
 from samebits.base.workflow import annotation, inert
 from samebits.diagnose.exit_code import exit_code, fails
-from samebits.records.finding import Finding, RuleText
+from samebits.records.finding import Finding
 from samebits.records.ids import Verdict
 from samebits.records.report import CheckpointReport
 from samebits.reports.formats import github, junit
@@ -21,7 +21,7 @@ from samebits.reports.head import MAX_LINES, MAX_WIDTH, head
 from samebits.reports.html import site
 from samebits.reports.plain import Place
 from samebits.text.markdown import Markdown
-from tests.support.sample_report import sample_report
+from tests.support.sample_report import NEVER_WRITTEN, sample_report
 
 SCHEMA = Path(__file__).parents[1] / "published" / "junit-10.xsd"
 SAMPLE = sample_report()
@@ -352,18 +352,11 @@ def test_the_file_of_a_format_bears_its_mark(format):
 
 def test_a_failure_has_the_remedy_of_its_finding():
     finding = Finding(code="SB301", where="model.inv_freq", evidence=("seen",))
-    rule = RuleText(
-        code="SB301",
-        name="a buffer is never written",
-        kind="silent",
-        looks_for="x",
-        cause="x",
-        remedy="compute it in forward",
-        releases="x",
-    )
     row = row_of("falcon")
     cells = tuple(cell.model_copy(update={"findings": (finding,)}) for cell in row.cells)
-    report = placed(row.model_copy(update={"cells": cells})).model_copy(update={"rules": (rule,)})
+    report = placed(row.model_copy(update={"cells": cells})).model_copy(
+        update={"rules": (NEVER_WRITTEN,)}
+    )
     wanted = "SB301 a buffer is never written (model.inv_freq)\nremedy: compute it in forward"
     assert wanted in results(report)[failing(report)[0]][2]
     assert wanted in parsed(workflow_commands(report)[0])[2]

@@ -23,6 +23,7 @@ from samebits.records.comparison import (
     SignalComparison,
     TokenSplit,
 )
+from samebits.records.finding import RuleText
 from samebits.records.ids import EXPLANATORY, CellId, Variant, Verdict
 from samebits.records.relations import (
     CacheTensor,
@@ -48,6 +49,17 @@ from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef
 
 STACKS = ("4.48", "4.57", "5.0", "5.9", "5.23")
+
+NEVER_WRITTEN = RuleText(
+    code="SB301",
+    name="a buffer is never written",
+    kind="silent",
+    looks_for="x",
+    cause="x",
+    remedy="compute it in forward",
+    releases="x",
+)
+"""A rule with a remedy, for reports that show findings."""
 
 
 def sample_report(text: str = "", message: str = "", token: str = "") -> Report:

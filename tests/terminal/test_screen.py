@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from samebits.records.finding import Finding, RuleText
+from samebits.records.finding import Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.trace import Cause, Side
 from samebits.terminal.screen import WIDTH, screen
-from tests.support.sample_report import cell, raised, row, sample_report
+from tests.support.sample_report import NEVER_WRITTEN, cell, raised, row, sample_report
 
 VARIANT = Variant(dtype="float32", attention="default")
 PATH = Path("reports/check/tiny/report.md")
@@ -61,17 +61,6 @@ def test_rounding_is_no_failure():
     assert "rounding   logits 1e-06" in printed[2]
 
 
-RULE = RuleText(
-    code="SB301",
-    name="a buffer is never written",
-    kind="silent",
-    looks_for="x",
-    cause="x",
-    remedy="compute it in forward",
-    releases="x",
-)
-
-
 def test_a_failure_names_place_cause_finding_and_remedy():
     cause = Cause(
         kind="buffer",
@@ -85,7 +74,7 @@ def test_a_failure_names_place_cause_finding_and_remedy():
     finding = Finding(code="SB301", where="model.rotary_emb.inv_freq", evidence=())
     diverged = of("5.23", Verdict.DIVERGED, cause=cause, findings=(finding,))
     diverged = diverged.model_copy(update={"reference": reference().cell})
-    shown = report(reference(), diverged, rules=(RULE,))
+    shown = report(reference(), diverged, rules=(NEVER_WRITTEN,))
     printed = lines(shown, {"SB301": "modeling_x.py:80:9"})
     assert printed[0] == "tiny: does not pass: 5.23 diverged"
     text = "\n".join(printed)

@@ -41,7 +41,6 @@ RULE_WORDS: dict[Rule, str] = {
     "choice": "the scores of a discrete choice",
     "missing output": "the names of the outputs",
     "state": "a forward that depends on those before it",
-    "generation": "the tokens of generate() for the same logits",
     "tokens": "the margin of the tokens",
     "probe": "what a probe of one's own returned",
     "nothing": "nothing: the ladder is inconclusive",
