@@ -12,6 +12,18 @@ if TYPE_CHECKING:
     from samebits.records.usage import UsageSignal
 
 _SHOWN_TOKENS = 6
+_SHOWN_DEFAULTS = (
+    "do_sample",
+    "num_beams",
+    "temperature",
+    "top_k",
+    "top_p",
+    "repetition_penalty",
+    "max_length",
+    "max_new_tokens",
+    "forced_eos_token_id",
+    "eos_token_id",
+)
 
 
 class Usage(NamedTuple):
@@ -94,11 +106,9 @@ def _defaults(usage: UsageSignal, _dtype: str) -> str:
     generation = usage.generation
     if generation is None:
         return ""
-    names = ("do_sample", "num_beams", "temperature", "top_k", "top_p", "repetition_penalty")
-    names += ("max_length", "max_new_tokens", "forced_eos_token_id", "eos_token_id")
     return ", ".join(
         f"{name}={generation.config[name]}"
-        for name in names
+        for name in _SHOWN_DEFAULTS
         if generation.config.get(name, NEUTRAL.get(name, OF_SAMPLING.get(name)))
         != NEUTRAL.get(name, OF_SAMPLING.get(name))
     )
