@@ -276,17 +276,17 @@ class StackBuilder:
         if system is None:
             return self._uv(command, text, error_prefix)
         with tempfile.TemporaryDirectory(prefix="samebits-lock-") as folder:
+            output = Path(folder) / "lock.txt"
             files = {
-                "--override": system.overrides,
-                "--constraint": system.constraints,
-                "--output-file": system.preferences,  # uv prefers the versions of the file it writes
+                "--override": (Path(folder) / "overrides.txt", system.overrides),
+                "--constraint": (Path(folder) / "constraints.txt", system.constraints),
+                "--output-file": (output, system.preferences),  # uv prefers the versions in it
             }
-            for option, content in files.items():
-                path = Path(folder) / f"{option[2:]}.txt"
+            for option, (path, content) in files.items():
                 path.write_text(content, "utf-8")
                 command = [*command, option, str(path)]
             self._uv(command, text, error_prefix)
-            return system.merged(pinned_versions(path.read_text("utf-8")))
+            return system.merged(pinned_versions(output.read_text("utf-8")))
 
     def _resolution_digest(
         self, requirement_lines: list[str], spec: StackSpec, system: SystemTorch | None
