@@ -102,6 +102,7 @@ RULES = (
             code="SB823",
             name="a logits processor gives other scores",
             kind="silent",
+            scope="release",
             looks_for="a class of transformers.generation.logits_process that both releases have "
             "and that gives other scores for the same ids, scores and arguments, or raises",
             cause="The class was changed. Affected: users of its argument of generate(), and code "
