@@ -72,7 +72,10 @@ RULES = (
             "model.generation_config.save_pretrained(folder)",
             releases="Measured: forced_eos_token_id of BART's config is used up to 4.57 and in "
             "5.23, not in 5.2.",
-            references=("transformers/generation/configuration_utils.py, from_model_config",),
+            references=(
+                "transformers/generation/configuration_utils.py, from_model_config",
+                "transformers/models/bart/configuration_bart.py",
+            ),
         ),
         _differing("generation_config", generation.defaults),
     ),
