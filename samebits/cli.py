@@ -614,6 +614,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="also trace rounding and expected differences to their causes",
     )
     add(
+        "--store",
+        metavar="URL",
+        help="share results with other machines: a folder, or s3://, gs://, az:// with a bucket",
+    )
+    add(
         "--jobs",
         type=_positive,
         metavar="N",

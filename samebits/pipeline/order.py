@@ -73,6 +73,8 @@ class Order(Record):
     """True for ``samebits check``, which has one model and no matrix file."""
     jobs: Annotated[int | None, Use(repeated=False)] = None
     """Cells that run at the same time; None for one per core."""
+    store: Annotated[str | None, Use(repeated=False, receipt=False)] = None
+    """Folder or URL of the store that this run shares with other machines."""
     kernels: Annotated[dict[str, str], Use(repeated=False, receipt=False)] = Field(
         default_factory=dict
     )

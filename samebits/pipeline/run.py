@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import Dependencies
+from samebits.base.redaction import Redaction
 from samebits.capsules.choosing import MAX_CAPSULES, chosen
 from samebits.compare.signals import wanted
 from samebits.compare.texts import texts_of
@@ -46,7 +47,10 @@ from samebits.stacks.build import StackBuilder
 from samebits.stacks.costs import Finished
 from samebits.stacks.environment import shown
 from samebits.stacks.places import stacks_folder
+from samebits.storage.objects import opened
 from samebits.storage.rows import KeptRow, RowCache
+from samebits.storage.shared import SharedStore
+from samebits.storage.sharing import Sharing
 from samebits.storage.store import Store
 from samebits.text.names import capsule_path
 from samebits.text.numbers import duration, plural
@@ -62,6 +66,7 @@ if TYPE_CHECKING:
     from samebits.records.crossing import Crossing, CrossingsReport
     from samebits.records.finding import Finding
     from samebits.records.ids import CellId
+    from samebits.storage.objects import Objects
     from samebits.terminal.progress import Phases, Progress
 
 
@@ -80,6 +85,7 @@ async def run_matrix(
     Raises:
         MatrixError: matrix.yaml has problems.
         SelectionError: the filters match nothing.
+        StoreAddressError: there is no such store.
         ReportsError: the report would replace a file that samebits did not write.
 
     """
@@ -100,8 +106,12 @@ async def run_matrix(
     planned = plan(matrix, order.selection)
     if order.reports is not None:
         owned.check(order.reports, planned, order.formats)
+    objects = None if order.store is None else opened(order.store)
     store = Store(root)
     shown_progress = progress(len(planned.cells))
+    sharing = _sharing(order, objects, root, environ, shown_progress.note)
+    if sharing is not None:
+        store.fetch = sharing.fetch_tensor
     shown_progress.note(_last_run(root))
     scheduler = Scheduler(
         root,
@@ -112,6 +122,7 @@ async def run_matrix(
         environ,
         order,
         dependencies=dependencies,
+        sharing=sharing,
     )
     try:
         command = command_line(order.program, [shown_path(order.matrix)])
@@ -147,8 +158,23 @@ async def run_matrix(
         "seconds": seconds,
         "spent": scheduler.spent,
         "matrix_digest": matrix_digest,
+        "notes": sharing.problems if sharing is not None else (),
     }
     return report.model_copy(update=update), locks | capsules
+
+
+def _sharing(
+    order: Order,
+    objects: Objects | None,
+    root: Path,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+) -> Sharing | None:
+    """Return the shared stores of a run; None without one."""
+    if objects is None or order.store is None:
+        return None
+    shared = SharedStore(Redaction(environ).text(order.store), objects, say=say)
+    return Sharing(root, [shared], shared, environ)
 
 
 def _last_run(root: Path) -> str:

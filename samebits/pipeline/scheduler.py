@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from samebits.base import seal
+from samebits.base.atomic import replace
 from samebits.base.digests import digest_of_file, machine_fingerprint
-from samebits.base.errors import PatchError, StackError, nearest
+from samebits.base.errors import CaptureError, PatchError, StackError, nearest
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import without_folders
 from samebits.capsules.asking import CannotReproduce, ReproductionFailed
@@ -50,7 +51,7 @@ from samebits.jobs.records import BuildJob
 from samebits.jobs.trace import TracedCell, TracedModel, Tracer
 from samebits.records.report import Spent
 from samebits.stacks import costs, price
-from samebits.stacks.build import Stack, StackBuilder, probes_digest
+from samebits.stacks.build import Stack, StackBuilder, is_plain_lock, probes_digest
 from samebits.stacks.environment import PACKAGES, probe_environment
 from samebits.stacks.packages import ExtendedStack, PackageBuilder, PackagesError
 from samebits.stacks.places import stacks_folder
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from samebits.records.trace import Cause
     from samebits.stacks.costs import Finished
     from samebits.stacks.process import Running, Starter
+    from samebits.storage.sharing import Sharing
     from samebits.storage.store import Store
     from samebits.terminal.progress import Progress
     from samebits.trace.question import TraceRequest as TraceQuestions
@@ -162,7 +164,9 @@ class Scheduler:
         builder: Callable[[StackSpec], Stack] | None = None,
         extender: Callable[[Stack, str, Sequence[str]], ExtendedStack] | None = None,
         dependencies: Dependencies | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
+        self._sharing = sharing
         self.dependencies = dependencies or Dependencies()
         self.stacks: dict[str, Stack] = {}
         self.failures: dict[str, str] = {}
@@ -201,6 +205,7 @@ class Scheduler:
             self._fingerprint,
             fresh=order.fresh,
             dependencies=self.dependencies,
+            sharing=sharing,
         )
         self._runner = CellRunner(job_cache, sweep=order.sweep)
         self._feeder = Feeder(job_cache)
@@ -326,6 +331,7 @@ class Scheduler:
         if find_row is not None and paths and (cached := find_row(row, paths)) is not None:
             for cell in row.cells:
                 self.progress.done(cell, cached.outcomes[cell.stack][0])
+            await self._share_captures(row, paths)
             self._report_failures(row, cached.outcomes)
             return {cell: partial(self._runner.read, pair) for cell, pair in paths.items()}
         async with asyncio.TaskGroup() as group:
@@ -333,6 +339,17 @@ class Scheduler:
         captures = {cell: task.result() for cell, task in tasks.items()}
         self._report_failures(row, {cell.stack: outcome(runs) for cell, runs in captures.items()})
         return captures
+
+    async def _share_captures(
+        self, row: PlannedRow, paths: Mapping[CellId, tuple[Path, Path]]
+    ) -> None:
+        """Push the captures of a cached row to the shared store."""
+        if self._sharing is None:
+            return
+        checkpoint = await asyncio.shield(self._checkpoint_tasks[row.model])
+        for pair in paths.values():
+            with contextlib.suppress(CaptureError):
+                await self._runner.share(checkpoint, pair[0].parent, self._runner.read(pair))
 
     def _report_failures(self, row: PlannedRow, outcomes: Mapping[str, tuple[str, str]]) -> None:
         """Show the failures of a model, once all of its rows have ended.
@@ -708,6 +725,7 @@ class Scheduler:
 
     async def _build_and_show(self, spec: StackSpec) -> None:
         self.progress.stack(spec.id, "resolving and building")
+        await self._fetch_lock(spec)
         try:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
         except (StackError, OSError) as error:
@@ -717,8 +735,29 @@ class Scheduler:
             return
         finally:
             self.progress.advance("stacks")
+        await self._share_lock(spec)
         release = f"transformers {self.stacks[spec.id].transformers}"
         self.progress.stack(spec.id, release, is_busy=False)
+
+    async def _fetch_lock(self, spec: StackSpec) -> None:
+        """Take the lock of a stack from a shared store, so that several machines run the same."""
+        path = self._stack_builder.lock_path(spec)
+        if self._sharing is None or self._order.upgrade or path.exists():
+            return
+        files = await asyncio.to_thread(self._sharing.read, f"locks/{path.name}")
+        text = (files or {}).get(path.name, b"").decode("utf-8", "replace")
+        if is_plain_lock(text):
+            replace(path, text)
+
+    async def _share_lock(self, spec: StackSpec) -> None:
+        """Push the lock of a stack; the store keeps the first one until a run upgrades it."""
+        path = self._stack_builder.lock_path(spec)
+        if self._sharing is None or not path.exists():
+            return
+        push = self._sharing.write if self._order.upgrade else self._sharing.offer
+        content = {path.name: path.read_bytes()}
+        if is_plain_lock(content[path.name].decode("utf-8", "replace")):
+            await asyncio.to_thread(push, f"locks/{path.name}", content)
 
     def _open_processes(self) -> None:
         needs_hub = any(self._matrix.model(name).hub for name in self._plan.models)
@@ -818,9 +857,12 @@ class Scheduler:
         builder = builder_of(model, ordered)
         if builder is None:
             raise BuildFailed(_no_builder(model, ordered))
+        folder, sharing = self._checkpoint_store.folder(model, builder), self._sharing
+        if sharing is not None and not folder.exists():
+            await asyncio.to_thread(self._checkpoint_store.fetch, folder, sharing)
         if (existing := self._checkpoint_store.made(model, builder)) is not None:
+            await self._share_checkpoint(folder)
             return existing
-        folder = self._checkpoint_store.folder(model, builder)
         if folder.exists() and self._checkpoint_store.made(model, builder) is None:
             # incomplete; checked again, because another run may have just made it
             shutil.rmtree(folder, ignore_errors=True)
@@ -836,9 +878,14 @@ class Scheduler:
         )
         ended = await self._process_for(model.name, builder.id).run(job.as_json())
         if (made := self._checkpoint_store.made(model, builder)) is not None:
+            await self._share_checkpoint(folder)
             return made
         msg = f"{builder.id} could not make the checkpoint: {ended.reason}\n{tail(log)}"
         raise BuildFailed(msg)
+
+    async def _share_checkpoint(self, folder: Path) -> None:
+        if self._sharing is not None:
+            await asyncio.to_thread(self._checkpoint_store.share, folder, self._sharing)
 
     async def _observe(self, cell: CellId) -> Runs:
         runs = await self._captures(cell, started=lambda: self.progress.start(cell))
