@@ -75,6 +75,10 @@ class Order(Record):
     """Cells that run at the same time; None for one per core."""
     store: Annotated[str | None, Use(repeated=False, receipt=False)] = None
     """Folder or URL of the store that this run shares with other machines."""
+    shard: Annotated[tuple[int, int] | None, Use(repeated=False, receipt=False)] = None
+    """The number of this shard, from 1 on, and how many there are; None for a whole run."""
+    merged: Annotated[tuple[str, ...] | None, Use(repeated=False, receipt=False)] = None
+    """Folders of the shards to merge, besides the store; None for a run that merges nothing."""
     kernels: Annotated[dict[str, str], Use(repeated=False, receipt=False)] = Field(
         default_factory=dict
     )

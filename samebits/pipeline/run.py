@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits.base.digests import digest_of, digest_of_file
+from samebits.base.digests import digest_of, digest_of_file, machine_fingerprint
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.capsules.choosing import MAX_CAPSULES, chosen
@@ -29,7 +29,7 @@ from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix import load, releases
 from samebits.matrix.levels import at_level
 from samebits.matrix.plan import Selection, command_line, plan, reproduce, shown_path
-from samebits.pipeline import trim
+from samebits.pipeline import shards, trim
 from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
@@ -41,12 +41,14 @@ from samebits.records.report import (
     Row,
     StackReport,
 )
+from samebits.records.shard import ShardRecord
 from samebits.reports import owned
 from samebits.stacks import costs
-from samebits.stacks.build import StackBuilder
+from samebits.stacks.build import StackBuilder, probes_digest
 from samebits.stacks.costs import Finished
 from samebits.stacks.environment import shown
 from samebits.stacks.places import stacks_folder
+from samebits.stacks.probes import PROBES
 from samebits.storage.objects import opened
 from samebits.storage.rows import KeptRow, RowCache
 from samebits.storage.shared import SharedStore
@@ -106,12 +108,25 @@ async def run_matrix(
     planned = plan(matrix, order.selection)
     if order.reports is not None:
         owned.check(order.reports, planned, order.formats)
-    objects = None if order.store is None else opened(order.store)
+    stores = _opened_stores(order)
+    probes = probes_digest(PROBES)
     store = Store(root)
     shown_progress = progress(len(planned.cells))
-    sharing = _sharing(order, objects, root, environ, shown_progress.note)
+    sharing = _sharing(order, stores, root, environ, shown_progress.note)
     if sharing is not None:
         store.fetch = sharing.fetch_tensor
+    if sharing is not None and order.merged is not None:
+        try:
+            run = shards.run_of(matrix, order, probes)
+            command = (
+                order.command
+                if " -- " in order.command or order.program[0] != "nox"
+                else f"{order.command} --"
+            )
+            shards.complete(run, sharing, machine_fingerprint(order.kernels), command)
+        except shards.ShardsError:
+            shown_progress.close()
+            raise
     shown_progress.note(_last_run(root))
     scheduler = Scheduler(
         root,
@@ -163,18 +178,102 @@ async def run_matrix(
     return report.model_copy(update=update), locks | capsules
 
 
+async def run_shard(
+    order: Order,
+    environ: Mapping[str, str],
+    progress: Callable[[int], Progress],
+    dependencies: Dependencies | None = None,
+) -> tuple[ShardRecord, tuple[str, ...]]:
+    """Run the cells of one shard and leave them in its store.
+
+    Return what it left, and what went wrong with the store.
+
+    Raises:
+        MatrixError, SelectionError, StoreAddressError: as :func:`run_matrix`.
+
+    """
+    assert order.shard is not None
+    number, of = order.shard
+    matrix = at_level(load.load(order.matrix), order.level)
+    root, dependencies = order.work_folder, dependencies or Dependencies()
+    if order.releases:
+        matrix = await _with_releases(matrix, order, environ, dependencies)
+    whole = plan(matrix, order.selection)
+    planned = shards.part(whole, number, of)
+    stores = _opened_stores(order)
+    shown_progress = progress(len(planned.cells))
+    sharing = _sharing(order, stores, root, environ, shown_progress.note)
+    assert sharing is not None
+    store = Store(root)
+    store.fetch = sharing.fetch_tensor
+    scheduler = Scheduler(
+        root,
+        matrix,
+        planned,
+        store,
+        shown_progress,
+        environ,
+        order,
+        dependencies=dependencies,
+        sharing=sharing,
+        whole=whole,
+    )
+    try:
+        runs = await scheduler.observe() if planned.cells else {}
+        facts = scheduler.machine or {}
+        record = ShardRecord(
+            run=shards.run_of(matrix, order, probes_digest(PROBES)),
+            number=number,
+            of=of,
+            samebits=_samebits_version(),
+            machine=machine_fingerprint(order.kernels),
+            cpu=str(facts.get("cpu", "")),
+            stacks={id: stack.lock_digest for id, stack in scheduler.stacks.items()},
+            cells={str(cell): outcome(pair)[0] for cell, pair in runs.items()},
+        )
+        if not shards.leave(record, sharing):
+            msg = f"shard {number}/{of} could not write to its store: " + "; ".join(
+                sharing.problems or ("it did not answer",)
+            )
+            raise shards.ShardsError(msg)
+    finally:
+        await scheduler.close()
+        scheduler.keep_costs(None)
+        shown_progress.close()
+    return record, sharing.problems
+
+
+def shard_store(order: Order) -> str:
+    """Return the store of a shard: that of the command, else a folder beside the matrix."""
+    assert order.shard is not None
+    number, of = order.shard
+    return order.store or str(order.matrix.parent / shards.FOLDER / f"{number}-of-{of}")
+
+
+def _opened_stores(order: Order) -> dict[str, Objects]:
+    """Return the stores of a run by their addresses, the one to write to first."""
+    own = shard_store(order) if order.shard is not None else order.store
+    addresses = [*filter(None, (own,)), *(order.merged or ())]
+    return {address: opened(address) for address in addresses}
+
+
 def _sharing(
     order: Order,
-    objects: Objects | None,
+    stores: Mapping[str, Objects],
     root: Path,
     environ: Mapping[str, str],
     say: Callable[[str], None],
 ) -> Sharing | None:
     """Return the shared stores of a run; None without one."""
-    if objects is None or order.store is None:
+    redaction = Redaction(environ)
+    shared = [
+        SharedStore(redaction.text(address), objects, say=say)
+        for address, objects in stores.items()
+    ]
+    if not shared:
         return None
-    shared = SharedStore(Redaction(environ).text(order.store), objects, say=say)
-    return Sharing(root, [shared], shared, environ)
+    writes = order.shard is not None or order.store is not None
+    return Sharing(root, shared, shared[0] if writes else None, environ)
 
 
 def _last_run(root: Path) -> str:

@@ -165,8 +165,12 @@ class Scheduler:
         extender: Callable[[Stack, str, Sequence[str]], ExtendedStack] | None = None,
         dependencies: Dependencies | None = None,
         sharing: Sharing | None = None,
+        whole: Plan | None = None,
     ) -> None:
         self._sharing = sharing
+        self._whole = whole or plan
+        """The plan of all shards, of which ``plan`` may be a part."""
+        self._building: dict[str, asyncio.Lock] = {}
         self.dependencies = dependencies or Dependencies()
         self.stacks: dict[str, Stack] = {}
         self.failures: dict[str, str] = {}
@@ -677,6 +681,8 @@ class Scheduler:
         """Build the stacks of the plan, and stacks that are only needed to make a checkpoint."""
         recipes = [r for name in self._plan.models if (r := self._matrix.model(name).build)]
         needed = {*self._plan.stacks, *(r.stack for r in recipes if r.stack is not None)}
+        if any(m.build and m.has_own_code for m in map(self._matrix.model, self._plan.models)):
+            needed.add(self._whole.stacks[0])  # a shard's checkpoint is that of the whole run
         self.phases.begin("stacks", len(needed), f"{len(needed):,} to resolve and build")
         await asyncio.gather(
             *(self._build_and_show(spec) for spec in self._matrix.stacks if spec.id in needed)
@@ -742,11 +748,12 @@ class Scheduler:
     async def _fetch_lock(self, spec: StackSpec) -> None:
         """Take the lock of a stack from a shared store, so that several machines run the same."""
         path = self._stack_builder.lock_path(spec)
-        if self._sharing is None or self._order.upgrade or path.exists():
+        keeps_own = path.exists() and self._order.merged is None
+        if self._sharing is None or self._order.upgrade or keeps_own:
             return
         files = await asyncio.to_thread(self._sharing.read, f"locks/{path.name}")
         text = (files or {}).get(path.name, b"").decode("utf-8", "replace")
-        if is_plain_lock(text):
+        if is_plain_lock(text) and text.encode() != _content_or_empty(path):
             replace(path, text)
 
     async def _share_lock(self, spec: StackSpec) -> None:
@@ -760,9 +767,11 @@ class Scheduler:
             await asyncio.to_thread(push, f"locks/{path.name}", content)
 
     def _open_processes(self) -> None:
-        needs_hub = any(self._matrix.model(name).hub for name in self._plan.models)
+        needs_hub = any(self._matrix.model(name).hub for name in self._whole.models)
         stacks: dict[ProcessKey, Stack] = {(id, ()): stack for id, stack in self.stacks.items()}
         for key, stack in (stacks | self.extended).items():
+            if key in self._processes:
+                continue
             self.environment = probe_environment(
                 self._environ,
                 needs_hub=needs_hub,
@@ -819,7 +828,7 @@ class Scheduler:
             self.dependencies.mark_unrepeatable(
                 f"{checkpoint.said} has no pinned revision, so its results are not reused"
             )
-        checkpoint = await self._feeder.choose(model, checkpoint, self._choosers(model))
+        checkpoint = await self._with_inputs(model, checkpoint)
         self.checkpoints[model.name] = checkpoint
         return checkpoint
 
@@ -828,15 +837,42 @@ class Scheduler:
 
         Releases that ``--releases`` adds come last, so that the inputs are those of the matrix.
         """
-        rows = (row for row in self._plan.rows if row.model == model.name)
-        selected = {cell.stack for row in rows for cell in row.cells}
-        specs = [spec for spec in self._matrix.stacks if spec.id in selected]
-        specs.sort(key=lambda spec: (spec.id != self._matrix.reference, spec.between))
         return [
             (stack, self._process_for(model.name, spec.id))
-            for spec in specs
+            for spec in self._choosing(model)
             if (stack := self._stack_for(model.name, spec.id)) is not None
         ]
+
+    def _choosing(self, model: ModelSpec) -> list[StackSpec]:
+        rows = (row for row in self._whole.rows if row.model == model.name)
+        selected = {cell.stack for row in rows for cell in row.cells}
+        specs = [spec for spec in self._matrix.stacks if spec.id in selected]
+        return sorted(specs, key=lambda spec: (spec.id != self._matrix.reference, spec.between))
+
+    async def _with_inputs(self, model: ModelSpec, checkpoint: Checkpoint) -> Checkpoint:
+        """Return the checkpoint with its inputs, which the same stack chooses in every shard.
+
+        A shard builds the stacks that come first, until one of them can choose.
+        """
+        if self._whole == self._plan:
+            return await self._feeder.choose(model, checkpoint, self._choosers(model))
+        specs, fed = self._choosing(model), checkpoint
+        for number, spec in enumerate(specs, 1):
+            await self._ensure_built(spec)
+            ids = {spec.id for spec in specs[:number]}
+            choosers = [party for party in self._choosers(model) if party[0].id in ids]
+            fed = await self._feeder.choose(model, checkpoint, choosers)
+            if fed.inputs is not None and fed.inputs.record:
+                break
+        return fed
+
+    async def _ensure_built(self, spec: StackSpec) -> None:
+        async with self._building.setdefault(spec.id, asyncio.Lock()):
+            if spec.id in self.stacks or spec.id in self.failures:
+                return
+            await self._build_and_show(spec)
+            await self._add_packages()
+            self._open_processes()
 
     async def _found_checkpoint(self, model: ModelSpec) -> Checkpoint:
         try:
@@ -940,6 +976,13 @@ class Scheduler:
 
 
 _ANY_RUN = "[0-9a-f]" * 12
+
+
+def _content_or_empty(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _remove_old(folder: Path, pattern: str) -> None:

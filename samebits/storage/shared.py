@@ -38,6 +38,8 @@ PAUSES = (0.3, 2.0)
 """Seconds before the second and the third try."""
 MAX_FAILURES = 3
 """Requests in a row that fail before the store is given up."""
+MAX_DAMAGED = 20
+"""Damaged objects after which the store is given up."""
 DEADLINE = 90.0
 """Seconds after which a request counts as failed, whatever the library under it waits for."""
 MAX_OBJECT = 1 << 30
@@ -101,7 +103,17 @@ class SharedStore:
                 return
             self._damaged.add(name)
             self._present.discard(name)
-        self._report(f"{name} in the store {self.address} is not used: {reason}")
+            n_damaged = len(self._damaged)
+            gives_up = n_damaged >= MAX_DAMAGED and not self._reading.lost
+            if gives_up:
+                self._reading.lost = reason
+        if n_damaged < MAX_DAMAGED:
+            self._report(f"{name} in the store {self.address} is not used: {reason}")
+        elif gives_up:
+            self._report(
+                f"the store {self.address} is no longer read from in this run: {MAX_DAMAGED} of its "
+                f"objects are damaged, the last of them {name}: {reason}"
+            )
 
     def has(self, name: str) -> bool:
         """Return True if the store has a result, as far as this run knows."""
@@ -132,16 +144,22 @@ class SharedStore:
         self._useless.discard(name)
         return True
 
-    def push_all(self, results: Mapping[str, Callable[[], Files | None]]) -> bool:
+    def is_damaged(self, name: str) -> bool:
+        """Return True if this run could not use what the store has under a name."""
+        return name in self._damaged
+
+    def push_all(
+        self, results: Mapping[str, Callable[[], Files | None]], *, replace: bool = False
+    ) -> bool:
         """Write several results side by side; return False unless all of them are in the store.
 
         A function that returns None has nothing to write, because its file is gone.
         """
-        missing = {name: read for name, read in results.items() if name not in self._present}
+        missing = {n: read for n, read in results.items() if replace or n not in self._present}
 
         def push(name: str) -> bool:
             files = missing[name]()
-            return files is not None and self.push(name, files)
+            return files is not None and self.push(name, files, replace=replace)
 
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return all(list(pool.map(push, missing)))

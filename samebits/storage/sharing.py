@@ -98,15 +98,16 @@ class Sharing:
         if any(map(self._has_secret, documents)):
             return
         hashes = {hash for content in documents for hash in _stored_hashes(content)}
-        if self.push_tensors(hashes):
+        # where the result is damaged, its tensors may be, too
+        if self.push_tensors(hashes, replace=target.is_damaged(name)):
             target.push(name, files)
 
-    def push_tensors(self, hashes: set[str]) -> bool:
+    def push_tensors(self, hashes: set[str], *, replace: bool = False) -> bool:
         """Write tensors to the store; return False unless all of them are there."""
         if self._target is None:
             return False
         readers = {_tensor_name(hash): self._tensor_reader(hash) for hash in sorted(hashes)}
-        return self._target.push_all(readers)
+        return self._target.push_all(readers, replace=replace)
 
     def write(self, name: str, files: Mapping[str, bytes]) -> bool:
         """Write what is no result of a digest, such as a lock; it replaces an earlier one."""

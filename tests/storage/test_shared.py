@@ -167,6 +167,17 @@ def test_a_store_that_keeps_failing_is_given_up_with_one_line():
     assert "stack" not in said[0]
 
 
+def test_a_store_whose_objects_are_all_damaged_is_given_up():
+    objects = Fake(lie=lambda content: content[:-1])
+    for number in range(50):
+        shared(objects).push(f"captures/{number}", FILES)
+    store = shared(objects)
+    objects.requests.clear()
+    assert not any(store.fetch(f"captures/{number}") for number in range(50))
+    assert len(objects.requests) == len(store.problems) == 20
+    assert "no longer read from" in store.problems[-1]
+
+
 def test_a_store_that_may_only_be_read_is_still_read():
     objects = Fake()
     shared(objects).push(NAME, FILES)
