@@ -58,6 +58,7 @@ from samebits.stacks.places import stacks_folder
 from samebits.stacks.probes import PROBES
 from samebits.stacks.process import StackProcess, cell_of, start_process, tail
 from samebits.stacks.slots import Slots
+from samebits.stacks.system import SYSTEM
 from samebits.terminal import failures
 from samebits.terminal.progress import Phases
 from samebits.text.numbers import duration, plural
@@ -747,6 +748,8 @@ class Scheduler:
 
     async def _fetch_lock(self, spec: StackSpec) -> None:
         """Take the lock of a stack from a shared store, so that several machines run the same."""
+        if spec.torch == SYSTEM:  # its lock is what this machine has
+            return
         path = self._stack_builder.lock_path(spec)
         keeps_own = path.exists() and self._order.merged is None
         if self._sharing is None or self._order.upgrade or keeps_own:
@@ -758,6 +761,8 @@ class Scheduler:
 
     async def _share_lock(self, spec: StackSpec) -> None:
         """Push the lock of a stack; the store keeps the first one until a run upgrades it."""
+        if spec.torch == SYSTEM:
+            return
         path = self._stack_builder.lock_path(spec)
         if self._sharing is None or not path.exists():
             return
