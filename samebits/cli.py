@@ -38,7 +38,7 @@ from samebits.gate import command as gate
 from samebits.lint import command as lint_command
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.order import Order
-from samebits.pipeline.run import run_matrix, run_shard, shard_store
+from samebits.pipeline.run import run_matrix, run_on_cluster, run_shard, shard_store
 from samebits.reports import again, issue
 from samebits.reports.formats.registry import DEFAULT, FORMATS, GITHUB, NAMES
 from samebits.reports.html import plot
@@ -98,7 +98,11 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     if reports is not None:
         _check_writable(reports)
     progress = partial(choose, spoken=spoken)
-    report, files = _run_async(run_matrix(order, environ, progress, dependencies))
+    run_order = run_matrix
+    if order.on is not None:
+        order, notes = _run_async(run_on_cluster(order, environ, progress))
+        run_order = partial(run_matrix, notes=notes)
+    report, files = _run_async(run_order(order, environ, progress, dependencies))
     if reports is None:
         redaction = Redaction(environ)
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
@@ -435,6 +439,11 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     )
     merge.add_argument(
         "folders", nargs="*", type=expanded, metavar="DIR", help="the results of shards: shards/*"
+    )
+    matrix.add_argument(
+        "--on",
+        metavar="ADDRESS",
+        help="run the cells on a Ray cluster: local, auto or ray://HOST:PORT (needs samebits[ray])",
     )
     matrix.add_argument(
         "--shard",

@@ -29,7 +29,7 @@ from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix import load, releases
 from samebits.matrix.levels import at_level
 from samebits.matrix.plan import Selection, command_line, plan, reproduce, shown_path
-from samebits.pipeline import shards, trim
+from samebits.pipeline import cluster, shards, trim
 from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
@@ -78,11 +78,12 @@ async def run_matrix(
     progress: Callable[[int], Progress],
     dependencies: Dependencies | None = None,
     matrix: Matrix | None = None,
+    notes: tuple[str, ...] = (),
 ) -> tuple[Report, dict[str, str | bytes]]:
     """Run the matrix and return the report, and the files of its locks and capsules by path.
 
     Paths are relative to the report's folder. ``dependencies`` records every file the run depends on.
-    ``matrix`` takes the place of the file that the order names.
+    ``matrix`` takes the place of the file that the order names. ``notes`` are for the report.
 
     Raises:
         MatrixError: matrix.yaml has problems.
@@ -173,7 +174,7 @@ async def run_matrix(
         "seconds": seconds,
         "spent": scheduler.spent,
         "matrix_digest": matrix_digest,
-        "notes": sharing.problems if sharing is not None else (),
+        "notes": (*notes, *(sharing.problems if sharing is not None else ())),
     }
     return report.model_copy(update=update), locks | capsules
 
@@ -241,6 +242,54 @@ async def run_shard(
         scheduler.keep_costs(None)
         shown_progress.close()
     return record, sharing.problems
+
+
+async def run_on_cluster(
+    order: Order, environ: Mapping[str, str], progress: Callable[[int], Progress]
+) -> tuple[Order, tuple[str, ...]]:
+    """Run the cells on a Ray cluster; return the order of the run that takes them, and notes.
+
+    Raises:
+        MatrixError, SelectionError: as :func:`run_matrix`.
+        ClusterError: there is no such cluster, or it would have no store.
+
+    """
+    assert order.on is not None
+    matrix = at_level(load.load(order.matrix), order.level)
+    if order.releases:
+        matrix = await _with_releases(matrix, order, environ, Dependencies())
+    planned = plan(matrix, order.selection)
+    if order.store is None and order.on != cluster.LOCAL:
+        msg = (
+            "a cluster needs a store that all of its workers see: add --store, such as s3://bucket"
+        )
+        raise cluster.ClusterError(msg)
+    store = order.store or str(order.work_folder / "cluster")
+    of, jobs = cluster.n_tasks(planned), order.jobs or 1
+    uses_gpu = any(cell.variant.device != "cpu" for cell in planned.cells)
+    words = ["matrix", "--matrix", str(order.matrix.absolute()), *_asked(order)]
+    words += ["--store", store, "--jobs", str(jobs)]
+    shown_progress = progress(0)
+    try:
+        failures = await asyncio.to_thread(
+            cluster.run,
+            order.on,
+            [[*words, "--shard", f"{number}/{of}"] for number in range(1, of + 1)],
+            order.matrix.resolve().parent,
+            {"num_cpus": jobs, "num_gpus": int(uses_gpu)},
+            shown_progress.note,
+        )
+    finally:
+        shown_progress.close()
+    return order.model_copy(update={"store": store}), tuple(failures)
+
+
+def _asked(order: Order) -> list[str]:
+    """Return the options that decide which cells run, and how."""
+    filters = {name: ",".join(patterns) for name, patterns in order.selection if patterns}
+    words = [word for name, text in filters.items() for word in (f"--{name}", text)]
+    words += ["--fresh"] if order.fresh else []
+    return [*words, *order.repeated_words()]
 
 
 def shard_store(order: Order) -> str:

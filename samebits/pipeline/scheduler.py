@@ -751,7 +751,8 @@ class Scheduler:
         if spec.torch == SYSTEM:  # its lock is what this machine has
             return
         path = self._stack_builder.lock_path(spec)
-        keeps_own = path.exists() and self._order.merged is None
+        is_alone = self._order.merged is None and self._order.on is None
+        keeps_own = path.exists() and is_alone
         if self._sharing is None or self._order.upgrade or keeps_own:
             return
         files = await asyncio.to_thread(self._sharing.read, f"locks/{path.name}")
