@@ -11,6 +11,7 @@ from samebits.findings import (
     generation,
     imports,
     loading,
+    processing,
     rotary,
     tokenizers,
     tokenizing,
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     *generation.RULES,
     *tokenizers.RULES,
     *tokenizing.RULES,
+    *processing.RULES,
     *usage.RULES,
 )
 

@@ -14,6 +14,7 @@ from samebits.records.crossing import CrossingsReport
 from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Level, Verdict
 from samebits.records.outcomes import TextsReport
+from samebits.records.processor import ProcessorsReport, ProcessorsSignal
 from samebits.records.provenance import IntegritySignal, Source
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
@@ -21,7 +22,7 @@ from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[7] = 7
+SCHEMA_VERSION: Literal[8] = 8
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -33,6 +34,7 @@ SCHEMA_VERSION: Literal[7] = 7
 # 6: hashes of tensors and checkpoint files are BLAKE3, which ``hash_algorithm`` says.
 # 7: every output of a forward, and the state that cells leave behind; where a model stands in the
 #    matrix file and on disk; differences by position, likely tokens, the traces around a cause.
+# 8: processors of images, videos and sounds.
 
 
 class StackReport(Record):
@@ -136,6 +138,10 @@ class Row(Record):
     texts: dict[str, TextsReport] = Field(default_factory=dict)
     """stack -> what its tokenizer makes of the corpus and of conversations, compared with the
     reference's, or with the oldest one's; not for that stack itself."""
+    processors: dict[str, ProcessorsSignal] = Field(default_factory=dict)
+    """stack -> classes, backends and settings of the model's processors, without their cases."""
+    processed: dict[str, ProcessorsReport] = Field(default_factory=dict)
+    """stack -> what its processors make of seeded inputs, compared with the reference's."""
     usage: dict[str, UsageSignal] = Field(default_factory=dict)
     """stack -> results of common uses of the model."""
 
@@ -200,7 +206,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[7] = SCHEMA_VERSION
+    schema_version: Literal[8] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str
