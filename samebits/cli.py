@@ -593,7 +593,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const="quick",
         default="default",
-        help="ask only what the verdicts need: no relations, usage, crossings, causes",
+        help="ask only what the verdicts need: no relations, usage, processors, crossings, causes",
     )
     levels.add_argument(
         "--deep",
