@@ -154,7 +154,7 @@ def opening(report: Report) -> Markdown:
 
 _LEVELS: dict[Level, Markdown] = {
     "quick": Markdown(
-        "The run was a quick one: relations, usage, crossings, eager attention and a second load "
+        "The run was a quick one: relations, usage, processors, crossings, eager attention and a second load "
         "were not asked for, and no cause was looked for unless `--causes` asked for it."
     ),
     "default": EMPTY,
