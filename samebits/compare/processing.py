@@ -119,6 +119,7 @@ def _case(
                 case=name,
                 output="",
                 outcome="raised",
+                raises_here=bool(candidate.raised),
                 reference=_shown_case(reference),
                 candidate=_shown_case(candidate),
             )
@@ -262,13 +263,15 @@ def _first_step(
     order = [name for name in names[1] if name in names[0]]
     if names[0] and names[1] and common != order:
         return f"the order of the steps: {_listed(common)} → {_listed(order)}"
+    previous = ""
     for name in order:
         step = _Step(
             (_step(reference.steps, name), _step(candidate.steps, name)),
             _promoted_steps(reference, candidate, name),
         )
         if differs(step):
-            return _described(step)
+            return _described(step, previous)
+        previous = name
     added = [name for name in names[1] if name not in names[0]]
     removed = [name for name in names[0] if name not in names[1]]
     if names[0] and names[1] and (added or removed):
@@ -276,11 +279,15 @@ def _first_step(
     return ""
 
 
-def _described(step: _Step) -> str:
-    """Return the step's name, with the settings that differ, or that its input differs already."""
+def _described(step: _Step, previous: str) -> str:
+    """Return the step's name, with the settings that differ, or that its input differs already.
+
+    ``previous`` is the step before it that both sides have and that does not differ.
+    """
     first, second = step.pair
     if first.input != second.input:
-        return f"before {first.name}, in how the input is read or converted"
+        before = f"between {previous} and" if previous else "before"
+        return f"{before} {first.name}, in how the image or sound is converted"
     before, after = _settings(first), _settings(second)
     changed = [
         f"{name} {json.dumps(before[name])} → {json.dumps(after[name])}"

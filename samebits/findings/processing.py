@@ -43,7 +43,7 @@ def _differing(outcome: ProcessorOutcome) -> Check:
         for part in case.processors:
             differences = [d for d in part.differences if d.outcome == outcome]
             if outcome == "raised":
-                differences = [d for d in differences if d.candidate.startswith("raises ")]
+                differences = [d for d in differences if d.raises_here]
             if differences:
                 yield _sighting(case, part, differences)
 

@@ -14,8 +14,8 @@ ProcessorOutcome = Literal[
 """The result of one output on two sides.
 
 rounding: in float64 both sides give the same numbers. other function: they do not. undecided: no
-run in float64 shows which of the two. other form: another key, shape or dtype. raised: only the
-candidate raises.
+run in float64 shows which of the two. other form: another key, shape or dtype. raised: only one
+side raises.
 """
 
 
@@ -100,6 +100,8 @@ class ProcessorDifference(Record):
     output: str
     """Key of the output; '' if a side raised."""
     outcome: ProcessorOutcome
+    raises_here: bool = False
+    """True if the candidate raises and the reference does not."""
     step: str = ""
     """The first step that differs, if the steps show it."""
     size: float | None = None

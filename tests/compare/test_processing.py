@@ -152,7 +152,17 @@ def test_an_input_that_differs_already_is_no_defect_of_the_step():
             OTHER.astype(np.float32), OTHER, steps(OTHER, OTHER, input="y"), steps(OTHER, OTHER)
         ),
     )
-    assert only.step == "before resize, in how the input is read or converted"
+    assert only.step == "before resize, in how the image or sound is converted"
+    only = difference(
+        with_steps(NATIVE, EXACT, steps(NATIVE, NATIVE), steps(EXACT, EXACT)),
+        with_steps(
+            OTHER.astype(np.float32),
+            OTHER,
+            (step("resize", NATIVE), step("rescale", OTHER, input="y")),
+            (step("resize", EXACT), step("rescale", OTHER)),
+        ),
+    )
+    assert only.step == "between resize and rescale, in how the image or sound is converted"
 
 
 def test_another_order_of_the_steps_is_named():

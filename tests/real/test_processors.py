@@ -110,7 +110,7 @@ def test_images_of_the_releases_differ_only_in_what_their_sources_show(signals):
     assert {f.code for f in found(signals, "vit")} == {"SB832"}
     clip = {f.code: f for f in found(signals, "clip")}
     assert clip.keys() == {"SB832", "SB833"}
-    assert "RGBA, before resize, in how the input is read" in clip["SB833"].where
+    assert "RGBA, before resize, in how the image or sound is converted" in clip["SB833"].where
 
 
 def test_a_capture_stays_small(signals):

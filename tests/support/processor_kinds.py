@@ -5,6 +5,7 @@ from pathlib import Path
 
 IMAGES = '''"""An image processor of a checkpoint's own."""
 
+import numpy as np
 import transformers
 from transformers.image_processing_utils import BaseImageProcessor, BatchFeature
 from transformers.image_transforms import center_crop, normalize, resize, rescale
@@ -36,8 +37,6 @@ class TinyImageProcessor(BaseImageProcessor):
         return normalize(image, mean, std, input_data_format=LAST)
 
     def preprocess(self, images, return_tensors=None, **kwargs):
-        import numpy as np
-
         images = images if isinstance(images, list) else [images]
         values = []
         for image in images:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from transformers.models.auto import feature_extraction_auto, image_processing_auto
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -27,6 +25,12 @@ def write(folder: Path, architecture: str, settings: dict[str, Any]) -> None:
 
 def _declared(architecture: str) -> dict[str, str]:
     """Return the key and the class of the architecture's processor in this release."""
+    # only a recipe with a processor needs these modules, and releases may move their tables
+    from transformers.models.auto import (  # noqa: PLC0415
+        feature_extraction_auto,
+        image_processing_auto,
+    )
+
     images = image_processing_auto.IMAGE_PROCESSOR_MAPPING_NAMES
     sounds = feature_extraction_auto.FEATURE_EXTRACTOR_MAPPING_NAMES
     if architecture in sounds and architecture not in images:
