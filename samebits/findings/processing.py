@@ -86,8 +86,8 @@ _AUTO = "transformers/models/auto/image_processing_auto.py"
 _RESIZE = "transformers/image_transforms.py, resize"
 _ISSUE = "https://github.com/huggingface/transformers/issues"
 _KEEP = (
-    "AutoImageProcessor.from_pretrained(model, use_fast=False)   # up to 5.2\n"
-    'AutoImageProcessor.from_pretrained(model, backend="pil")    # 5.10 and later'
+    "AutoImageProcessor.from_pretrained(model, use_fast=False)   # 4.48 to 5.2\n"
+    'AutoImageProcessor.from_pretrained(model, backend="pil")    # 5.23'
 )
 
 RULES = (
