@@ -286,8 +286,8 @@ def _described(step: _Step, previous: str) -> str:
     """
     first, second = step.pair
     if first.input != second.input:
-        before = f"between {previous} and" if previous else "before"
-        return f"{before} {first.name}, in how the image or sound is converted"
+        place = f"between {previous} and" if previous else "before"
+        return f"{place} {first.name}, in how the image or sound is converted"
     before, after = _settings(first), _settings(second)
     changed = [
         f"{name} {json.dumps(before[name])} → {json.dumps(after[name])}"

@@ -31,7 +31,7 @@ def _box(x: np.ndarray) -> np.ndarray:
 
 
 def _bilinear(x: np.ndarray) -> np.ndarray:
-    return np.maximum(0.0, 1.0 - np.abs(x))
+    return np.asarray(np.maximum(0.0, 1.0 - np.abs(x)))
 
 
 def _hamming(x: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ def resampled(image: np.ndarray, size: tuple[int, int], resample: int) -> np.nda
         rows, columns = (
             _nearest(n, m) for n, m in zip(result.shape, (height, width), strict=False)
         )
-        return result[rows][:, columns]
+        return np.asarray(result[rows][:, columns])
     if width != result.shape[1]:
         matrix = weights(result.shape[1], width, resample)
         result = np.clip(np.einsum("ox,yxc->yoc", matrix, result, optimize=True), 0.0, _WHITE)

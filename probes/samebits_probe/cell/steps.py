@@ -107,7 +107,7 @@ def _settings(arguments: tuple[Any, ...], options: dict[str, Any]) -> str:
 def setting(value: Any) -> Any:
     """Return a setting as plain JSON; None for one that is not set, or that is no setting."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
-        return str(value.value) if hasattr(value, "value") else value
+        return str(getattr(value, "value", value)) if isinstance(value, str) else value
     if isinstance(value, (int, float)):
         number = float(value)
         return int(number) if number.is_integer() else number
