@@ -14,6 +14,7 @@ from samebits.findings import (
     rotary,
     tokenizers,
     tokenizing,
+    training,
     tying,
     usage,
 )
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     *generation.RULES,
     *tokenizers.RULES,
     *tokenizing.RULES,
+    *training.RULES,
     *usage.RULES,
 )
 

@@ -17,6 +17,7 @@ _QUICK: dict[str, Any] = {
     "samples": 0,
     "usage": False,
     "crossings": False,
+    "training": False,
     "reloads": False,
 }
 _DEEP: dict[str, Any] = {"insists": True, "large": True, "second_in_full": True}

@@ -19,6 +19,7 @@ from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
+from samebits.records.training import TrainingReport
 from samebits.records.usage import UsageSignal
 
 SCHEMA_VERSION: Literal[7] = 7
@@ -138,6 +139,8 @@ class Row(Record):
     reference's, or with the oldest one's; not for that stack itself."""
     usage: dict[str, UsageSignal] = Field(default_factory=dict)
     """stack -> results of common uses of the model."""
+    training: dict[str, TrainingReport] = Field(default_factory=dict)
+    """stack -> one training step of the model, and its comparison with the reference's."""
 
     def ran(self, stack: str) -> AttentionSignal:
         """Return the attention calls of the cell of one stack."""
