@@ -99,7 +99,12 @@ def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
     if load.is_encoder_decoder(model) and head == "seq2seq-lm":
         inputs = _padded(model)
         labels = torch.tensor([_ids(model, f"labels {i}", _TARGET) for i in range(len(LENGTHS))])
-        yield Batch("padded", inputs | {"labels": _with_ends_ignored(labels)})
+        batch = inputs | {"labels": _with_ends_ignored(labels)}
+        if getattr(model.config, "decoder_start_token_id", None) is None:
+            batch[choice.DECODER] = labels.roll(1, 1)  # such a model cannot shift its labels itself
+            batch[choice.DECODER][:, 0] = 0
+            batch[choice.DECODER].clamp_(min=0)
+        yield Batch("padded", batch)
         return
     if head == "causal-lm":
         yield from _of_decoder(model)

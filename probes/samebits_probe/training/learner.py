@@ -96,7 +96,8 @@ class Learner:
         with self.arithmetic(), progress.forward(kwargs, what, times=_COST):
             trained = self._forward(kwargs)
             if trained.loss.requires_grad:
-                trained.loss.backward()
+                # Tensor.backward() would switch the promotion off, also for what runs again in it
+                torch.autograd.backward(trained.loss)
         return trained
 
     def gradients(self) -> dict[str, torch.Tensor]:
