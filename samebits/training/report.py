@@ -16,29 +16,30 @@ _FORWARD_AGREES = frozenset({Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.REFERE
 
 def report_of(file: TrainingFile, comparison: TrainingComparison | None) -> TrainingReport:
     """Return the facts of a step without its tensors, and its comparison."""
-    shared = {
-        "reason": file.reason,
-        "failure": file.failure,
-        "asked_of": file.asked_of,
-        "relations": file.relations,
-        "comparison": comparison,
-        "seconds": file.seconds,
-    }
+    shared = TrainingReport(
+        reason=file.reason,
+        failure=file.failure,
+        asked_of=file.asked_of,
+        relations=file.relations,
+        comparison=comparison,
+        seconds=file.seconds,
+    )
     step = file.own
     if step is None:
-        return TrainingReport.model_validate(shared)
+        return shared
     batches = step.batches
-    return TrainingReport(
-        losses={name: b.loss for name, b in batches.items() if b.loss is not None},
-        others={name: b.others for name, b in batches.items() if b.others},
-        formulas={name: b.formula for name, b in batches.items() if b.formula},
-        refused={name: b.refused for name, b in batches.items() if b.refused},
-        n_gradients=len(step.gradients),
-        without=step.without,
-        carriers=step.carriers,
-        norm=step.norm,
-        behind=step.behind,
-        **shared,  # type: ignore[arg-type]  each key is a field of its type
+    return shared.model_copy(
+        update={
+            "losses": {name: b.loss for name, b in batches.items() if b.loss is not None},
+            "others": {name: b.others for name, b in batches.items() if b.others},
+            "formulas": {name: b.formula for name, b in batches.items() if b.formula},
+            "refused": {name: b.refused for name, b in batches.items() if b.refused},
+            "n_gradients": len(step.gradients),
+            "without": step.without,
+            "carriers": step.carriers,
+            "norm": step.norm,
+            "behind": step.behind,
+        }
     )
 
 

@@ -14,7 +14,7 @@ from samebits_probe.process import progress
 from samebits_probe.training.batches import NoLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from samebits_probe.training.batches import Batch
 
@@ -96,9 +96,23 @@ class Learner:
         with self.arithmetic(), progress.forward(kwargs, what, times=_COST):
             trained = self._forward(kwargs)
             if trained.loss.requires_grad:
-                # Tensor.backward() would switch the promotion off, also for what runs again in it
-                torch.autograd.backward(trained.loss)
+                self._backward(trained.loss)
         return trained
+
+    def _backward(self, loss: torch.Tensor) -> None:
+        if self.promoted is None:
+            loss.backward()
+            return
+        # both public functions switch the promotion off, also for blocks that run again in them
+        torch.autograd.graph._engine_run_backward(
+            (loss,),
+            (torch.ones_like(loss),),
+            False,
+            False,
+            (),
+            allow_unreachable=True,
+            accumulate_grad=True,
+        )
 
     def gradients(self) -> dict[str, torch.Tensor]:
         """Return copies of the gradients by the names of their parameters."""
@@ -166,13 +180,13 @@ def without_chance(model: Any) -> None:
     for module in model.modules():
         if isinstance(module, torch.nn.modules.dropout._DropoutNd):
             module.p = 0.0
-        _zero(vars(module), lambda name, value, owner=module: setattr(owner, name, value))
+        _zero(module, vars(module))
     _quiet_config(model.config, _MAX_CONFIG_DEPTH)
 
 
 def _quiet_config(config: Any, depth: int) -> None:
     fields = vars(config)
-    _zero(fields, lambda name, value: setattr(config, name, value))
+    _zero(config, fields)
     if getattr(config, "apply_spec_augment", False):
         config.apply_spec_augment = False
     for part in list(fields.values()):
@@ -180,10 +194,10 @@ def _quiet_config(config: Any, depth: int) -> None:
             _quiet_config(part, depth - 1)
 
 
-def _zero(fields: dict[str, Any], put: Callable[[str, float], None]) -> None:
+def _zero(owner: Any, fields: dict[str, Any]) -> None:
     for name, value in list(fields.items()):
         if isinstance(value, float) and value and _CHANCE.search(name):
-            put(name, 0.0)
+            setattr(owner, name, 0.0)
 
 
 def as_json(value: float) -> float | str:

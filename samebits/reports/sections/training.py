@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from samebits.records.report import Report, Row
-    from samebits.records.training import TrainingRelation, TrainingReport
+    from samebits.records.training import TrainingRelation, TrainingReport, TrainingStanding
 
 TITLE = "Training"
 INTRO = (
@@ -28,7 +28,7 @@ INTRO = (
 MAX_MODELS = 60
 """Limit for the models with a line of their own; the pages of the models have them all."""
 
-_WORDS = {
+_WORDS: dict[TrainingStanding, str] = {
     "identical": "the same bits",
     "rounding": "rounding",
     "diverged": "diverged",
