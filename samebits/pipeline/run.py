@@ -30,7 +30,7 @@ from samebits.matrix.levels import at_level
 from samebits.matrix.plan import Selection, command_line, plan, reproduce, shown_path
 from samebits.pipeline import trim
 from samebits.pipeline.scheduler import Scheduler, outcome
-from samebits.pipeline.training import beside_forward, trained
+from samebits.pipeline.training import trained
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
 from samebits.records.report import (
@@ -122,10 +122,8 @@ async def run_matrix(
         crossings = await scheduler.cross()
         rows = await _compare(order, planned, scheduler, runs, store, row_cache)
         rows = await _explain(order, planned, matrix, scheduler, runs, rows, store)
-        training = beside_forward(
-            await trained(matrix, planned, scheduler, runs, store),
-            (result for kept_row in rows for result in kept_row.results),
-        )
+        results = (result for kept_row in rows for result in kept_row.results)
+        training = await trained(matrix, planned, scheduler, results, store)
         description = f"{plural(len(rows), 'row')} searched for known defects and judged"
         with scheduler.phases("findings", len(rows), description) as count_row:
             judged_rows = []
@@ -612,7 +610,9 @@ def _with_findings(
         if causes.items() <= cached.causes.items() and grafts.items() <= cached_grafts:
             return kept_row
         findings = cached.findings
-    findings = findings or {r.cell.stack: _findings(r, runs, crossings, training) for r in kept_row.results}
+    findings = findings or {
+        r.cell.stack: _findings(r, runs, crossings, training) for r in kept_row.results
+    }
     update = {
         "findings": findings,
         "crossings": crossings_digest,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.diagnose import verdict
 from samebits.jobs.training import rows_to_train
+from samebits.records.ids import Verdict
 from samebits.training.compare import compared, needs_values
 from samebits.training.report import report_of, with_forward
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from samebits.compare.pair import TensorSource
-    from samebits.matrix.plan import Plan, PlannedRow
+    from samebits.matrix.plan import Plan
     from samebits.matrix.spec import Matrix
     from samebits.pipeline.scheduler import Scheduler
     from samebits.records.comparison import CellResult
@@ -22,43 +22,43 @@ if TYPE_CHECKING:
 
 Trained = dict["CellId", "TrainingReport"]
 """Cell -> its training step, for the cells that were trained."""
+_WITHOUT_A_MODEL = frozenset({Verdict.FAILED, Verdict.ABSENT, Verdict.NOT_FINISHED})
+"""Verdicts of cells that loaded no model, or whose machine ended them."""
 
 
 async def trained(
     matrix: Matrix,
     planned: Plan,
     scheduler: Scheduler,
-    runs: Mapping[CellId, verdict.Runs],
+    results: Iterable[CellResult],
     store: TensorSource,
 ) -> Trained:
     """Train the cells that ran, and compare each with its reference.
 
-    Pairs that differ are trained again, in float64 and with values.
+    Pairs that differ are trained again, in float64 and with values. A difference that begins in
+    the forward is not accused again.
     """
-    rows = rows_to_train(matrix, planned)
-    references = {row: _reference(row, runs) for row in rows}
-    cells = [cell for row in rows for cell in row.cells if _ran(runs[cell])]
+    by_cell = {result.cell: result for result in results}
+    cells = [
+        cell
+        for row in rows_to_train(matrix, planned)
+        for cell in row.cells
+        if by_cell[cell].judged not in _WITHOUT_A_MODEL
+    ]
     files = await scheduler.train(cells)
     pairs = {
         cell: reference
-        for row, reference in references.items()
-        for cell in row.cells
-        if reference in files and cell in files and cell != reference
+        for cell in cells
+        if (reference := by_cell[cell].reference) in files and reference != cell
     }
-    results = {cell: compared(files[pairs[cell]], files[cell], store) for cell in pairs}
-    open_pairs = {cell: pairs[cell] for cell, result in results.items() if needs_values(result)}
+    comparisons = {cell: compared(files[pairs[cell]], files[cell], store) for cell in pairs}
+    open_pairs = {c: pairs[c] for c, result in comparisons.items() if needs_values(result)}
     again = dict.fromkeys((*open_pairs.values(), *open_pairs))
     values = await scheduler.train(list(again), values=True)
-    results |= {c: _again(files, values, (r, c), store) for c, r in open_pairs.items()}
-    return {cell: report_of(file, results.get(cell)) for cell, file in files.items()}
-
-
-def beside_forward(reports: Trained, results: Iterable[CellResult]) -> Trained:
-    """Return the training steps with what the cells' own differences explain."""
-    by_cell = {result.cell: result for result in results}
+    comparisons |= {c: _again(files, values, (r, c), store) for c, r in open_pairs.items()}
     return {
-        cell: with_forward(report, by_cell[cell]) if cell in by_cell else report
-        for cell, report in reports.items()
+        cell: with_forward(report_of(file, comparisons.get(cell)), by_cell[cell])
+        for cell, file in files.items()
     }
 
 
@@ -71,12 +71,3 @@ def _again(
     """Return the comparison with values; without them, where a second step gave none."""
     sides = [values[cell] if values[cell].own is not None else files[cell] for cell in pair]
     return compared(sides[0], sides[1], store)
-
-
-def _reference(row: PlannedRow, runs: Mapping[CellId, verdict.Runs]) -> CellId | None:
-    return verdict.choose_reference({cell: runs[cell] for cell in row.cells}, row.reference)
-
-
-def _ran(runs: verdict.Runs) -> bool:
-    """Return True if a cell loaded its model, so that it can be trained."""
-    return runs[0].status == "complete"
