@@ -8,6 +8,7 @@ from samebits.findings import (
     attention,
     caches,
     configs,
+    generating,
     generation,
     imports,
     loading,
@@ -38,6 +39,7 @@ RULES: tuple[Rule, ...] = (
     *generation.RULES,
     *tokenizers.RULES,
     *tokenizing.RULES,
+    *generating.RULES,
     *training.RULES,
     *usage.RULES,
 )
