@@ -82,6 +82,7 @@ KINDS = {
     "load": "samebits_probe.jobs.crossing",
     "save": "samebits_probe.jobs.crossing",
     "trace": "samebits_probe.trace.job",
+    "training": "samebits_probe.training.job",
 }
 """Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch."""
 

@@ -61,6 +61,7 @@ def matrix_text(entries: Iterable[Entry], stacks: Iterable[str], program: str) -
         "  relations: true  # is prefill + decode equal to one forward, may a row be padded, …",
         "  crossings: true  # does each release load what every other release saved",
         "  usage: true  # do attention maps, packed rows, generate() and saving work",
+        "  training: true  # does a training step teach the same",
         "",
         "models:",
     ]

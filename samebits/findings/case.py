@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from samebits.records.processor import PartComparison
     from samebits.records.provenance import Provenance
     from samebits.records.relations import Relation, RelationName
+    from samebits.records.training import TrainingReport
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Case:
     """Results of this stack for checkpoints of the model that other stacks saved."""
     ladder: Ladder | None = None
     """Result of the precision ladder for the difference; None if it did not run."""
+    training: TrainingReport | None = None
+    """One training step of the model; None if the cell was not trained."""
 
     @cached_property
     def texts(self) -> tuple[OperationComparison, ...]:

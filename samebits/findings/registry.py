@@ -16,6 +16,7 @@ from samebits.findings import (
     rotary,
     tokenizers,
     tokenizing,
+    training,
     tying,
     usage,
 )
@@ -41,6 +42,7 @@ RULES: tuple[Rule, ...] = (
     *tokenizing.RULES,
     *generating.RULES,
     *processing.RULES,
+    *training.RULES,
     *usage.RULES,
 )
 

@@ -296,6 +296,27 @@ class GraftJob(JobOfCell):
     graft: DonorTask | PatientTask
 
 
+class TrainingOptions(Record):
+    """What to observe of a training step."""
+
+    values: bool
+    """Whether to compute in float64, too, and to store tensors: asked where a pair differs."""
+    relations: bool
+    """Whether to test relations between ways to train."""
+    large: bool
+    """Whether its size keeps nothing from being tried: no made model answers for it."""
+    result: str
+
+
+class TrainingJob(JobOfCell):
+    """Train a cell for one step."""
+
+    kind: Literal["training"] = "training"
+    store: LimitedStore
+    model: CellModel
+    training: TrainingOptions
+
+
 class CrossingJob(Job):
     """The fields of both jobs of a crossing."""
 

@@ -19,6 +19,7 @@ _QUICK: dict[str, Any] = {
     "usage": False,
     "crossings": False,
     "processors": False,
+    "training": False,
     "reloads": False,
 }
 _DEEP: dict[str, Any] = {"insists": True, "large": True, "second_in_full": True}

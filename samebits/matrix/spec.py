@@ -302,6 +302,9 @@ class Settings(Form):
     """Whether each stack saves the model and every stack loads what was saved."""
     usage: bool = True
     """Whether to try common uses of the model: attention maps, packed rows, generate() …"""
+    training: bool = True
+    """Whether to train the model for one step: loss, gradients, update, and relations between ways to
+    train. For a model above 64 MiB a made model answers."""
     samples: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Number of prompts over which each layer's cache error is averaged; 0 for none."""
     probes: tuple[Annotated[ProbeEntry, TextAs("path", pattern=r"\S")], ...] = ()

@@ -32,6 +32,7 @@ from samebits.matrix.levels import at_level
 from samebits.matrix.plan import Selection, command_line, plan, reproduce, shown_path
 from samebits.pipeline import cluster, shards, trim
 from samebits.pipeline.scheduler import Scheduler, outcome
+from samebits.pipeline.training import trained
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
 from samebits.records.report import (
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import Plan, PlannedRow
     from samebits.matrix.spec import Matrix
     from samebits.pipeline.order import Order
+    from samebits.pipeline.training import Trained
     from samebits.records.comparison import CellResult
     from samebits.records.crossing import Crossing, CrossingsReport
     from samebits.records.finding import Finding
@@ -148,13 +150,17 @@ async def run_matrix(
         crossings = await scheduler.cross()
         rows = await _compare(order, planned, scheduler, runs, store, row_cache)
         rows = await _explain(order, planned, matrix, scheduler, runs, rows, store)
+        results = (result for kept_row in rows for result in kept_row.results)
+        training = await trained(matrix, planned, scheduler, results, store)
         description = f"{plural(len(rows), 'row')} searched for known defects and judged"
         with scheduler.phases("findings", len(rows), description) as count_row:
             judged_rows = []
             for row, kept_row in zip(planned.rows, rows, strict=True):
-                judged_rows.append(_with_findings(row, kept_row, runs, crossings, row_cache))
+                judged_rows.append(
+                    _with_findings(row, kept_row, runs, crossings, training, row_cache)
+                )
                 count_row()
-            report = _report(order, planned, matrix, scheduler, judged_rows, crossings)
+            report = _report(order, planned, matrix, scheduler, judged_rows, crossings, training)
         report, capsules = await _make_capsules(order, report, runs, scheduler)
         seconds = round(time.monotonic() - start, 1)
         finished = Finished(started=started, seconds=seconds, cells=len(planned.cells))
@@ -592,6 +598,7 @@ def _report(
     scheduler: Scheduler,
     rows: list[KeptRow],
     crossings: tuple[CrossingsReport, ...],
+    training: Trained,
 ) -> Report:
     all_cells = plan(matrix, Selection()).cells
     complete = [result for kept_row in rows for result in _complete_results(kept_row)]
@@ -631,6 +638,7 @@ def _report(
                 by_cell,
                 kept_row,
                 scheduler.threads_of(row),
+                training,
                 has_file=not order.checks,
             )
             for row, kept_row in zip(planned.rows, rows, strict=True)
@@ -649,6 +657,7 @@ def _findings(
     result: CellResult,
     runs: Mapping[CellId, verdict.Runs],
     crossings: tuple[CrossingsReport, ...],
+    training: Trained,
 ) -> tuple[Finding, ...]:
     """Return the findings of all rules about a cell."""
     compared = result.reference is not None and result.reference != result.cell
@@ -659,6 +668,7 @@ def _findings(
         steps=result.steps,
         crossings=_crossings_into(result.cell, crossings),
         ladder=result.ladder,
+        training=training.get(result.cell),
     )
     return registry.findings(case)
 
@@ -680,6 +690,7 @@ def _row(
     results: Mapping[CellId, CellResult],
     kept_row: KeptRow,
     threads: int,
+    training: Trained,
     *,
     has_file: bool,
 ) -> Row:
@@ -702,6 +713,7 @@ def _row(
         processors=kept_row.processors,
         processed=kept_row.processed,
         usage=kept_row.usage,
+        training={cell.stack: training[cell] for cell in row.cells if cell in training},
     )
 
 
@@ -755,6 +767,7 @@ def _with_findings(
     kept_row: KeptRow,
     runs: Mapping[CellId, verdict.Runs],
     crossings: tuple[CrossingsReport, ...],
+    training: Trained,
     row_cache: RowCache,
 ) -> KeptRow:
     """Return a row with the findings of its cells, and save it for the next run."""
@@ -764,6 +777,11 @@ def _with_findings(
             stack: [crossing.model_dump(mode="json") for crossing in loaded]
             for stack, loaded in crossings_into.items()
         }
+        | {
+            f"training {cell.stack}": training[cell].model_dump(mode="json", exclude={"seconds"})
+            for cell in row.cells
+            if cell in training
+        }
     )
     cached = row_cache.known(row)
     findings, causes, grafts = {}, kept_row.causes, kept_row.grafts
@@ -772,7 +790,9 @@ def _with_findings(
         if causes.items() <= cached.causes.items() and grafts.items() <= cached_grafts:
             return kept_row
         findings = cached.findings
-    findings = findings or {r.cell.stack: _findings(r, runs, crossings) for r in kept_row.results}
+    findings = findings or {
+        r.cell.stack: _findings(r, runs, crossings, training) for r in kept_row.results
+    }
     update = {
         "findings": findings,
         "crossings": crossings_digest,

@@ -49,6 +49,7 @@ from samebits.jobs.inputs import Feeder
 from samebits.jobs.ladder import Climber
 from samebits.jobs.records import BuildJob
 from samebits.jobs.trace import TracedCell, TracedModel, Tracer
+from samebits.jobs.training import Trainer
 from samebits.records.report import Spent
 from samebits.stacks import costs, price
 from samebits.stacks.build import Stack, StackBuilder, is_plain_lock, probes_digest
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
     from samebits.records.ladder import LadderFile
     from samebits.records.trace import Cause
+    from samebits.records.training import TrainingFile
     from samebits.stacks.costs import Finished
     from samebits.stacks.process import Running, Starter
     from samebits.storage.sharing import Sharing
@@ -218,6 +220,7 @@ class Scheduler:
         self._grafter = Grafter(job_cache)
         self._climber = Climber(job_cache)
         self._crosser = Crosser(job_cache)
+        self._trainer = Trainer(job_cache)
         self._processes: dict[ProcessKey, StackProcess] = {}
         stack_builder = StackBuilder(
             root,
@@ -633,6 +636,24 @@ class Scheduler:
         parties = [CrossingStack(stack, self._process_for(row.model, stack.id)) for stack in stacks]
         subject = CrossedModel(self._matrix.model(row.model), row.variant, checkpoint)
         return await self._crosser.cross(subject, parties)
+
+    async def train(
+        self, cells: Sequence[CellId], *, values: bool = False
+    ) -> dict[CellId, TrainingFile]:
+        """Train cells for one step; with ``values`` in float64, too, and with stored tensors."""
+        if not cells:
+            return {}
+        again = " again, in float64 and with values" if values else ""
+        description = f"{plural(len(cells), 'cell')} trained for one step{again}"
+        jobs = [self._train(cell, values=values) for cell in cells]
+        name = "training again" if values else "training"
+        return dict(zip(cells, await self._all(name, description, jobs), strict=True))
+
+    async def _train(self, cell: CellId, *, values: bool) -> TrainingFile:
+        checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
+        stack, process = self._built(cell)
+        model = self._matrix.model(cell.model)
+        return await self._trainer.train(cell, model, checkpoint, stack, process, values=values)
 
     def keep_costs(self, finished: Finished | None) -> None:
         """Save the costs of this run's jobs; ``finished`` is None if the run was interrupted."""

@@ -20,9 +20,10 @@ from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
+from samebits.records.training import TrainingReport
 from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[7] = 7
+SCHEMA_VERSION: Literal[8] = 8
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -34,6 +35,7 @@ SCHEMA_VERSION: Literal[7] = 7
 # 6: hashes of tensors and checkpoint files are BLAKE3, which ``hash_algorithm`` says.
 # 7: every output of a forward, and the state that cells leave behind; where a model stands in the
 #    matrix file and on disk; differences by position, likely tokens, the traces around a cause.
+# 8: one training step of each model.
 
 
 class StackReport(Record):
@@ -145,6 +147,8 @@ class Row(Record):
     """stack -> what its processors make of seeded inputs, compared with the reference's."""
     usage: dict[str, UsageSignal] = Field(default_factory=dict)
     """stack -> results of common uses of the model."""
+    training: dict[str, TrainingReport] = Field(default_factory=dict)
+    """stack -> one training step of the model, and its comparison with the reference's."""
 
     def ran(self, stack: str) -> AttentionSignal:
         """Return the attention calls of the cell of one stack."""
@@ -207,7 +211,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[7] = SCHEMA_VERSION
+    schema_version: Literal[8] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

@@ -17,6 +17,7 @@ from samebits.reports.sections.relations import relations
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
 from samebits.reports.sections.tokenizers import tokenizers
+from samebits.reports.sections.training import training
 from samebits.reports.sections.usage import around_the_model
 from samebits.reports.stories import stories
 from samebits.text.blocks import bullets, heading, link, page
@@ -64,6 +65,7 @@ def _findings(report: Report, _model_pages: Collection[str]) -> Iterator[Markdow
 
 def _relations(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
     yield relations(report)
+    yield training(report)
     yield state_left(report)
     yield crossings(report)
 

@@ -16,6 +16,7 @@ from samebits.reports.sections.processors import processors_differ, processors_o
 from samebits.reports.sections.relations_of_model import has_relation_details, relations_of
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
+from samebits.reports.sections.training import has_training_details, training_of
 from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
 from samebits.text.blocks import cut, heading, link, page
@@ -62,6 +63,7 @@ def _needs_page(rows: list[Row]) -> bool:
         or has_findings(rows)
         or tokenizers_differ(rows)
         or processors_differ(rows)
+        or has_training_details(rows)
     )
 
 
@@ -80,6 +82,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             _within(usage_of(rows)),
             _within(relations_of(rows)),
             averages(rows),
+            _within(training_of(rows)),
             _within(state_of(rows)),
             _within(crossings_of(model, report)),
             _within(tokenizers_of(rows, report)),

@@ -31,6 +31,7 @@ PHASE_OF = {
     "cell": "cells",
     "save": "crossings",
     "load": "crossings",
+    "training": "training",
     "ladder": "third look",
     "trace": "causes",
     "graft": "grafts",

@@ -2,7 +2,7 @@
 
 Both are ranges. A prompt may not apply to a model, a decoding may end early, and an observation
 that would take too much time or memory is left out. What only follows from a difference is not
-included: second looks, the precision ladder, causes, grafts, capsules; nor are crossings.
+included: second looks, the precision ladder, causes, grafts, capsules; nor are crossings and training.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def described(cells: Iterable[PricedCell], level: Level, *, sweep: bool = False)
     files = " and ".join(filter(None, (read, without)))
     return (
         f"{plural(len(cells), 'new cell')}{asked}: {n_forwards.least:,} to {n_forwards.most:,} "
-        f"forwards, {files}; crossings and differences add to it"
+        f"forwards, {files}; crossings, training and differences add to it"
     )
 
 

@@ -1,6 +1,6 @@
 """Removal of files in the work folder that no run has used for a week.
 
-Traces, ladders and grafts are needed only while their pair of cells differs. A patched copy of a
+Traces, ladders, grafts and training steps are needed only while their pair of cells differs. A patched copy of a
 checkpoint is replaced by another one when a patch changes. Captures, tensors and built checkpoints
 are kept, because later comparisons use them.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 STALE_AFTER = 7 * 86_400
 """Seconds after which an unused file is removed."""
 
-_FOLDERS = ("traces", "ladders", "grafts", "rows", "kept-capsules", "receipts")
+_FOLDERS = ("traces", "ladders", "grafts", "trainings", "rows", "kept-capsules", "receipts")
 _PATCHED_NAME = re.compile(r".+-[0-9a-f]{12}")
 
 

@@ -285,6 +285,10 @@ def perform(job):
     if job["kind"] == "ladder":
         write(job["ladder"]["result"], {"format": "samebits-ladder", "cell": job["cell"]})
         return
+    if job["kind"] == "training":
+        facts = {"cell": job["cell"], "reason": "nothing is trained here"}
+        write(job["training"]["result"], {"format": "samebits-training", **facts})
+        return
     if job["kind"] == "inputs":
         choose(job)
         return

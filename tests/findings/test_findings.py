@@ -23,6 +23,7 @@ from samebits.records.relations import Distance, Relation, RelationsSignal
 from samebits.records.state import LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
+from samebits.records.training import TrainingReport
 from samebits.records.usage import UsageSignal
 from samebits.reports import rulebook
 from tests.support.builders import (
@@ -1287,6 +1288,90 @@ def test_every_rule_says_all_that_a_reader_needs():
 
 def test_texts_come_once_and_in_order():
     assert [text.code for text in texts(["SB301", "SB101", "SB301"])] == ["SB101", "SB301"]
+
+
+TRAINED = {
+    "losses": {"padded": 2.5},
+    "comparison": {
+        "reference": "4.48",
+        "standing": "diverged",
+        "first": {"signal": "loss", "batch": "padded", "outcome": "diverged"},
+        "items": [
+            {"signal": "loss", "batch": "padded", "outcome": "diverged", "own": 1.0, "float64": 1.0}
+        ],
+    },
+}
+
+
+def trained(comparison=None, relation=None, **changed):
+    """Return a training report with these changes of its comparison."""
+    facts = TRAINED | {"comparison": TRAINED["comparison"] | (comparison or {})} | changed
+    if relation is not None:
+        facts["relations"] = {"relations": [relation]}
+        facts["comparison"] = None
+    return TrainingReport.model_validate(facts)
+
+
+def codes_of_training(*args, run=None, **changed):
+    return codes(Case(capture=run or sound(Memory(), "5.x"), training=trained(*args, **changed)))
+
+
+def test_a_loss_that_diverged_by_itself_is_named():
+    assert codes_of_training() == ["SB841"]
+    assert codes_of_training({"standing": "follows"}) == []
+    assert codes_of_training({"standing": "rounding", "items": []}) == []
+    logits = {"signal": "logits", "batch": "padded", "outcome": "diverged"}
+    items = [logits, *TRAINED["comparison"]["items"]]
+    assert codes_of_training({"items": items, "first": logits}) == []
+    other = TRAINED["comparison"]["items"][0] | {"formulas": ["mean", "sum"]}
+    assert codes_of_training({"items": [logits, other], "first": logits}) == ["SB841"]
+
+
+def test_gradients_that_diverged_by_themselves_are_named():
+    item = {"signal": "gradients", "tensor": "a.weight", "outcome": "diverged", "note": "none"}
+    assert codes_of_training({"items": [item], "first": item}) == ["SB842"]
+    loss = TRAINED["comparison"]["items"][0]
+    assert codes_of_training({"items": [loss, item], "first": loss}) == ["SB841"]
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("SB843", "rows accumulated = one batch"),
+        ("SB844", "gradient checkpointing = without"),
+        ("SB844", "gradient checkpointing, reentrant = without"),
+        ("SB845", "train() without dropout = eval()"),
+        ("SB845", "logprobs of training = logprobs of decoding"),
+        ("SB846", "packed = padded"),
+        ("SB846", "frozen layers leave other gradients"),
+        ("SB846", "eager backward = sdpa backward"),
+    ],
+)
+def test_a_way_to_train_that_is_broken_is_named(code, name):
+    size = {"n": 1, "n_differ": 1, "max_abs": 1.0, "mean_abs": 1.0}
+    relation = {"relation": name, "holds": False, "broken": True, "what": "loss"}
+    relation |= {"distance": size, "promoted": size}
+    assert codes_of_training(relation=relation) == [code]
+    assert codes_of_training(relation=relation | {"broken": False}) == []
+    missing = relation | {"distance": None, "promoted": None, "missing": ["a.weight"]}
+    assert codes_of_training(relation=missing) == [code]
+
+
+def test_a_higher_loss_of_unwritten_memory_is_named():
+    run = sound(Memory(), "5.x", integrity=integrity_of("unwritten"))
+    clean = sound(Memory(), "5.x", integrity=integrity_of("loaded"))
+    higher = TRAINED["comparison"]["items"][0] | {"reference": 2.0, "candidate": 9.0}
+    change = {"standing": "follows", "items": [higher]}
+    assert "SB847" in codes_of_training(change, run=run)
+    assert "SB847" not in codes_of_training(change, run=clean)
+    equal = {"standing": "follows", "items": [higher | {"candidate": 2.1}]}
+    assert "SB847" not in codes_of_training(equal, run=run)
+
+
+def integrity_of(source):
+    written = "none" if source == "unwritten" else "all"
+    facts = Provenance(kind="non-persistent buffer", source=source, written=written)
+    return IntegritySignal(poison="NaN", tensors={"rotary.inv_freq": facts})
 
 
 def test_every_rule_spoke_in_these_files():

@@ -23,7 +23,8 @@ def test_the_default_level_asks_for_what_the_matrix_says():
 
 
 def test_a_quick_run_asks_for_nothing_that_only_explains():
-    left_out = dict.fromkeys(("relations", "usage", "crossings", "processors", "reloads"), False)
+    phases = ("relations", "usage", "crossings", "processors", "training", "reloads")
+    left_out = dict.fromkeys(phases, False)
     assert changed("quick") == left_out | {"samples": 0}
 
 

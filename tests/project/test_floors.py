@@ -15,7 +15,7 @@ HOST_FLOORS = [
     {"compare"},
     {"matrix"},
     {"ladder", "diagnose", "findings", "stacks"},
-    {"storage", "reports"},
+    {"storage", "reports", "training"},
     {"trace", "terminal"},
     {"grafts"},
     {"jobs"},
@@ -33,6 +33,7 @@ PROBE_FLOORS = [
     {"model"},
     {"relations", "usage", "trace"},
     {"cell", "graft", "jobs"},
+    {"training"},
 ]
 """Packages of probes/samebits_probe/, in the same order."""
 

@@ -50,7 +50,7 @@ def test_the_line_tells_a_range():
     cells = [PricedCell(at("quick"), 10**9, usage=False)] * 2
     assert described(cells, "quick") == (
         "2 new cells with --quick: 6 to 44 forwards, 6.0 to 8.0 GB of checkpoints to read; "
-        "crossings and differences add to it"
+        "crossings, training and differences add to it"
     )
 
 

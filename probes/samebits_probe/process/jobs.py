@@ -340,6 +340,24 @@ class GraftJob(JobOfCell):
     graft: DonorTask | PatientTask
 
 
+class TrainingOptions(TypedDict):
+    """What to observe of a training step."""
+
+    values: bool
+    relations: bool
+    large: bool
+    result: str
+
+
+class TrainingJob(JobOfCell):
+    """Train a cell for one step."""
+
+    kind: Literal["training"]
+    store: LimitedStore
+    model: CellModel
+    training: TrainingOptions
+
+
 class CrossingJob(JobKeys):
     """The keys of both jobs of a crossing."""
 

@@ -1,0 +1,213 @@
+"""Rows with labels: what a training step of a model is fed.
+
+Ids and labels are functions of names, as all inputs are. Rows have different numbers of labels, so
+that a mean over rows and a mean over labels are different numbers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from samebits_probe.model import choice, forks, layers, load
+from samebits_probe.model.choice import DoesNotApply
+from samebits_probe.model.inputs import pad_id, seeded_ids, token_config
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+IGNORED = -100
+"""The label that no loss counts."""
+LENGTHS = (12, 9, 7, 4)
+"""Tokens of the rows of a padded batch."""
+PROMPT = 2
+"""Tokens at the start of each row whose labels are ignored, as those of a prompt are."""
+HALF = 6
+"""Tokens of each of the two sequences that are packed into one row."""
+_TARGET = 7
+"""Labels of a row of an encoder-decoder."""
+_SPELLING = 3
+"""Labels of a row of a model with a CTC loss."""
+ITEMS = "num_items_in_batch"
+
+
+class NoLoss(Exception):  # noqa: N818  a model without a loss is a result
+    """The model computes no loss; the message says why."""
+
+
+class Batch(NamedTuple):
+    """One batch with its labels."""
+
+    name: str
+    kwargs: dict[str, Any]
+    """Arguments of forward, labels among them."""
+
+    @property
+    def labels(self) -> torch.Tensor:
+        """The labels; the start positions of a model that answers questions."""
+        labels = self.kwargs.get("labels", self.kwargs.get("start_positions"))
+        assert isinstance(labels, torch.Tensor)
+        return labels
+
+    def rows(self, start: int, stop: int) -> dict[str, Any]:
+        """Return the arguments of some of its rows."""
+        return {
+            name: value[start:stop] if isinstance(value, torch.Tensor) else value
+            for name, value in self.kwargs.items()
+        }
+
+
+def takes_items(model: Any) -> bool:
+    """Return True if the model takes num_items_in_batch, by the rule of transformers' Trainer."""
+    parameters = inspect.signature(model.forward).parameters.values()
+    named = any(parameter.name == ITEMS for parameter in parameters)
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    return (named or open_ended) and getattr(model, "accepts_loss_kwargs", True) is not False
+
+
+def n_items(batch: Batch, *, shifted: bool) -> int:
+    """Return the number of labels that count; ``shifted`` leaves out the first of each row."""
+    labels = batch.labels[..., 1:] if shifted else batch.labels
+    return int((labels != IGNORED).sum())
+
+
+def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> list[Batch]:
+    """Return the batches of a model, the main one first.
+
+    ``prompts`` are the cell's inputs, of which a model that takes no token ids gets the first.
+
+    Raises:
+        NoLoss: its forward takes no labels, or no rule makes labels for it.
+
+    """
+    takes_labels = forks.accepts(model, "labels")
+    asks = forks.accepts(model, "start_positions") and not takes_labels
+    if not takes_labels and not asks:
+        msg = f"forward of {type(model).__name__} takes no labels"
+        raise NoLoss(msg)
+    if getattr(model, "main_input_name", "input_ids") != choice.TOKENS:
+        return [_of_prompt(model, head, prompts)]
+    try:
+        return list(_of_tokens(model, head, asks=asks))
+    except DoesNotApply as reason:
+        raise NoLoss(str(reason)) from reason
+
+
+def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
+    if load.is_encoder_decoder(model) and head == "seq2seq-lm":
+        inputs = _padded(model)
+        labels = torch.tensor([_ids(model, f"labels {i}", _TARGET) for i in range(len(LENGTHS))])
+        batch = inputs | {"labels": _with_ends_ignored(labels)}
+        if getattr(model.config, "decoder_start_token_id", None) is None:
+            batch[choice.DECODER] = labels.roll(1, 1)  # such a model cannot shift its labels itself
+            batch[choice.DECODER][:, 0] = 0
+            batch[choice.DECODER].clamp_(min=0)
+        yield Batch("padded", batch)
+        return
+    if head == "causal-lm":
+        yield from _of_decoder(model)
+        return
+    n_rows = 1 if getattr(model.config, "pad_token_id", None) is None else len(LENGTHS)
+    inputs = _padded(model, n_rows)
+    if asks:
+        places = torch.tensor([1, 2, 3, 0][:n_rows])
+        yield Batch("padded", inputs | {"start_positions": places, "end_positions": places})
+        return
+    yield Batch("padded", inputs | {"labels": _labels_like(model, inputs)})
+
+
+def _of_decoder(model: Any) -> Iterator[Batch]:
+    inputs = _padded(model)
+    labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, IGNORED)
+    labels[:, :PROMPT] = IGNORED
+    padded = Batch("padded", inputs | {"labels": labels})
+    yield padded
+    rows = torch.tensor([_ids(model, f"plain {i}", LENGTHS[0]) for i in range(2)])
+    yield Batch("plain", {"input_ids": rows, "labels": rows.clone()})
+    if forks.accepts(model, "position_ids"):
+        yield packed(model)
+    if takes_items(model):
+        yield Batch("items", padded.kwargs | {ITEMS: 2 * n_items(padded, shifted=True)})
+    if forks.accepts(model, "output_router_logits"):
+        yield Batch("router", padded.kwargs | {"output_router_logits": True})
+
+
+def packed(model: Any, first: str = "a") -> Batch:
+    """Return two sequences in one row, with positions that restart and no mask.
+
+    ``first`` names the first of them, so that the second can be seen with another one before it.
+    """
+    ids = [*_ids(model, f"packed {first}", HALF), *_ids(model, "packed b", HALF)]
+    row = torch.tensor([ids])
+    labels = row.clone()
+    labels[:, HALF] = IGNORED  # the first sequence does not predict the second
+    positions = torch.arange(HALF).repeat(2)[None]
+    arguments = {"input_ids": row, "position_ids": positions, "labels": labels}
+    # releases that tell packed rows by their positions do so without a cache
+    return Batch("packed", arguments | _without_cache(model))
+
+
+def unpacked(model: Any) -> Batch:
+    """Return the two sequences of :func:`packed` as rows of their own."""
+    rows = torch.tensor([_ids(model, f"packed {name}", HALF) for name in "ab"])
+    labels = rows.clone()
+    labels[1, 0] = IGNORED  # as in the packed row; no row has a label for its first token
+    return Batch("unpacked", {"input_ids": rows, "labels": labels} | _without_cache(model))
+
+
+def _without_cache(model: Any) -> dict[str, Any]:
+    takes = forks.accepts(model, "use_cache") or forks.accepts(model, "kwargs")
+    return {"use_cache": False} if takes else {}
+
+
+def _ids(model: Any, name: str, length: int) -> list[int]:
+    return seeded_ids(f"training:{name}", length, token_config(model.config))
+
+
+def _padded(model: Any, n_rows: int = len(LENGTHS)) -> dict[str, torch.Tensor]:
+    """Return rows of different lengths, padded on the right, as training pads."""
+    width, pad = max(LENGTHS), pad_id(token_config(model.config))
+    rows = [_ids(model, str(i), length) for i, length in enumerate(LENGTHS[:n_rows])]
+    ids = torch.tensor([row + [pad] * (width - len(row)) for row in rows])
+    mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def _with_ends_ignored(labels: torch.Tensor) -> torch.Tensor:
+    """Ignore one more label at the end of each next row."""
+    for row in range(labels.shape[0]):
+        labels[row, labels.shape[1] - row :] = IGNORED
+    return labels
+
+
+def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+    """Return seeded classes for the logits that the model computes for ``inputs``."""
+    with torch.no_grad():
+        logits = layers.logits_of(model(**inputs))
+    if logits is None or logits.ndim not in (2, 3):
+        shape = "no logits" if logits is None else f"logits of shape {list(logits.shape)}"
+        msg = f"no rule makes labels for {shape}"
+        raise NoLoss(msg)
+    n_classes, shape = int(logits.shape[-1]), logits.shape[:-1]
+    labels = (torch.arange(shape.numel()).reshape(shape) * 7 + 1) % n_classes
+    mask = inputs.get("attention_mask")
+    if mask is not None and mask.shape == labels.shape:
+        labels = labels.masked_fill(mask == 0, IGNORED)
+    return labels
+
+
+def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> Batch:
+    """Return the cell's first input with labels, for a model that takes images or sounds."""
+    first = next(iter(prompts.items()), None)
+    if first is None:
+        msg = "no input of the cell applies to the model"
+        raise NoLoss(msg)
+    name, kwargs = first
+    inputs = dict(kwargs)
+    if head == "ctc":
+        rows = next(value.shape[0] for value in inputs.values() if torch.is_tensor(value))
+        labels = torch.arange(1, 1 + _SPELLING).repeat(rows, 1)
+        return Batch(name, inputs | {"labels": labels})
+    return Batch(name, inputs | {"labels": _labels_like(model, inputs)})

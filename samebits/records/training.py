@@ -1,0 +1,206 @@
+"""One training step of a cell: loss, gradients, update, and relations between ways to train.
+
+probes/samebits_probe/training/ writes :class:`TrainingFile` without these classes; this module is
+its schema. The other records are what the report says of it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
+from samebits.records.capture import Failure
+from samebits.records.ids import CellId
+from samebits.records.made import MadeModel
+from samebits.records.record import Record
+from samebits.records.relations import Distance
+from samebits.records.tensor import TensorRef
+
+FORMAT_VERSION: Literal[1] = 1
+# History of FORMAT_VERSION:
+# 1: first.
+
+TrainingRelationName = Literal[
+    "train() without dropout = eval()",
+    "logprobs of training = logprobs of decoding",
+    "gradient checkpointing = without",
+    "gradient checkpointing, reentrant = without",
+    "rows accumulated = one batch",
+    "packed = padded",
+    "frozen layers leave other gradients",
+    "eager backward = sdpa backward",
+]
+"""The names of the relations between two ways to train."""
+
+
+class BatchFacts(Record):
+    """What a training forward computed for one batch."""
+
+    loss: float | None = None
+    """None: the model refused the batch."""
+    others: dict[str, float] = Field(default_factory=dict)
+    """Further scalars of the output, such as aux_loss."""
+    logits: TensorRef | None = None
+    formula: str = ""
+    """Name of the usual formula that gives this loss from these logits and labels; '' if none or
+    several do, or if none was tried."""
+    refused: str = ""
+    """The exception of the forward; '' if there was none."""
+
+
+class StepFacts(Record):
+    """What one training step computed, in one precision."""
+
+    batches: dict[str, BatchFacts]
+    """The first of them has the gradients and the update."""
+    gradients: dict[str, TensorRef]
+    """Tensor of the checkpoint -> its gradient in the checkpoint's shape; a parameter that is not
+    of the checkpoint has its name in memory."""
+    carriers: dict[str, int] = Field(default_factory=dict)
+    """Tensor of the checkpoint -> the parameters that hold it, where it is more than one: they are
+    updated each for itself, as after a lost tie. Their gradients are added."""
+    without: tuple[str, ...] = ()
+    """Tensors that get no gradient."""
+    norm: float
+    """Global norm of the gradients."""
+    behind: float
+    """Loss of the first batch behind one step of AdamW."""
+    leaks: tuple[str, ...] = ()
+    """Operations on the float64 rung with less than float64 precision."""
+
+
+class TrainingRelation(Record):
+    """One relation between two ways to train."""
+
+    relation: TrainingRelationName
+    holds: bool
+    """True if all bytes that must agree do."""
+    broken: bool
+    """True if the difference is there in float64, too: the two ways are different functions."""
+    what: str = ""
+    """The tensor that shrinks least in float64: ``loss``, ``logits`` or a parameter; '' if the
+    relation holds."""
+    distance: Distance | None = None
+    promoted: Distance | None = None
+    """The distance of that tensor in float64; None if there is none."""
+    missing: tuple[str, ...] = ()
+    """What only one of the two ways computes: parameters without a gradient in the other one."""
+    n: int = 0
+    """Number of tensors compared."""
+    n_differ: int = 0
+
+
+class Untried(Record):
+    """A relation that was not tried, and the reason."""
+
+    relation: TrainingRelationName
+    reason: str
+
+
+class TrainingRelations(Record):
+    """All relations between ways to train in one cell."""
+
+    relations: tuple[TrainingRelation, ...] = ()
+    inapplicable: tuple[Untried, ...] = ()
+    no_float64: str = ""
+    """Why there are no distances in float64; '' if there are."""
+
+
+class TrainingFile(Record):
+    """One training step of one cell."""
+
+    format: Literal["samebits-training"] = "samebits-training"
+    format_version: Literal[1] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
+    cell: CellId
+    failure: Failure | None = None
+    reason: str = ""
+    """Why the model was not trained: it has no loss, draws numbers, or is too large."""
+    asked_of: MadeModel | None = None
+    """The made model that was trained in place of a large one; None: the model itself was."""
+    weights: str = ""
+    """Digest of the checkpoint's tensors by name; '' if the files of the checkpoint are not read."""
+    uncertain: tuple[str, ...] = ()
+    """Tensors of the checkpoint that hold the bytes of another one and were not matched by name."""
+    own: StepFacts | None = None
+    float64: StepFacts | None = None
+    no_float64: str = ""
+    """Why a step in float64 was asked for and failed."""
+    relations: TrainingRelations | None = None
+    seconds: float = 0.0
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+TrainingSignal = Literal[
+    "logits", "loss", "other losses", "gradients", "norm", "loss behind an update"
+]
+"""In the order of data flow."""
+TrainingOutcome = Literal["identical", "rounding", "diverged", "undecided", "not compared"]
+TrainingStanding = Literal[
+    "identical", "rounding", "diverged", "undecided", "follows", "failed", "not compared"
+]
+"""follows: the forward differs already, and with it all that is computed from it. failed: the model
+is trained in the reference and raises here."""
+
+
+class TrainingItem(Record):
+    """One number or tensor of a training step, compared on both sides."""
+
+    signal: TrainingSignal
+    batch: str = ""
+    tensor: str = ""
+    outcome: TrainingOutcome
+    reference: float | None = None
+    """A number's value in the reference."""
+    candidate: float | None = None
+    own: float | None = None
+    """Largest absolute difference in the variant's dtype."""
+    float64: float | None = None
+    formulas: tuple[str, ...] = ()
+    """The formula of the loss in the reference and in the candidate, where both are known and
+    differ."""
+    note: str = ""
+
+
+class TrainingComparison(Record):
+    """The training step of a cell, compared with that of its reference."""
+
+    reference: str
+    """The reference's stack."""
+    standing: TrainingStanding
+    first: TrainingItem | None = None
+    """The first item in the order of data flow that decides the standing."""
+    items: tuple[TrainingItem, ...] = ()
+    """Items that are not identical, the worst of each signal first; at most a few of each."""
+    counts: dict[TrainingOutcome, int] = Field(default_factory=dict)
+    """Outcome -> number of items."""
+    reason: str = ""
+
+
+class TrainingReport(Record):
+    """The training step of one cell, as the report has it."""
+
+    losses: dict[str, float] = Field(default_factory=dict)
+    """Batch -> loss."""
+    others: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Batch -> further scalars of its output."""
+    formulas: dict[str, str] = Field(default_factory=dict)
+    """Batch -> the formula of its loss, where it is known."""
+    refused: dict[str, str] = Field(default_factory=dict)
+    """Batch -> the exception of its forward."""
+    n_gradients: int = 0
+    without: tuple[str, ...] = ()
+    carriers: dict[str, int] = Field(default_factory=dict)
+    norm: float | None = None
+    behind: float | None = None
+    reason: str = ""
+    """Why the model was not trained."""
+    failure: Failure | None = None
+    asked_of: MadeModel | None = None
+    relations: TrainingRelations | None = None
+    comparison: TrainingComparison | None = None
+    """None: the reference itself, or a cell without one."""
+    seconds: float = 0.0

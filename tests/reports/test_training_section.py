@@ -1,0 +1,90 @@
+"""The section *Training*, the part of a model's page, and report.html."""
+
+from samebits.records.training import TrainingReport
+from samebits.reports.document import render
+from samebits.reports.html import site
+from samebits.reports.sections.training import TITLE, training, training_of
+from tests.support.sample_report import sample_report
+
+SIZE = {"n": 4, "n_differ": 4, "max_abs": 0.5, "mean_abs": 0.1}
+BROKEN = {
+    "relation": "gradient checkpointing = without",
+    "holds": False,
+    "broken": True,
+    "what": "model.norm.weight",
+    "distance": SIZE,
+    "promoted": SIZE,
+}
+ITEM = {
+    "signal": "loss",
+    "batch": "padded",
+    "outcome": "diverged",
+    "reference": 2.5,
+    "candidate": 3.0,
+    "own": 0.5,
+    "float64": 0.5,
+    "formulas": ("mean over the labels, the next token", "sum over the labels, the next token"),
+}
+STEP = {"losses": {"padded": 2.5}, "norm": 1.5, "behind": 2.25, "n_gradients": 21}
+
+
+def step(**changed):
+    return TrainingReport.model_validate(STEP | changed)
+
+
+def compared(standing, **changed):
+    return {"reference": "4.48", "standing": standing} | changed
+
+
+def with_training(**steps):
+    whole = sample_report()
+    first, *others = whole.rows
+    row = first.model_copy(update={"training": steps})
+    return whole.model_copy(update={"rows": (row, *others)}), row
+
+
+def test_a_report_without_training_has_no_section():
+    assert training(sample_report()) == ""
+    assert training_of(sample_report().rows) == ""
+
+
+def test_a_step_that_diverged_is_named_with_both_numbers_and_formulas():
+    diverged = compared("diverged", first=ITEM, items=[ITEM], counts={"diverged": 1})
+    report, row = with_training(**{"4.48": step(), "5.0": step(comparison=diverged)})
+    text = render(report)["relations.md"].partition(f"## {TITLE}")[2].partition("\n## ")[0]
+    assert "1 cell: diverged" in text
+    assert "2.5 → 3" in text
+    page = training_of([row])
+    assert "sum over the labels" in page
+    assert "reference" in page
+
+
+def test_a_broken_way_to_train_is_named_though_the_steps_agree():
+    steps = {
+        "4.48": step(),
+        "5.0": step(comparison=compared("identical"), relations={"relations": [BROKEN]}),
+    }
+    report, row = with_training(**steps)
+    assert "gradient checkpointing = without" in training(report)
+    assert "broken" in training_of([row])
+
+
+def test_quiet_steps_are_counted_and_not_listed():
+    report, _ = with_training(**{"4.48": step(), "5.0": step(comparison=compared("identical"))})
+    text = training(report)
+    assert "1 cell: the same bits" in text
+    assert "| stack" not in text
+
+
+def test_a_model_that_is_not_trained_says_why():
+    report, row = with_training(**{"4.48": TrainingReport(reason="forward takes no labels")})
+    assert "1 model not trained: forward takes no labels" in training(report)
+    assert "forward takes no labels" in training_of([row])
+
+
+def test_report_html_has_the_step():
+    diverged = compared("diverged", first=ITEM, items=[ITEM])
+    report, row = with_training(**{"4.48": step(), "5.0": step(comparison=diverged)})
+    texts = "".join(str(text) for text in site.folder(report, ()).values())
+    assert "One training step" in texts
+    assert row.model in texts
