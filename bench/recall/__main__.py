@@ -1,0 +1,129 @@
+"""``nox -s recall``: run the cases and the clean pairs, and write docs/recall.md.
+
+``--cases NAMES`` runs some cases only (names or patterns, separated by commas) and ``--no-clean`` no clean
+pairs; then nothing is written. The captures of a run are kept in .samebits/recall, so that the next run
+repeats only what changed; ``--fresh`` removes them first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from bench.machine import machine
+from bench.place import WORK, Place
+from bench.recall import clean, page
+from bench.recall.cases import Case, Cases, Group, groups, read
+from bench.recall.judge import Outcome, judge
+
+FOLDER = WORK / "recall"
+FORMAT_VERSION = 1
+OPTIONS = ("--no-repro", "--format", "junit")
+
+
+def main() -> None:
+    """Run, print, and write the page after a whole run."""
+    parser = argparse.ArgumentParser(prog="nox -s recall --", description=__doc__)
+    parser.add_argument("--cases", default="", help="names or patterns, separated by commas")
+    parser.add_argument("--no-clean", action="store_true", help="leave the clean pairs out")
+    parser.add_argument("--fresh", action="store_true", help="reuse nothing of earlier runs")
+    options = parser.parse_args()
+    if options.fresh:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    started = time.monotonic()
+    cases = _chosen(read(), options.cases)
+    outcomes = [
+        (name, case, outcome) for group in groups(cases) for name, case, outcome in run(group)
+    ]
+    pairs = [] if options.no_clean else [run_pair(pair) for pair in cases.clean]
+    results = {
+        "format": "samebits-recall",
+        "format_version": FORMAT_VERSION,
+        "date": datetime.now(UTC).date().isoformat(),
+        "minutes": round((time.monotonic() - started) / 60),
+        "machine": machine(),
+        "cases": [_record(name, case, outcome) for name, case, outcome in outcomes],
+        "clean": pairs,
+    }
+    whole = not options.cases and not options.no_clean
+    out = page.RESULTS if whole else FOLDER / "part.json"
+    out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    print(page.page(results))
+    if whole:
+        page.main()
+
+
+def _chosen(cases: Cases, patterns: str) -> Cases:
+    if not patterns:
+        return cases
+    chosen = {
+        name: case
+        for name, case in cases.cases.items()
+        if any(fnmatchcase(name, pattern) for pattern in patterns.split(","))
+    }
+    if not chosen:
+        msg = f"no case has a name like {patterns}; bench/recall/cases.yaml has their names"
+        raise SystemExit(msg)
+    return cases.model_copy(update={"cases": chosen})
+
+
+def run(group: Group) -> list[tuple[str, Case, Outcome]]:
+    """Run the cases of one group and return what the report shows of each."""
+    print(f"{len(group.cases)} cases in {', '.join(group.releases)} …", flush=True)
+    folder = FOLDER / group.name
+    place = Place(folder, group.matrix(folder))
+    place.samebits(*OPTIONS)
+    rows = _cells(place.report())
+    return [(name, case, judge(case, rows.get(name, {}))) for name, case in group.cases.items()]
+
+
+def run_pair(pair: clean.Pair) -> dict[str, Any]:
+    """Run all models in two releases and return which pairs are clean, and which are accused."""
+    print(f"clean pairs in {pair.reference} and {pair.candidate} …", flush=True)
+    place = Place(FOLDER / f"clean-{pair.reference}-{pair.candidate}", clean.matrix(pair))
+    place.samebits(*OPTIONS)
+    outcome = clean.judge(pair, place)
+    return {
+        "reference": pair.reference,
+        "candidate": pair.candidate,
+        "clean": list(outcome.clean),
+        "others": outcome.others,
+        "accusations": {entry.model: entry.shown for entry in outcome.accusations},
+    }
+
+
+def _cells(report: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return model -> release -> cell, each with the findings that its stack has for all models."""
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in report["rows"]:
+        for cell in row["cells"]:
+            rows.setdefault(row["model"], {})[cell["cell"]["stack"]] = cell
+    for stack in report["stacks"]:
+        for finding in stack.get("findings", ()):
+            for model in finding["models"]:
+                cell = rows[model][stack["id"]]
+                cell["findings"] = [*cell.get("findings", ()), finding]
+    return rows
+
+
+def _record(name: str, case: Case, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "name": name,
+        "link": case.link,
+        "symptom": case.symptom,
+        "area": case.area,
+        "held_out": case.held_out,
+        "neighbours": case.neighbours,
+        "good": list(case.good),
+        "bad": list(case.bad),
+        **outcome._asdict(),
+    }
+
+
+if __name__ == "__main__":
+    main()
