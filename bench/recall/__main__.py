@@ -1,8 +1,8 @@
 """``nox -s recall``: run the cases and the clean pairs, and write docs/recall.md.
 
 ``--cases NAMES`` runs some cases only (names or patterns, separated by commas) and ``--no-clean`` no clean
-pairs; then nothing is written. The captures of a run are kept in .samebits/recall, so that the next run
-repeats only what changed; ``--fresh`` removes them first.
+pairs; then nothing but .samebits/recall/part.json is written. What a run captures is kept beside it, so that
+the next run repeats only what changed; ``--fresh`` removes it first.
 """
 
 from __future__ import annotations
@@ -13,13 +13,17 @@ import shutil
 import time
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.machine import machine
 from bench.place import WORK, Place
 from bench.recall import clean, page
-from bench.recall.cases import Case, Cases, Group, groups, read
+from bench.recall.cases import Case, Group, Pair, groups, read
 from bench.recall.judge import Outcome, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
 
 FOLDER = WORK / "recall"
 FORMAT_VERSION = 1
@@ -35,54 +39,69 @@ def main() -> None:
     options = parser.parse_args()
     if options.fresh:
         shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
-    cases = _chosen(read(), options.cases)
-    outcomes = [
-        (name, case, outcome) for group in groups(cases) for name, case, outcome in run(group)
-    ]
-    pairs = [] if options.no_clean else [run_pair(pair) for pair in cases.clean]
-    results = {
+    cases = read()
+    order = [*cases.cases]
+    results: dict[str, Any] = {
         "format": "samebits-recall",
         "format_version": FORMAT_VERSION,
         "date": datetime.now(UTC).date().isoformat(),
-        "minutes": round((time.monotonic() - started) / 60),
+        "minutes": 0,
         "machine": machine(),
-        "cases": [_record(name, case, outcome) for name, case, outcome in outcomes],
-        "clean": pairs,
+        "cases": [],
+        "clean": [],
     }
-    whole = not options.cases and not options.no_clean
-    out = page.RESULTS if whole else FOLDER / "part.json"
-    out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    for group in _chosen(groups(cases), options.cases):
+        results["cases"] += [_record(*outcome) for outcome in run(group)]
+        results["cases"].sort(key=lambda record: order.index(record["name"]))
+        _write(results, FOLDER / "part.json", started)
+    for pair in () if options.no_clean else cases.clean:
+        results["clean"].append(run_pair(pair))
+        _write(results, FOLDER / "part.json", started)
     print(page.page(results))
-    if whole:
+    if not options.cases and not options.no_clean:
+        _write(results, page.RESULTS, started)
         page.main()
 
 
-def _chosen(cases: Cases, patterns: str) -> Cases:
+def _write(results: dict[str, Any], path: Path, started: float) -> None:
+    results["minutes"] = round((time.monotonic() - started) / 60)
+    path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+def _chosen(found: list[Group], patterns: str) -> list[Group]:
+    """Return the groups with the cases of these names, each with its releases and its folder."""
     if not patterns:
-        return cases
-    chosen = {
-        name: case
-        for name, case in cases.cases.items()
-        if any(fnmatchcase(name, pattern) for pattern in patterns.split(","))
-    }
-    if not chosen:
+        return found
+    chosen = [
+        group._replace(
+            cases={
+                name: case
+                for name, case in group.cases.items()
+                if any(fnmatchcase(name, pattern) for pattern in patterns.split(","))
+            }
+        )
+        for group in found
+    ]
+    if not any(group.cases for group in chosen):
         msg = f"no case has a name like {patterns}; bench/recall/cases.yaml has their names"
         raise SystemExit(msg)
-    return cases.model_copy(update={"cases": chosen})
+    return [group for group in chosen if group.cases]
 
 
-def run(group: Group) -> list[tuple[str, Case, Outcome]]:
-    """Run the cases of one group and return what the report shows of each."""
+def run(group: Group) -> Iterator[tuple[str, Case, Outcome]]:
+    """Run the cases of one group and yield what the report shows of each."""
     print(f"{len(group.cases)} cases in {', '.join(group.releases)} …", flush=True)
     folder = FOLDER / group.name
     place = Place(folder, group.matrix(folder))
     place.samebits(*OPTIONS)
     rows = _cells(place.report())
-    return [(name, case, judge(case, rows.get(name, {}))) for name, case in group.cases.items()]
+    for name, case in group.cases.items():
+        yield name, case, judge(case, rows.get(name, {}))
 
 
-def run_pair(pair: clean.Pair) -> dict[str, Any]:
+def run_pair(pair: Pair) -> dict[str, Any]:
     """Run all models in two releases and return which pairs are clean, and which are accused."""
     print(f"clean pairs in {pair.reference} and {pair.candidate} …", flush=True)
     place = Place(FOLDER / f"clean-{pair.reference}-{pair.candidate}", clean.matrix(pair))

@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
 def matrix(pair: Pair) -> dict[str, Any]:
     """Return the matrix with every model of zoo.yaml that is built, in one dtype."""
-    left_out = {"dtypes", "attention", "samples", "relations", "crossings", "group"}
+    left_out = {"dtypes", "attention", "samples", "relations", "crossings", "usage", "group"}
     models = {
         name: {key: value for key, value in entry.items() if key not in left_out}
         for name, entry in zoo().items()
@@ -60,7 +60,7 @@ def matrix(pair: Pair) -> dict[str, Any]:
         "version": 1,
         "stacks": [{"id": release, "transformers": release} for release in releases],
         "reference": pair.reference,
-        "defaults": {"relations": False, "crossings": False},
+        "defaults": {"relations": False, "crossings": False, "usage": False},
         "models": models,
     }
 
