@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from samebits.base.errors import MachineError, SamebitsError, shown
 from samebits.base.filestate import Dependencies
+from samebits.base.homes import expanded
 from samebits.base.redaction import Redaction
 from samebits.check import command as check
 from samebits.check import init
@@ -48,6 +49,7 @@ from samebits.terminal.github import annotation_lines, append_summary
 from samebits.terminal.progress import CellLines, choose
 from samebits.terminal.screen import screen
 from samebits.terminal.summary import summary
+from samebits.text.lists import comma_list
 from samebits.text.terminal import PLAIN, TerminalText
 
 if TYPE_CHECKING:
@@ -406,7 +408,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         description=_REPORT_HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    report.add_argument("report", type=_path, metavar="REPORT.json", help="the report to read")
+    report.add_argument("report", type=expanded, metavar="REPORT.json", help="the report to read")
 
     issue_command = commands.add_parser(
         "issue",
@@ -457,7 +459,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     for command, default in folders.items():
         command.add_argument(
             "--reports",
-            type=_path,
+            type=expanded,
             metavar="DIR",
             help=f"folder for the report (default: {default})",
         )
@@ -512,7 +514,7 @@ class _Formats(argparse.Action):
 
 def _formats(text: str) -> tuple[str, ...]:
     """Return the names of formats, which commas separate."""
-    names = tuple(name for part in text.split(",") if (name := part.strip()))
+    names = comma_list(text)
     unknown = [name for name in names if name not in NAMES]
     if unknown or not names:
         msg = f"{shown(unknown[0] if unknown else text)} is no format: write some of {', '.join(NAMES)}"
@@ -525,7 +527,7 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--matrix",
-        type=_path,
+        type=expanded,
         default=Path(DEFAULT_MATRIX),
         metavar="FILE",
         help="the matrix to run (default: matrix.yaml)",
@@ -560,7 +562,7 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
     add("cell", metavar="CELL", help="such as olmo3/float32-default@5.2")
     add(
         "--report",
-        type=_path,
+        type=expanded,
         default=_LATEST / "report.json",
         metavar="FILE",
         help="the report.json to read (default: reports/latest/report.json)",
@@ -568,7 +570,7 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
     add("--chart", default="", metavar="NAME", help="'error by layer' (the default) or 'ladder'")
     add(
         "--output",
-        type=_path,
+        type=expanded,
         metavar="FILE",
         help="the .svg or .png file to write (default: NAME.svg beside the report)",
     )
@@ -594,7 +596,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const="quick",
         default="default",
-        help="ask only what the verdicts need: no relations, usage, crossings, causes",
+        help="every signal and the precision ladder; no relations, usage, crossings, causes",
     )
     levels.add_argument(
         "--deep",
@@ -637,11 +639,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of cells that run at the same time (default: number of cores)",
     )
-
-
-def _path(text: str) -> Path:
-    """Return a path with ``~`` expanded: commands in a report contain it in quotes."""
-    return Path(os.path.expanduser(text))  # noqa: PTH111  Path.expanduser raises without a home
 
 
 def _positive(text: str) -> int:

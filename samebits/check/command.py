@@ -24,6 +24,7 @@ from samebits.matrix.plan import command_line, shown_path
 from samebits.matrix.spec import ModelEntry, Settings
 from samebits.matrix.values import is_path_of_package
 from samebits.reports.plain import Place
+from samebits.text.lists import comma_list
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -236,7 +237,7 @@ def _untrusted(model: NamedModel) -> str:
 
 def option_values(name: str, text: str) -> tuple[str, ...]:
     """Return the values of an option that is a list. Raises OptionError."""
-    values = tuple(item.strip() for item in text.split(",") if item.strip())
+    values = comma_list(text)
     try:
         Settings.model_validate({name: values} if values else {})
     except ValidationError as error:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from samebits.base.errors import SamebitsError, nearest, shown
+from samebits.base.homes import expanded
 from samebits.check import hub
 from samebits.matrix.values import NAME_LENGTH
 
@@ -74,7 +74,7 @@ def read_model(text: str, *, offline: bool = False) -> NamedModel:
         ModelError: there is no such model, or its config cannot be read.
 
     """
-    path = Path(os.path.expanduser(text))  # noqa: PTH111  Path.expanduser raises without a home
+    path = expanded(text)
     looks_like_path = text.startswith(("/", ".", "~")) or text.endswith("/") or "\\" in text
     if path.exists() or looks_like_path or not _HUB_ID.fullmatch(text):
         return read_folder(path)

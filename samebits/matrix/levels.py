@@ -1,7 +1,8 @@
 """Levels of a run: how much is asked of each model of a matrix.
 
-quick: what the verdicts need. default: what matrix.yaml asks for. deep: the same for models of any
-size, and the second run of each cell observes everything that the verdicts need once more.
+quick: every signal and the precision ladder, and no relation, usage or crossing. default: what
+matrix.yaml asks for. deep: the same for models of any size, and the second run of each cell observes
+every signal once more.
 """
 
 from __future__ import annotations

@@ -5,15 +5,16 @@ A plan follows from the matrix and the filters of the command line, without side
 
 from __future__ import annotations
 
-import os
 import shlex
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from samebits.base.errors import SelectionError, nearest, shown
+from samebits.base.homes import expanded
 from samebits.records.ids import CellId, Variant
 from samebits.records.record import Record
+from samebits.text.lists import comma_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -44,11 +45,11 @@ class Selection(Record):
     ) -> Selection:
         """Parse filters that are lists separated by commas."""
         return cls(
-            models=_split_list(models),
-            stacks=_split_list(stacks),
-            dtypes=_split_list(dtypes),
-            attention=_split_list(attention),
-            devices=_split_list(devices),
+            models=comma_list(models),
+            stacks=comma_list(stacks),
+            dtypes=comma_list(dtypes),
+            attention=comma_list(attention),
+            devices=comma_list(devices),
         )
 
 
@@ -156,13 +157,8 @@ def shown_path(path: Path) -> str:
     A path below the home directory is redacted to ``~`` later. Any other absolute path is reduced
     to ``…`` and its name: a command with it finds no file, and so never runs another matrix.
     """
-    # Path.expanduser raises where there is no home
-    below_home = path.is_relative_to(os.path.expanduser("~"))  # noqa: PTH111
+    below_home = path.is_relative_to(expanded("~"))
     return str(path) if below_home or not path.is_absolute() else f"…/{path.name}"
-
-
-def _split_list(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
 
 
 def _is_selected(name: str, patterns: tuple[str, ...]) -> bool:

@@ -6,14 +6,15 @@ everything else belong to one matrix.yaml and lie beside it.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
+from samebits.base.homes import expanded
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 VARIABLE = "SAMEBITS_CACHE"
 """Environment variable that names another folder than the platform's cache folder."""
@@ -22,7 +23,7 @@ VARIABLE = "SAMEBITS_CACHE"
 def cache_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder that all projects of a user share, as an absolute path."""
     if named := environ.get(VARIABLE):
-        return Path(os.path.expanduser(named)).absolute()  # noqa: PTH111  as in samebits/cli.py
+        return expanded(named).absolute()
     return user_cache_path("samebits", appauthor=False)
 
 

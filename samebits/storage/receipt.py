@@ -19,6 +19,7 @@ from samebits.base import seal
 from samebits.base.atomic import replace
 from samebits.base.digests import digest_of, digest_of_file, machine_fingerprint
 from samebits.base.filestate import changed
+from samebits.base.homes import expanded
 from samebits.stacks.environment import PASSED_ON
 from samebits.stacks.probes import PROBES
 
@@ -150,7 +151,7 @@ def _matrix_path(arguments: Sequence[str]) -> Path:
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--matrix", default="matrix.yaml")
     try:
-        return Path(os.path.expanduser(parser.parse_known_args(list(arguments))[0].matrix))  # noqa: PTH111
+        return expanded(parser.parse_known_args(list(arguments))[0].matrix)
     except argparse.ArgumentError:
         return Path("matrix.yaml")
 
