@@ -620,7 +620,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--scan",
         default="",
         metavar="PACKAGE",
-        help="run the newest stack with each minor release of this package that fits, such as "
+        help="run the newest stack with each minor release of this package that fits, or each patch "
+        "release if only one does, such as "
         "tokenizers or 'accelerate>=1.4', and with transformers as it is",
     )
     add(

@@ -17,7 +17,7 @@ from samebits.base.errors import SelectionError
 from samebits.matrix.spec import StackSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from samebits.matrix.spec import Matrix
 
@@ -91,8 +91,9 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
     """Return the matrix with the releases of one other package as its stacks.
 
     They are copies of the newest stack of the matrix, with its release of transformers, and differ
-    in the newest patch release of each minor release of the package that fits. The newest stack
-    stays as it is and becomes the reference. ``scanned_requirement`` names the package and may
+    in the newest patch release of each minor release of the package that fits; where only one minor
+    release fits, as of tokenizers, in its patch releases. The newest stack stays as it is and becomes
+    the reference. ``scanned_requirement`` names the package and may
     bound its releases, as ``tokenizers>=0.21``. Crossings are switched off, as by :func:`widened`.
 
     Raises:
@@ -115,7 +116,9 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
         }
     )
     own = releases.installed(newest, package)
-    found = list(_minors(base, requirement, releases))
+    found = list(_fitting(base, requirement, releases, _minor))
+    if len(found) == 1:
+        found = list(_fitting(base, requirement, releases, str))
     added = [_with_package(base, package, version) for version in found if str(version) != own]
     if not added:
         msg = (
@@ -141,14 +144,16 @@ def _requirement(text: str) -> Requirement:
         raise SelectionError(msg) from error
 
 
-def _minors(base: StackSpec, requirement: Requirement, releases: Releases) -> Iterable[Version]:
-    """Yield the newest patch of every minor release of a package that fits a stack, newest first."""
+def _fitting(
+    base: StackSpec, requirement: Requirement, releases: Releases, bound: Callable[[Version], str]
+) -> Iterable[Version]:
+    """Yield releases of a package that fit a stack, newest first, each below ``bound`` of the last."""
     limits = str(requirement.specifier)
-    bound = ""
-    while (text := releases.newest(base, _bounded(requirement.name, limits, bound))) is not None:
+    below = ""
+    while (text := releases.newest(base, _bounded(requirement.name, limits, below))) is not None:
         version = Version(text)
         yield version
-        bound = f"<{_minor(version)}"
+        below = f"<{bound(version)}"
 
 
 def _bounded(name: str, *limits: str) -> str:

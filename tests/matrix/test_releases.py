@@ -176,6 +176,8 @@ def test_a_scan_runs_the_newest_stack_with_the_releases_of_another_package():
 def test_a_scan_can_be_bounded_and_torch_is_the_stack_s_own_key():
     scan = scanned(matrix(*family("5.x")), "tokenizers>=0.21", Index())
     assert ids(scan) == ["tokenizers-0.21.4", "5.x"]
+    scan = scanned(matrix(*family("5.x")), "tokenizers>=0.22", Index())
+    assert ids(scan) == ["tokenizers-0.22.0", "tokenizers-0.22.1", "5.x"]
     scan = scanned(matrix(*family("5.x")), "torch<0.22", Index(own="0.22.2"))
     assert [(s.torch, s.packages) for s in scan.stacks if s.between] == [
         ("0.20.3", ()),
