@@ -25,7 +25,7 @@ class Outcome(NamedTuple):
     shown: dict[str, str]
     """release -> verdict, signals that differ and findings in one line."""
     cause: str
-    """What the run named as the cause in the first bad release; '' if it named none."""
+    """What names it in a bad release, else what the run named there instead; '' if it named none."""
     reason: str
     """Why it is not found, not named or in other releases; '' if nothing is missing."""
 
@@ -52,7 +52,7 @@ def judge(case: Case, cells: dict[str, Cell]) -> Outcome:
         named=bool(named),
         released=released,
         shown={release: line(cells[release]) for release in case.releases},
-        cause=named_cause(first),
+        cause=naming(case.expect, first) or named_cause(first),
         reason=_reason(case, cells, found, named, accused),
     )
 
@@ -94,10 +94,14 @@ def shows(sign: Sign, cell: Cell) -> bool:
 
 def names(sign: Sign, cell: Cell) -> bool:
     """Return whether a cell that shows it also names its cause."""
-    if {*sign.findings} & {*codes(cell)}:
-        return True
-    places = "\n".join(_places(cell))
-    return any(source in places for source in sign.source)
+    return bool(naming(sign, cell))
+
+
+def naming(sign: Sign, cell: Cell) -> str:
+    """Return the expected finding, or the place of the cause, that a cell has; '' if it has none."""
+    expected = [code for code in codes(cell) if code in sign.findings]
+    places = (place for source in sign.source for place in _places(cell) if source in place)
+    return expected[0] if expected else next(places, "")
 
 
 def codes(cell: Cell) -> list[str]:
@@ -142,10 +146,16 @@ def _places(cell: Cell) -> Iterator[str]:
     while cause:
         for side in (cause["candidate"], cause.get("reference")):
             if side:
-                yield f"{side.get('function', '')} {side.get('source', '')} {side.get('tensor', '')}"
+                yield _place(side.get("function"), side.get("source"), side.get("tensor"))
         for diff in cause.get("diffs", ()):
-            yield f"{diff['function']} {diff['reference']} {diff['candidate']}"
+            yield _place(diff["function"], diff["candidate"] or diff["reference"])
         cause = cause.get("beyond")
     for failure in (cell.get("failure"), *cell.get("shared_failures", ())):
         for frame in (failure or {}).get("frames", ()):
-            yield f"{frame['function']} {frame['file']}"
+            yield _place(frame["function"], frame["file"])
+
+
+def _place(function: str | None, source: str | None, tensor: str | None = "") -> str:
+    """Return ``OPTAttention.forward (modeling_opt.py:160)``; a tensor has its name instead."""
+    name = function or tensor or ""
+    return f"{name} ({source})" if source else name
