@@ -47,6 +47,8 @@ class Sign(Form):
     """It is found if one of them differs in a cell with a verdict that fails the run."""
     findings: tuple[str, ...] = ()
     """It is found, and named, if the cell has one of them."""
+    evidence: str = ""
+    """A finding counts only if its evidence contains this."""
     failure: str = ""
     """It is found if the cell fails with an exception of which type or message contain this."""
     source: tuple[str, ...] = ()

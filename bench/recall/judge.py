@@ -81,7 +81,7 @@ def _expected(sign: Sign) -> str:
 
 def shows(sign: Sign, cell: Cell) -> bool:
     """Return whether a cell shows what is expected."""
-    if {*sign.findings} & {*codes(cell)}:
+    if _expected_codes(sign, cell):
         return True
     if cell["judged"] in PASSING:
         return False
@@ -99,9 +99,18 @@ def names(sign: Sign, cell: Cell) -> bool:
 
 def naming(sign: Sign, cell: Cell) -> str:
     """Return the expected finding, or the place of the cause, that a cell has; '' if it has none."""
-    expected = [code for code in codes(cell) if code in sign.findings]
+    expected = _expected_codes(sign, cell)
     places = (place for source in sign.source for place in _places(cell) if source in place)
     return expected[0] if expected else next(places, "")
+
+
+def _expected_codes(sign: Sign, cell: Cell) -> list[str]:
+    return [
+        finding["code"]
+        for finding in cell.get("findings", ())
+        if finding["code"] in sign.findings
+        and (not sign.evidence or any(sign.evidence in line for line in finding["evidence"]))
+    ]
 
 
 def codes(cell: Cell) -> list[str]:

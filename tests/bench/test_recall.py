@@ -83,6 +83,14 @@ def test_a_finding_finds_and_names_whatever_the_verdict():
     assert not shows(sign, cell(findings=[{"code": "SB907"}]))
 
 
+def test_a_finding_counts_by_its_evidence_where_the_case_names_some():
+    sign = case(expect={"findings": ["SB903"], "evidence": "no cache: it uses"}).expect
+    assert shows(
+        sign, cell(findings=[{"code": "SB903", "evidence": ["no cache: it uses the first"]}])
+    )
+    assert not shows(sign, cell(findings=[{"code": "SB903", "evidence": ["cache: it uses"]}]))
+
+
 def test_an_exception_is_found_by_its_words_and_named_by_its_traceback():
     sign = case(expect={"failure": "pad_token_id", "source": ["modeling_opt.py"]}).expect
     frame = {"function": "__init__", "file": "models/opt/modeling_opt.py", "line": 3}
