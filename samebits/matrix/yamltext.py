@@ -335,9 +335,7 @@ _OF_A_TOKENIZER = (("build", "tokenizer", "parts"), ("build", "tokenizer", "conf
 
 
 def _is_typed(keys: Keys) -> bool:
-    """Return True below ``build: config:`` of a model and the like of its tokenizer, ``load:``, and
-    ``arguments:`` of inputs.
-    """
+    """Return True below ``config:`` of ``build:``, ``load:``, ``arguments:`` of inputs, and the like."""
     if keys[:1] == ("models",):
         settings = keys[2:]
         if settings[:2] == ("build", "config") or settings[:3] in _OF_A_TOKENIZER:
