@@ -39,6 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.fresh:
         shutil.rmtree(FOLDER, ignore_errors=True)
+    is_fresh = not FOLDER.exists()
     FOLDER.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     cases = read()
@@ -48,6 +49,7 @@ def main() -> None:
         "format_version": FORMAT_VERSION,
         "date": datetime.now(UTC).date().isoformat(),
         "minutes": 0,
+        "fresh": is_fresh,
         "machine": machine(),
         "cases": [],
         "clean": [],

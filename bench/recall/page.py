@@ -56,7 +56,7 @@ def page(results: dict[str, Any]) -> str:
     cases = results["cases"]
     parts = [
         HEAD.strip(),
-        f"Measured {results['date']} in {results['minutes']} minutes on {results['machine']['cores']} cores.",
+        _measured(results),
         "## Figures",
         _table(["", "cases", "found", "named", "release"], _figures(cases)),
         "## Cases",
@@ -66,6 +66,14 @@ def page(results: dict[str, Any]) -> str:
         parts += ["## What is missing", *(_missing(case) for case in missing)]
     parts += ["## Clean pairs", *_clean(results["clean"])]
     return "\n\n".join(parts) + "\n"
+
+
+def _measured(results: dict[str, Any]) -> str:
+    """Return when and how long; a run that reuses captures of earlier ones takes any time."""
+    cores = f"{results['machine']['cores']} cores"
+    if not results.get("fresh"):
+        return f"Measured {results['date']} on {cores}, with what earlier runs had captured."
+    return f"Measured {results['date']} in {results['minutes']} minutes on {cores}."
 
 
 def with_sentence(readme: str, results: dict[str, Any]) -> str:
