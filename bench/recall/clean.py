@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 EXECUTED = Path(__file__).with_name("executed.py")
 OWN = "models/"
 """Where transformers keeps the code of models."""
+PROMPTS = {"short": {"length": 9}, "padded": {"batch": [{"length": 5}, {"length": 13}]}}
+"""One row and a padded batch: the same code gives the same bits for more of them, too."""
 Function = tuple[str, str]
 """File below transformers/, and qualified name."""
 
@@ -49,7 +51,16 @@ class Outcome(NamedTuple):
 
 def matrix(pair: Pair) -> dict[str, Any]:
     """Return the matrix with every model of zoo.yaml that is built, in one dtype."""
-    left_out = {"dtypes", "attention", "samples", "relations", "crossings", "usage", "group"}
+    left_out = {
+        "dtypes",
+        "attention",
+        "samples",
+        "relations",
+        "crossings",
+        "usage",
+        "group",
+        "prompts",
+    }
     models = {
         name: {key: value for key, value in entry.items() if key not in left_out}
         for name, entry in zoo().items()
@@ -60,7 +71,7 @@ def matrix(pair: Pair) -> dict[str, Any]:
         "version": 1,
         "stacks": [{"id": release, "transformers": release} for release in releases],
         "reference": pair.reference,
-        "defaults": {"relations": False, "crossings": False, "usage": False},
+        "defaults": {"greedy": 4, "prompts": PROMPTS},
         "models": models,
     }
 

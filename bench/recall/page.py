@@ -93,12 +93,17 @@ def sentence(results: dict[str, Any]) -> str:
     n_pairs = sum(len(pair["clean"]) for pair in results["clean"])
     n_alarms = sum(len(pair["accusations"]) for pair in results["clean"])
     found, named = (sum(case[key] for case in cases) for key in ("found", "named"))
-    alarms = {0: "no false alarm", 1: "1 false alarm"}.get(n_alarms, f"{n_alarms} false alarms")
-    return (
+    start = (
         f"Of {len(cases)} published regressions of transformers, samebits finds {found} and names the cause of "
-        f"{named},\nwith {alarms} in {n_pairs} pairs of releases that execute the same code "
-        f"([docs/recall.md](docs/recall.md))."
+        f"{named}"
     )
+    alarms = {0: "no false alarm", 1: "1 false alarm"}.get(n_alarms, f"{n_alarms} false alarms")
+    clean = (
+        f",\nwith {alarms} in {n_pairs} pairs of releases that execute the same code"
+        if n_pairs
+        else ""
+    )
+    return f"{start}{clean} ([docs/recall.md](docs/recall.md))."
 
 
 def _figures(cases: list[dict[str, Any]]) -> list[list[Any]]:
@@ -144,7 +149,7 @@ def _missing(case: dict[str, Any]) -> str:
 
 
 def _clean(pairs: list[dict[str, Any]]) -> list[str]:
-    rows = [
+    rows: list[list[Any]] = [
         [
             f"{pair['reference']} and {pair['candidate']}",
             len(pair["clean"]),
