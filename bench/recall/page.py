@@ -39,8 +39,8 @@ model in all of them. Nothing in samebits knows the cases: it reads the same kin
 
 A *clean pair* is a model and two releases that execute the same code for it: all functions of its forwards and
 of its decoding, and the model's own functions of its construction, have the same syntax trees and constants.
-The run finds these pairs in the sources. They run with `--quick`, as only verdicts can be wrong there. Any verdict but *identical*, and any finding that only the candidate
-has, is a false alarm.
+The run finds these pairs in the sources. They run with `--quick`, which makes all verdicts and only some findings.
+Any verdict but *identical*, and any finding that only the candidate has, is a false alarm.
 """
 
 
