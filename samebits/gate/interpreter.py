@@ -72,6 +72,8 @@ class Installed(Record):
     python: str
     markers: dict[str, str]
     packages: tuple[Package, ...]
+    folders: tuple[str, ...] = ()
+    """Where its packages lie."""
     gpus: tuple[str, ...] = ()
 
 

@@ -72,7 +72,7 @@ def _age(stack: StackSpec) -> tuple[tuple[float, ...], ...]:
 
 
 def _numbers(version: str) -> tuple[float, ...]:
-    parts = [math.inf if part == "x" else float(part) for part in version.split(".")]
+    parts = [float(part) if part.isdecimal() else math.inf for part in version.split(".")]
     return (*parts, *[math.inf] * (3 - len(parts)))
 
 

@@ -55,6 +55,7 @@ from samebits.matrix.values import (
     Text,
     TextAs,
     TokenId,
+    Torch,
     Verdict,
     Version,
     is_path_of_package,
@@ -106,8 +107,8 @@ class StackEntry(Form):
     """The name in cells and reports; default: the version."""
     transformers: Version
     """A release such as 4.48.0, or a family such as 4.48 or 5.x: its newest release."""
-    torch: Version = "2.13.0"
-    """Version of torch; default: that of the matrix."""
+    torch: Torch = "2.13.0"
+    """Version of torch, or system for the torch that the machine has; default: that of the matrix."""
     python: Python = "3.11"
     """Version of Python; default: that of the matrix."""
     packages: OneOrMore[Package] = ()
@@ -524,8 +525,8 @@ class MatrixFile(Form):
         )
     )
     """The environments to compare; default: 4.48, 4.57, 5.2 and 5.x."""
-    torch: Version = "2.13.0"
-    """Version of torch in every stack whose entry does not set it."""
+    torch: Torch = "2.13.0"
+    """Version of torch, or system, in every stack whose entry does not set it."""
     python: Python = "3.11"
     """Version of Python in every stack whose entry does not set it."""
     reference: Pattern | None = None

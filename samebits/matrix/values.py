@@ -103,6 +103,10 @@ def _version(text: str) -> str:
     raise mistake(msg)
 
 
+def _torch(text: str) -> str:
+    return text if text == "system" else _version(text)
+
+
 def _python(text: str) -> str:
     if fits(_PYTHON, text):
         return text
@@ -384,6 +388,12 @@ Name = Annotated[
 """A name that is safe in a path, in a table and in a command."""
 Version = Annotated[str, AfterValidator(_version), _described(type=_BARE, pattern=VERSION)]
 """A version such as ``4.48.0``, or a family such as ``4.48`` or ``5.x``: its newest version."""
+Torch = Annotated[
+    str,
+    AfterValidator(_torch),
+    _described(type=_BARE, anyOf=[{"pattern": VERSION}, {"const": "system"}]),
+]
+"""A version of torch, or ``system``: the torch that the machine has."""
 Python = Annotated[str, AfterValidator(_python), _described(type=_BARE, pattern=_PYTHON)]
 """A version of Python."""
 Pattern = Annotated[str, _described(type=_BARE)]

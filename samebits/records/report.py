@@ -42,6 +42,8 @@ class StackReport(Record):
     transformers: str | None = None
     """The release that it resolved to."""
     torch: str | None = None
+    system_torch: bool = False
+    """Whether torch is that of the machine; ``packages`` then has all that the machine has, too."""
     python: str | None = None
     packages: dict[str, str] = Field(default_factory=dict)
     """Everything installed: name -> version."""

@@ -16,6 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ from samebits.base.filestate import Dependencies
 from samebits.matrix.spec import StackSpec
 from samebits.records.record import Record, read_record
 from samebits.stacks.probes import ARCHITECTURES
+from samebits.stacks.system import SYSTEM, SystemTorch, find_system_torch
 
 Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
 """Runs a command with text on its standard input in an environment, and waits."""
@@ -76,6 +78,8 @@ class Stack(Record):
     packages: dict[str, str]
     architectures: tuple[str, ...] = Field(repr=False)
     """Every model_type that its transformers release knows."""
+    system: SystemTorch | None = Field(default=None, repr=False)
+    """The interpreter whose torch it uses; None if it has its own."""
 
     @property
     def transformers(self) -> str:
@@ -143,6 +147,7 @@ class StackBuilder:
         self._upgrade = upgrade
         self._commands = Commands()
         self._run = run or self._commands
+        self._system: SystemTorch | None = None
 
     def end(self) -> None:
         """Stop all builds."""
@@ -155,9 +160,13 @@ class StackBuilder:
             StackError: nothing fits the spec, or the installation failed.
 
         """
-        lock = self.resolve(spec)
-        folder = self._stacks / f"{spec.id}-{digest_of([lock, spec.python])[:12]}"
-        stack = _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder)
+        lock, system = self.resolve(spec), self._system_of(spec)
+        digest = _lock_digest(lock, spec, system)
+        if system is not None:
+            digest = digest_of([digest, system.python, *system.folders])  # they can move
+            self._dependencies.mark_unrepeatable("torch is the machine's, which may change it")
+        folder = self._stacks / f"{spec.id}-{digest[:12]}"
+        stack = _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder, system)
         self._add_probe_packages(stack)
         for path in (folder / _STAMP, Path(stack.python)):
             self._dependencies.file(path)
@@ -198,7 +207,7 @@ class StackBuilder:
             StackError: nothing fits.
 
         """
-        return self._resolve_lock(spec.id, requirements(spec), spec.python)
+        return self._resolve_lock(spec, spec.id, requirements(spec))
 
     def version(self, spec: StackSpec) -> str:
         """Return the release of transformers that ``spec`` resolves to.
@@ -219,10 +228,10 @@ class StackBuilder:
 
         """
         release_range = f"transformers>={oldest},<{version}"
-        requirements_below = [f"torch=={release_pattern(spec.torch)}", release_range]
-        return pinned_versions(
-            self._resolve_lock(f"below-{version}", requirements_below, spec.python)
-        )["transformers"]
+        requirements_below = [*_torch(spec), release_range]
+        return pinned_versions(self._resolve_lock(spec, f"below-{version}", requirements_below))[
+            "transformers"
+        ]
 
     def installed(self, spec: StackSpec, package: str) -> str | None:
         """Return the release of a package that ``spec`` resolves to; None if it does not have it.
@@ -246,13 +255,22 @@ class StackBuilder:
             if canonicalize_name(Requirement(line).name) != package
         ]
         try:
-            lock = self._resolve_lock(f"newest-{package}", [*others, requirement], spec.python)
+            lock = self._resolve_lock(spec, f"newest-{package}", [*others, requirement])
         except StackError:
             return None
         return Version(pinned_versions(lock)[package]).public
 
-    def _resolve_lock(self, name: str, requirement_lines: list[str], python: str) -> str:
-        digest = self._resolution_digest(requirement_lines, python)
+    def _system_of(self, spec: StackSpec) -> SystemTorch | None:
+        """Return the machine's torch if ``spec`` asks for it. Raises StackError if there is none."""
+        if spec.torch != SYSTEM:
+            return None
+        if self._system is None:
+            self._system = find_system_torch(self._environ, self._run)
+        return self._system
+
+    def _resolve_lock(self, spec: StackSpec, name: str, requirement_lines: list[str]) -> str:
+        system = self._system_of(spec)
+        digest = self._resolution_digest(requirement_lines, spec, system)
         path = self._locks / f"{name}-{digest[:12]}.txt"
         cached = None
         if not self._upgrade:
@@ -261,12 +279,13 @@ class StackBuilder:
             if cached is not None and not is_old(path, self._max_age):
                 return cached
         command = [uv_program(), "pip", "compile", "-", "--quiet", "--no-header"]
-        command += ["--no-annotate", "--python-version", python]
+        command += ["--no-annotate", "--python-version"]
+        command += [spec.python if system is None else system.version]
         if self._exclude_newer:
             command += ["--exclude-newer", self._exclude_newer]
         error_prefix = f"stack {name}: no set of packages fits"
         try:
-            lock = self._uv(command, "\n".join(requirement_lines), error_prefix)
+            lock = self._resolved(command, requirement_lines, error_prefix, system)
         except StackError:
             if cached is not None:  # an old lock, without a network
                 return cached
@@ -275,22 +294,55 @@ class StackBuilder:
         self._dependencies.file(path)
         return lock
 
-    def _resolution_digest(self, requirement_lines: list[str], python: str) -> str:
+    def _resolved(
+        self,
+        command: list[str],
+        requirement_lines: list[str],
+        error_prefix: str,
+        system: SystemTorch | None,
+    ) -> str:
+        """Return a new lock; on a machine's torch, it has all that the machine has."""
+        text = "\n".join(requirement_lines)
+        if system is None:
+            return self._uv(command, text, error_prefix)
+        with tempfile.TemporaryDirectory(prefix="samebits-lock-") as folder:
+            output = Path(folder) / "lock.txt"
+            files = {
+                "--override": (Path(folder) / "overrides.txt", system.overrides),
+                "--constraint": (Path(folder) / "constraints.txt", system.constraints),
+                "--output-file": (output, system.preferences),  # uv prefers the versions in it
+            }
+            for option, (path, content) in files.items():
+                path.write_text(content, "utf-8")
+                command = [*command, option, str(path)]
+            self._uv(command, text, error_prefix)
+            return system.merged(pinned_versions(output.read_text("utf-8")))
+
+    def _resolution_digest(
+        self, requirement_lines: list[str], spec: StackSpec, system: SystemTorch | None
+    ) -> str:
         links = self._environ.get("UV_FIND_LINKS", "")
+        python = spec.python if system is None else system.model_dump(mode="json")
         return digest_of([requirement_lines, python, self._exclude_newer, links, sys.platform])
 
-    def _install(self, spec: StackSpec, lock: str, folder: Path) -> Stack:
+    def _install(
+        self, spec: StackSpec, lock: str, folder: Path, system: SystemTorch | None = None
+    ) -> Stack:
         _remove_leftovers(folder.parent)
         temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
         try:
-            return _move_into_place(
-                temporary, folder, self._build_environment(spec, lock, temporary, folder)
-            )
+            stack = self._build_environment(spec, lock, temporary, folder, system)
+            return _move_into_place(temporary, folder, stack)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def _build_environment(
-        self, spec: StackSpec, lock: str, temporary: Path, folder: Path
+        self,
+        spec: StackSpec,
+        lock: str,
+        temporary: Path,
+        folder: Path,
+        system: SystemTorch | None,
     ) -> Stack:
         """Build the environment for ``folder`` in ``temporary`` and return its stack."""
         error_prefix = f"stack {spec.id}: could not be built"
@@ -301,7 +353,7 @@ class StackBuilder:
                 "--quiet",
                 "--relocatable",
                 "--python",
-                spec.python,
+                spec.python if system is None else system.python,
                 str(temporary),
             ],
             "",
@@ -309,17 +361,21 @@ class StackBuilder:
         )
         python = _interpreter(temporary)
         lock_file = temporary / "requirements.txt"
-        lock_file.write_text(lock, "utf-8")
+        packages = pinned_versions(lock)
+        lock_file.write_text(lock if system is None else system.on_top(packages), "utf-8")
         sync = [uv_program(), "pip", "sync", "--quiet", "--python", str(python), str(lock_file)]
         self._uv(sync, "", error_prefix)
+        if system is not None:
+            system.link(_site_packages(temporary))
         output = self._uv([str(python), str(ARCHITECTURES)], "", error_prefix)
         stack = Stack(
             id=spec.id,
             python=str(_interpreter(folder)),
             lock=lock,
-            lock_digest=digest_of([lock, spec.python]),
-            packages=pinned_versions(lock),
+            lock_digest=_lock_digest(lock, spec, system),
+            packages=packages,
             architectures=_architectures(output, error_prefix),
+            system=system,
         )
         (temporary / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
         return stack
@@ -377,10 +433,18 @@ def requirements(spec: StackSpec) -> list[str]:
     ``4.48`` and ``5.x`` are families of releases, ``4.48.0`` is one release.
     """
     return [
-        f"torch=={release_pattern(spec.torch)}",
+        *_torch(spec),
         f"transformers=={release_pattern(spec.transformers)}",
         *spec.packages,
     ]
+
+
+def _torch(spec: StackSpec) -> list[str]:
+    return [] if spec.torch == SYSTEM else [f"torch=={release_pattern(spec.torch)}"]
+
+
+def _lock_digest(lock: str, spec: StackSpec, system: SystemTorch | None) -> str:
+    return digest_of([lock, spec.python if system is None else [SYSTEM, system.version]])
 
 
 def release_pattern(version: str) -> str:
@@ -414,6 +478,12 @@ def _interpreter(folder: Path) -> Path:
     if os.name == "nt":
         return folder / "Scripts" / "python.exe"
     return folder / "bin" / "python"
+
+
+def _site_packages(folder: Path) -> Path:
+    if os.name == "nt":
+        return folder / "Lib" / "site-packages"
+    return next(folder.glob("lib/python3*/site-packages"))
 
 
 def _read_stamp(path: Path, stack_id: str) -> Stack | None:

@@ -188,6 +188,10 @@ class PackageBuilder:
         constraints = self._root / "locks" / f"{stack.id}-{stack.lock_digest[:12]}.constraints"
         replace(constraints, "".join(f"{n}=={v}\n" for n, v in sorted(stack.packages.items())))
         command = [uv_program(), "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate"]
+        if stack.system is not None:
+            overrides = constraints.with_suffix(".overrides")
+            replace(overrides, stack.system.overrides)
+            python, command = stack.system.version, [*command, "--override", str(overrides)]
         command += ["--python-version", python, "--constraints", str(constraints)]
         if self._exclude_newer:
             command += ["--exclude-newer", self._exclude_newer]

@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-import transformers
+from transformers.models.auto import modeling_auto
 
 from samebits_probe.process import own
 from samebits_probe.process.failure import phase
@@ -75,10 +75,11 @@ def module_of(model_class: type) -> str:
 
 
 def _registered(config_class: type) -> Iterator[Any]:
-    autos = [name for name in dir(transformers) if name.startswith("AutoModel")]
+    # dir(transformers) would take half a second
+    autos = [name for name in vars(modeling_auto) if name.startswith("AutoModel")]
     first = ["AutoModelForCausalLM", "AutoModel"]
     for auto in [*first, *(name for name in autos if name not in first)]:
-        mapping = getattr(getattr(transformers, auto, None), "_model_mapping", None)
+        mapping = getattr(getattr(modeling_auto, auto, None), "_model_mapping", None)
         classes = getattr(mapping, "_extra_content", {}).get(config_class, ())
         yield from classes if isinstance(classes, (tuple, list)) else (classes,)
 

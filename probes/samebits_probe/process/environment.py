@@ -16,11 +16,12 @@ from typing import Any
 
 
 def facts() -> dict[str, Any]:
-    """Return the interpreter, what its requirements depend on, its packages and its GPUs."""
+    """Return the interpreter, what its requirements depend on, its packages with their folders, and its GPUs."""
     return {
         "python": platform.python_version(),
         "markers": _markers(),
         "packages": _packages(),
+        "folders": _folders(),
         "gpus": _gpus(),
     }
 
@@ -41,6 +42,12 @@ def _markers() -> dict[str, str]:
         "python_version": ".".join(platform.python_version_tuple()[:2]),
         "sys_platform": sys.platform,
     }
+
+
+def _folders() -> list[str]:
+    """Return the folders of installed packages, in the order in which they are searched."""
+    names = ("site-packages", "dist-packages")
+    return [path for path in sys.path if Path(path).name in names and Path(path).is_dir()]
 
 
 def _packages() -> list[dict[str, Any]]:

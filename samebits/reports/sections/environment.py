@@ -42,7 +42,7 @@ def _stack(stack: StackReport) -> list[str]:
     return [
         stack.id,
         stack.transformers or _failed(stack),
-        stack.torch or "",
+        f"{stack.torch} (of the machine)" if stack.system_torch else stack.torch or "",
         stack.python or "",
         count(len(stack.packages)) if stack.packages else "",
         _lock(stack),
