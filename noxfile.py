@@ -8,6 +8,7 @@
 #   "ml-dtypes>=0.5",
 #   "nox>=2026.8",
 #   "numpy>=2.0",
+#   "obstore>=0.10",
 #   "packaging>=25.0",
 #   "platformdirs>=4.3",
 #   "pydantic>=2.11",

@@ -22,12 +22,13 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from samebits.base.errors import MachineError, SamebitsError, shown
+from samebits.base.errors import MachineError, SamebitsError, SelectionError, shown
 from samebits.base.filestate import Dependencies
 from samebits.base.homes import expanded
 from samebits.base.redaction import Redaction
@@ -37,7 +38,7 @@ from samebits.gate import command as gate
 from samebits.lint import command as lint_command
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.order import Order
-from samebits.pipeline.run import run_matrix
+from samebits.pipeline.run import run_matrix, run_on_cluster, run_shard, shard_store
 from samebits.reports import again, issue
 from samebits.reports.formats.registry import DEFAULT, FORMATS, GITHUB, NAMES
 from samebits.reports.html import plot
@@ -50,6 +51,7 @@ from samebits.terminal.progress import CellLines, choose
 from samebits.terminal.screen import screen
 from samebits.terminal.summary import summary
 from samebits.text.lists import comma_list
+from samebits.text.numbers import plural
 from samebits.text.terminal import PLAIN, TerminalText
 
 if TYPE_CHECKING:
@@ -91,10 +93,16 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         return _gated(options, environ, spoken)
     order, dependencies = _order(options), Dependencies()
     reports = _report_folder(options)
+    if order.shard is not None:
+        return _sharded(order, environ, spoken)
     if reports is not None:
         _check_writable(reports)
     progress = partial(choose, spoken=spoken)
-    report, files = _run_async(run_matrix(order, environ, progress, dependencies))
+    run_order = run_matrix
+    if order.on is not None:
+        order, notes = _run_async(run_on_cluster(order, environ, progress))
+        run_order = partial(run_matrix, notes=notes)
+    report, files = _run_async(run_order(order, environ, progress, dependencies))
     if reports is None:
         redaction = Redaction(environ)
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
@@ -117,6 +125,25 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         )
     prune(order.work_folder, dependencies.files.keys(), time.time())
     return printed.code, printed.lines
+
+
+def _sharded(
+    order: Order, environ: Mapping[str, str], spoken: TerminalText
+) -> tuple[int, list[str]]:
+    """Run one shard; return the exit code and what to do next.
+
+    What its cells show is for the merge to judge, so a shard that ended has the exit code 0.
+    """
+    record, problems = _run_async(run_shard(order, environ, partial(choose, spoken=spoken)))
+    store = shard_store(order)
+    merge = f"--store {store}" if order.store else f"{Path(store).parent}/*"
+    ended = ", ".join(f"{count} {state}" for state, count in Counter(record.cells.values()).items())
+    lines = [
+        *problems,
+        f"Shard {record.number}/{record.of}: {plural(len(record.cells), 'cell')} ({ended or 'none'}).",
+        f"Results: {store}. When all shards have ended: samebits merge {merge}",
+    ]
+    return 0, [spoken.log_line(line) for line in lines]
 
 
 def _written(
@@ -302,8 +329,24 @@ def _order(options: argparse.Namespace) -> Order:
         "program": _program("matrix"),
         "command": "",
     }
+    if options.command == "merge":
+        fields["merged"] = _merged(options)
     order = Order(**fields)
     return order.model_copy(update={"command": _command(options, order)})
+
+
+def _merged(options: argparse.Namespace) -> tuple[str, ...]:
+    """Return the folders to merge. Raises SelectionError."""
+    missing = [folder for folder in options.folders if not folder.is_dir()]
+    if missing:
+        msg = f"{missing[0]} is no folder: name the folders that the shards left, such as shards/*"
+        raise SelectionError(msg)
+    if not options.folders and options.store is None:
+        msg = (
+            "nothing to merge: name the folders that the shards left, such as shards/*, or --store"
+        )
+        raise SelectionError(msg)
+    return tuple(map(str, options.folders))
 
 
 def _scope(options: argparse.Namespace) -> Scope:
@@ -389,6 +432,26 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         help="build the stacks and run the cells, without a comparison and a report",
         prog=_shown_program("probe"),
     )
+    merge = commands.add_parser(
+        "merge",
+        help="write the report of a run from its shards",
+        description=_MERGE_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    merge.add_argument(
+        "folders", nargs="*", type=expanded, metavar="DIR", help="the results of shards: shards/*"
+    )
+    matrix.add_argument(
+        "--on",
+        metavar="ADDRESS",
+        help="run the cells on a Ray cluster: local, auto or ray://HOST:PORT (needs samebits[ray])",
+    )
+    matrix.add_argument(
+        "--shard",
+        type=_shard,
+        metavar="I/N",
+        help="run only part I of N, and leave its results in --store or shards/I-of-N for samebits merge",
+    )
     check_command = commands.add_parser(
         "check",
         help="run one model, in a folder or on the hub, from one release to another",
@@ -434,13 +497,14 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     gate.add_arguments(record, verify)
     # __main__ runs this command itself, without what is imported here
     commands.add_parser("lint", help=lint_command.HELP, add_help=False)
-    for command in (matrix, probe):
+    for command in (matrix, merge, probe):
         _add_filters(command)
-    for command in (matrix, probe, check_command):
+    for command in (matrix, merge, probe, check_command):
         _add_options(command)
     for command in (
         parser,
         matrix,
+        merge,
         probe,
         check_command,
         init_command,
@@ -453,6 +517,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         command.spoken = spoken
     folders = {
         matrix: "reports/latest",
+        merge: "reports/latest",
         check_command: "reports/check/NAME",
         report: "that of REPORT.json",
     }
@@ -478,7 +543,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             action="store_true",
             help="write report.html as one file that holds all its pages, to send or to attach",
         )
-    for command in (matrix, check_command):
+    for command in (matrix, merge, check_command):
         command.add_argument(
             "--repro",
             action=argparse.BooleanOptionalAction,
@@ -635,11 +700,25 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="also trace rounding and expected differences to their causes",
     )
     add(
+        "--store",
+        metavar="URL",
+        help="share results with other machines: a folder, or s3://, gs://, az:// with a bucket",
+    )
+    add(
         "--jobs",
         type=_positive,
         metavar="N",
         help="number of cells that run at the same time (default: number of cores)",
     )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """Return the number of a shard and how many there are."""
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        msg = f"{text!r} is no shard: write I/N, such as 2/8, with I from 1 to N"
+        raise argparse.ArgumentTypeError(msg)
+    return int(number), int(of)
 
 
 def _positive(text: str) -> int:
@@ -666,6 +745,17 @@ Exit codes:
 
 _PLOT_HELP = """\
 Write a chart of one cell as SVG or PNG, as report.html shows it. It needs the extra samebits[plot].
+"""
+
+
+_MERGE_HELP = """\
+Write the report of a run whose shards ran on several machines (samebits matrix --shard I/N).
+
+The shards' results are fetched from the folders, and from --store. Give the same matrix.yaml, filters
+and level as the shards had. What needs several cells is computed here: comparisons, the precision
+ladder, causes. The report is that of one run. A shard that left no result is named.
+
+Exit codes: as of samebits matrix.
 """
 
 

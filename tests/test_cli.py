@@ -269,7 +269,7 @@ def test_every_option_reaches_the_order():
     derived = {"command", "repro", "single_file"} | Selection.model_fields.keys()
     assert options - derived <= Order.model_fields.keys()
     assert Order.model_fields.keys() - options == {
-        *("selection", "capsules", "kernels"),  # follow from other options, or have none
+        *("selection", "capsules", "kernels", "merged"),  # follow from other options, or have none
         *("work", "lock_age", "program", "checks"),  # of samebits check
     }
 

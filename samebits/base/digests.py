@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,29 @@ def machine_fingerprint(kernels: Mapping[str, str] | None = None) -> str:
     """
     facts = [platform.system(), platform.machine(), platform.libc_ver(), _cpu_lines()]
     return digest_of([*facts, dict(kernels)] if kernels else facts)
+
+
+def accelerator_facts() -> list[str]:
+    """Return the names of the machine's NVIDIA GPUs and the version of their driver.
+
+    Where the GPUs are of several models, the ones that are visible count, too.
+    """
+    folder = Path("/proc/driver/nvidia")
+    models = {
+        line
+        for path in folder.glob("gpus/*/information")
+        for line in _lines(path)
+        if line.startswith("Model:")
+    }
+    visible = [os.environ.get("CUDA_VISIBLE_DEVICES", "")] if len(models) > 1 else []
+    return [*sorted(models), *_lines(folder / "version")[:1], *visible]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return []
 
 
 def _cpu_lines() -> list[str]:

@@ -8,6 +8,7 @@ from samebits.findings import (
     attention,
     caches,
     configs,
+    generating,
     generation,
     imports,
     loading,
@@ -37,6 +38,7 @@ RULES: tuple[Rule, ...] = (
     *generation.RULES,
     *tokenizers.RULES,
     *tokenizing.RULES,
+    *generating.RULES,
     *usage.RULES,
 )
 

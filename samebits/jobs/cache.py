@@ -5,17 +5,21 @@ used if it is whole, of this format, repeatable, and every tensor that it stored
 Otherwise the job runs in its stack. It writes under a unique name, because another run may run the
 same job. Its files are then renamed, and a torn result is removed. A result that the machine may
 have caused is noted in the dependencies, so that the receipt of the run is never used.
+
+With a shared store, what the work folder does not have is looked for there, and a repeatable result
+is pushed to it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
-from samebits.base.digests import digest_of
+from samebits.base.digests import accelerator_facts, digest_of
 from samebits.base.filestate import Dependencies
 from samebits.records.capture import Failure
 from samebits.records.record import R, read_record
@@ -26,9 +30,10 @@ if TYPE_CHECKING:
 
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.jobs.records import Job
-    from samebits.records.ids import CellId
+    from samebits.records.ids import CellId, Variant
     from samebits.records.tensor import TensorRef
     from samebits.stacks.process import Ended, StackProcess
+    from samebits.storage.sharing import Sharing
     from samebits.storage.store import Store
 
 
@@ -92,6 +97,7 @@ class JobCache:
         *,
         fresh: bool = False,
         dependencies: Dependencies | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self.root = root
         self.store = store
@@ -102,6 +108,17 @@ class JobCache:
         self.fresh = fresh
         """Ignore the results of earlier runs."""
         self.dependencies = dependencies or Dependencies()
+        self.sharing = sharing
+        """The stores that are shared with other machines; None without one."""
+
+    def machine_of(self, variant: Variant) -> str:
+        """Return the fingerprint of the machine for the cells of a variant.
+
+        That of a GPU's cells has the GPUs of the machine, too.
+        """
+        if variant.device == "cpu":
+            return self.machine
+        return digest_of([self.machine, *accelerator_facts()])
 
     def path(self, folder: str, *names: str, facts: Mapping[str, Any]) -> Path:
         """Return the path of the result that ``facts`` determine, whether or not it exists."""
@@ -124,7 +141,10 @@ class JobCache:
     async def result(self, job: CachedJob[R], process: StackProcess) -> R | None:
         """Return the result of a job, cached or new; None if it left none."""
         cached = self.find(job.path, job.form, job.checkpoint)
+        if cached is None:
+            cached = await self._fetched(job)
         if cached is not None:
+            await self.share(job.checkpoint, job.path)
             return cached
         left = await run_aside(job.path, job.form.record, job.job, process)
         result = left.result if left.result is not None and job.belongs(left.result) else None
@@ -138,7 +158,34 @@ class JobCache:
         self.dependencies.file(job.path)
         if result is None or not job.form.is_repeatable(result):
             self.dependencies.mark_unrepeatable(job.unrepeatable, str(job.cell) if job.cell else "")
+        else:
+            await self.share(job.checkpoint, job.path)
         return result
+
+    async def _fetched(self, job: CachedJob[R]) -> R | None:
+        """Return a result that a shared store has; None if none has it."""
+
+        def usable() -> R | None:
+            result = self.find(job.path, job.form, job.checkpoint)
+            return result if result is not None and job.belongs(result) else None
+
+        if not await self.fetch(job.checkpoint, job.path, lambda: usable() is not None):
+            return None
+        return usable()
+
+    async def fetch(self, checkpoint: Checkpoint, path: Path, is_whole: Callable[[], bool]) -> bool:
+        """Put a result of a shared store at its path; return False if no store has it."""
+        sharing = self.sharing
+        if sharing is None or not self.may_reuse(checkpoint):
+            return False
+        return await asyncio.to_thread(
+            sharing.fetch, sharing.name_of(path), path.parent, is_whole, (path.name,)
+        )
+
+    async def share(self, checkpoint: Checkpoint, path: Path) -> None:
+        """Push a result to the shared store unless it has it."""
+        if self.sharing is not None and checkpoint.pinned:
+            await asyncio.to_thread(self.sharing.push, self.sharing.name_of(path), [path])
 
 
 async def run_aside(

@@ -30,7 +30,7 @@ from samebits.records.capture import Capture, Failure, Skip, Unfinished
 from samebits.stacks.process import Ended, StackProcess, tail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
@@ -88,8 +88,9 @@ class CellRunner:
         ready: tuple[Capture, ...] = ()
         if not wanted and self._cache.may_reuse(checkpoint):
             n_beside = process.n_beside(threads_of(model, checkpoint, cell.variant))
-            ready = self._cached_captures(folder, n_beside, in_full=model.second_in_full)
+            ready = await self._ready(folder, n_beside, in_full=model.second_in_full)
         if len(ready) == len(RUNS):
+            await self.share(checkpoint, folder, ready)
             return without_false_alarms(*ready)
         _remove_leftovers(folder)
 
@@ -99,12 +100,47 @@ class CellRunner:
 
         if ready:
             second = await run("b")
-            return without_false_alarms(ready[0], self._keep(second))
+            captures = ready[0], self._keep(second)
+            await self.share(checkpoint, folder, captures)
+            return without_false_alarms(*captures)
         first, second = await asyncio.gather(run("a"), run("b", short=not model.second_in_full))
         if second.capture.extent == "short" and not _may_stand(second.capture, first.capture):
             second.discard()
             second = await run("b")
-        return without_false_alarms(self._keep(first), self._keep(second))
+        captures = self._keep(first), self._keep(second)
+        if wanted and self._cache.sharing is not None and checkpoint.pinned:
+            await asyncio.to_thread(self._cache.sharing.push_tensors, {*wanted})
+        await self.share(checkpoint, folder, captures)
+        return without_false_alarms(*captures)
+
+    async def share(
+        self, checkpoint: Checkpoint, folder: Path, captures: Sequence[Capture]
+    ) -> None:
+        """Push the captures of a cell to the shared store if they hold on every such machine."""
+        sharing = self._cache.sharing
+        if sharing is None or not checkpoint.pinned or not all(map(_is_shared, captures)):
+            return
+        name = _shared_name(sharing.name_of(folder), in_full=captures[1].extent == "full")
+        await asyncio.to_thread(sharing.push, name, [folder / f"{run}.json" for run in RUNS])
+
+    async def _ready(self, folder: Path, n_beside: int, *, in_full: bool) -> tuple[Capture, ...]:
+        """Return the cached captures, of this work folder or of a shared store."""
+        ready = self._cached_captures(folder, n_beside, in_full=in_full)
+        sharing = self._cache.sharing
+        if len(ready) == len(RUNS) or sharing is None:
+            return ready
+
+        def is_whole() -> bool:
+            with contextlib.suppress(CaptureError):
+                return all(_is_repeatable(self._capture(folder / f"{run}.json")) for run in RUNS)
+            return False
+
+        names = {f"{run}.json" for run in RUNS}
+        for is_full in (True,) if in_full else (False, True):
+            name = _shared_name(sharing.name_of(folder), in_full=is_full)
+            if await asyncio.to_thread(sharing.fetch, name, folder, is_whole, names):
+                return self._cached_captures(folder, n_beside, in_full=in_full)
+        return ready
 
     def paths(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
@@ -153,7 +189,7 @@ class CellRunner:
                 "budget": model.budget,
                 "probe files": [file.model_dump(mode="json") for file in model.probe_files],
                 "probes": self._cache.probes,
-                "machine": self._cache.machine,
+                "machine": self._cache.machine_of(cell.variant),
             }
         )
         return (
@@ -367,6 +403,23 @@ def _remove_leftovers(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _shared_name(name: str, *, in_full: bool) -> str:
+    """Return the name of a cell's captures in a shared store; two full runs have one of their own."""
+    return f"{name}-full" if in_full else name
+
+
+def _is_shared(capture: Capture) -> bool:
+    """Return True if any machine of this kind would have the same capture.
+
+    What was left out for a machine's time or memory is not left out on a larger one.
+    """
+    of_the_machine = ("budget", "memory")
+    return _is_repeatable(capture) and not any(
+        skip.why == "cost" and any(word in skip.reason for word in of_the_machine)
+        for skip in capture.skips
+    )
 
 
 def _may_stand(short: Capture, first: Capture) -> bool:

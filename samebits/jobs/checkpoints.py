@@ -9,13 +9,14 @@ import json
 import os
 import re
 import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.base import seal
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import Dependencies
-from samebits.base.hashes import digest_of_folder, hash_of_text, hashes_of_folder
+from samebits.base.hashes import digest_of_folder, hash_of_file, hash_of_text, hashes_of_folder
 from samebits.base.patches import patched_files, write_patched
 from samebits.records.inputs import Inputs
 from samebits.records.record import Record
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from samebits.matrix.spec import ModelSpec
     from samebits.stacks.build import Stack
+    from samebits.storage.sharing import Sharing
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -135,6 +137,33 @@ class Checkpoints:
             n_bytes=size_of(folder),
             builder=builder.id,
         )
+
+    def fetch(self, folder: Path, sharing: Sharing) -> None:
+        """Put a recipe's checkpoint from a shared store in its place, if a store has it whole."""
+        aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
+
+        def is_whole() -> bool:
+            facts = read_facts(aside)
+            listed = facts.get("files") if facts is not None else None
+            return bool(listed) and listed == {
+                path.name: hash_of_file(path)
+                for path in aside.iterdir()
+                if path.name != "checkpoint.json"
+            }
+
+        try:
+            if sharing.fetch(sharing.name_of(folder), aside, is_whole):
+                aside.rename(folder)
+        except OSError:  # another run has just made it
+            return
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def share(self, folder: Path, sharing: Sharing) -> None:
+        """Push a recipe's checkpoint to the shared store unless it has it."""
+        paths = sorted(folder.iterdir())
+        if all(path.is_file() for path in paths):
+            sharing.push(sharing.name_of(folder), paths)
 
     def given(self, model: ModelSpec) -> Checkpoint:
         """Return the checkpoint of a model that names a folder or a hub id."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from samebits.jobs.records import CellModel
@@ -64,6 +65,15 @@ def loading_facts(model: ModelSpec) -> dict[str, Any]:
     }
 
 
+def identity_of(checkpoint: Checkpoint) -> list[str | None]:
+    """Return the digest inputs for a checkpoint, which are the same on every machine.
+
+    Of a folder only the name counts, which messages of transformers contain.
+    """
+    source = checkpoint.source if checkpoint.digest is None else PurePath(checkpoint.source).name
+    return [source, checkpoint.revision, checkpoint.digest]
+
+
 def inputs_of(checkpoint: Checkpoint) -> Inputs:
     """Return where a job finds its inputs, or the reason why there are none."""
     return checkpoint.inputs or Inputs(reason=NOT_CHOSEN)
@@ -85,7 +95,7 @@ def follows_from(
     return {
         "cell": str(cell),
         "stack": stack.lock_digest,
-        "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
+        "checkpoint": identity_of(checkpoint),
         **loading_facts(model),
         "prompts": {name: prompt.model_dump() for name, prompt in model.prompts.items()},
         "inputs": digest_of_inputs(checkpoint),

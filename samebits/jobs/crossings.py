@@ -28,6 +28,7 @@ from samebits.base.hashes import hash_of_file
 from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
 from samebits.jobs.common import (
     digest_of_inputs,
+    identity_of,
     inputs_of,
     loading,
     loading_facts,
@@ -226,7 +227,15 @@ class Crosser:
         self, subject: CrossedModel, party: CrossingStack, ready: Mapping[str, SavedCopy]
     ) -> dict[str, Crossing]:
         path = self._result_path(subject, party.stack, ready)
-        if (cached := self._cache.find(path, _FORM, subject.checkpoint)) is not None:
+        cached = self._cache.find(path, _FORM, subject.checkpoint)
+        if cached is None and await self._cache.fetch(
+            subject.checkpoint,
+            path,
+            lambda: self._cache.find(path, _FORM, subject.checkpoint) is not None,
+        ):
+            cached = self._cache.find(path, _FORM, subject.checkpoint)
+        if cached is not None:
+            await self._cache.share(subject.checkpoint, path)
             return {crossing.saver: crossing for crossing in cached.crossings}
         compared = await self._run_loader(subject, party, ready, path)
         crossings = {
@@ -242,6 +251,7 @@ class Crosser:
             )
             self._cache.store.write_json(path, file.model_dump_json(indent=1))
             self._cache.dependencies.file(path)
+            await self._cache.share(subject.checkpoint, path)
         else:
             self._cache.dependencies.mark_unrepeatable(
                 f"{party.stack.id} loads the copies of {subject.model.name} in every run"
@@ -318,11 +328,11 @@ class Crosser:
             "model": subject.model.name,
             "variant": str(subject.variant),
             "stack": [stack.id, stack.lock_digest],
-            "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
+            "checkpoint": identity_of(checkpoint),
             **loading_facts(subject.model),
             "limit": _limit(subject),
             "probes": self._cache.probes,
-            "machine": self._cache.machine,
+            "machine": self._cache.machine_of(subject.variant),
             "threads": _threads(subject),
         }
 

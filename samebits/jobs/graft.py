@@ -151,7 +151,7 @@ class Grafter:
             **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
             "asked": fields,
             "probes": self._cache.probes,
-            "machine": self._cache.machine,
+            "machine": self._cache.machine_of(cell.variant),
         }
         names = (cell.model, str(cell.variant), cell.stack)
         return self._cache.path("grafts", *names, facts=facts)

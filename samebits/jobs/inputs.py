@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.base.digests import digest_of_file
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import loading, loading_facts
+from samebits.jobs.common import identity_of, loading, loading_facts
 from samebits.jobs.records import InputsJob, JobStore, PromptedModel
 from samebits.matrix.arguments import InputSet
 from samebits.records.inputs import Inputs, InputsFile
@@ -75,7 +75,7 @@ class Feeder:
         facts = {
             "model": model.name,
             "stack": [stack.id, stack.lock_digest],
-            "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
+            "checkpoint": identity_of(checkpoint),
             **loading_facts(model),
             "prompts": _prompted_model(model, checkpoint).model_dump(mode="json")["prompts"],
             "probes": self._cache.probes,

@@ -65,7 +65,7 @@ class Climber:
             "ask": ask.model_dump(mode="json"),
             "probe files": [file.model_dump(mode="json") for file in _probe_files(model, ask)],
             "probes": self._cache.probes,
-            "machine": self._cache.machine,
+            "machine": self._cache.machine_of(cell.variant),
         }
         names = (model.name, str(cell.variant), cell.stack)
         return self._cache.path("ladders", *names, facts=facts)

@@ -186,7 +186,7 @@ class Tracer:
             "look": list(look),
             "rung": rung,
             "probes": self._cache.probes,
-            "machine": self._cache.machine,
+            "machine": self._cache.machine_of(cell.variant),
         }
         names = (cell.model, str(cell.variant), cell.stack)
         return self._cache.path("traces", *names, facts=facts)

@@ -75,6 +75,14 @@ class Order(Record):
     """True for ``samebits check``, which has one model and no matrix file."""
     jobs: Annotated[int | None, Use(repeated=False)] = None
     """Cells that run at the same time; None for one per core."""
+    store: Annotated[str | None, Use(repeated=False, receipt=False)] = None
+    """Folder or URL of the store that this run shares with other machines."""
+    shard: Annotated[tuple[int, int] | None, Use(repeated=False, receipt=False)] = None
+    """The number of this shard, from 1 on, and how many there are; None for a whole run."""
+    on: Annotated[str | None, Use(repeated=False, receipt=False)] = None
+    """Address of the Ray cluster that runs the cells, or ``local``; None: this process runs them."""
+    merged: Annotated[tuple[str, ...] | None, Use(repeated=False, receipt=False)] = None
+    """Folders of the shards to merge, besides the store; None for a run that merges nothing."""
     kernels: Annotated[dict[str, str], Use(repeated=False, receipt=False)] = Field(
         default_factory=dict
     )

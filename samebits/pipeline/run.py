@@ -14,8 +14,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits.base.digests import digest_of, digest_of_file
+from samebits.base.digests import digest_of, digest_of_file, machine_fingerprint
 from samebits.base.filestate import Dependencies
+from samebits.base.redaction import Redaction
 from samebits.capsules.choosing import MAX_CAPSULES, chosen
 from samebits.compare.signals import wanted
 from samebits.compare.texts import texts_of
@@ -28,7 +29,7 @@ from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix import load, releases
 from samebits.matrix.levels import at_level
 from samebits.matrix.plan import Selection, command_line, plan, reproduce, shown_path
-from samebits.pipeline import trim
+from samebits.pipeline import cluster, shards, trim
 from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
@@ -40,13 +41,18 @@ from samebits.records.report import (
     Row,
     StackReport,
 )
+from samebits.records.shard import ShardRecord
 from samebits.reports import owned
 from samebits.stacks import costs
-from samebits.stacks.build import StackBuilder
+from samebits.stacks.build import StackBuilder, probes_digest
 from samebits.stacks.costs import Finished
 from samebits.stacks.environment import shown
 from samebits.stacks.places import stacks_folder
+from samebits.stacks.probes import PROBES
+from samebits.storage.objects import opened
 from samebits.storage.rows import KeptRow, RowCache
+from samebits.storage.shared import SharedStore
+from samebits.storage.sharing import Sharing
 from samebits.storage.store import Store
 from samebits.text.names import capsule_path
 from samebits.text.numbers import duration, plural
@@ -62,6 +68,7 @@ if TYPE_CHECKING:
     from samebits.records.crossing import Crossing, CrossingsReport
     from samebits.records.finding import Finding
     from samebits.records.ids import CellId
+    from samebits.storage.objects import Objects
     from samebits.terminal.progress import Phases, Progress
 
 
@@ -71,15 +78,17 @@ async def run_matrix(
     progress: Callable[[int], Progress],
     dependencies: Dependencies | None = None,
     matrix: Matrix | None = None,
+    notes: tuple[str, ...] = (),
 ) -> tuple[Report, dict[str, str | bytes]]:
     """Run the matrix and return the report, and the files of its locks and capsules by path.
 
     Paths are relative to the report's folder. ``dependencies`` records every file the run depends on.
-    ``matrix`` takes the place of the file that the order names.
+    ``matrix`` takes the place of the file that the order names. ``notes`` are for the report.
 
     Raises:
         MatrixError: matrix.yaml has problems.
         SelectionError: the filters match nothing.
+        StoreAddressError: there is no such store.
         ReportsError: the report would replace a file that samebits did not write.
 
     """
@@ -100,8 +109,25 @@ async def run_matrix(
     planned = plan(matrix, order.selection)
     if order.reports is not None:
         owned.check(order.reports, planned, order.formats)
+    stores = _opened_stores(order)
+    probes = probes_digest(PROBES)
     store = Store(root)
     shown_progress = progress(len(planned.cells))
+    sharing = _sharing(order, stores, root, environ, shown_progress.note)
+    if sharing is not None:
+        store.fetch = sharing.fetch_tensor
+    if sharing is not None and order.merged is not None:
+        try:
+            run = shards.run_of(matrix, order, probes)
+            command = (
+                order.command
+                if " -- " in order.command or order.program[0] != "nox"
+                else f"{order.command} --"
+            )
+            shards.complete(run, sharing, machine_fingerprint(order.kernels), command)
+        except shards.ShardsError:
+            shown_progress.close()
+            raise
     shown_progress.note(_last_run(root))
     scheduler = Scheduler(
         root,
@@ -112,6 +138,7 @@ async def run_matrix(
         environ,
         order,
         dependencies=dependencies,
+        sharing=sharing,
     )
     try:
         command = command_line(order.program, [shown_path(order.matrix)])
@@ -147,8 +174,155 @@ async def run_matrix(
         "seconds": seconds,
         "spent": scheduler.spent,
         "matrix_digest": matrix_digest,
+        "notes": (*notes, *(sharing.problems if sharing is not None else ())),
     }
     return report.model_copy(update=update), locks | capsules
+
+
+async def run_shard(
+    order: Order,
+    environ: Mapping[str, str],
+    progress: Callable[[int], Progress],
+    dependencies: Dependencies | None = None,
+) -> tuple[ShardRecord, tuple[str, ...]]:
+    """Run the cells of one shard and leave them in its store.
+
+    Return what it left, and what went wrong with the store.
+
+    Raises:
+        MatrixError, SelectionError, StoreAddressError: as :func:`run_matrix`.
+
+    """
+    assert order.shard is not None
+    number, of = order.shard
+    matrix = at_level(load.load(order.matrix), order.level)
+    root, dependencies = order.work_folder, dependencies or Dependencies()
+    if order.releases:
+        matrix = await _with_releases(matrix, order, environ, dependencies)
+    whole = plan(matrix, order.selection)
+    planned = shards.part(whole, number, of)
+    stores = _opened_stores(order)
+    shown_progress = progress(len(planned.cells))
+    sharing = _sharing(order, stores, root, environ, shown_progress.note)
+    assert sharing is not None
+    store = Store(root)
+    store.fetch = sharing.fetch_tensor
+    scheduler = Scheduler(
+        root,
+        matrix,
+        planned,
+        store,
+        shown_progress,
+        environ,
+        order,
+        dependencies=dependencies,
+        sharing=sharing,
+        whole=whole,
+    )
+    try:
+        runs = await scheduler.observe() if planned.cells else {}
+        facts = scheduler.machine or {}
+        record = ShardRecord(
+            run=shards.run_of(matrix, order, probes_digest(PROBES)),
+            number=number,
+            of=of,
+            samebits=_samebits_version(),
+            machine=machine_fingerprint(order.kernels),
+            cpu=str(facts.get("cpu", "")),
+            stacks={id: stack.lock_digest for id, stack in scheduler.stacks.items()},
+            cells={str(cell): outcome(pair)[0] for cell, pair in runs.items()},
+        )
+        if not shards.leave(record, sharing):
+            msg = f"shard {number}/{of} could not write to its store: " + "; ".join(
+                sharing.problems or ("it did not answer",)
+            )
+            raise shards.ShardsError(msg)
+    finally:
+        await scheduler.close()
+        scheduler.keep_costs(None)
+        shown_progress.close()
+    return record, sharing.problems
+
+
+async def run_on_cluster(
+    order: Order, environ: Mapping[str, str], progress: Callable[[int], Progress]
+) -> tuple[Order, tuple[str, ...]]:
+    """Run the cells on a Ray cluster; return the order of the run that takes them, and notes.
+
+    Raises:
+        MatrixError, SelectionError: as :func:`run_matrix`.
+        ClusterError: there is no such cluster, or it would have no store.
+
+    """
+    assert order.on is not None
+    matrix = at_level(load.load(order.matrix), order.level)
+    if order.releases:
+        matrix = await _with_releases(matrix, order, environ, Dependencies())
+    planned = plan(matrix, order.selection)
+    if order.store is None and order.on != cluster.LOCAL:
+        msg = (
+            "a cluster needs a store that all of its workers see: add --store, such as s3://bucket"
+        )
+        raise cluster.ClusterError(msg)
+    store = order.store or str(order.work_folder / "cluster")
+    of, jobs = cluster.n_tasks(planned), order.jobs or 1
+    uses_gpu = any(cell.variant.device != "cpu" for cell in planned.cells)
+    words = ["matrix", "--matrix", str(order.matrix.absolute()), *_asked(order)]
+    words += ["--store", store, "--jobs", str(jobs)]
+    shown_progress = progress(0)
+    try:
+        failures = await asyncio.to_thread(
+            cluster.run,
+            order.on,
+            [[*words, "--shard", f"{number}/{of}"] for number in range(1, of + 1)],
+            order.matrix.resolve().parent,
+            {"num_cpus": jobs, "num_gpus": int(uses_gpu)},
+            shown_progress.note,
+        )
+    finally:
+        shown_progress.close()
+    return order.model_copy(update={"store": store}), tuple(failures)
+
+
+def _asked(order: Order) -> list[str]:
+    """Return the options that decide which cells run, and how."""
+    filters = {name: ",".join(patterns) for name, patterns in order.selection if patterns}
+    words = [word for name, text in filters.items() for word in (f"--{name}", text)]
+    words += ["--fresh"] if order.fresh else []
+    return [*words, *order.repeated_words()]
+
+
+def shard_store(order: Order) -> str:
+    """Return the store of a shard: that of the command, else a folder beside the matrix."""
+    assert order.shard is not None
+    number, of = order.shard
+    return order.store or str(order.matrix.parent / shards.FOLDER / f"{number}-of-{of}")
+
+
+def _opened_stores(order: Order) -> dict[str, Objects]:
+    """Return the stores of a run by their addresses, the one to write to first."""
+    own = shard_store(order) if order.shard is not None else order.store
+    addresses = [*filter(None, (own,)), *(order.merged or ())]
+    return {address: opened(address) for address in addresses}
+
+
+def _sharing(
+    order: Order,
+    stores: Mapping[str, Objects],
+    root: Path,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+) -> Sharing | None:
+    """Return the shared stores of a run; None without one."""
+    redaction = Redaction(environ)
+    shared = [
+        SharedStore(redaction.text(address), objects, say=say)
+        for address, objects in stores.items()
+    ]
+    if not shared:
+        return None
+    writes = order.shard is not None or order.store is not None
+    return Sharing(root, shared, shared[0] if writes else None, environ)
 
 
 def _last_run(root: Path) -> str:

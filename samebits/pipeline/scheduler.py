@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from samebits.base import seal
+from samebits.base.atomic import replace
 from samebits.base.digests import digest_of_file, machine_fingerprint
-from samebits.base.errors import PatchError, StackError, nearest
+from samebits.base.errors import CaptureError, PatchError, StackError, nearest
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import without_folders
 from samebits.capsules.asking import CannotReproduce, ReproductionFailed
@@ -50,13 +51,14 @@ from samebits.jobs.records import BuildJob
 from samebits.jobs.trace import TracedCell, TracedModel, Tracer
 from samebits.records.report import Spent
 from samebits.stacks import costs, price
-from samebits.stacks.build import Stack, StackBuilder, probes_digest
+from samebits.stacks.build import Stack, StackBuilder, is_plain_lock, probes_digest
 from samebits.stacks.environment import PACKAGES, probe_environment
 from samebits.stacks.packages import ExtendedStack, PackageBuilder, PackagesError
 from samebits.stacks.places import stacks_folder
 from samebits.stacks.probes import PROBES
 from samebits.stacks.process import StackProcess, cell_of, start_process, tail
 from samebits.stacks.slots import Slots
+from samebits.stacks.system import SYSTEM
 from samebits.terminal import failures
 from samebits.terminal.progress import Phases
 from samebits.text.numbers import duration, plural
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from samebits.records.trace import Cause
     from samebits.stacks.costs import Finished
     from samebits.stacks.process import Running, Starter
+    from samebits.storage.sharing import Sharing
     from samebits.storage.store import Store
     from samebits.terminal.progress import Progress
     from samebits.trace.question import TraceRequest as TraceQuestions
@@ -162,7 +165,13 @@ class Scheduler:
         builder: Callable[[StackSpec], Stack] | None = None,
         extender: Callable[[Stack, str, Sequence[str]], ExtendedStack] | None = None,
         dependencies: Dependencies | None = None,
+        sharing: Sharing | None = None,
+        whole: Plan | None = None,
     ) -> None:
+        self._sharing = sharing
+        self._whole = whole or plan
+        """The plan of all shards, of which ``plan`` may be a part."""
+        self._building: dict[str, asyncio.Lock] = {}
         self.dependencies = dependencies or Dependencies()
         self.stacks: dict[str, Stack] = {}
         self.failures: dict[str, str] = {}
@@ -201,6 +210,7 @@ class Scheduler:
             self._fingerprint,
             fresh=order.fresh,
             dependencies=self.dependencies,
+            sharing=sharing,
         )
         self._runner = CellRunner(job_cache, sweep=order.sweep)
         self._feeder = Feeder(job_cache)
@@ -326,6 +336,7 @@ class Scheduler:
         if find_row is not None and paths and (cached := find_row(row, paths)) is not None:
             for cell in row.cells:
                 self.progress.done(cell, cached.outcomes[cell.stack][0])
+            await self._share_captures(row, paths)
             self._report_failures(row, cached.outcomes)
             return {cell: partial(self._runner.read, pair) for cell, pair in paths.items()}
         async with asyncio.TaskGroup() as group:
@@ -333,6 +344,17 @@ class Scheduler:
         captures = {cell: task.result() for cell, task in tasks.items()}
         self._report_failures(row, {cell.stack: outcome(runs) for cell, runs in captures.items()})
         return captures
+
+    async def _share_captures(
+        self, row: PlannedRow, paths: Mapping[CellId, tuple[Path, Path]]
+    ) -> None:
+        """Push the captures of a cached row to the shared store."""
+        if self._sharing is None:
+            return
+        checkpoint = await asyncio.shield(self._checkpoint_tasks[row.model])
+        for pair in paths.values():
+            with contextlib.suppress(CaptureError):
+                await self._runner.share(checkpoint, pair[0].parent, self._runner.read(pair))
 
     def _report_failures(self, row: PlannedRow, outcomes: Mapping[str, tuple[str, str]]) -> None:
         """Show the failures of a model, once all of its rows have ended.
@@ -660,6 +682,8 @@ class Scheduler:
         """Build the stacks of the plan, and stacks that are only needed to make a checkpoint."""
         recipes = [r for name in self._plan.models if (r := self._matrix.model(name).build)]
         needed = {*self._plan.stacks, *(r.stack for r in recipes if r.stack is not None)}
+        if any(m.build and m.has_own_code for m in map(self._matrix.model, self._plan.models)):
+            needed.add(self._whole.stacks[0])  # a shard's checkpoint is that of the whole run
         self.phases.begin("stacks", len(needed), f"{len(needed):,} to resolve and build")
         await asyncio.gather(
             *(self._build_and_show(spec) for spec in self._matrix.stacks if spec.id in needed)
@@ -708,6 +732,7 @@ class Scheduler:
 
     async def _build_and_show(self, spec: StackSpec) -> None:
         self.progress.stack(spec.id, "resolving and building")
+        await self._fetch_lock(spec)
         try:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
         except (StackError, OSError) as error:
@@ -717,13 +742,42 @@ class Scheduler:
             return
         finally:
             self.progress.advance("stacks")
+        await self._share_lock(spec)
         release = f"transformers {self.stacks[spec.id].transformers}"
         self.progress.stack(spec.id, release, is_busy=False)
 
+    async def _fetch_lock(self, spec: StackSpec) -> None:
+        """Take the lock of a stack from a shared store, so that several machines run the same."""
+        if spec.torch == SYSTEM:  # its lock is what this machine has
+            return
+        path = self._stack_builder.lock_path(spec)
+        is_alone = self._order.merged is None and self._order.on is None
+        keeps_own = path.exists() and is_alone
+        if self._sharing is None or self._order.upgrade or keeps_own:
+            return
+        files = await asyncio.to_thread(self._sharing.read, f"locks/{path.name}")
+        text = (files or {}).get(path.name, b"").decode("utf-8", "replace")
+        if is_plain_lock(text) and text.encode() != _content_or_empty(path):
+            replace(path, text)
+
+    async def _share_lock(self, spec: StackSpec) -> None:
+        """Push the lock of a stack; the store keeps the first one until a run upgrades it."""
+        if spec.torch == SYSTEM:
+            return
+        path = self._stack_builder.lock_path(spec)
+        if self._sharing is None or not path.exists():
+            return
+        push = self._sharing.write if self._order.upgrade else self._sharing.offer
+        content = {path.name: path.read_bytes()}
+        if is_plain_lock(content[path.name].decode("utf-8", "replace")):
+            await asyncio.to_thread(push, f"locks/{path.name}", content)
+
     def _open_processes(self) -> None:
-        needs_hub = any(self._matrix.model(name).hub for name in self._plan.models)
+        needs_hub = any(self._matrix.model(name).hub for name in self._whole.models)
         stacks: dict[ProcessKey, Stack] = {(id, ()): stack for id, stack in self.stacks.items()}
         for key, stack in (stacks | self.extended).items():
+            if key in self._processes:
+                continue
             self.environment = probe_environment(
                 self._environ,
                 needs_hub=needs_hub,
@@ -780,7 +834,7 @@ class Scheduler:
             self.dependencies.mark_unrepeatable(
                 f"{checkpoint.said} has no pinned revision, so its results are not reused"
             )
-        checkpoint = await self._feeder.choose(model, checkpoint, self._choosers(model))
+        checkpoint = await self._with_inputs(model, checkpoint)
         self.checkpoints[model.name] = checkpoint
         return checkpoint
 
@@ -789,15 +843,42 @@ class Scheduler:
 
         Releases that ``--releases`` adds come last, so that the inputs are those of the matrix.
         """
-        rows = (row for row in self._plan.rows if row.model == model.name)
-        selected = {cell.stack for row in rows for cell in row.cells}
-        specs = [spec for spec in self._matrix.stacks if spec.id in selected]
-        specs.sort(key=lambda spec: (spec.id != self._matrix.reference, spec.between))
         return [
             (stack, self._process_for(model.name, spec.id))
-            for spec in specs
+            for spec in self._choosing(model)
             if (stack := self._stack_for(model.name, spec.id)) is not None
         ]
+
+    def _choosing(self, model: ModelSpec) -> list[StackSpec]:
+        rows = (row for row in self._whole.rows if row.model == model.name)
+        selected = {cell.stack for row in rows for cell in row.cells}
+        specs = [spec for spec in self._matrix.stacks if spec.id in selected]
+        return sorted(specs, key=lambda spec: (spec.id != self._matrix.reference, spec.between))
+
+    async def _with_inputs(self, model: ModelSpec, checkpoint: Checkpoint) -> Checkpoint:
+        """Return the checkpoint with its inputs, which the same stack chooses in every shard.
+
+        A shard builds the stacks that come first, until one of them can choose.
+        """
+        if self._whole == self._plan:
+            return await self._feeder.choose(model, checkpoint, self._choosers(model))
+        specs, fed = self._choosing(model), checkpoint
+        for number, spec in enumerate(specs, 1):
+            await self._ensure_built(spec)
+            ids = {spec.id for spec in specs[:number]}
+            choosers = [party for party in self._choosers(model) if party[0].id in ids]
+            fed = await self._feeder.choose(model, checkpoint, choosers)
+            if fed.inputs is not None and fed.inputs.record:
+                break
+        return fed
+
+    async def _ensure_built(self, spec: StackSpec) -> None:
+        async with self._building.setdefault(spec.id, asyncio.Lock()):
+            if spec.id in self.stacks or spec.id in self.failures:
+                return
+            await self._build_and_show(spec)
+            await self._add_packages()
+            self._open_processes()
 
     async def _found_checkpoint(self, model: ModelSpec) -> Checkpoint:
         try:
@@ -818,9 +899,12 @@ class Scheduler:
         builder = builder_of(model, ordered)
         if builder is None:
             raise BuildFailed(_no_builder(model, ordered))
+        folder, sharing = self._checkpoint_store.folder(model, builder), self._sharing
+        if sharing is not None and not folder.exists():
+            await asyncio.to_thread(self._checkpoint_store.fetch, folder, sharing)
         if (existing := self._checkpoint_store.made(model, builder)) is not None:
+            await self._share_checkpoint(folder)
             return existing
-        folder = self._checkpoint_store.folder(model, builder)
         if folder.exists() and self._checkpoint_store.made(model, builder) is None:
             # incomplete; checked again, because another run may have just made it
             shutil.rmtree(folder, ignore_errors=True)
@@ -836,9 +920,14 @@ class Scheduler:
         )
         ended = await self._process_for(model.name, builder.id).run(job.as_json())
         if (made := self._checkpoint_store.made(model, builder)) is not None:
+            await self._share_checkpoint(folder)
             return made
         msg = f"{builder.id} could not make the checkpoint: {ended.reason}\n{tail(log)}"
         raise BuildFailed(msg)
+
+    async def _share_checkpoint(self, folder: Path) -> None:
+        if self._sharing is not None:
+            await asyncio.to_thread(self._checkpoint_store.share, folder, self._sharing)
 
     async def _observe(self, cell: CellId) -> Runs:
         runs = await self._captures(cell, started=lambda: self.progress.start(cell))
@@ -893,6 +982,13 @@ class Scheduler:
 
 
 _ANY_RUN = "[0-9a-f]" * 12
+
+
+def _content_or_empty(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
 
 
 def _remove_old(folder: Path, pattern: str) -> None:

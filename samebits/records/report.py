@@ -237,5 +237,7 @@ class Report(Record):
     exit_code: int
     reasons: tuple[str, ...] = ()
     """Why the exit code is not 0, one line each."""
+    notes: tuple[str, ...] = ()
+    """What went wrong beside the models and changed no result, such as a shared store that failed."""
     files: dict[str, str] = Field(default_factory=dict)
     """Every other file of the report: path relative to report.json -> SHA-256."""

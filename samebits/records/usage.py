@@ -6,6 +6,7 @@ from math import sqrt
 
 from pydantic import Field
 
+from samebits.records.generation import GenerationSignal
 from samebits.records.made import MadeModel
 from samebits.records.record import Record
 
@@ -150,6 +151,7 @@ class UsageSignal(Record):
     strategies: dict[str, str] | None = None
     """Argument of generate() -> its exception, '' if there is none. These are strategies that some
     releases have moved to code on the hub."""
+    generation: GenerationSignal | None = None
     checkpointing: Checkpointing | None = None
     saved: SavedFiles | None = None
     skips: dict[str, str] = Field(default_factory=dict)

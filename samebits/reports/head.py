@@ -27,6 +27,7 @@ MAX_LINES = 10
 MAX_WIDTH = 200
 """Characters of a line, the first two excepted; the report has the whole text."""
 _MAX_REASONS = 3
+_MAX_NOTES = 2
 _MAX_TROUBLES = 3
 _MAX_ABSENT = 2
 _MAX_STEPS = 4
@@ -35,7 +36,13 @@ _MAX_STEPS = 4
 def head(report: Report) -> list[str]:
     """Return at most ten lines: the result, why, the worst of it, and what to do."""
     result, extent = _result(report), clip(headline(report), 2 * MAX_WIDTH)
-    middle = [*_reasons(report), *_worst(report), *_moves(report), *_absent(report)]
+    middle = [
+        *_first(report.notes, _MAX_NOTES, "note"),
+        *_reasons(report),
+        *_worst(report),
+        *_moves(report),
+        *_absent(report),
+    ]
     middle += filter(None, (broken_line(report), left_line(report)))
     end = list(_to_do(report))
     rest = [*middle[: MAX_LINES - 2 - len(end)], *end]

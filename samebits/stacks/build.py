@@ -43,6 +43,7 @@ Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess
 """Runs a command with text on its standard input in an environment, and waits."""
 
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+_PLAIN_PIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+(\s*;.*)?")
 _STAMP = "samebits-stack.json"
 PROBE_PACKAGES = "samebits-packages"
 """Folder in an environment with the packages of the probes, which no path of Python contains; see
@@ -208,6 +209,11 @@ class StackBuilder:
 
         """
         return self._resolve_lock(spec, spec.id, requirements(spec))
+
+    def lock_path(self, spec: StackSpec) -> Path:
+        """Return the path of the lock of a stack with its own torch, whether or not there is one."""
+        digest = self._resolution_digest(requirements(spec), spec, None)
+        return self._locks / f"{spec.id}-{digest[:12]}.txt"
 
     def version(self, spec: StackSpec) -> str:
         """Return the release of transformers that ``spec`` resolves to.
@@ -540,6 +546,18 @@ def _kept_lock(path: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return lock if {"torch", "transformers"} <= pinned_versions(lock).keys() else None
+
+
+def is_plain_lock(text: str) -> bool:
+    """Return True if a lock file is whole and pins versions of an index, and nothing else.
+
+    A lock from another machine has to be: a line with an address would install what is there.
+    """
+    try:
+        lines = seal.opened_lines(text).splitlines()
+    except ValueError:
+        return False
+    return bool(lines) and all(_PLAIN_PIN.fullmatch(line) for line in lines if line.strip())
 
 
 def pinned_versions(lock: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from samebits.records.capture import FORMAT_VERSION, Capture
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef, hasher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -45,6 +45,8 @@ class Store:
         self.root = root
         self._verified: set[TensorRef] = set()
         self._open: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
+        self.fetch: Callable[[TensorRef], bool] = lambda _ref: False
+        """Puts the file of a tensor that is not here in its place; False if no other store has it."""
 
     def tensor_path(self, ref: TensorRef) -> Path:
         """Return the path for the bytes of ``ref``, whether or not they are stored."""
@@ -58,6 +60,8 @@ class Store:
         if ref.dtype not in NUMPY_DTYPES:
             return False
         state = identity(self.tensor_path(ref))
+        if state is None and self.fetch(ref):
+            state = identity(self.tensor_path(ref))
         return state is not None and state[0] == ref.nbytes
 
     def has(self, ref: TensorRef) -> bool:

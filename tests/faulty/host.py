@@ -45,7 +45,9 @@ def host(order):
         os.dup2(said, descriptor)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir(folder)
-    command = ["matrix", "--jobs", "4", "--reports", "report", *order["arguments"]]
+    words = list(order["arguments"])
+    name = words.pop(0) if words[:1] == ["merge"] else "matrix"
+    command = [name, "--jobs", "4", "--reports", "report", *words]
     clock.set_back_again_and_again(Path(order["environ"]["HF_HOME"]))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code = cli.main(command, order["environ"])

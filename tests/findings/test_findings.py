@@ -1132,6 +1132,39 @@ COMPARED = [
 ]
 
 
+WAY = {"tokens": [[9, 1]], "scores": ["a"]}
+GENERATED = {
+    "prompt": "p",
+    "config": {"temperature": 0.5, "do_sample": True},
+    "ways": {"greedy": WAY, "beams": WAY},
+    "processors": {"TopKLogitsWarper": {"scores": "a"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("code", "changed", "where"),
+    [
+        ("SB821", {"config": {"do_sample": True}}, "generation_config: temperature"),
+        ("SB822", {"ways": {"greedy": WAY, "beams": WAY | {"scores": ["b"]}}}, "generate(): beams"),
+        (
+            "SB823",
+            {"processors": {"TopKLogitsWarper": {"scores": "b"}}},
+            "logits processor: TopKLogitsWarper",
+        ),
+        (
+            "SB824",
+            {"ways": {"greedy": WAY, "beams": {"refused": "ValueError: no"}}},
+            "generate(): beams",
+        ),
+    ],
+)
+def test_what_generate_does_otherwise_is_named(code, changed, where):
+    reference = used("4.48", generation=GENERATED)
+    (finding,) = findings(Case(used(generation=GENERATED | changed), reference=reference))
+    assert (finding.code, finding.where) == (code, where)
+    assert codes(Case(used(generation=GENERATED), reference=reference)) == []
+
+
 @pytest.mark.parametrize(("code", "part", "reference", "candidate"), COMPARED)
 def test_what_a_release_chooses_otherwise_is_named_beside_the_reference(
     code, part, reference, candidate

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import StackError
+from samebits.base.hashes import hash_of_text
 from samebits.base.seal import sealed
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix, Recipe
@@ -85,8 +86,10 @@ def probe(job):
     if job["kind"] == "build":
         out = Path(job["out"])
         out.mkdir(parents=True)
-        (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
-        (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
+        text = json.dumps(job["recipe"], sort_keys=True)
+        (out / "model.safetensors").write_text(text)
+        files = {"model.safetensors": hash_of_text(text)}
+        (out / "checkpoint.json").write_text(sealed(json.dumps({"n_parameters": 12, "files": files})))
         return ended(job)
     if job["kind"] == "inputs":
         return choose_inputs(job)
@@ -114,6 +117,7 @@ class Bench:
         slots=4,
         between=(),
         extend=None,
+        sharing=None,
         **asked,
     ):
         self.does = does or {}
@@ -143,6 +147,7 @@ class Bench:
             starter=self.start,
             builder=self.build,
             extender=extend or extended,
+            sharing=sharing and sharing(root / "work"),
         )
         self.lab = None
 

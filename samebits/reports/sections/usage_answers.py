@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from samebits.compare.generation import NEUTRAL, OF_SAMPLING
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from samebits.records.usage import UsageSignal
+
+_SHOWN_TOKENS = 6
+_SHOWN_DEFAULTS = (
+    "do_sample",
+    "num_beams",
+    "temperature",
+    "top_k",
+    "top_p",
+    "repetition_penalty",
+    "max_length",
+    "max_new_tokens",
+    "forced_eos_token_id",
+    "eos_token_id",
+)
 
 
 class Usage(NamedTuple):
@@ -86,6 +102,32 @@ def _strategy(name: str) -> Callable[[UsageSignal, str], str]:
     return answer
 
 
+def _defaults(usage: UsageSignal, _dtype: str) -> str:
+    generation = usage.generation
+    if generation is None:
+        return ""
+    return ", ".join(
+        f"{name}={generation.config[name]}"
+        for name in _SHOWN_DEFAULTS
+        if generation.config.get(name, NEUTRAL.get(name, OF_SAMPLING.get(name)))
+        != NEUTRAL.get(name, OF_SAMPLING.get(name))
+    )
+
+
+def _way(name: str) -> Callable[[UsageSignal, str], str]:
+    """Return the tokens of a way, or its exception; draws depend on the machine."""
+
+    def answer(usage: UsageSignal, _dtype: str) -> str:
+        way = usage.generation.ways.get(name) if usage.generation is not None else None
+        if way is None or way.drew:
+            return ""
+        if way.refused:
+            return _refusal(way.refused)
+        return " ".join(map(str, way.tokens[0][-_SHOWN_TOKENS:])) if way.tokens else ""
+
+    return answer
+
+
 def _files(usage: UsageSignal, _dtype: str) -> str:
     if usage.saved is None or usage.saved.refused:
         return "" if usage.saved is None else _refusal(usage.saved.refused)
@@ -134,6 +176,9 @@ USAGES = (
     Usage("assistant, min_new_tokens", _assisted),
     Usage("penalty_alpha", _strategy("penalty_alpha")),
     Usage("num_beam_groups", _strategy("num_beam_groups")),
+    Usage("defaults of generate()", _defaults),
+    Usage("generate(num_beams=3), same logits", _way("beams")),
+    Usage("beams with several end tokens", _way("beams that end")),
     Usage("safe_serialization=False", _files),
     Usage("dtype in config.json", _dtype_key),
     Usage("default max_shard_size", _shards),
@@ -155,6 +200,7 @@ SEEN_IN = {
     "SB808": SignalField("tokenizers", "chat"),
     "SB809": SignalField("tokenizers", "methods"),
     "SB813": SignalField("tokenizers", "class_name"),
+    "SB823": SignalField("usage", "generation"),
     "SB901": SignalField("usage", "attentions"),
     "SB902": SignalField("usage", "attentions"),
     "SB903": SignalField("usage", "packed"),

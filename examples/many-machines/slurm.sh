@@ -1,0 +1,3 @@
+#!/bin/bash
+#SBATCH --job-name=samebits --array=1-8 --cpus-per-task=8 --constraint=icelake
+uvx samebits matrix --shard "$SLURM_ARRAY_TASK_ID/$SLURM_ARRAY_TASK_COUNT" --store /shared/samebits

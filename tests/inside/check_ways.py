@@ -1,0 +1,115 @@
+"""usage.ways: generate() is run with logits from a table, and a planted change is seen where it is."""
+
+import importlib
+import tempfile
+from pathlib import Path
+
+import torch
+import transformers
+from samebits_probe.model.tensor import tensor_hash
+from samebits_probe.usage import processors, table, ways
+from samebits_probe.usage.subject import NoMeaning, Subject
+
+for name in ("transformers.modeling_utils", "transformers.generation"):
+    importlib.import_module(name)
+torch.set_num_threads(1)
+DIGEST = "24e2d7c51ac09d61e9ccabd2d878c939ef5fd123a7b827191a709b6fa1edee3c"
+
+
+def model(seed=0):
+    torch.manual_seed(seed)
+    config = {"vocab_size": 99, "hidden_size": 16, "num_hidden_layers": 1, "eos_token_id": None}
+    config |= {"num_attention_heads": 2, "intermediate_size": 16, "num_key_value_heads": 2}
+    config = transformers.AutoConfig.for_model("llama", **config)
+    return transformers.AutoModelForCausalLM.from_config(config).eval()
+
+
+def ask(made):
+    with torch.no_grad():
+        return ways.generation(Subject(made, "causal-lm", Path(tempfile.mkdtemp())))
+
+
+def test_all_values_of_a_row_are_distinct_and_the_same_everywhere():
+    for vocabulary in (64, 32000, 128256):
+        row = table.logits_row(17, 3, vocabulary)
+        assert len(row.unique()) == vocabulary
+    # the bytes are the same in every release
+    digest = tensor_hash(table.logits_row(17, 3, 128256))
+    assert digest == DIGEST, digest
+
+
+def test_every_way_works_and_the_weights_do_not_matter():
+    answer = ask(model())
+    refused = {name: way["refused"] for name, way in answer["ways"].items() if "refused" in way}
+    assert refused == {}, refused
+    assert len(answer["ways"]) == 12
+    assert len(answer["ways"]["beams"]["tokens"]) == 2
+    assert answer["ways"]["sampling"]["drew"]
+    assert not answer["ways"]["greedy"]["drew"]
+    assert ask(model(seed=1)) == answer
+
+
+def test_the_config_is_read_before_the_ways_and_nothing_stays():
+    made = model()
+    made.generation_config.temperature = 0.25
+    made.generation_config.do_sample = True
+    made.generation_config.eos_token_id = 77
+    before = made.generation_config.to_dict()
+    answer = ask(made)
+    assert answer["config"]["temperature"] == 0.25
+    assert answer["config"]["eos_token_id"] == 77
+    assert answer["ways"]["defaults"]["drew"]
+    assert made.generation_config.to_dict() == before
+    assert not made._forward_hooks
+
+
+def test_a_refusal_is_an_answer():
+    made = model()
+    plain = made.generate
+
+    def generate(*args, **kwargs):
+        if kwargs.get("num_beams") == 3:
+            msg = "no beams here"
+            raise ValueError(msg)
+        return plain(*args, **kwargs)
+
+    made.generate = generate
+    answer = ask(made)["ways"]
+    assert answer["beams"]["refused"] == "ValueError: no beams here"
+    assert "refused" not in answer["penalties"]
+
+
+def test_another_processor_is_seen_in_the_way_and_alone():
+    clean = ask(model())
+    kind = transformers.generation.logits_process.RepetitionPenaltyLogitsProcessor
+    plain = kind.__call__
+
+    def call(self, input_ids, scores):  # generate() reads the signature
+        return plain(self, input_ids, scores) + 0.5 * (scores > 0)
+
+    kind.__call__ = call
+    try:
+        planted = ask(model())
+    finally:
+        kind.__call__ = plain
+    differing = {k for k, v in clean["processors"].items() if planted["processors"][k] != v}
+    assert differing == {"RepetitionPenaltyLogitsProcessor"}, differing
+    differing = {k for k, v in clean["ways"].items() if planted["ways"][k] != v}
+    assert differing == {"penalties"}, differing
+
+
+def test_every_processor_can_be_made():
+    answers = processors.processors()
+    assert {name for name, answer in answers.items() if "refused" in answer} == set(), answers
+    assert len(answers) == len(processors.PROCESSORS)
+
+
+def test_what_does_not_generate_has_no_meaning():
+    made = model()
+    made.can_generate = lambda: False
+    try:
+        ask(made)
+    except NoMeaning as reason:
+        assert "does not generate" in str(reason)
+    else:
+        raise AssertionError

@@ -1,0 +1,124 @@
+"""A run on a cluster: its tasks, and what is said if there is no cluster. tests/real has a real one."""
+
+import asyncio
+import sys
+
+import pytest
+
+from samebits.matrix.plan import Selection
+from samebits.pipeline import cluster, run
+from samebits.pipeline.order import Order
+from tests.pipeline.test_shards import PLAN
+from tests.support.scheduler_bench import RecordedProgress
+
+
+class Ray:
+    """Ray as far as it is used: tasks end one by one, and some of them fail."""
+
+    def __init__(self, failing=()):
+        self.failing = failing
+        self.options = None
+        self.ran = []
+        self.connected = []
+
+    def is_initialized(self):
+        return False
+
+    def init(self, **fields):
+        if fields["address"] == "ray://nobody:1":
+            msg = "no answer of /home/user/x"
+            raise ConnectionError(msg)
+        self.connected.append(fields)
+
+    def shutdown(self):
+        self.connected.append("end")
+
+    def remote(self, function):
+        ray = self
+
+        class Remote:
+            def options(self, **options):
+                ray.options = options
+                return self
+
+            def remote(self, words, folder):
+                ray.ran.append((words, folder))
+                return len(ray.ran)
+
+        return Remote()
+
+    def wait(self, references, num_returns, timeout):
+        return references[:1], references[1:]
+
+    def get(self, reference):
+        if reference in self.failing:
+            msg = "traceback\nRuntimeError: samebits ended with 2"
+            raise RuntimeError(msg)
+
+
+def test_a_task_has_one_stack_and_so_many_cells(monkeypatch):
+    assert cluster.n_tasks(PLAN) == 3
+    monkeypatch.setattr(cluster, "CELLS_PER_TASK", 2)
+    assert cluster.n_tasks(PLAN) == 6
+
+
+def test_tasks_are_retried_and_those_that_fail_for_good_are_named(tmp_path, monkeypatch):
+    ray, said = Ray(failing=(2,)), []
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    failures = cluster.run("local", [["a"], ["b"]], tmp_path, {"num_cpus": 3}, said.append)
+    assert ray.ran == [(["a"], str(tmp_path)), (["b"], str(tmp_path))]
+    assert ray.options == {"max_retries": 3, "retry_exceptions": True, "num_cpus": 3}
+    assert said == ["1 of 2 tasks have ended", "2 of 2 tasks have ended"]
+    (failure,) = failures
+    assert failure.startswith("task 2 of 2 failed on the cluster")
+    assert failure.endswith("RuntimeError: samebits ended with 2")
+    assert ray.connected[-1] == "end"
+
+
+def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(cluster.ClusterError, match=r"samebits\[ray\]"):
+        cluster.run("local", [["a"]], tmp_path, {}, print)
+
+
+def test_a_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", Ray())
+    with pytest.raises(cluster.ClusterError, match="ray://nobody:1 cannot be reached: no answer"):
+        cluster.run("ray://nobody:1", [["a"]], tmp_path, {}, print)
+
+
+@pytest.fixture
+def matrix(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    path.write_text(
+        'stacks: ["4.57", "5.2"]\nmodels: {llama: {build: llama}, gpt2: {build: gpt2}}\n'
+    )
+    return path
+
+
+def ordered(matrix, **fields):
+    order = Order(matrix=matrix, **fields)
+    return asyncio.run(run.run_on_cluster(order, {}, lambda total: RecordedProgress()))
+
+
+def test_a_task_is_a_shard_of_the_same_run(matrix, monkeypatch):
+    ray = Ray()
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    selection = Selection.parse(models="llama")
+    order, notes = ordered(
+        matrix, on="auto", store="s3://b", jobs=4, selection=selection, level="deep"
+    )
+    common = ["matrix", "--matrix", str(matrix), "--models", "llama", "--deep"]
+    common += ["--store", "s3://b", "--jobs", "4"]
+    assert [words for words, _ in ray.ran] == [[*common, "--shard", f"{n}/2"] for n in (1, 2)]
+    assert ray.options["num_cpus"] == 4
+    assert ray.options["num_gpus"] == 0
+    assert (order.store, notes) == ("s3://b", ())
+
+
+def test_a_cluster_elsewhere_needs_a_store_and_a_local_one_has_its_own(matrix, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", Ray())
+    with pytest.raises(cluster.ClusterError, match="add --store"):
+        ordered(matrix, on="auto")
+    order, _ = ordered(matrix, on="local")
+    assert order.store == str(matrix.parent / ".samebits" / "cluster")
