@@ -89,7 +89,9 @@ def probe(job):
         text = json.dumps(job["recipe"], sort_keys=True)
         (out / "model.safetensors").write_text(text)
         files = {"model.safetensors": hash_of_text(text)}
-        (out / "checkpoint.json").write_text(sealed(json.dumps({"n_parameters": 12, "files": files})))
+        (out / "checkpoint.json").write_text(
+            sealed(json.dumps({"n_parameters": 12, "files": files}))
+        )
         return ended(job)
     if job["kind"] == "inputs":
         return choose_inputs(job)
