@@ -661,7 +661,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         const="quick",
         default="default",
-        help="every signal and the precision ladder; no relations, usage, crossings, causes",
+        help="every signal and the precision ladder; no relations, usage, processors, crossings, causes",
     )
     levels.add_argument(
         "--deep",

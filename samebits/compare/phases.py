@@ -26,6 +26,7 @@ _EXPLAINING = frozenset(
         "kernels",
         "integrity",
         "usage",
+        "processors",
         "relations",
         "evidence",
         "first",

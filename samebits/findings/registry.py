@@ -12,6 +12,7 @@ from samebits.findings import (
     generation,
     imports,
     loading,
+    processing,
     rotary,
     tokenizers,
     tokenizing,
@@ -39,6 +40,7 @@ RULES: tuple[Rule, ...] = (
     *tokenizers.RULES,
     *tokenizing.RULES,
     *generating.RULES,
+    *processing.RULES,
     *usage.RULES,
 )
 

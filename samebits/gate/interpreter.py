@@ -74,6 +74,8 @@ class Installed(Record):
     packages: tuple[Package, ...]
     folders: tuple[str, ...] = ()
     """Where its packages lie."""
+    torch_build: str = ""
+    """What torch says of its build."""
     gpus: tuple[str, ...] = ()
 
 

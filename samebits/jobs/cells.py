@@ -184,6 +184,7 @@ class CellRunner:
                 "greedy": model.greedy,
                 "relations": relations and relations.model_dump(),
                 "usage": tries_usage(cell, model),
+                "processors": asks_processors(cell, model),
                 "reloads": model.reloads,
                 "large": model.large,
                 "budget": model.budget,
@@ -258,6 +259,7 @@ class CellRunner:
                 greedy=model.greedy,
                 relations=self._relations(model),
                 usage=tries_usage(cell, model),
+                processors=asks_processors(cell, model),
                 reloads=model.reloads,
                 large=model.large,
                 probes=model.probe_files,
@@ -312,8 +314,17 @@ class CellRunner:
 
 def tries_usage(cell: CellId, model: ModelSpec) -> bool:
     """Return True for the model's first CPU variant; others would give the same answers."""
+    return model.usage and _is_first_on_cpu(cell, model)
+
+
+def asks_processors(cell: CellId, model: ModelSpec) -> bool:
+    """Return True for the model's first CPU variant, as dtype and attention do not matter."""
+    return model.processors and _is_first_on_cpu(cell, model)
+
+
+def _is_first_on_cpu(cell: CellId, model: ModelSpec) -> bool:
     first = next((v for v in model.variants if v.device == "cpu"), None)
-    return model.usage and cell.variant == first
+    return cell.variant == first
 
 
 def _empty_capture(cell: CellId, job: CellJob) -> Capture:

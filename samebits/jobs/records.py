@@ -120,6 +120,8 @@ class ObservedModel(CellModel):
     """None: they are not tested."""
     usage: bool
     """Whether to try common uses."""
+    processors: bool
+    """Whether to give its processors seeded inputs."""
     reloads: bool
     """Whether to load it again for what only explains: eager attention, the check of the load."""
     large: bool

@@ -18,6 +18,7 @@ _QUICK: dict[str, Any] = {
     "samples": 0,
     "usage": False,
     "crossings": False,
+    "processors": False,
     "reloads": False,
 }
 _DEEP: dict[str, Any] = {"insists": True, "large": True, "second_in_full": True}

@@ -235,6 +235,9 @@ class Recipe(Form):
     """Scale of the weight matrices, for architectures whose outputs vanish or explode at 1."""
     tokenizer: TokenizerRecipe | None = None
     """Its tokenizer, so that prompts are texts; the config's vocab_size must have room for it."""
+    processor: dict[str, Any] | None = None
+    """Settings of preprocessor_config.json, with {} for the defaults of the architecture's class; it
+    names that class, unless image_processor_type or feature_extractor_type does."""
 
 
 class ProbeEntry(Form):
@@ -440,9 +443,11 @@ class ModelSpec(ModelEntry):
     insists: bool = False
     """True if the model's own entry asks for the relations: then the model itself answers, for them
     and for usage, at any size."""
+    processors: bool = True
+    """Whether its processors get seeded inputs. This field and the next three follow from the level
+    of a run."""
     reloads: bool = True
-    """Whether stacks load it again for what only explains. This field and the next two follow from
-    the level of a run."""
+    """Whether stacks load it again for what only explains."""
     large: bool = False
     """Whether its size keeps nothing from being tried."""
     second_in_full: bool = False

@@ -18,6 +18,7 @@ from samebits.base.digests import digest_of, digest_of_file, machine_fingerprint
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.capsules.choosing import MAX_CAPSULES, chosen
+from samebits.compare.processing import reports_of
 from samebits.compare.signals import wanted
 from samebits.compare.texts import texts_of
 from samebits.diagnose import verdict
@@ -707,6 +708,8 @@ def _row(
         integrity=kept_row.integrity,
         tokenizers=kept_row.tokenizers,
         texts=kept_row.texts,
+        processors=kept_row.processors,
+        processed=kept_row.processed,
         usage=kept_row.usage,
     )
 
@@ -725,6 +728,7 @@ def _new_row(
     }
     attention, calls = trim.attention(attention_signals)
     tokenizers = {s: of_stack.tokenizer for s, of_stack in signals.items() if of_stack.tokenizer}
+    processors = {s: of_stack.processors for s, of_stack in signals.items() if of_stack.processors}
     return KeptRow(
         reference=reference.stack if reference else None,
         results=tuple(trim.result(results[cell]) for cell in row.cells),
@@ -749,6 +753,8 @@ def _new_row(
         },
         tokenizers={stack: trim.tokenizer(signal) for stack, signal in tokenizers.items()},
         texts=texts_of(tokenizers, reference.stack if reference else ""),
+        processors={stack: trim.processors(signal) for stack, signal in processors.items()},
+        processed=reports_of(processors, reference.stack if reference else ""),
         usage={stack: of_stack.usage for stack, of_stack in signals.items() if of_stack.usage},
     )
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from samebits.records.capture import AttentionCall, AttentionSignal
     from samebits.records.comparison import CellResult, ItemComparison, Metrics
+    from samebits.records.processor import ProcessorsSignal
     from samebits.records.provenance import IntegritySignal
     from samebits.records.relations import Relation, RelationsSignal
     from samebits.records.state import StateSignal
@@ -68,6 +69,12 @@ def _relation(relation: Relation) -> Relation:
 def tokenizer(signal: TokenizerSignal) -> TokenizerSignal:
     """Return a tokenizer without what it makes of each text, and without its backend's parts."""
     return signal.model_copy(update={"corpus": None, "conversations": None, "parts": None})
+
+
+def processors(signal: ProcessorsSignal) -> ProcessorsSignal:
+    """Return processors without what they make of each input."""
+    parts = {name: part.model_copy(update={"cases": {}}) for name, part in signal.parts.items()}
+    return signal.model_copy(update={"parts": parts})
 
 
 def load(signal: IntegritySignal) -> LoadReport:

@@ -14,6 +14,7 @@ from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.code import CodeSignal, Symbol
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.ids import CellId, Signal
+from samebits.records.processor import ProcessorsSignal
 from samebits.records.provenance import IntegritySignal
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
@@ -22,7 +23,7 @@ from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-FORMAT_VERSION: Literal[7] = 7
+FORMAT_VERSION: Literal[8] = 8
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -31,6 +32,7 @@ FORMAT_VERSION: Literal[7] = 7
 # 5: its hashes are BLAKE3, which it names.
 # 6: every output of a forward, and the state that is left behind.
 # 7: what the tokenizer makes of a corpus and of conversations.
+# 8: what processors make of images, videos and sounds.
 
 Extent = Literal["full", "short"]
 """How much a run observes.
@@ -361,6 +363,8 @@ class Signals(Record):
     """Whether the load worked as it reported; observed in run a only."""
     usage: UsageSignal | None = None
     """Common uses of the model; observed in run a of a model's first variant on the CPU only."""
+    processors: ProcessorsSignal | None = None
+    """Processors of images, videos and sounds; run a of the first variant on the CPU only."""
     code: CodeSignal | None = None
     """The model's code and the functions that ran; observed in run a only."""
     first_token: dict[str, TokenFacts] | None = None
@@ -379,7 +383,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[7] = FORMAT_VERSION
+    format_version: Literal[8] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

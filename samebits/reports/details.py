@@ -12,6 +12,7 @@ from samebits.reports.sections.in_brief import FINDINGS, VERDICTS
 from samebits.reports.sections.loading import loading
 from samebits.reports.sections.passing import passing
 from samebits.reports.sections.probes import probes
+from samebits.reports.sections.processors import processors
 from samebits.reports.sections.relations import relations
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
@@ -57,6 +58,7 @@ def _findings(report: Report, _model_pages: Collection[str]) -> Iterator[Markdow
     yield loading(report)
     yield around_the_model(report)
     yield tokenizers(report)
+    yield processors(report)
     yield attention.attention_kernels(report)
 
 
@@ -83,7 +85,7 @@ DETAILS = (
     Detail(
         FINDINGS,
         "Findings",
-        "known defects, loading, use around the model, tokenizers, attention kernels",
+        "known defects, loading, use around the model, tokenizers, processors, attention kernels",
         _findings,
     ),
     Detail(

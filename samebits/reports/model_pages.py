@@ -12,6 +12,7 @@ from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
 from samebits.reports.sections.probes import probes_of
+from samebits.reports.sections.processors import processors_differ, processors_of
 from samebits.reports.sections.relations_of_model import has_relation_details, relations_of
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
@@ -60,6 +61,7 @@ def _needs_page(rows: list[Row]) -> bool:
         or has_unclean_loads(rows)
         or has_findings(rows)
         or tokenizers_differ(rows)
+        or processors_differ(rows)
     )
 
 
@@ -81,6 +83,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             _within(state_of(rows)),
             _within(crossings_of(model, report)),
             _within(tokenizers_of(rows, report)),
+            _within(processors_of(rows, report)),
             _within(attention.kernels_of(rows)),
             _within(expected.remarks_of(rows)),
         ]

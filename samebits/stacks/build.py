@@ -450,7 +450,8 @@ def _torch(spec: StackSpec) -> list[str]:
 
 
 def _lock_digest(lock: str, spec: StackSpec, system: SystemTorch | None) -> str:
-    return digest_of([lock, spec.python if system is None else [SYSTEM, system.version]])
+    python = spec.python if system is None else [SYSTEM, system.version, system.build]
+    return digest_of([lock, python])
 
 
 def release_pattern(version: str) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from samebits.base.digests import digest_of
 from samebits.base.errors import StackError
 from samebits.base.homes import expanded
 from samebits.records.record import Record
@@ -48,6 +49,8 @@ class SystemTorch(Record):
     """Everything that it has: normalized name -> version."""
     folders: tuple[str, ...]
     """Folders with these packages."""
+    build: str
+    """Digest of what torch says of its build: versions can be equal where builds are not."""
 
     @property
     def constraints(self) -> str:
@@ -125,6 +128,7 @@ def _read(program: str, environ: Mapping[str, str], run: Run) -> SystemTorch:
         facts = json.loads(process.stdout.strip().splitlines()[-1])
         packages = {str(canonicalize_name(p["name"])): str(p["version"]) for p in facts["packages"]}
         folders = tuple(map(str, facts["folders"]))
+        build = digest_of(str(facts["torch_build"]))
     except (LookupError, TypeError, ValueError) as error:
         lines = (process.stderr or process.stdout).strip().splitlines()
         msg = f"it did not list its packages ({lines[-1] if lines else 'no output'})"
@@ -132,7 +136,9 @@ def _read(program: str, environ: Mapping[str, str], run: Run) -> SystemTorch:
     if "torch" not in packages:
         msg = "it has no torch"
         raise StackError(msg)
-    return SystemTorch(python=program, version=facts["python"], packages=packages, folders=folders)
+    return SystemTorch(
+        python=program, version=facts["python"], packages=packages, folders=folders, build=build
+    )
 
 
 def _lines(packages: Mapping[str, str]) -> str:

@@ -25,6 +25,7 @@ from samebits.records.comparison import CellResult
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
 from samebits.records.outcomes import TextsReport
+from samebits.records.processor import ProcessorsReport, ProcessorsSignal
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
 from samebits.records.report import AttentionReport, LoadReport
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId, Level
 
-FORMAT_VERSION: Literal[7] = 7
+FORMAT_VERSION: Literal[8] = 8
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -51,6 +52,7 @@ FORMAT_VERSION: Literal[7] = 7
 # 5: its hashes are BLAKE3, which it names.
 # 6: every output, and the state that is left behind.
 # 7: what tokenizers make of a corpus.
+# 8: what processors make of images, videos and sounds.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Cell -> paths of the captures of its first and second run."""
@@ -63,7 +65,7 @@ class KeptRow(Record):
     """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[7] = FORMAT_VERSION
+    format_version: Literal[8] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """The files that it was computed from, with their states at that time."""
@@ -83,6 +85,9 @@ class KeptRow(Record):
     tokenizers: dict[str, TokenizerSignal]
     texts: dict[str, TextsReport] = Field(default_factory=dict)
     """stack -> what its tokenizer makes of texts, compared with the reference's."""
+    processors: dict[str, ProcessorsSignal] = Field(default_factory=dict)
+    processed: dict[str, ProcessorsReport] = Field(default_factory=dict)
+    """stack -> what its processors make of seeded inputs, compared with the reference's."""
     usage: dict[str, UsageSignal]
     causes: dict[str, Cause | str] = Field(default_factory=dict)
     """stack -> where the difference starts, or why a trace does not show it; traced cells only."""

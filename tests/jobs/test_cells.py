@@ -155,6 +155,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "relations": {"sweep": False, "samples": 0, "large": False},
         "probes": [],
         "usage": True,
+        "processors": True,
         "reloads": True,
         "large": False,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},

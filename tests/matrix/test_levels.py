@@ -23,7 +23,7 @@ def test_the_default_level_asks_for_what_the_matrix_says():
 
 
 def test_a_quick_run_asks_for_nothing_that_only_explains():
-    left_out = {"relations": False, "usage": False, "crossings": False, "reloads": False}
+    left_out = dict.fromkeys(("relations", "usage", "crossings", "processors", "reloads"), False)
     assert changed("quick") == left_out | {"samples": 0}
 
 

@@ -9,7 +9,7 @@ from samebits.findings import registry
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = ROOT / "docs" / "catalogue.md"
-CLASSES = "ATT|CACHE|CFG|CPU|ENV|GEN|IMP|LOAD|MASK|MOE|NUM|OUT|ROPE|SSM|TIE|TOK"
+CLASSES = "ATT|CACHE|CFG|CPU|ENV|GEN|IMP|LOAD|MASK|MOE|NUM|OUT|PROC|ROPE|SSM|TIE|TOK"
 ID = re.compile(rf"(?<![\w-])(?:{CLASSES})-\d{{2}}(?![\w-])")
 ROW = re.compile(rf"^\| ((?:{CLASSES})-\d{{2}}) \| (.+) \|$", re.MULTILINE)
 PLACES = (

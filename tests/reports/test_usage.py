@@ -8,6 +8,7 @@ from markdown_it import MarkdownIt
 from samebits.findings.registry import RULES, texts
 from samebits.findings.release import of_stacks, of_the_model
 from samebits.records.finding import Finding
+from samebits.records.processor import ProcessorsSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 from samebits.reports import document as reports_document
@@ -168,7 +169,8 @@ def test_a_finding_of_some_models_names_them_or_the_others(n, said):
 def test_every_rule_of_a_release_is_seen_in_a_part_of_the_signal():
     rules = {rule.text.code for rule in RULES if rule.text.scope == "release"}
     assert set(SEEN_IN) == rules
-    fields = {"usage": UsageSignal.model_fields, "tokenizers": TokenizerSignal.model_fields}
+    signals = {"usage": UsageSignal, "tokenizers": TokenizerSignal, "processors": ProcessorsSignal}
+    fields = {name: signal.model_fields for name, signal in signals.items()}
     assert all(place.field in fields[place.signals] for place in SEEN_IN.values())
 
 

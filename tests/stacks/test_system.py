@@ -22,16 +22,17 @@ RESOLVED = "numpy==1.26.4\nsafetensors==0.5.0\ntokenizers==0.22.2\ntransformers=
 SPEC = stack_spec("4.57").model_copy(update={"torch": "system"})
 
 
-def facts(packages, folder):
+def facts(packages, folder, build="git_version = 1"):
     listed = [{"name": name, "version": version} for name, version in packages.items()]
-    return json.dumps({"python": "3.12.3", "packages": listed, "folders": [folder]})
+    facts = {"python": "3.12.3", "packages": listed, "folders": [folder], "torch_build": build}
+    return json.dumps(facts)
 
 
 class Machine:
     """Answers what an interpreter lists, and does what uv does."""
 
-    def __init__(self, packages=MACHINE, folder="/usr/lib/dist-packages"):
-        self.packages, self.folder = packages, folder
+    def __init__(self, packages=MACHINE, folder="/usr/lib/dist-packages", build="git_version = 1"):
+        self.packages, self.folder, self.build = packages, folder, build
         self.calls, self.files, self.synced = [], {}, ""
 
     def __call__(self, command, text, _env):
@@ -40,7 +41,7 @@ class Machine:
 
     def answer(self, command):
         if command[-1].endswith("environment.py"):
-            return facts(self.packages, self.folder)
+            return facts(self.packages, self.folder, self.build)
         if command[-1].endswith("architectures.py"):
             return json.dumps({"architectures": ["llama"]})
         if "compile" in command:
@@ -118,6 +119,13 @@ def test_another_torch_is_another_stack(tmp_path, environ):
     assert first == again
     assert first.lock_digest != other.lock_digest
     assert first.python != other.python
+
+
+def test_another_build_of_the_same_version_is_another_stack(tmp_path, environ):
+    first = StackBuilder(tmp_path, environ, run=Machine()).build(SPEC)
+    other = StackBuilder(tmp_path, environ, run=Machine(build="git_version = 2")).build(SPEC)
+    assert first.lock == other.lock
+    assert first.lock_digest != other.lock_digest
 
 
 def test_packages_that_moved_are_another_environment_of_the_same_lock(tmp_path, environ):

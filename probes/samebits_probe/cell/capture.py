@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from samebits_probe.process.jobs import CellJob
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 
 
 def write_capture(

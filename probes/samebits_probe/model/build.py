@@ -1,13 +1,14 @@
 """Tiny seeded checkpoints, made from a recipe with the classes of this stack.
 
 The entry point is ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
-    architecture, config, head, seed, gain, tokenizer.
+    architecture, config, head, seed, gain, tokenizer, processor.
 
 It writes these files to a folder next to ``out_dir``, which is then renamed:
     out_dir/config.json, generation_config.json   as the stack's save_pretrained writes them
     out_dir/model.safetensors                      the stack's names and shapes, our values,
                                                    aligned to 64 bytes
     out_dir/tokenizer.json, tokenizer_config.json, if the recipe has a tokenizer
+    out_dir/preprocessor_config.json, if the recipe has a processor
     out_dir/checkpoint.json                        {"format": "samebits-checkpoint", ...}
 
 It returns the content of checkpoint.json. If the stack does not know the architecture, or has no
@@ -35,7 +36,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from samebits_probe.model import packages, tokenizers
+from samebits_probe.model import packages, processors, tokenizers
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
 from samebits_probe.process.hashing import ALGORITHM, file_hash
@@ -204,6 +205,8 @@ def _unknown_message(what: str) -> str:
 def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, Any]:
     tensors, constants = save_seeded(model, folder, recipe["seed"], recipe["gain"])
     _write_tokenizer(recipe, folder)
+    if recipe.get("processor") is not None:
+        processors.write(folder, recipe["architecture"], recipe["processor"] or {})
     files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
     summary = (
         _summary(recipe, tensors, constants)

@@ -6,7 +6,9 @@ works in environments without torch.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import importlib.util
 import json
 import os
 import platform
@@ -22,6 +24,7 @@ def facts() -> dict[str, Any]:
         "markers": _markers(),
         "packages": _packages(),
         "folders": _folders(),
+        "torch_build": _torch_build(),
         "gpus": _gpus(),
     }
 
@@ -48,6 +51,15 @@ def _folders() -> list[str]:
     """Return the folders of installed packages, in the order in which they are searched."""
     names = ("site-packages", "dist-packages")
     return [path for path in sys.path if Path(path).name in names and Path(path).is_dir()]
+
+
+def _torch_build() -> str:
+    """Return what torch/version.py has: its commit, and the CUDA that it was built with; or ''."""
+    spec = importlib.util.find_spec("torch")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        with contextlib.suppress(OSError):
+            return (Path(folder) / "version.py").read_text("utf-8", "replace")
+    return ""
 
 
 def _packages() -> list[dict[str, Any]]:

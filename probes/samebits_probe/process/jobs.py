@@ -134,6 +134,7 @@ class ObservedModel(CellModel):
     greedy: int
     relations: RelationOptions | None
     usage: bool
+    processors: bool
     reloads: bool
     large: bool
     probes: list[ProbeFile]
@@ -175,6 +176,7 @@ class Recipe(TypedDict):
     stack: str | None
     gain: float
     tokenizer: TokenizerRecipe | None
+    processor: dict[str, Any] | None
 
 
 class BuildJob(JobKeys):

@@ -154,8 +154,8 @@ def opening(report: Report) -> Markdown:
 
 _LEVELS: dict[Level, Markdown] = {
     "quick": Markdown(
-        "The run was a quick one: relations, usage, crossings, eager attention and a second load "
-        "were not asked for, and no cause was looked for unless `--causes` asked for it."
+        "The run was a quick one: relations, usage, processors, crossings, eager attention and a "
+        "second load were not asked for, and no cause was looked for unless `--causes` asked for it."
     ),
     "default": EMPTY,
     "deep": Markdown("The run was a deep one: both runs of each cell were full ones."),

@@ -189,7 +189,7 @@ USAGES = (
 class SignalField(NamedTuple):
     """A field of a signal that was observed of a model in a stack."""
 
-    signals: Literal["usage", "tokenizers"]
+    signals: Literal["usage", "tokenizers", "processors"]
     """The field of a row that holds one signal for each stack."""
     field: str
     """The field of that signal; it is empty if the release gave no answer."""
@@ -201,6 +201,7 @@ SEEN_IN = {
     "SB809": SignalField("tokenizers", "methods"),
     "SB813": SignalField("tokenizers", "class_name"),
     "SB823": SignalField("usage", "generation"),
+    "SB832": SignalField("processors", "parts"),
     "SB901": SignalField("usage", "attentions"),
     "SB902": SignalField("usage", "attentions"),
     "SB903": SignalField("usage", "packed"),

@@ -1,0 +1,181 @@
+"""Processors of the models: where the releases differ, and all details of one model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from samebits.text.blocks import codes, heading, page, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
+from samebits.text.numbers import number, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from samebits.records.processor import PartComparison, ProcessorPart
+    from samebits.records.report import Report, Row
+
+TITLE = "Processors"
+MAX_MODELS = 6
+"""Limit for the models that a line names."""
+NOT_OBSERVED = "\N{EN DASH}"
+_MAX_DIFFERENCES = 40
+"""Differences that the page of a model shows."""
+_WORDS = {
+    "other function": "another function",
+    "rounding": "rounding",
+    "undecided": "not decided",
+    "other form": "other keys, shapes or dtypes",
+    "raised": "one side raises",
+    "identical": "the same",
+}
+
+
+def processors(report: Report) -> Markdown:
+    """Return what differs between releases, models with equal lines joined; may be empty."""
+    models = _models(report.rows)
+    if not models:
+        return EMPTY
+    stacks = [stack.id for stack in report.stacks]
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for model, row in models.items():
+        for line in _lines(row, stacks):
+            if len(set(line[1:]) - {NOT_OBSERVED}) > 1:
+                lines.setdefault(tuple(line), []).append(model)
+    rows = [
+        [prose(line[0]), *map(_answer, line[1:]), codes(names, MAX_MODELS)]
+        for line, names in lines.items()
+    ]
+    intro = fill(
+        "{} with a processor of images, videos or sounds. It got the same seeded inputs in every "
+        "release. It does not affect the verdict.",
+        plural(len(models), "model"),
+    )
+    comparison = (
+        table(["", *stacks, "models"], rows)
+        if rows
+        else prose("The processors return the same bytes in all releases.")
+    )
+    return page([heading(2, TITLE), intro, comparison])
+
+
+def processors_of(rows: list[Row], report: Report) -> Markdown:
+    """Return all observations of one model's processors, for its own page."""
+    row = next(iter(_models(rows).values()), None)
+    if row is None:
+        return EMPTY
+    stacks = [stack.id for stack in report.stacks if stack.id in row.processors]
+    lines = [[prose(line[0]), *map(_answer, line[1:])] for line in _lines(row, stacks)]
+    return page([heading(2, TITLE), table(["", *stacks], lines), _differences(row)])
+
+
+def processors_differ(rows: Iterable[Row]) -> bool:
+    """Return True if two releases differ in a processor."""
+    return any(
+        len(set(line[1:]) - {NOT_OBSERVED}) > 1
+        for row in _models(rows).values()
+        for line in _lines(row, list(row.processors))
+    )
+
+
+def _answer(answer: str) -> Markdown:
+    return code(answer) if answer != NOT_OBSERVED else prose(answer)
+
+
+def _models(rows: Iterable[Row]) -> dict[str, Row]:
+    """Return model -> its first row that has processors."""
+    models: dict[str, Row] = {}
+    for row in rows:
+        if row.processors:
+            models.setdefault(row.model, row)
+    return models
+
+
+def _lines(row: Row, stacks: list[str]) -> list[list[str]]:
+    facts = {stack: _facts(row, stack) for stack in row.processors}
+    names = dict.fromkeys(name for of_stack in facts.values() for name in of_stack)
+    return [
+        [name, *(facts.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)]
+        for name in names
+    ]
+
+
+def _facts(row: Row, stack: str) -> dict[str, str]:
+    facts: dict[str, str] = {}
+    for name, part in row.processors[stack].parts.items():
+        facts[f"{name}: class"] = _class(part)
+        if part.backend:
+            facts[f"{name}: backend"] = part.backend
+        for setting in _changed_settings(row, name):
+            facts[f"{name}: {setting}"] = part.settings.get(setting, NOT_OBSERVED)
+    report = row.processed.get(stack)
+    reference = next(iter(row.processed.values())).reference if row.processed else ""
+    if report is not None:
+        facts |= {f"{part.part}: outputs": _outputs(part, reference) for part in report.parts}
+    elif stack == reference:
+        parts = row.processors[stack].parts
+        facts |= {f"{name}: outputs": f"same as in {reference}" for name in parts}
+    return facts
+
+
+def _class(part: ProcessorPart) -> str:
+    if part.class_name:
+        return part.class_name
+    return f"raises {part.raised}" if part.raised else "not available"
+
+
+def _changed_settings(row: Row, name: str) -> list[str]:
+    """Return the settings of a part that differ in any stack."""
+    changed = (
+        setting
+        for report in row.processed.values()
+        for part in report.parts
+        if part.part == name
+        for setting, _, _ in part.settings
+    )
+    return list(dict.fromkeys(changed))
+
+
+def _outputs(part: PartComparison, reference: str) -> str:
+    """Return how many inputs differ, by the kind of the difference."""
+    if not part.n_compared:
+        return NOT_OBSERVED
+    cases = {(difference.outcome, difference.case) for difference in part.differences}
+    if not cases:
+        return f"same as in {reference}"
+    counts = Counter(outcome for outcome, _ in cases)
+    words = (f"{_WORDS[outcome]}: {n}" for outcome, n in sorted(counts.items()))
+    return f"{'; '.join(words)} of {part.n_compared}"
+
+
+def _differences(row: Row) -> Markdown:
+    """Return the differences of each stack, case by case."""
+    lines = [
+        [
+            prose(stack),
+            prose(f"{difference.part}: {difference.case}"),
+            code(difference.output) if difference.output else prose(NOT_OBSERVED),
+            prose(_WORDS[difference.outcome]),
+            prose(difference.step or difference.reason or NOT_OBSERVED),
+            _size(difference.size),
+            _size(difference.promoted_size),
+            code(difference.reference),
+            code(difference.candidate),
+        ]
+        for stack, report in row.processed.items()
+        for part in report.parts
+        for difference in part.differences
+    ]
+    if not lines:
+        return EMPTY
+    reference = next(iter(row.processed.values())).reference
+    headers = ["stack", "input", "output", "differs by", "first step", "RMS", "RMS in float64"]
+    shown = table([*headers, reference, "this stack"], lines[:_MAX_DIFFERENCES])
+    more = len(lines) - _MAX_DIFFERENCES
+    return page(
+        [shown, prose(f"{plural(more, 'more line')} in report.json.") if more > 0 else EMPTY]
+    )
+
+
+def _size(size: float | None) -> Markdown:
+    return prose(NOT_OBSERVED if size is None else number(size))

@@ -1,0 +1,57 @@
+"""The rules for processors: planted differences and clean twins."""
+
+import numpy as np
+import pytest
+
+from samebits.findings.case import Case
+from samebits.findings.registry import findings
+from samebits.records.processor import ProcessorCase
+from tests.support.builders import Memory, sound
+from tests.support.processed import case, signal
+
+EXACT = np.random.default_rng(1).uniform(-1, 1, (3, 8, 8))
+NATIVE = EXACT.astype(np.float32)
+ROUNDED = np.nextafter(NATIVE, np.float32(2))
+OTHER = EXACT + 0.01 * np.random.default_rng(2).uniform(-1, 1, EXACT.shape)
+
+PLAIN = signal({"c": case(NATIVE, EXACT)}, settings={"resample": "2"})
+RAISED = ProcessorCase(raised="ValueError", message="too small")
+PLANTED = {
+    "SB831": signal({"c": case(NATIVE, EXACT)}, settings={"resample": "3"}),
+    "SB832": signal({"c": case(NATIVE, EXACT)}, class_name="ViTImageProcessorPil"),
+    "SB833": signal({"c": case(OTHER.astype(np.float32), OTHER)}),
+    "SB834": signal({"c": case(ROUNDED, EXACT)}),
+    "SB835": signal({"c": case(NATIVE[:2], EXACT[:2])}),
+    "SB836": signal({"c": RAISED}),
+    "SB837": signal(class_name="", backend="", raised="ImportError", message="no torchvision"),
+    "SB839": signal({"c": case(ROUNDED)}),
+}
+
+
+def codes(reference, candidate):
+    found = findings(
+        Case(
+            capture=sound(Memory(), "5.x", processors=candidate),
+            reference=sound(Memory(), "4.48", processors=reference),
+        )
+    )
+    return {finding.code for finding in found}
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_planted_difference_is_named(code):
+    assert codes(PLAIN, PLANTED[code]) == {code}
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_side_has_no_finding_against_itself(code):
+    assert codes(PLANTED[code], PLANTED[code]) == set()
+
+
+def test_an_input_that_only_the_reference_refuses_is_no_finding():
+    assert codes(signal({"c": RAISED}), signal({"c": case(NATIVE)})) == set()
+
+
+def test_a_model_without_processors_has_no_finding():
+    assert codes(None, PLAIN) == set()
+    assert codes(PLAIN, None) == set()

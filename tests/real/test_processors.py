@@ -1,0 +1,118 @@
+"""Processors over real releases: planted differences are named, clean twins are not accused."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from samebits.findings.case import Case
+from samebits.findings.registry import findings
+from samebits.records.processor import ProcessorsSignal
+from samebits.stacks.environment import probe_environment
+from samebits.stacks.packages import PackageBuilder
+from tests.support.builders import Memory, sound
+from tests.support.processor_kinds import KINDS, declare, write
+
+ROOT = Path(__file__).parents[2]
+ASK = """
+import json, logging, sys, warnings
+sys.path[1:1] = [sys.argv[1]]
+sys.path.append(sys.argv[3])
+from samebits_probe.cell import processors
+from samebits_probe.model.load import Source
+logging.disable(logging.WARNING)
+warnings.simplefilter("ignore")
+for name, folder in json.loads(sys.argv[2]).items():
+    facts = processors.facts(Source(folder, None, True, "float32", "default", "cpu"), 600.0)
+    print(json.dumps([name, facts]))
+"""
+"""Asks for what the phase ``processors`` observes of some folders, without their models."""
+
+PLANTED = {
+    "kernel": ("SB833", "resize", "arguments [24, 2] → [24, 3]"),
+    "crop": ("SB835", "center_crop", "arguments [20] → [18]"),
+    "mean": ("SB833", "normalize", "arguments [0.5, 0.25] → [0.45, 0.25]"),
+    "swapped": ("SB833", "the order of the steps", "resize, center_crop"),
+    "fused": ("SB834", "", ""),
+    "reordered-sound": ("SB834", "zero_mean_unit_var_norm", ""),
+    "other-sound": ("SB833", "zero_mean_unit_var_norm", ""),
+}
+"""Kind -> its finding, the step that is named, and more of what is said of it."""
+CLEAN = ("clean", "clean-sound", "wav2vec2", "whisper")
+OWN = {
+    "wav2vec2": {"feature_extractor_type": "Wav2Vec2FeatureExtractor"},
+    "whisper": {"feature_extractor_type": "WhisperFeatureExtractor"},
+    "vit": {"image_processor_type": "ViTImageProcessor"},
+    "clip": {"image_processor_type": "CLIPImageProcessor"},
+}
+"""Classes of the releases, with their defaults."""
+
+
+@pytest.fixture(scope="module")
+def signals(stacks, tmp_path_factory):
+    """Return stack -> name -> what that release makes of seeded inputs."""
+    root = tmp_path_factory.mktemp("processors")
+    for kind in KINDS:
+        write(root / kind, kind)
+    for name, content in OWN.items():
+        declare(root / name, name, **content)
+    folders = json.dumps({path.name: str(path) for path in sorted(root.iterdir())})
+    builder = PackageBuilder(root.parent / "packages", root, os.environ)
+    env = probe_environment(os.environ, needs_hub=False, modules_cache=str(root.parent / "modules"))
+    observed = {}
+    for stack, built in stacks.items():
+        pillow = builder.extend(built, "3.11", ["pillow"]).folder
+        command = [built.python, "-c", ASK, str(ROOT / "probes"), folders, pillow]
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+        assert done.returncode == 0, done.stderr
+        lines = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+        observed[stack] = {name: ProcessorsSignal.model_validate(facts) for name, facts in lines}
+    return observed
+
+
+def found(signals, name, reference="4.48", candidate="5.x"):
+    case = Case(
+        capture=sound(Memory(), candidate, processors=signals[candidate][name]),
+        reference=sound(Memory(), reference, processors=signals[reference][name]),
+    )
+    return findings(case)
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_planted_difference_is_found_and_its_step_is_named(signals, kind):
+    code, step, more = PLANTED[kind]
+    (finding,) = found(signals, kind)
+    assert finding.code == code, finding
+    assert step in finding.where
+    assert more in finding.where
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_a_processor_that_computes_the_same_is_not_accused(signals, name):
+    assert found(signals, name) == ()
+    assert found(signals, name, "5.x", "4.48") == ()
+
+
+@pytest.mark.parametrize("name", [*KINDS, *OWN])
+def test_every_processor_runs_in_both_precisions(signals, name):
+    for of_stack in signals.values():
+        (part,) = of_stack[name].parts.values()
+        assert part.class_name
+        ran = [case for case in part.cases.values() if case.outputs is not None]
+        assert len(ran) >= 8
+        assert sum(bool(case.promoted) and not case.not_promoted for case in ran) >= len(ran) - 1
+
+
+def test_images_of_the_releases_differ_only_in_what_their_sources_show(signals):
+    """5.x names its classes otherwise, and puts an image with an alpha channel on white."""
+    assert {f.code for f in found(signals, "vit")} == {"SB832"}
+    clip = {f.code: f for f in found(signals, "clip")}
+    assert clip.keys() == {"SB832", "SB833"}
+    assert "RGBA, before resize, in how the image or sound is converted" in clip["SB833"].where
+
+
+def test_a_capture_stays_small(signals):
+    for signal in signals["5.x"].values():
+        assert len(signal.model_dump_json()) < 200_000

@@ -1,0 +1,55 @@
+"""The section of processors, and a model's page."""
+
+import numpy as np
+
+from samebits.compare.processing import reports_of
+from samebits.pipeline import trim
+from samebits.reports.sections.processors import processors, processors_differ, processors_of
+from tests.support.processed import case, signal
+from tests.support.sample_report import sample_report
+
+EXACT = np.random.default_rng(1).uniform(-1, 1, (3, 8, 8))
+NATIVE = EXACT.astype(np.float32)
+OTHER = EXACT + 0.01 * np.random.default_rng(2).uniform(-1, 1, EXACT.shape)
+PLAIN = signal({"RGB": case(NATIVE, EXACT)}, settings={"resample": "2"})
+CHANGED = signal({"RGB": case(OTHER.astype(np.float32), OTHER)}, settings={"resample": "3"})
+
+
+def report_with(**signals):
+    report = sample_report()
+    stacks = [stack.id for stack in report.stacks][: len(signals)]
+    by_stack = dict(zip(stacks, signals.values(), strict=True))
+    row = report.rows[0].model_copy(
+        update={
+            "processors": {stack: trim.processors(s) for stack, s in by_stack.items()},
+            "processed": reports_of(by_stack, stacks[0]),
+        }
+    )
+    return report.model_copy(update={"rows": (row, *report.rows[1:])})
+
+
+def test_no_processors_no_section():
+    assert processors(sample_report()) == ""
+    assert processors_of(list(sample_report().rows), sample_report()) == ""
+
+
+def test_equal_processors_are_one_sentence():
+    report = report_with(a=PLAIN, b=PLAIN)
+    assert "return the same bytes in all releases" in processors(report)
+    assert not processors_differ(report.rows)
+
+
+def test_another_function_is_counted_and_its_setting_shown():
+    report = report_with(a=PLAIN, b=CHANGED)
+    text = processors(report)
+    assert "another function: 1 of 1" in text
+    assert "| image processor: resample | `2` | `3` |" in " ".join(text.split())
+    assert processors_differ(report.rows)
+    page = processors_of([report.rows[0]], report)
+    assert "image processor: RGB" in page
+    assert "RMS in float64" in page
+
+
+def test_a_report_has_no_values_of_cases():
+    row = report_with(a=PLAIN, b=CHANGED).rows[0]
+    assert all(not p.cases for s in row.processors.values() for p in s.parts.values())
