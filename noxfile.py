@@ -153,6 +153,12 @@ def same_code(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def recall(session: nox.Session) -> None:
+    """Count published regressions that samebits finds, and false alarms; write docs/recall.md."""
+    run_module(session, "bench.recall")
+
+
+@nox.session(venv_backend="none", default=False)
 def unchanged(session: nox.Session) -> None:
     """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""
     run_module(session, "bench.unchanged")

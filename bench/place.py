@@ -26,17 +26,22 @@ WORK = ROOT / ".samebits"
 
 
 class Place:
-    """One matrix.yaml in a folder that shares nothing with the checkout but stacks and locks."""
+    """One matrix.yaml in a folder that shares nothing with the checkout but stacks and locks.
+
+    A folder that exists keeps what its earlier runs left.
+    """
 
     def __init__(self, folder: Path, matrix: dict[str, Any]) -> None:
         self.folder = folder
         self.matrix = folder / "matrix.yaml"
         self.work = folder / ".samebits"
         self.log = folder / "bench.log"
-        self.work.mkdir(parents=True)
+        self.work.mkdir(parents=True, exist_ok=True)
         for shared in (stacks_folder(WORK, os.environ), WORK / "locks"):
             shared.mkdir(parents=True, exist_ok=True)
-            (self.work / shared.name).symlink_to(shared)
+            link = self.work / shared.name
+            if not link.is_symlink():
+                link.symlink_to(shared)
         self.write(matrix)
 
     def write(self, matrix: dict[str, Any]) -> None:

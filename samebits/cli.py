@@ -354,7 +354,8 @@ def _scope(options: argparse.Namespace) -> Scope:
         return "none"
     if options.repro:
         return "all"
-    return "none" if options.releases or options.level == "quick" else "failing"
+    scans = options.releases or options.scan
+    return "none" if scans or options.level == "quick" else "failing"
 
 
 def _command(options: argparse.Namespace, order: Order) -> str:
@@ -548,7 +549,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             action=argparse.BooleanOptionalAction,
             help="write a capsule for every difference: a folder with scripts that show it without "
             "samebits. --no-repro: write none. Default: for differences that make the run fail; "
-            "with --releases or --quick none",
+            "with --releases, --scan or --quick none",
         )
     return parser, dict(commands.choices)
 
@@ -669,7 +670,25 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         const="deep",
         help="run every cell twice in full, and ask everything of models of any size",
     )
-    add("--releases", action="store_true", help="also run every minor release between the stacks")
+    between = parser.add_mutually_exclusive_group()
+    between.add_argument(
+        "--releases",
+        nargs="?",
+        const=True,
+        default=False,
+        choices=("all",),
+        metavar="all",
+        help="also run every minor release between the stacks; --releases all: every patch release, "
+        "too, as a bug may live in one of them alone",
+    )
+    between.add_argument(
+        "--scan",
+        default="",
+        metavar="PACKAGE",
+        help="run the newest stack with each minor release of this package that fits, or each patch "
+        "release if only one does, such as "
+        "tokenizers or 'accelerate>=1.4', and with transformers as it is",
+    )
     add(
         "--sweep",
         action="store_true",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -49,8 +49,10 @@ class Order(Record):
     """Ignore captures of earlier runs."""
     upgrade: Annotated[bool, Use(repeated=False, receipt=False)] = False
     """Resolve the stacks again instead of using their locks."""
-    releases: bool = False
-    """Also run every release between the stacks of the matrix."""
+    releases: bool | Literal["all"] = False
+    """Also run every minor release between the stacks of the matrix; ``all``: every release."""
+    scan: str = ""
+    """Run the newest stack with the releases of this package instead of the matrix's stacks."""
     level: Annotated[Level, Use(is_its_word=True)] = "default"
     """How much is asked of each model."""
     sweep: bool = False

@@ -102,9 +102,9 @@ async def run_matrix(
     root = order.work_folder
     dependencies = dependencies or Dependencies()
     _depend_on_probes(matrix, dependencies)
-    if order.releases:
+    if order.releases or order.scan:
         release_progress = progress(0)
-        release_progress.note("asking which releases lie between the stacks")
+        release_progress.note(_question(order))
         try:
             matrix = await _with_releases(matrix, order, environ, dependencies)
         finally:
@@ -345,7 +345,7 @@ def _last_run(root: Path) -> str:
 async def _with_releases(
     matrix: Matrix, order: Order, environ: Mapping[str, str], dependencies: Dependencies
 ) -> Matrix:
-    """Return the matrix with the releases between its stacks added."""
+    """Return the matrix with the releases between its stacks, or with those of the scanned package."""
     root = order.work_folder
     builder = StackBuilder(
         root,
@@ -357,9 +357,18 @@ async def _with_releases(
         max_age=order.lock_age,
     )
     try:
-        return await asyncio.to_thread(releases.widened, matrix, builder)
+        if order.scan:
+            return await asyncio.to_thread(releases.scanned, matrix, order.scan, builder)
+        patches = order.releases == "all"
+        return await asyncio.to_thread(releases.widened, matrix, builder, patches=patches)
     finally:
         builder.end()
+
+
+def _question(order: Order) -> str:
+    if order.scan:
+        return f"asking which releases of {order.scan} fit"
+    return "asking which releases lie between the stacks"
 
 
 async def _make_capsules(
@@ -489,7 +498,7 @@ async def _explain(
     explained = None if order.causes else _failing_cells(results, matrix)
     if explained is not None and order.level == "quick":
         explained = set()
-    if order.releases:
+    if order.releases or order.scan:
         starts = _band_starts(rows)
         explained = starts if explained is None else explained & starts
     known_causes = {

@@ -86,7 +86,8 @@ class Look(Record):
 
     inputs: tuple[Seen, ...]
     chain: tuple[int, ...] = ()
-    """Indices of the functions that were running, innermost first."""
+    """Indices of the functions that were running, innermost first; then those of the constructors of
+    the modules around."""
     outputs: tuple[TensorRef, ...] = ()
     fresh: tuple[Value, ...] | None = None
     """Outputs for contiguous copies of the inputs in new memory; None if it rejects them."""

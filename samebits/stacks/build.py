@@ -23,6 +23,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 from pydantic import Field
 from uv import find_uv_bin
 
@@ -235,6 +238,33 @@ class StackBuilder:
         return pinned_versions(self._resolve_lock(spec, f"below-{version}", requirements_below))[
             "transformers"
         ]
+
+    def installed(self, spec: StackSpec, package: str) -> str | None:
+        """Return the release of a package that ``spec`` resolves to; None if it does not have it.
+
+        Raises:
+            StackError: nothing fits.
+
+        """
+        version = pinned_versions(self.resolve(spec)).get(package)
+        return None if version is None else Version(version).public
+
+    def newest(self, spec: StackSpec, requirement: str) -> str | None:
+        """Return the newest release of a package that fits the rest of ``spec``; None if none does.
+
+        ``requirement`` may bound its releases, as ``tokenizers<0.22``.
+        """
+        package = canonicalize_name(Requirement(requirement).name)
+        others = [
+            line
+            for line in requirements(spec)
+            if canonicalize_name(Requirement(line).name) != package
+        ]
+        try:
+            lock = self._resolve_lock(spec, f"newest-{package}", [*others, requirement])
+        except StackError:
+            return None
+        return Version(pinned_versions(lock)[package]).public
 
     def _system_of(self, spec: StackSpec) -> SystemTorch | None:
         """Return the machine's torch if ``spec`` asks for it. Raises StackError if there is none."""

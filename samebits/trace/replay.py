@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from samebits.trace.join import Suspect
 
 
+_SET_BY_CONSTRUCTORS = {"argument", "constant", "buffer"}
+"""Kinds of which the constructor of a module may have set what differs."""
 _MAY_BE_MEMORY = {"operation", "memory", "argument"}
 """Kinds that a replay may change to memory layout."""
 
@@ -33,7 +35,8 @@ def closer(
     updates: dict[str, object] = {}
     evidence = list(cause.evidence)
     if reference is not None and candidate is not None:
-        updates["diffs"] = sourcediff.diffs(reference, candidate)
+        is_set_before = cause.kind in _SET_BY_CONSTRUCTORS
+        updates["diffs"] = sourcediff.diffs(reference, candidate, constructors=is_set_before)
     if candidate_look is not None and blamed.suspect is not None:
         if _can_be_replayed(cause, blamed, blamed.suspect):
             replay, kind = _replay_result(cause, blamed, candidate_look)

@@ -25,13 +25,24 @@ _WRAPPERS = (
 """Files with functions that only wrap a model's computation."""
 
 
-def diffs(reference: Trace, candidate: Trace) -> tuple[SourceDiff, ...]:
-    """Return the diffs of the functions around the looked-at operations, innermost first."""
-    return tuple(islice(_diffs(reference, candidate), MAX_DIFFS))
+_CONSTRUCTOR = ".__init__"
 
 
-def _diffs(reference: Trace, candidate: Trace) -> Iterator[SourceDiff]:
-    for reference_number, candidate_number in _function_pairs(reference, candidate):
+def diffs(
+    reference: Trace, candidate: Trace, *, constructors: bool = False
+) -> tuple[SourceDiff, ...]:
+    """Return the diffs of the functions around the looked-at operations, innermost first.
+
+    With ``constructors`` those of the modules around follow, which set what an operation is called
+    with, such as a scale.
+    """
+    found = islice(_diffs(reference, candidate, constructors=constructors), MAX_DIFFS)
+    return tuple(found)
+
+
+def _diffs(reference: Trace, candidate: Trace, *, constructors: bool) -> Iterator[SourceDiff]:
+    pairs = _function_pairs(reference, candidate, constructors=constructors)
+    for reference_number, candidate_number in pairs:
         reference_lines, candidate_lines = (
             textwrap.dedent(trace.texts[number]).splitlines()
             for trace, number in ((reference, reference_number), (candidate, candidate_number))
@@ -47,11 +58,17 @@ def _diffs(reference: Trace, candidate: Trace) -> Iterator[SourceDiff]:
             )
 
 
-def _function_pairs(reference: Trace, candidate: Trace) -> Iterator[tuple[int, int]]:
+def _function_pairs(
+    reference: Trace, candidate: Trace, *, constructors: bool
+) -> Iterator[tuple[int, int]]:
     """Yield functions of the same name that differ, then the innermost that only one side has."""
     reference_functions, candidate_functions = (
-        _functions_around(reference),
-        _functions_around(candidate),
+        {
+            name: number
+            for name, number in _functions_around(trace).items()
+            if constructors or not name.endswith(_CONSTRUCTOR)
+        }
+        for trace in (reference, candidate)
     )
     for name, number in candidate_functions.items():
         reference_number = reference_functions.get(name)

@@ -235,6 +235,25 @@ def test_operations_know_their_module_their_function_and_their_line():
     assert ("model.rotary_emb", "LlamaRotaryEmbedding") in found
 
 
+def test_operations_know_the_constructors_of_the_modules_around_them():
+    seen = []
+
+    def look(index, func, args, more):
+        numbers = trace.constructors()
+        seen.append((numbers, trace.texts(set(numbers))))
+
+    model = llama()
+    trace = Trace(model, {}, look=look)
+    with torch.no_grad(), trace:
+        model(torch.arange(1, 7)[None])
+    functions = trace.facts()["functions"]
+    names = [[functions[number]["name"] for number in numbers] for numbers, _ in seen]
+    assert any(chain[:2] == ["LlamaMLP.__init__", "LlamaDecoderLayer.__init__"] for chain in names)
+    assert any("self.down_proj = " in text for _, texts in seen for text in texts.values())
+    # those of torch are of no interest
+    assert all(name.startswith("Llama") for chain in names for name in chain)
+
+
 def test_eager_and_sdpa_have_the_same_mask():
     told = [
         of_llama(llama(attn_implementation=kind))[0]["attentions"] for kind in ("eager", "sdpa")

@@ -5,11 +5,12 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from packaging.requirements import Requirement
 from packaging.version import Version
 
-from samebits.base.errors import StackError
+from samebits.base.errors import SelectionError, StackError
 from samebits.matrix.plan import Selection, plan
-from samebits.matrix.releases import widened
+from samebits.matrix.releases import scanned, widened
 from samebits.matrix.spec import Matrix
 from samebits.stacks.build import release_pattern
 from tests.support.builders import model_spec, stack_spec
@@ -19,12 +20,16 @@ RELEASED = (
     *("5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.3.1", "5.23.0"),
 )
 
+TOKENIZERS = ("0.20.3", "0.21.0", "0.21.4", "0.22.0", "0.22.1", "0.22.2")
+
 
 class Index:
     """A fake of uv's resolver that uses a list of releases."""
 
-    def __init__(self, released=RELEASED):
+    def __init__(self, released=RELEASED, tokenizers=TOKENIZERS, own="0.22.2"):
         self.released = sorted(released, key=Version)
+        self.tokenizers = tokenizers
+        self.own = own
         self.requests = []
 
     def version(self, spec):
@@ -39,6 +44,14 @@ class Index:
         self.requests.append((spec.id, version))
         low, high = Version(oldest), Version(version)
         return [v for v in self.released if low <= Version(v) < high][-1]
+
+    def installed(self, spec, package):
+        return self.own
+
+    def newest(self, spec, requirement):
+        asked = Requirement(requirement)
+        fitting = [v for v in self.tokenizers if v in asked.specifier]
+        return max(fitting, key=Version) if fitting else None
 
 
 def matrix(*stacks, **more):
@@ -122,3 +135,70 @@ def test_no_minor_release_is_left_out_and_none_stands_twice(released, data):
     added = [v.release[:2] for v, s in zip(stack_versions, wide.stacks, strict=True) if s.between]
     assert len(added) == len(set(added))
     assert not set(added) & {Version(end).release[:2] for end in ends}
+
+
+def test_a_bug_of_one_patch_release_is_between_the_stacks_with_all_of_them():
+    released = ("4.52.1", "4.52.3", "4.52.4", "4.53.0", "4.53.1")
+    wide = widened(matrix(*family("4.52.1", "4.53")), Index(released), patches=True)
+    assert ids(wide) == ["4.52.1", "4.52.3", "4.52.4", "4.53.0", "4.53"]
+    added = {spec.id: spec.transformers for spec in wide.stacks if spec.between}
+    assert added == {id: id for id in ("4.52.3", "4.52.4", "4.53.0")}
+    alone = widened(matrix(*family("4.52.4")), Index(released), patches=True)
+    assert ids(alone) == ["4.52.4"]
+
+
+@given(st.sets(versions, min_size=2), st.data())
+def test_with_all_no_release_is_left_out_and_none_stands_twice(released, data):
+    ends = data.draw(st.lists(st.sampled_from(sorted(released)), min_size=2, unique=True))
+    ends.sort(key=Version)
+    index = Index(released)
+    stacks = tuple(stack_spec(f"s{n}", version) for n, version in enumerate(ends))
+    wide = widened(matrix(*stacks), index, patches=True)
+    found = [index.version(spec) for spec in wide.stacks]
+    low, high = Version(ends[0]), Version(ends[-1])
+    assert found == sorted((v for v in released if low <= Version(v) <= high), key=Version)
+
+
+def test_a_scan_runs_the_newest_stack_with_the_releases_of_another_package():
+    newest = stack_spec("5.x", packages=("peft", "tokenizers>=0.20"))
+    scan = scanned(matrix(*family("4.48"), newest), "tokenizers", Index())
+    assert ids(scan) == ["tokenizers-0.20.3", "tokenizers-0.21.4", "5.x"]
+    assert scan.reference == "5.x"
+    added = [spec for spec in scan.stacks if spec.between]
+    assert {spec.transformers for spec in added} == {"5.23.0"}
+    assert [spec.packages for spec in added] == [
+        ("peft", "tokenizers==0.20.3"),
+        ("peft", "tokenizers==0.21.4"),
+    ]
+    assert not scan.models[0].crossings
+
+
+def test_a_scan_can_be_bounded_and_torch_is_the_stack_s_own_key():
+    scan = scanned(matrix(*family("5.x")), "tokenizers>=0.21", Index())
+    assert ids(scan) == ["tokenizers-0.21.4", "5.x"]
+    scan = scanned(matrix(*family("5.x")), "tokenizers>=0.22", Index())
+    assert ids(scan) == ["tokenizers-0.22.0", "tokenizers-0.22.1", "5.x"]
+    scan = scanned(matrix(*family("5.x")), "torch<0.22", Index(own="0.22.2"))
+    assert [(s.torch, s.packages) for s in scan.stacks if s.between] == [
+        ("0.20.3", ()),
+        ("0.21.4", ()),
+    ]
+
+
+def test_a_package_that_the_stack_does_not_have_is_scanned_from_its_newest_release_on():
+    scan = scanned(matrix(*family("5.x")), "peft", Index(own=None))
+    assert ids(scan) == ["peft-0.20.3", "peft-0.21.4", "peft-0.22.2"]
+    assert scan.reference == "peft-0.22.2"
+
+
+@pytest.mark.parametrize(
+    ("scan", "message"),
+    [
+        ("transformers", "another package than transformers"),
+        ("tokenizers>=9", "no release of tokenizers but 0.22.2 fits stack 5.x"),
+        ("not a package", "not a package, such as tokenizers"),
+    ],
+)
+def test_a_scan_that_varies_nothing_says_why(scan, message):
+    with pytest.raises(SelectionError, match=message):
+        scanned(matrix(*family("5.x")), scan, Index())

@@ -83,6 +83,15 @@ def test_a_scalar_has_a_type_in_a_config_only(text, value):
     assert yaml.data["a"] == model["config"] == written
 
 
+@pytest.mark.parametrize("key", ["parts", "config"])
+def test_what_goes_into_the_files_of_a_tokenizer_has_types_and_its_class_is_a_text(key):
+    recipe = f"{{tokenizer_class: 1, {key}: {{a: true, b: [{{c: 3}}], d: null}}}}"
+    yaml = yamltext.parse(f"models: {{m: {{build: {{tokenizer: {recipe}}}}}}}".encode())
+    tokenizer = yaml.data["models"]["m"]["build"]["tokenizer"]
+    assert tokenizer[key] == {"a": True, "b": [{"c": 3}], "d": None}
+    assert tokenizer["tokenizer_class"] == "1"
+
+
 def test_merge_keys_lose_to_the_mapping_and_to_earlier_sources():
     text = "x: &x {a: 1, b: 1}\ny: &y {b: 2, c: 2}\nz: {c: 3, <<: [*x, *y]}\n"
     yaml = yamltext.parse(text.encode())

@@ -169,6 +169,21 @@ def test_what_lies_below_a_release_is_asked_of_the_resolver_and_kept(tmp_path, u
     assert uv.names == ["compile"]
 
 
+def test_releases_of_another_package_are_asked_with_the_rest_of_the_stack_as_it_is(tmp_path, uv):
+    uv.lock = LOCK.replace("2.13.0", "2.13.0+cpu") + "tokenizers==0.21.4\n"
+    first = builder(tmp_path, uv)
+    spec = stack_spec("5.x", packages=("accelerate", "tokenizers>=0.20"))
+    assert first.installed(spec, "tokenizers") == "0.21.4"
+    assert first.installed(spec, "torch") == "2.13.0"  # without the +cpu of a build
+    assert first.installed(spec, "peft") is None
+    assert first.newest(spec, "tokenizers>=0.20,<0.22") == "0.21.4"
+    assert uv.calls[-1][2] == (
+        "torch==2.13.0\ntransformers==5.*\naccelerate\ntokenizers>=0.20,<0.22"
+    )
+    uv.failing["compile"] = "no solution found"
+    assert first.newest(spec, "tokenizers<0.20") is None
+
+
 def test_an_upgrade_resolves_again_and_leaves_the_old_environment(tmp_path, uv):
     first = builder(tmp_path, uv).build(SPEC)
     uv.lock = LOCK.replace("4.48.3", "4.48.9")

@@ -543,6 +543,24 @@ def test_functions_of_one_name_that_changed_are_shown():
     assert diffs(reference, side("def f():  # why\n    return 1\n", "1")) == ()
 
 
+def test_a_constructor_that_changed_is_shown_where_it_may_have_set_what_differs():
+    def side(text, digest):
+        look = Look(inputs=(), chain=(0, 1))
+        texts = {0: "def forward(self):\n    return sdpa(self.scaling)\n", 1: text}
+        trace = start().trace(looks={0: look}, texts=texts)
+        (function,) = trace.functions[:1]
+        init = function.model_copy(update={"name": "X.__init__", "digest": digest})
+        return trace.model_copy(update={"functions": (function, init)})
+
+    reference = side("def __init__(self):\n    self.scaling = 4**-0.5\n", "1")
+    candidate = side("def __init__(self):\n    self.scaling = 4**0.5\n", "2")
+    (diff,) = diffs(reference, candidate, constructors=True)
+    assert diff.function == "X.__init__"
+    assert "+    self.scaling = 4**0.5" in diff.diff
+    assert diffs(reference, candidate) == ()  # not what an operation is that changed
+    assert diffs(reference, reference, constructors=True) == ()
+
+
 def test_a_cause_is_told_with_both_sides_and_its_proof():
     from types import SimpleNamespace
 

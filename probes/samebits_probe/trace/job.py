@@ -48,6 +48,8 @@ _TRACED_COST = 50
 """Cost of a forward with every operation hashed, in plain forwards of a small model."""
 _MAX_CALLERS = 6
 """Calling functions of an operation whose source is recorded."""
+_MAX_CONSTRUCTORS = 2
+"""Modules around an operation of which the source of the constructor is recorded."""
 
 
 def run(job: TraceJob) -> None:
@@ -224,7 +226,10 @@ class Traced:
             ],
             "fresh": self._rerun(func, args, kwargs, _contiguous_copy),
             "same_layout": self._rerun(func, args, kwargs, _copy_in_layout),
-            "chain": self._trace.chain()[:_MAX_CALLERS],
+            "chain": [
+                *self._trace.chain()[:_MAX_CALLERS],
+                *self._trace.constructors()[:_MAX_CONSTRUCTORS],
+            ],
         }
 
     def _rerun(self, func: Any, args: Any, kwargs: Fact, copy_tensor: Any) -> list[Fact] | None:

@@ -328,6 +328,14 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         chain, _ = self._frames.callers()
         return [int(number) for number in self._table.columns["chains"][chain].split()]
 
+    def constructors(self) -> list[int]:
+        """Return the numbers of the constructors of the running modules of interest, innermost first.
+
+        What they set, such as a scale, is an argument of operations in functions that did not change.
+        """
+        numbers = (self._frames.constructor(type(module)) for module in reversed(self._stack))
+        return [number for number in dict.fromkeys(numbers) if number is not None]
+
     def texts(self, numbers: set[int]) -> dict[int, str]:
         """Return the source of functions by their numbers."""
         return self._frames.sources(numbers)
@@ -418,12 +426,21 @@ class _Frames:
             return tuple(numbers), line
         return (*numbers, *outer_numbers), line or outer_line
 
+    def constructor(self, kind: type[torch.nn.Module]) -> int | None:
+        """Return the number of a class's own ``__init__``; None if it is of no interest."""
+        init = vars(kind).get("__init__")
+        init = inspect.unwrap(init) if callable(init) else None
+        code = getattr(init, "__code__", None)
+        return None if code is None else self._number_of(code, kind.__module__)
+
     def _number(self, frame: FrameType) -> int | None:
-        code = frame.f_code
+        return self._number_of(frame.f_code, frame.f_globals.get("__name__") or "")
+
+    def _number_of(self, code: CodeType, module: str) -> int | None:
         key = id(code)
         if key not in self._numbers:
             self._code_objects.append(code)  # an id is unique only while the code exists
-            self._numbers[key] = self._add_function(code, frame.f_globals.get("__name__") or "")
+            self._numbers[key] = self._add_function(code, module)
         return self._numbers[key]
 
     def _add_function(self, code: CodeType, module: str) -> int | None:

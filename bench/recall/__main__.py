@@ -1,0 +1,150 @@
+"""``nox -s recall``: run the cases and the clean pairs, and write docs/recall.md.
+
+``--cases NAMES`` runs some cases only (names or patterns, separated by commas) and ``--no-clean`` no clean
+pairs; then nothing but .samebits/recall/part.json is written. What a run captures is kept beside it, so that
+the next run repeats only what changed; ``--fresh`` removes it first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from bench.machine import machine
+from bench.place import WORK, Place
+from bench.recall import clean, page
+from bench.recall.cases import Case, Group, Pair, groups, read
+from bench.recall.judge import Outcome, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FOLDER = WORK / "recall"
+FORMAT_VERSION = 1
+OPTIONS = ("--no-repro", "--format", "junit")
+
+
+def main() -> None:
+    """Run, print, and write the page after a whole run."""
+    parser = argparse.ArgumentParser(prog="nox -s recall --", description=__doc__)
+    parser.add_argument("--cases", default="", help="names or patterns, separated by commas")
+    parser.add_argument("--no-clean", action="store_true", help="leave the clean pairs out")
+    parser.add_argument("--fresh", action="store_true", help="reuse nothing of earlier runs")
+    options = parser.parse_args()
+    if options.fresh:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    is_fresh = not FOLDER.exists()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    cases = read()
+    order = [*cases.cases]
+    results: dict[str, Any] = {
+        "format": "samebits-recall",
+        "format_version": FORMAT_VERSION,
+        "date": datetime.now(UTC).date().isoformat(),
+        "minutes": 0,
+        "fresh": is_fresh,
+        "machine": machine(),
+        "cases": [],
+        "clean": [],
+    }
+    for group in _chosen(groups(cases), options.cases):
+        results["cases"] += [_record(*outcome) for outcome in run(group)]
+        results["cases"].sort(key=lambda record: order.index(record["name"]))
+        _write(results, FOLDER / "part.json", started)
+    for pair in () if options.no_clean else cases.clean:
+        results["clean"].append(run_pair(pair))
+        _write(results, FOLDER / "part.json", started)
+    print(page.page(results))
+    if not options.cases and not options.no_clean:
+        _write(results, page.RESULTS, started)
+        page.main()
+
+
+def _write(results: dict[str, Any], path: Path, started: float) -> None:
+    results["minutes"] = round((time.monotonic() - started) / 60)
+    path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+def _chosen(found: list[Group], patterns: str) -> list[Group]:
+    """Return the groups with the cases of these names, each with its releases and its folder."""
+    if not patterns:
+        return found
+    chosen = [
+        group._replace(
+            cases={
+                name: case
+                for name, case in group.cases.items()
+                if any(fnmatchcase(name, pattern) for pattern in patterns.split(","))
+            }
+        )
+        for group in found
+    ]
+    if not any(group.cases for group in chosen):
+        msg = f"no case has a name like {patterns}; bench/recall/cases.yaml has their names"
+        raise SystemExit(msg)
+    return [group for group in chosen if group.cases]
+
+
+def run(group: Group) -> Iterator[tuple[str, Case, Outcome]]:
+    """Run the cases of one group and yield what the report shows of each."""
+    print(f"{len(group.cases)} cases in {', '.join(group.releases)} …", flush=True)
+    folder = FOLDER / group.name
+    place = Place(folder, group.matrix(folder))
+    place.samebits(*OPTIONS)
+    rows = _cells(place.report())
+    for name, case in group.cases.items():
+        yield name, case, judge(case, rows.get(name, {}))
+
+
+def run_pair(pair: Pair) -> dict[str, Any]:
+    """Run all models in two releases and return which pairs are clean, and which are accused."""
+    print(f"clean pairs in {pair.reference} and {pair.candidate} …", flush=True)
+    place = Place(FOLDER / f"clean-{pair.reference}-{pair.candidate}", clean.matrix(pair))
+    place.samebits(*OPTIONS, "--quick")
+    outcome = clean.judge(pair, place)
+    return {
+        "reference": pair.reference,
+        "candidate": pair.candidate,
+        "clean": list(outcome.clean),
+        "others": outcome.others,
+        "accusations": {entry.model: entry.shown for entry in outcome.accusations},
+    }
+
+
+def _cells(report: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return model -> release -> cell, each with the findings that its stack has for all models."""
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in report["rows"]:
+        for cell in row["cells"]:
+            rows.setdefault(row["model"], {})[cell["cell"]["stack"]] = cell
+    for stack in report["stacks"]:
+        for finding in stack.get("findings", ()):
+            for model in finding["models"]:
+                cell = rows[model][stack["id"]]
+                cell["findings"] = [*cell.get("findings", ()), finding]
+    return rows
+
+
+def _record(name: str, case: Case, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "name": name,
+        "link": case.link,
+        "symptom": case.symptom,
+        "area": case.area,
+        "held_out": case.held_out,
+        "neighbours": case.neighbours,
+        "good": list(case.good),
+        "bad": list(case.bad),
+        **outcome._asdict(),
+    }
+
+
+if __name__ == "__main__":
+    main()
