@@ -426,11 +426,7 @@ def _is_shared(capture: Capture) -> bool:
 
     What was left out for a machine's time or memory is not left out on a larger one.
     """
-    of_the_machine = ("budget", "memory")
-    return _is_repeatable(capture) and not any(
-        skip.why == "cost" and any(word in skip.reason for word in of_the_machine)
-        for skip in capture.skips
-    )
+    return _is_repeatable(capture) and not any(skip.why == "cost" for skip in capture.skips)
 
 
 def _may_stand(short: Capture, first: Capture) -> bool:

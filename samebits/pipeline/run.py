@@ -7,6 +7,7 @@ precision are missing, explain the differences, apply matrix.yaml's expectations
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -122,12 +123,8 @@ async def run_matrix(
     if sharing is not None and order.merged is not None:
         try:
             run = shards.run_of(matrix, order, probes)
-            command = (
-                order.command
-                if " -- " in order.command or order.program[0] != "nox"
-                else f"{order.command} --"
-            )
-            shards.complete(run, sharing, machine_fingerprint(order.kernels), command)
+            machine = machine_fingerprint(order.kernels)
+            shards.complete(run, sharing, machine, _command_with_options(order))
         except shards.ShardsError:
             shown_progress.close()
             raise
@@ -824,6 +821,13 @@ def _complete_results(kept_row: KeptRow) -> Iterator[CellResult]:
         cause, stack = kept_row.causes.get(result.cell.stack), result.cell.stack
         with_findings = result.model_copy(update={"findings": kept_row.findings.get(stack, ())})
         yield with_graft(with_cause(with_findings, cause), kept_row.grafts.get(stack))
+
+
+def _command_with_options(order: Order) -> str:
+    """Return the command of a run such that an option can be written behind it."""
+    words = shlex.split(order.command)
+    needs_separator = order.program[0] == "nox" and "--" not in words
+    return shlex.join([*words, "--"] if needs_separator else words)
 
 
 def _stack(stack_id: str, matrix: Matrix, scheduler: Scheduler) -> StackReport:

@@ -162,7 +162,7 @@ def test_the_content_of_the_file_names_the_captures(loaded, tmp_path):
 
     from tests.support.builders import built_stack, cell_id
 
-    cache = SimpleNamespace(root=tmp_path, probes="p", machine="m")
+    cache = SimpleNamespace(root=tmp_path, probes="p", machine_of=lambda _variant: "m")
     checkpoint = SimpleNamespace(source="/c", revision=None, digest="d", n_bytes=1, inputs=None)
 
     def folder(probes, source=GOOD):
