@@ -54,6 +54,15 @@ def test_a_child_leaves_the_model_as_it_was():
     assert (hashes(made), made.config.to_dict(), made.training) == before
 
 
+def test_the_defaults_of_generate_are_those_before_any_other_question():
+    made = model(eos_token_id=2)
+    loaded = SimpleNamespace(model=made, head="causal-lm")
+    answers = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
+    assert answers["assisted"]
+    assert answers["generation"]["config"]["eos_token_id"] == 2
+    assert made.generation_config.eos_token_id == 2
+
+
 def test_no_time_is_a_reason():
     loaded = SimpleNamespace(model=model(), head="causal-lm")
     found = usage.usage(loaded, Path(tempfile.mkdtemp()), -1.0)

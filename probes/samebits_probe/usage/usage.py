@@ -8,6 +8,7 @@ any prompt. The result has the form of UsageSignal in samebits/records/usage.py.
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -81,6 +82,8 @@ def _answer(question: Question, subject: Subject, facts: Facts) -> str:
     """Ask one question and record the answer; return why there is none, or ''."""
     # all is on the CPU, and torch.manual_seed() formats a stack trace for each kind of device
     torch.default_generator.manual_seed(0)
+    # assisted decoding of 4.x writes its arguments into it, and the next question would read them
+    config = copy.deepcopy(getattr(subject.model, "generation_config", None))
     try:
         with torch.no_grad():
             facts[question.name] = question.ask(subject)
@@ -88,4 +91,7 @@ def _answer(question: Question, subject: Subject, facts: Facts) -> str:
         return str(reason)
     except Exception as error:  # noqa: BLE001  our instrument failed, not the model
         return error_text(error)
+    finally:
+        if config is not None:
+            subject.model.generation_config = config
     return ""
