@@ -271,7 +271,11 @@ class TinyForCausalLM(TinyPreTrainedModel, GenerationMixin):
         loss = None
         if labels is not None:
             shifted = logits[:, :-1].float().flatten(0, 1)
-            loss = nn.functional.cross_entropy(shifted, labels[:, 1:].flatten())
+            n_items = kwargs.get("num_items_in_batch")  # of all micro-batches of one step
+            reduction = "mean" if n_items is None else "sum"
+            targets = labels[:, 1:].flatten()
+            loss = nn.functional.cross_entropy(shifted, targets, reduction=reduction)
+            loss = loss if n_items is None else loss / n_items
         return CausalLMOutputWithPast(
             loss=loss, logits=logits, past_key_values=outputs.past_key_values
         )
