@@ -28,7 +28,8 @@ def folder(tmp_path_factory, planted):
         "custom": custom,
         "left-out": custom | {"crossings": False},
     }
-    defaults = {"greedy": 0, "relations": False, "prompts": {"short": {"length": 9}}}
+    defaults = {"greedy": 0, "prompts": {"short": {"length": 9}}}
+    defaults |= {"relations": False, "training": False}
     matrix = {"stacks": ["4.48", "5.x"], "defaults": defaults, "models": models}
     (made / "matrix.yaml").write_text(json.dumps(matrix))
     return made
