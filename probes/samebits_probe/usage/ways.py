@@ -40,7 +40,9 @@ def generation(subject: Subject) -> Facts:
     """
     model = subject.model
     main_input = getattr(model, "main_input_name", "input_ids")
-    if not getattr(model, "can_generate", lambda: False)() or main_input != "input_ids":
+    can_generate = getattr(model, "can_generate", lambda: False)()
+    # 4.48 says that a masked model can generate if it prepares inputs for that
+    if not can_generate or subject.head == "masked-lm" or main_input != "input_ids":
         msg = f"{type(model).__name__} does not generate from token ids"
         raise NoMeaning(msg)
     prompt = subject.ids("generation", PROMPT_LENGTH)
