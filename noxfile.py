@@ -77,7 +77,7 @@ def matrix(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none", default=False)
 def zoo(session: nox.Session) -> None:
-    """Run zoo.yaml, which has 157 models; options: nox -s zoo -- --help."""
+    """Run zoo.yaml, which has 165 models; options: nox -s zoo -- --help."""
     samebits(session, "matrix", "--matrix", "zoo.yaml", *session.posargs)
 
 
@@ -108,6 +108,14 @@ def tests_long(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def ray(session: nox.Session) -> None:
+    """Test a run on a local Ray cluster of two workers, one of which is killed."""
+    install(session, "tests")
+    session.install("-e", ".[ray]")
+    session.run("pytest", "tests/real/test_ray.py", *session.posargs)
+
+
+@nox.session(default=False)
 def browser(session: nox.Session) -> None:
     """Test report.html in Chromium, which is installed if absent; keep screenshots of it."""
     install(session, "browser")
@@ -116,6 +124,17 @@ def browser(session: nox.Session) -> None:
             "apt-get", "install", "-y", "--no-install-recommends", "chromium", external=True
         )
     session.run("pytest", "tests/browser", *session.posargs)
+
+
+@nox.session(default=False)
+def schedulers(session: nox.Session) -> None:
+    """Test the examples for Slurm, Kubernetes and a CI matrix; installs Slurm if it is absent."""
+    install(session, "schedulers")
+    if not shutil.which("slurmctld", path="/usr/sbin:/usr/bin"):
+        packages = ("slurm-wlm", "munge")
+        session.run("apt-get", "install", "-y", "--no-install-recommends", *packages, external=True)
+    files = ("project/test_many_machines.py", "project/test_slurm.py", "real/test_slurm.py")
+    session.run("pytest", *(f"tests/{file}" for file in files), *session.posargs)
 
 
 @nox.session

@@ -104,6 +104,12 @@ class Bench:
             "report_md_kb": round((folder / "report.md").stat().st_size / 1e3, 1),
         }
 
+    def quick_level(self) -> dict[str, Any]:
+        """Run the same matrix with ``--quick``, cold, in a folder of its own."""
+        place = Place(self.folder / "quick", self.matrix)
+        took = place.samebits("--quick")
+        return {**took.rounded(), "spent": place.report()["spent"]}
+
     def _phases(self) -> dict[str, float]:
         """Return the seconds that the cells spent in each phase, over all cells and both runs."""
         seconds_of: dict[str, float] = {}
@@ -308,9 +314,19 @@ def main() -> None:
     bench = Bench(folder, quick=options.quick)
     steps: dict[str, Callable[[], dict[str, Any]]] = {
         name: getattr(bench, name)
-        for name in ("stacks", "whole", "work", "bare", "by_hand", "rates", "traces", "memory")
+        for name in (
+            "stacks",
+            "whole",
+            "quick_level",
+            "work",
+            "bare",
+            "by_hand",
+            "rates",
+            "traces",
+            "memory",
+        )
     }
-    wanted = [s for s in options.steps.split(",") if s] or list(steps)
+    wanted = list(filter(None, options.steps.split(","))) or list(steps)
     results: dict[str, Any] = {
         "format": "samebits-bench",
         "format_version": FORMAT_VERSION,

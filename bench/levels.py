@@ -5,18 +5,24 @@ exception, a finding, a broken relation. What only the deeper of two levels conc
 only the shallower concludes is a contradiction, and the command exits with 1. A cell that the deeper
 level finds unstable is not compared further.
 
-Options are those of ``samebits matrix``, such as ``--models 'llama*'``.
+The counts go to levels.json, and from there to docs/performance.md. Options are those of
+``samebits matrix``, such as ``--models 'llama*'``.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
+from collections import Counter
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from bench import page
+from bench.machine import machine
 from bench.place import ROOT
 from bench.real_size import LEVELS
 from samebits.compare.standing import Standing, judge_relation
@@ -24,10 +30,15 @@ from samebits.records.ids import Verdict
 from samebits.records.report import Report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from samebits.records.comparison import CellResult
     from samebits.records.report import Row
+
+
+FORMAT_VERSION = 1
+# History of FORMAT_VERSION:
+# 1: first.
 
 
 class Conclusion(NamedTuple):
@@ -50,7 +61,8 @@ class Difference(NamedTuple):
 
 def main(options: Sequence[str]) -> int:
     """Run the levels and print how their conclusions differ; 0 if none contradicts a deeper one."""
-    contradictions = 0
+    steps: list[dict[str, Any]] = []
+    facts: dict[str, Any] = {"date": datetime.now(UTC).date().isoformat(), "machine": machine()}
     with tempfile.TemporaryDirectory(prefix="samebits-levels-") as folder:
         reports = {level: run(level, options, Path(folder) / level) for level in LEVELS}
         for level, deeper in pairwise(LEVELS):
@@ -59,8 +71,44 @@ def main(options: Sequence[str]) -> int:
             print(*(f"  {line}" for line in difference.deeper), sep="\n")
             print(f"{level} contradicts {deeper} ({len(difference.contradictions)}):")
             print(*(f"  {line}" for line in difference.contradictions), sep="\n")
-            contradictions += len(difference.contradictions)
-    return bool(contradictions)
+            steps.append(counted(level, deeper, difference))
+        facts |= extent(reports[deeper])
+    results = {"format": "samebits-levels", "format_version": FORMAT_VERSION, **facts}
+    page.LEVELS.write_text(json.dumps(results | {"steps": steps}, indent=1) + "\n", "utf-8")
+    page.main()
+    return any(step["contradictions"] for step in steps)
+
+
+def extent(report: Report) -> dict[str, int]:
+    """Return how many models, cells and conclusions a report has."""
+    return {
+        "models": len({row.model for row in report.rows}),
+        "cells": sum(len(row.cells) for row in report.rows),
+        "conclusions": len(set(_conclusions(report))),
+    }
+
+
+def counted(level: str, deeper: str, difference: Difference) -> dict[str, Any]:
+    """Return two neighbouring levels, and the number of cells for each conclusion of one alone.
+
+    A conclusion is counted without its place, such as a tensor's name.
+    """
+    return {
+        "level": level,
+        "deeper": deeper,
+        "only_deeper": _counts(difference.deeper),
+        "contradictions": _counts(difference.contradictions),
+    }
+
+
+def _counts(conclusions: Iterable[Conclusion]) -> dict[str, int]:
+    cells = {(_without_place(conclusion), conclusion.cell) for conclusion in conclusions}
+    return dict(sorted(Counter(text for text, _ in cells).items()))
+
+
+def _without_place(conclusion: Conclusion) -> str:
+    text = conclusion.text.split(" ")[0] if conclusion.kind == "finding" else conclusion.text
+    return f"{conclusion.kind} {text}"
 
 
 def run(level: str, options: Sequence[str], folder: Path) -> Report:

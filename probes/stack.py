@@ -81,7 +81,10 @@ KINDS = {
     "ladder": "samebits_probe.jobs.ladder",
     "load": "samebits_probe.jobs.crossing",
     "save": "samebits_probe.jobs.crossing",
+    "step-graft": "samebits_probe.training.graft_job",
+    "step-trace": "samebits_probe.training.trace_job",
     "trace": "samebits_probe.trace.job",
+    "trainer": "samebits_probe.training.trainer_job",
     "training": "samebits_probe.training.job",
 }
 """Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch."""
@@ -278,9 +281,12 @@ def _run_job(job: Job) -> None:
     if not network.needed(job):
         network.refuse()
     _separate_remote_code()
-    last_module = next(reversed(sys.modules))
+    last_module, path = next(reversed(sys.modules)), list(sys.path)
     perform(job)
-    _write_imports(last_module, _imports_file(job))
+    if (
+        sys.path == path
+    ):  # the parent would import what asks for packages of the child, without them
+        _write_imports(last_module, _imports_file(job))
 
 
 def _last_words(error: BaseException) -> bytes:
@@ -478,21 +484,24 @@ class _Lines:
 
 _FORKS = "samebits_probe.model.forks"
 _MACHINE = "samebits_probe.process.machine"
+_SETTINGS = "samebits_probe.process.settings"
 _NEEDED_BY_EVERY_MODEL = ("transformers.modeling_utils", "transformers.generation", "torch._dynamo")
 
 
 def _import_everything() -> dict[str, Any]:
     """Import what every job needs, so that children share it, and return the machine's facts."""
-    torch, transformers = (
-        importlib.import_module(module_name) for module_name in ("torch", "transformers")
-    )
+    torch = importlib.import_module("torch")
     torch.set_num_threads(1)
+    settings = importlib.import_module(_SETTINGS)
+    before = settings.read()
+    transformers = importlib.import_module("transformers")
     for module_name in ("AutoConfig", "AutoTokenizer", "AutoModel", "AutoModelForCausalLM"):
         getattr(transformers, module_name)
     for module_name in (*_NEEDED_BY_EVERY_MODEL, *KINDS.values()):
         importlib.import_module(module_name)
     forks, machine = (importlib.import_module(module_name) for module_name in (_FORKS, _MACHINE))
     forks.prepare()
+    settings.note_imports(before)
     facts: dict[str, Any] = machine.facts()
     return facts
 

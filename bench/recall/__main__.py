@@ -1,8 +1,9 @@
 """``nox -s recall``: run the cases and the clean pairs, and write docs/recall.md.
 
 ``--cases NAMES`` runs some cases only (names or patterns, separated by commas) and ``--no-clean`` no clean
-pairs; then nothing but .samebits/recall/part.json is written. What a run captures is kept beside it, so that
-the next run repeats only what changed; ``--fresh`` removes it first.
+pairs; then nothing but .samebits/recall/part.json is written. A run consists of parts, one for the cases of the
+same releases and one for each clean pair. A part that has ended is not run again until samebits, the probes or
+its cases change, so a run that was stopped goes on where it was; ``--fresh`` begins from nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import time
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,9 @@ from bench.place import WORK, Place
 from bench.recall import clean, page
 from bench.recall.cases import Case, Group, Pair, groups, read
 from bench.recall.judge import Outcome, judge
+from bench.recall.parts import Part, Progress, kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 FOLDER = WORK / "recall"
@@ -39,36 +39,39 @@ def main() -> None:
     options = parser.parse_args()
     if options.fresh:
         shutil.rmtree(FOLDER, ignore_errors=True)
-    is_fresh = not FOLDER.exists()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    started = time.monotonic()
     cases = read()
+    of_cases = _chosen(groups(cases), options.cases)
+    pairs = () if options.no_clean else cases.clean
     order = [*cases.cases]
     results: dict[str, Any] = {
         "format": "samebits-recall",
         "format_version": FORMAT_VERSION,
         "date": datetime.now(UTC).date().isoformat(),
         "minutes": 0,
-        "fresh": is_fresh,
+        "fresh": True,
         "machine": machine(),
         "cases": [],
         "clean": [],
     }
-    for group in _chosen(groups(cases), options.cases):
-        results["cases"] += [_record(*outcome) for outcome in run(group)]
+    progress = Progress(len(of_cases) + len(pairs))
+    for group in of_cases:
+        part = run(group, progress)
+        results["cases"] += part.result
         results["cases"].sort(key=lambda record: order.index(record["name"]))
-        _write(results, FOLDER / "part.json", started)
-    for pair in () if options.no_clean else cases.clean:
-        results["clean"].append(run_pair(pair))
-        _write(results, FOLDER / "part.json", started)
+        _write(results, FOLDER / "part.json", progress)
+    for pair in pairs:
+        results["clean"].append(run_pair(pair, progress).result)
+        _write(results, FOLDER / "part.json", progress)
     print(page.page(results))
     if not options.cases and not options.no_clean:
-        _write(results, page.RESULTS, started)
+        _write(results, page.RESULTS, progress)
         page.main()
 
 
-def _write(results: dict[str, Any], path: Path, started: float) -> None:
-    results["minutes"] = round((time.monotonic() - started) / 60)
+def _write(results: dict[str, Any], path: Path, progress: Progress) -> None:
+    results["minutes"] = round(progress.seconds / 60)
+    results["fresh"] = progress.is_fresh
     path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
@@ -92,30 +95,50 @@ def _chosen(found: list[Group], patterns: str) -> list[Group]:
     return [group for group in chosen if group.cases]
 
 
-def run(group: Group) -> Iterator[tuple[str, Case, Outcome]]:
-    """Run the cases of one group and yield what the report shows of each."""
-    print(f"{len(group.cases)} cases in {', '.join(group.releases)} …", flush=True)
+def run(group: Group, progress: Progress) -> Part:
+    """Run the cases of one group and return what the report shows of each."""
     folder = FOLDER / group.name
-    place = Place(folder, group.matrix(folder))
-    place.samebits(*OPTIONS)
-    rows = _cells(place.report())
-    for name, case in group.cases.items():
-        yield name, case, judge(case, rows.get(name, {}))
+    matrix = group.matrix(folder)
+    progress.begin(f"{len(group.cases)} cases in {', '.join(group.releases)}")
+
+    def work() -> list[dict[str, Any]]:
+        place = Place(folder, matrix)
+        place.samebits(*OPTIONS)
+        rows = _cells(place.report())
+        return [
+            _record(name, case, judge(case, rows.get(name, {})))
+            for name, case in group.cases.items()
+        ]
+
+    asked = {name: case.model_dump(mode="json") for name, case in group.cases.items()}
+    part = kept(folder, {"matrix": matrix, "cases": asked}, work)
+    lost = [record["name"] for record in part.result if not record["named"]]
+    progress.end(part, f"not found or not named: {', '.join(lost) or 'none'}")
+    return part
 
 
-def run_pair(pair: Pair) -> dict[str, Any]:
+def run_pair(pair: Pair, progress: Progress) -> Part:
     """Run all models in two releases and return which pairs are clean, and which are accused."""
-    print(f"clean pairs in {pair.reference} and {pair.candidate} …", flush=True)
-    place = Place(FOLDER / f"clean-{pair.reference}-{pair.candidate}", clean.matrix(pair))
-    place.samebits(*OPTIONS, "--quick")
-    outcome = clean.judge(pair, place)
-    return {
-        "reference": pair.reference,
-        "candidate": pair.candidate,
-        "clean": list(outcome.clean),
-        "others": outcome.others,
-        "accusations": {entry.model: entry.shown for entry in outcome.accusations},
-    }
+    folder = FOLDER / f"clean-{pair.reference}-{pair.candidate}"
+    matrix = clean.matrix(pair)
+    progress.begin(f"clean pairs in {pair.reference} and {pair.candidate}")
+
+    def work() -> dict[str, Any]:
+        place = Place(folder, matrix)
+        place.samebits(*OPTIONS, "--quick")
+        outcome = clean.judge(pair, place)
+        return {
+            "reference": pair.reference,
+            "candidate": pair.candidate,
+            "clean": list(outcome.clean),
+            "others": outcome.others,
+            "accusations": {entry.model: entry.shown for entry in outcome.accusations},
+        }
+
+    part = kept(folder, {"matrix": matrix}, work)
+    n_clean, accused = len(part.result["clean"]), ", ".join(part.result["accusations"])
+    progress.end(part, f"{n_clean} clean pairs, false alarms: {accused or 'none'}")
+    return part
 
 
 def _cells(report: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:

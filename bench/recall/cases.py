@@ -27,9 +27,12 @@ Area = Literal[
     "processors",
     "chat templates",
     "generation",
+    "training",
     "imports and custom code",
     "saving",
 ]
+SWITCHES = ("relations", "crossings", "usage", "training")
+"""What is asked of a model only if its case says so."""
 PASSING = frozenset({"reference", "identical", "rounding", "absent", "expected", "fixed"})
 """Verdicts that let a run pass."""
 
@@ -134,7 +137,7 @@ class Group(NamedTuple):
             "version": 1,
             "stacks": [{"id": release, "transformers": release} for release in self.releases],
             "reference": self.reference,
-            "defaults": {"relations": False, "crossings": False, "usage": False},
+            "defaults": dict.fromkeys(SWITCHES, False),
             "models": models,
             "exclude": unused,
         }
@@ -191,5 +194,5 @@ def zoo() -> dict[str, dict[str, Any]]:
 
 def _of_zoo(name: str) -> dict[str, Any]:
     """Return the recipe of a model of zoo.yaml, with the settings of this matrix."""
-    settings = {"dtypes", "attention", "samples", "relations", "crossings", "usage", "group"}
+    settings = {"dtypes", "attention", "samples", "group", *SWITCHES}
     return {key: value for key, value in zoo()[name].items() if key not in settings}

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bench.recall.cases import Pair, zoo
+from bench.recall.cases import SWITCHES, Pair, zoo
 from bench.recall.judge import codes, line
 from bench.same_code import trees
 
@@ -27,6 +27,8 @@ OWN = "models/"
 """Where transformers keeps the code of models."""
 PROMPTS = {"short": {"length": 9}, "padded": {"batch": [{"length": 5}, {"length": 13}]}}
 """One row and a padded batch: the same code gives the same bits for more of them, too."""
+N_PROCESSES = 2
+"""Processes that observe what models execute."""
 Function = tuple[str, str]
 """File below transformers/, and qualified name."""
 
@@ -51,16 +53,7 @@ class Outcome(NamedTuple):
 
 def matrix(pair: Pair) -> dict[str, Any]:
     """Return the matrix with every model of zoo.yaml that is built, in one dtype."""
-    left_out = {
-        "dtypes",
-        "attention",
-        "samples",
-        "relations",
-        "crossings",
-        "usage",
-        "group",
-        "prompts",
-    }
+    left_out = {"dtypes", "attention", "samples", "group", "prompts", "packages", *SWITCHES}
     models = {
         name: {key: value for key, value in entry.items() if key not in left_out}
         for name, entry in zoo().items()
@@ -113,13 +106,25 @@ def accused(reference: dict[str, Any], candidate: dict[str, Any]) -> str:
 
 
 def executed(python: str, jobs: list[dict[str, Any]], folder: Path) -> dict[str, Any]:
-    """Return what executed.py prints of these jobs in one stack."""
-    path = folder / "executed.json"
-    path.write_text(json.dumps(jobs), "utf-8")
-    command = [python, str(EXECUTED), str(path)]
-    output = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder).stdout
-    record: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return record
+    """Return what executed.py prints of these jobs in one stack, in two processes."""
+    running = []
+    for number in range(N_PROCESSES):
+        path = folder / f"executed-{number}.json"
+        path.write_text(json.dumps(jobs[number::N_PROCESSES]), "utf-8")
+        command = [python, str(EXECUTED), str(path)]
+        with path.with_suffix(".log").open("w", encoding="utf-8") as log:
+            running.append(
+                subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, cwd=folder)
+            )
+    records: list[dict[str, Any]] = []
+    for process in running:
+        output, _ = process.communicate()
+        if process.returncode:
+            msg = f"bench/recall/executed.py ended with {process.returncode}: see {folder}"
+            raise SystemExit(msg)
+        records.append(json.loads(output.splitlines()[-1]))
+    executed = {name: outcome for r in records for name, outcome in r["executed"].items()}
+    return {"root": records[0]["root"], "executed": executed}
 
 
 def _transformers(python: str) -> Path:

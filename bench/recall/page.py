@@ -73,7 +73,7 @@ def _measured(results: dict[str, Any]) -> str:
     cores = f"{results['machine']['cores']} cores"
     if not results.get("fresh"):
         return f"Measured {results['date']} on {cores}, with what earlier runs had captured."
-    return f"Measured {results['date']} in {results['minutes']} minutes on {cores}."
+    return f"Measured {results['date']} from nothing in {results['minutes']} minutes on {cores}."
 
 
 def with_sentence(readme: str, results: dict[str, Any]) -> str:

@@ -1,3 +1,3 @@
 #!/bin/bash
 #SBATCH --job-name=samebits-merge --cpus-per-task=8 --constraint=icelake
-uvx samebits merge --store /shared/samebits
+uvx samebits merge --jobs "$SLURM_CPUS_PER_TASK" --store /shared/samebits

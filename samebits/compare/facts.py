@@ -23,7 +23,7 @@ ABSENT = "absent"
 def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChange, ...]]:
     """Return the changed facts by kind; a kind without changes is left out.
 
-    Kinds: ``config``, ``load``, ``tokenizer``, ``attention.kernel``, ``weights layout``.
+    Kinds: ``config``, ``load``, ``tokenizer``, ``attention.kernel``, ``weights layout``, ``settings``.
     """
     by_kind = {
         "config": _config_changes(reference, candidate),
@@ -31,6 +31,7 @@ def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChang
         "tokenizer": _tokenizer_changes(reference, candidate),
         "attention.kernel": _attention_changes(reference, candidate),
         "weights layout": _layout_changes(reference, candidate),
+        "settings": setting_changes(reference, candidate),
     }
     return {kind: tuple(facts) for kind, facts in by_kind.items() if facts}
 
@@ -138,6 +139,19 @@ def _tokenizer_changes(reference: Capture, candidate: Capture) -> list[FactChang
         for comparison in comparisons(reference_tokenizer, candidate_tokenizer)
         if (first := comparison.first) is not None
     ]
+
+
+def setting_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
+    """Return the settings of torch that differ, of those that both sides' torch has."""
+    of_reference, of_candidate = reference.signals.settings, candidate.signals.settings
+    if of_reference is None or of_candidate is None:
+        return []
+    shared = of_reference.values.keys() & of_candidate.values.keys()
+    before, after = (
+        {name: value for name, value in side.values.items() if name in shared}
+        for side in (of_reference, of_candidate)
+    )
+    return _fact_changes(before, after)
 
 
 def _fact_changes(reference: dict[str, Any], candidate: dict[str, Any]) -> list[FactChange]:

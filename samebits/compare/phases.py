@@ -31,6 +31,8 @@ _EXPLAINING = frozenset(
         "evidence",
         "first",
         "probes",
+        "settings",
+        "device",
     }
 )
 """First words of the phases that explain a verdict and never decide it."""

@@ -1,4 +1,4 @@
-"""What two releases make of the same images, videos and sounds: same bytes, rounding, or more.
+"""What two releases make of the same images, sounds and outputs: same bytes, rounding, or more.
 
 Two outputs that differ are compared once more as both releases compute them in float64. Rounding
 almost vanishes there, and another kernel, size, order or mean does not (the limits of
@@ -65,10 +65,11 @@ def _part(name: str, reference: ProcessorPart, candidate: ProcessorPart) -> Part
     loads = load_of(reference), load_of(candidate)
     if not reference.class_name or not candidate.class_name:
         is_other = bool(reference.class_name) != bool(candidate.class_name)
-        return PartComparison(part=name, load=loads if is_other else None)
+        return PartComparison(part=name, role=reference.role, load=loads if is_other else None)
     cases = [case for case in reference.cases if case in candidate.cases]
     return PartComparison(
         part=name,
+        role=reference.role,
         fields=tuple(_changed_fields(reference, candidate)),
         settings=tuple(_changed_settings(reference.settings, candidate.settings)),
         n_compared=sum(
@@ -179,7 +180,10 @@ Promoted = tuple[ArrayFacts | None, ArrayFacts | None]
 def _decide(own: Pair, promoted: Promoted, reason: str) -> tuple[ProcessorOutcome, str]:
     """Return whether a difference is rounding, and why that is undecided."""
     if not own[0].dtype.startswith("float"):
-        return "other function", ""  # masks, grids and ids are not rounded
+        # masks, grids and ids are not rounded, but a label can follow from a number that is
+        if not reason and promoted[0] and promoted[1] and promoted[0].hash == promoted[1].hash:
+            return "rounding", ""
+        return "other function", ""
     if own[0].n_special != own[1].n_special:
         return "other function", ""
     reference, candidate = promoted
@@ -343,4 +347,5 @@ def _shown_form(facts: ArrayFacts | None) -> str:
 
 def shown_values(facts: ArrayFacts) -> str:
     """Return some values of an array as a short text."""
-    return ", ".join(f"{value:.9g}" for value in facts.sample) or _shown_form(facts)
+    numbers = ", ".join(f"{value:.9g}" for value in facts.sample)
+    return facts.text or numbers or _shown_form(facts)

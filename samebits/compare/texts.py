@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ENCODE, BARE = "encode", "encode without special tokens"
 STAGES = ("normalizer", "pre_tokenizer", "model")
 """Operations of the backend alone, one after the other; they explain a difference of the ids."""
-TEXT, CHAT_IDS = "rendered text", "ids"
+TEXT, CONTINUED, CHAT_IDS = "rendered text", "continued text", "ids"
 
 _OF_IDS = (
     "special tokens mask",
@@ -71,7 +71,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "decoding": (*DECODING, *CLEANING, "stream"),
     "pairs and batches": BATCHING,
     "offsets and masks": MARKING,
-    "chat template": ("template", TEXT, *OF_RENDERED),
+    "chat template": ("template", TEXT, CONTINUED, *OF_RENDERED),
 }
 """What the operations are about, as a report groups them."""
 
@@ -82,7 +82,7 @@ FOLLOWS: dict[str, tuple[str, ...]] = {
     "token types of a pair": (ENCODE, BARE, "pair"),
     "attention mask of a batch": ("batch",),
     "word ids of words": ("words",),
-    CHAT_IDS: (TEXT,),
+    CHAT_IDS: (TEXT, CONTINUED),
     "assistant mask": (CHAT_IDS,),
 }
 """Operation -> operations that must give the same for the same case, or for its members."""

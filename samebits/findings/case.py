@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from samebits.records.finding import Step
     from samebits.records.ids import Signal
     from samebits.records.ladder import Ladder
+    from samebits.records.made import MadeModel
     from samebits.records.outcomes import OperationComparison
     from samebits.records.processor import PartComparison
     from samebits.records.provenance import Provenance
@@ -193,8 +194,12 @@ class Case:
     def asked_of(self) -> tuple[str, ...]:
         """The line of evidence that a made model answered for the relations; none if it did not."""
         relations = self.capture.signals.relations
-        made = relations.asked_of if relations is not None else None
-        return (f"seen with {made.in_words}",) if made is not None else ()
+        return seen_with(relations.asked_of if relations is not None else None)
+
+
+def seen_with(made: MadeModel | None) -> tuple[str, ...]:
+    """Return the line of evidence that a made model answered for a large one; none for None."""
+    return () if made is None else (f"seen with {made.in_words}",)
 
 
 def weights_of(capture: Capture) -> Mapping[str, WeightFacts]:

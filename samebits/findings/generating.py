@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare import generation
+from samebits.findings.case import seen_with
 from samebits.findings.rule import Rule, Sighting
 from samebits.records.finding import RuleText
+from samebits.text.numbers import number, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,11 +47,30 @@ def _differing(where: str, compare: Compare) -> Check:
         ]
         if len(others) > _MAX_LINES:
             lines.append(f"and {len(others) - _MAX_LINES} more")
-        if case.usage.asked_of is not None:
-            lines.append(f"seen with {case.usage.asked_of.in_words}")
+        lines += seen_with(case.usage.asked_of)
         yield Sighting(f"{where}: {others[0].name}", tuple(lines))
 
     return check
+
+
+def _stale_beams(case: Case) -> Iterator[Sighting]:
+    """Find beams that go on with the state of another beam."""
+    beams, dtype = case.usage.beams, case.capture.cell.variant.dtype
+    if beams is None or beams.keeps_state(dtype) is not False:
+        return
+    assert beams.by_cache is not None
+    assert beams.of_others is not None
+    assert beams.greedy is not None
+    yield Sighting(
+        "generate(num_beams=3)",
+        (
+            f"beams took each other's places {plural(beams.n_moved, 'time')} in six steps",
+            f"their last logits are {number(beams.by_cache)} away from those without a cache",
+            f"the logits of two beams differ by {number(beams.of_others)}",
+            f"greedy decoding over the cache is {number(beams.greedy)} away",
+            *seen_with(case.usage.asked_of),
+        ),
+    )
 
 
 _GENERATE = "transformers/generation/utils.py"
@@ -133,5 +154,22 @@ RULES = (
             references=(_GENERATE,),
         ),
         _differing("generate()", generation.refusals),
+    ),
+    Rule(
+        RuleText(
+            code="SB825",
+            name="a beam goes on with the state of another beam",
+            kind="silent",
+            looks_for="beam search over a cache, with beams that take each other's places, whose "
+            "logits are not those of the beam's own tokens, where greedy decoding's are",
+            cause="generate() reorders only the cache that it knows as past_key_values. A model that "
+            "keeps its state under another name, or in its own attributes, goes on with the state of "
+            "the beam that stood in the place before. The text is another one, without an exception.",
+            remedy="Generate without beams, or pass use_cache=False.",
+            example="model.generate(ids, num_beams=4, use_cache=False)",
+            releases="Measured for mamba: up to 5.2; 5.23 reorders every cache.",
+            references=("https://github.com/huggingface/transformers/issues/46612", _GENERATE),
+        ),
+        _stale_beams,
     ),
 )

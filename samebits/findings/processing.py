@@ -24,14 +24,14 @@ _MAX_CASES = 3
 def _other_settings(case: Case) -> Iterator[Sighting]:
     """Find settings that the checkpoint's files give alike and the releases do not."""
     for part in case.processors:
-        if part.settings:
+        if part.settings and not part.is_on_demand:
             lines = tuple(f"{name}: {before} → {after}" for name, before, after in part.settings)
             yield Sighting(part.part, lines)
 
 
 def _other_class(case: Case) -> Iterator[Sighting]:
     for part in case.processors:
-        if part.fields:
+        if part.fields and not part.is_after and not part.is_on_demand:
             lines = tuple(f"{name}: {before} → {after}" for name, before, after in part.fields)
             yield Sighting(part.part, lines)
 
@@ -41,6 +41,8 @@ def _differing(outcome: ProcessorOutcome) -> Check:
 
     def check(case: Case) -> Iterator[Sighting]:
         for part in case.processors:
+            if part.is_after and outcome != "rounding":
+                continue
             differences = [d for d in part.differences if d.outcome == outcome]
             if outcome == "raised":
                 differences = [d for d in differences if d.raises_here]
@@ -48,6 +50,18 @@ def _differing(outcome: ProcessorOutcome) -> Check:
                 yield _sighting(case, part, differences)
 
     return check
+
+
+def _other_results(case: Case) -> Iterator[Sighting]:
+    """Find methods that make something else of the same outputs of a model."""
+    for part in case.processors:
+        differences = [
+            d
+            for d in part.differences
+            if d.outcome != "rounding" and (d.outcome != "raised" or d.raises_here)
+        ]
+        if part.is_after and differences:
+            yield _sighting(case, part, differences)
 
 
 def _sighting(case: Case, part: PartComparison, differences: list[ProcessorDifference]) -> Sighting:
@@ -78,7 +92,9 @@ def _not_loaded(case: Case) -> Iterator[Sighting]:
     for part in case.processors:
         candidate = case.capture.signals.processors
         assert candidate is not None
-        if part.load is not None and not candidate.parts[part.part].class_name:
+        is_asked = part.load is not None and not part.is_after and not part.is_on_demand
+        if is_asked and not candidate.parts[part.part].class_name:
+            assert part.load is not None
             yield Sighting(part.part, side_lines(case, *part.load))
 
 
@@ -214,6 +230,25 @@ RULES = (
             references=(_AUTO,),
         ),
         _not_loaded,
+    ),
+    Rule(
+        RuleText(
+            code="SB838",
+            name="a processor makes other boxes, masks or texts of the same outputs",
+            kind="silent",
+            looks_for="a method such as post_process_object_detection or batch_decode that gives "
+            "other values, keys or texts for the same outputs of a model, or raises only here; values "
+            "that differ by rounding are SB834",
+            cause="A release changed a threshold, the order or the scale of boxes, how masks are "
+            "resized, or how ids become a text. The model computes the same, and its users get other "
+            "results.",
+            remedy="Name the arguments of the method in the call: threshold, target_sizes, "
+            "skip_special_tokens, clean_up_tokenization_spaces.",
+            example="processor.post_process_object_detection(outputs, threshold=0.5, target_sizes=sizes)",
+            releases="depends on the class",
+            references=("transformers/image_processing_utils.py", f"{_ISSUE}/46688"),
+        ),
+        _other_results,
     ),
     Rule(
         RuleText(

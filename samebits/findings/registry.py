@@ -8,6 +8,7 @@ from samebits.findings import (
     attention,
     caches,
     configs,
+    devices,
     generating,
     generation,
     imports,
@@ -16,6 +17,7 @@ from samebits.findings import (
     rotary,
     tokenizers,
     tokenizing,
+    trainer,
     training,
     tying,
     usage,
@@ -41,9 +43,12 @@ RULES: tuple[Rule, ...] = (
     *tokenizers.RULES,
     *tokenizing.RULES,
     *generating.RULES,
+    *tokenizing.OF_CONTINUED,
     *processing.RULES,
     *training.RULES,
+    *trainer.RULES,
     *usage.RULES,
+    *devices.RULES,
 )
 
 

@@ -11,12 +11,14 @@ from samebits.compare.texts import (
     BARE,
     BATCHING,
     CLEANING,
+    CONTINUED,
     DECODING,
     ENCODE,
     MARKING,
     OF_RENDERED,
     TEXT,
     differences,
+    is_raised,
     place,
     position_in_words,
 )
@@ -145,8 +147,11 @@ def _special_changes(reference: TokenizerSignal, candidate: TokenizerSignal) -> 
 
 
 def _raises(case: Case) -> Iterator[Sighting]:
-    """Find operations that raise here and return something in the reference."""
-    differing = [c for c in case.texts if c.n_raised]
+    """Find operations that raise here and return something in the reference.
+
+    A continued message for which only one side raises is SB826.
+    """
+    differing = [c for c in case.texts if c.n_raised and c.operation != CONTINUED]
     if not differing:
         return
     lines: list[str] = []
@@ -194,6 +199,36 @@ def _rendered_otherwise(case: Case) -> Iterator[Sighting]:
         yield Sighting("named chat templates", side_lines(case, *has))
         return
     yield from _differing("template", TEXT)(case)
+
+
+def _continued_otherwise(case: Case) -> Iterator[Sighting]:
+    """Find continued messages that are cut otherwise, where the template renders all else alike.
+
+    That only one side raises counts, in whichever direction.
+    """
+    everything = {c.operation: c for c in case.texts}
+    if any(name in everything and everything[name].n_differ for name in ("template", TEXT)):
+        return
+    continued = everything.get(CONTINUED)
+    if continued is None or not continued.n_differ:
+        return
+    sighting = _sighting(case, [continued])
+    raised = _first_raised_by_one(case, CONTINUED) if _is_returned(continued) else None
+    if raised is not None:
+        lines = (f"{CONTINUED}: {raised.case}", *_sides(case, raised))
+        sighting = sighting._replace(evidence=(*sighting.evidence, *lines))
+    yield sighting
+
+
+def _first_raised_by_one(case: Case, operation: str) -> Place | None:
+    """Return the first conversation for which one side raises, and not the other."""
+    tokenizers = tokenizer_pair(case)
+    assert tokenizers is not None
+    reference, candidate = (tokenizer.conversations for tokenizer in tokenizers)
+    assert reference is not None
+    assert candidate is not None
+    first = next(filter(is_raised, differences(operation, reference, candidate)), None)
+    return place(operation, first, reference, candidate) if first is not None else None
 
 
 def _template_names(tokenizer: TokenizerSignal) -> tuple[str, ...]:
@@ -404,5 +439,33 @@ RULES = (
             references=("https://github.com/huggingface/trl/issues/6105",),
         ),
         _differing(*OF_RENDERED),
+    ),
+)
+
+OF_CONTINUED = (
+    Rule(
+        RuleText(
+            code="SB826",
+            name="`continue_final_message` cuts the text at another place",
+            kind="silent",
+            scope="release",
+            looks_for="a conversation that is rendered with continue_final_message=True to another "
+            "text, or for which only one side raises, where the same template renders all other "
+            "conversations alike",
+            cause="4.48 looks for the text of the last message in the rendered chat and cuts behind "
+            "it. A message without text is found at the very end, so that nothing is cut and the "
+            "model continues behind the end of a turn; a message whose last part is an image raises "
+            "KeyError. Later releases put a mark behind the text of the message and cut there. "
+            "Affected: code that prefills an answer with nothing, or with text and an image behind it.",
+            remedy="Continue only messages with text, and put the text behind the images. For an "
+            "empty answer render with add_generation_prompt=True.",
+            example="tokenizer.apply_chat_template(messages, add_generation_prompt=True)",
+            releases="Cut behind the text that is found: 4.48. Cut at a mark: 4.57 and later.",
+            references=(
+                "https://github.com/huggingface/transformers/pull/40732",
+                "transformers/utils/chat_template_utils.py, render_jinja_template",
+            ),
+        ),
+        _continued_otherwise,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.findings.case import seen_with
 from samebits.findings.rule import Rule, Sighting
 from samebits.records.finding import RuleText
 from samebits.text.numbers import plural
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
+    from samebits.records.step_trace import StepOrigin, StepSide
     from samebits.records.training import (
         TrainingComparison,
         TrainingItem,
@@ -22,10 +24,15 @@ if TYPE_CHECKING:
 
     Check = Callable[[Case], Iterator[Sighting]]
 
+_MEANS = {
+    True: "Trainer passes num_items_in_batch, of all accumulated micro-batches, to forward",
+    False: "forward takes no num_items_in_batch, and Trainer averages the losses of micro-batches",
+}
 _HIGHER = 1.5
 """How many times larger a loss must be for a reader to call it higher."""
 _ACCUMULATION = "https://github.com/huggingface/transformers/pull/34191"
 _LOSSES: tuple[TrainingSignal, ...] = ("loss", "other losses")
+_GRADIENTS: tuple[TrainingSignal, ...] = ("gradients", "norm")
 _TRIED = "Compared in every release in which a model is trained for one step."
 
 
@@ -49,7 +56,8 @@ def _other_loss(case: Case) -> Iterator[Sighting]:
         and (item.formulas or item.batch not in begins_before)
     ]
     if losses:
-        yield Sighting(_place(losses[0]), _evidence(case, tuple(map(item_line, losses))))
+        lines = (*map(item_line, losses), *_begins(comparison))
+        yield Sighting(_place(losses[0]), _evidence(case, lines))
 
 
 def _other_gradients(case: Case) -> Iterator[Sighting]:
@@ -57,9 +65,10 @@ def _other_gradients(case: Case) -> Iterator[Sighting]:
     comparison = _diverged(case)
     if comparison is None or comparison.first is None:
         return
-    gradients = [i for i in comparison.items if i.signal == "gradients" and _is(i)]
-    if gradients and comparison.first.signal == "gradients":
-        yield Sighting(_place(gradients[0]), _evidence(case, tuple(map(item_line, gradients))))
+    gradients = [i for i in comparison.items if i.signal in _GRADIENTS and _is(i)]
+    if gradients and comparison.first.signal in _GRADIENTS:
+        lines = (*map(item_line, gradients), *_begins(comparison))
+        yield Sighting(_place(gradients[0]), _evidence(case, lines))
 
 
 def _unwritten(case: Case) -> Iterator[Sighting]:
@@ -74,6 +83,18 @@ def _unwritten(case: Case) -> Iterator[Sighting]:
         names = ", ".join(unwritten[:3])
         lines = (*map(item_line, higher), f"never written by the load: {names}")
         yield Sighting(unwritten[0], _evidence(case, lines))
+
+
+def _other_accumulation(case: Case) -> Iterator[Sighting]:
+    """Find a model to which Trainer passes num_items_in_batch in one of two releases only."""
+    report = case.training
+    comparison = report.comparison if report is not None else None
+    if comparison is None or comparison.takes_items is None:
+        return
+    stacks = (comparison.reference, case.capture.cell.stack)
+    means = [_MEANS[takes] for takes in comparison.takes_items]
+    lines = tuple(f"{stack}: {mean}" for stack, mean in zip(stacks, means, strict=True))
+    yield Sighting("num_items_in_batch", _evidence(case, lines))
 
 
 def _is(item: TrainingItem) -> bool:
@@ -105,6 +126,13 @@ def _broken(*names: TrainingRelationName) -> Check:
     return check
 
 
+def _begins(comparison: TrainingComparison) -> tuple[str, ...]:
+    """Return where a difference begins and what restores the reference's step, where known."""
+    origin, graft = comparison.origin, comparison.graft
+    lines = () if origin is None else (origin_line(origin),)
+    return lines if graft is None or not graft.smallest else (*lines, graft.headline)
+
+
 def _place(item: TrainingItem) -> str:
     where = " of ".join(filter(None, (item.tensor, item.batch)))
     return f"{item.signal}: {where}" if where else item.signal
@@ -125,6 +153,28 @@ def item_line(item: TrainingItem) -> str:
     return f"{_place(item)}: {'; '.join(parts)}" if parts else _place(item)
 
 
+def origin_line(origin: StepOrigin) -> str:
+    """Return the first operation of a step that differs in one line."""
+    side, other = origin.side, origin.counterpart
+    line = f"it begins in the {origin.part} with {_operation(side)}"
+    if side.tensor:
+        return f"{line}, which takes {side.tensor}: the other side has no such values"
+    if origin.only_in == "reference":
+        return f"{line}, which only {side.stack} computes"
+    if other is None:
+        return f"{line}: the other side has its inputs and not its output"
+    return f"{line}; in {other.stack} the same numbers go into {_operation(other)}"
+
+
+def _operation(side: StepSide) -> str:
+    """Return an operation with the module and the line of the forward operation behind it."""
+    node = f" of {side.node}" if side.node else ""
+    behind = f" behind {side.forward}" if side.forward else ""
+    module = f" in {side.module}" if side.module else ""
+    place = f" ({side.function}, {side.source})" if side.function else ""
+    return f"{side.op}{node}{behind}{module}{place}"
+
+
 def relation_line(relation: TrainingRelation) -> str:
     """Return one relation that does not hold in one line."""
     if relation.missing:
@@ -137,7 +187,7 @@ def relation_line(relation: TrainingRelation) -> str:
 
 def _evidence(case: Case, lines: tuple[str, ...]) -> tuple[str, ...]:
     made = case.training.asked_of if case.training is not None else None
-    return (*lines, *((f"seen with {made.in_words}",) if made is not None else ()))
+    return (*lines, *seen_with(made))
 
 
 RULES: tuple[Rule, ...] = (
@@ -173,7 +223,8 @@ RULES: tuple[Rule, ...] = (
             looks_for=(
                 "A gradient that differs in float64, too, or that only one side computes, in "
                 "checkpoint space, where logits and losses agree or differ by rounding; and tensors "
-                "of the checkpoint that two parameters hold on one side only."
+                "of the checkpoint that two parameters hold on one side only; and the norm of the "
+                "gradients with a router's loss."
             ),
             cause=(
                 "A part of the forward was detached or computed without a graph, a tied parameter "
@@ -215,8 +266,8 @@ RULES: tuple[Rule, ...] = (
             name="gradient checkpointing changes the gradients",
             kind="silent",
             looks_for=(
-                "The same step with gradient_checkpointing_enable() and without it, dropout off: "
-                "the loss, or a gradient, differs in float64, too."
+                "The same step with gradient_checkpointing_enable() and without it, dropout off, and "
+                "dropout on with one seed: the loss, or a gradient, differs in float64, too."
             ),
             cause=(
                 "A checkpointed block runs twice, and does not compute the same the second time: it "
@@ -228,7 +279,11 @@ RULES: tuple[Rule, ...] = (
             ),
             releases=_TRIED,
         ),
-        _broken("gradient checkpointing = without", "gradient checkpointing, reentrant = without"),
+        _broken(
+            "gradient checkpointing = without",
+            "gradient checkpointing, reentrant = without",
+            "gradient checkpointing with dropout = without",
+        ),
     ),
     Rule(
         RuleText(
@@ -255,12 +310,16 @@ RULES: tuple[Rule, ...] = (
             kind="silent",
             looks_for=(
                 "Packed rows against padded ones, where the second sequence does not see the first; "
-                "a step with the first half of the parameters frozen against a whole one; the "
-                "backward of eager attention against that of sdpa; in float64, too."
+                "a step with the first half of the parameters frozen, or with an adapter on a linear "
+                "layer, against a whole one; the router's loss asked for by the config against the "
+                "argument; the backward of eager attention against that of sdpa; autocast against "
+                "bfloat16 weights; in float64, too."
             ),
             cause=(
                 "Labels or positions are counted over a whole packed row, a frozen parameter cuts "
-                "the graph of others, or one of the two attentions has another mask."
+                "the graph of others, a weight is used beside its layer's forward, a switch of the "
+                "config is not read, one of the two attentions has another mask, or code looks at "
+                "autocast."
             ),
             remedy="Train in the way that agrees with the reference, until the release is repaired.",
             releases=_TRIED,
@@ -268,7 +327,10 @@ RULES: tuple[Rule, ...] = (
         _broken(
             "packed = padded",
             "frozen layers leave other gradients",
+            "an adapter leaves other gradients",
+            "router loss by config = by argument",
             "eager backward = sdpa backward",
+            "bfloat16 by autocast = by weights",
         ),
     ),
     Rule(
@@ -289,5 +351,29 @@ RULES: tuple[Rule, ...] = (
             references=("https://github.com/unslothai/unsloth/pull/4112",),
         ),
         _unwritten,
+    ),
+    Rule(
+        RuleText(
+            code="SB848",
+            name="accumulated steps are averaged in another way than in the reference",
+            kind="silent",
+            scope="release",
+            looks_for=(
+                "A forward that takes num_items_in_batch, by Trainer's own rule, in one of two "
+                "releases only."
+            ),
+            cause=(
+                "Until 4.46 Trainer averaged the losses of micro-batches, so that rows with few "
+                "labels weighed more. Since then it passes the number of labels of all of them to "
+                "models that take it, and they came one by one, release by release."
+            ),
+            remedy=(
+                "Compare runs without accumulation, or pass `compute_loss_func` to Trainer in both "
+                "releases. SB843 says whether a model that takes the number also divides by it."
+            ),
+            releases="4.45 → 4.46, and single models in later releases",
+            references=(_ACCUMULATION, "https://github.com/huggingface/transformers/pull/34283"),
+        ),
+        _other_accumulation,
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differs, has_other_shape
+from samebits.findings.case import seen_with
 from samebits.findings.rule import Rule, Sighting
 from samebits.records.finding import RuleText
 
@@ -217,8 +218,7 @@ def _with_the_asked(check: Check) -> Check:
     """Return a check whose evidence says so where a made model answered for a large one."""
 
     def checked(case: Case) -> Iterator[Sighting]:
-        made = case.usage.asked_of
-        lines = (f"seen with {made.in_words}",) if made is not None else ()
+        lines = seen_with(case.usage.asked_of)
         for sighting in check(case):
             yield sighting._replace(evidence=(*sighting.evidence, *lines))
 

@@ -191,8 +191,8 @@ async def compared(
 
     async def climb(asks: Mapping[CellId, list[Ask]]) -> dict[CellId, list[LadderFile]]:
         return {
-            asked: [await sides[asked][0].climb(sides[asked][1], ask) for ask in listed]
-            for asked, listed in asks.items()
+            cell_id: [await sides[cell_id][0].climb(sides[cell_id][1], ask) for ask in listed]
+            for cell_id, listed in asks.items()
         }
 
     results = await judge_by_ladder([result() if missing else first], runs, store, climb)

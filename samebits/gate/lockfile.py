@@ -164,11 +164,13 @@ def with_tensors(
 
 def without_tensors(lock: LockFile, keys: Collection[TensorKey]) -> LockFile:
     """Return a lock without some of its tensors."""
-    kept = {
+    remaining = {
         test: {name: of for name, of in named.items() if (test, name) not in keys}
         for test, named in lock.tensors.items()
     }
-    return lock.model_copy(update={"tensors": {t: named for t, named in kept.items() if named}})
+    return lock.model_copy(
+        update={"tensors": {t: named for t, named in remaining.items() if named}}
+    )
 
 
 def without_models(lock: LockFile, names: set[str]) -> LockFile:

@@ -26,7 +26,7 @@ from samebits.jobs.cache import aside
 from samebits.jobs.common import follows_from, model_of, threads_of
 from samebits.jobs.records import CellJob, CellStore, ObservedModel, RelationOptions, RunName
 from samebits.jobs.unwritten import without_false_alarms
-from samebits.records.capture import Capture, Failure, Skip, Unfinished
+from samebits.records.capture import NO_DEVICE, Capture, Failure, Skip, Unfinished
 from samebits.stacks.process import Ended, StackProcess, tail
 
 if TYPE_CHECKING:
@@ -352,8 +352,12 @@ def _is_enough(capture: Capture, job: CellJob) -> bool:
 def _ended_early(capture: Capture, job: CellJob, ended: Ended) -> Capture:
     """Return the capture of a run that ended early, with how it ended and what is missing.
 
-    A crash of the process itself is a failure of the phase. A timeout and lack of memory are not.
+    A crash of the process itself is a failure of the phase. A timeout, lack of memory and a missing
+    device are not.
     """
+    if (reason := _no_device(capture)) and not ended.why:
+        skips = tuple(_missing(capture, job, reason))
+        return capture.model_copy(update={"skips": (*capture.skips, *skips)})
     phase = ended.phase or (capture.unfinished.phase if capture.unfinished else "start")
     reason = ended.why or "the probe ended before it wrote it"
     unfinished = Unfinished(phase=phase, reason=reason, step=ended.step)
@@ -367,6 +371,12 @@ def _ended_early(capture: Capture, job: CellJob, ended: Ended) -> Capture:
     return capture.model_copy(
         update={"unfinished": unfinished, "failures": failures, "skips": skips},
     )
+
+
+def _no_device(capture: Capture) -> str:
+    """Return why the cell's device is missing; '' if it is not."""
+    unfinished = capture.unfinished
+    return unfinished.reason if unfinished and unfinished.phase == NO_DEVICE else ""
 
 
 def _missing(capture: Capture, job: CellJob, reason: str) -> Iterator[Skip]:

@@ -317,6 +317,75 @@ class TrainingJob(JobOfCell):
     training: TrainingOptions
 
 
+class StepTracing(Record):
+    """What to trace of a training step."""
+
+    batch: str
+    """Name of the batch."""
+    backward: bool
+    """Whether to go back from its loss."""
+    rung: Literal["own", "float64"]
+    large: bool
+    """As in :class:`TrainingOptions`."""
+    result: str
+
+
+class StepTraceJob(JobOfCell):
+    """Trace one training step of a cell."""
+
+    kind: Literal["step-trace"] = "step-trace"
+    store: LimitedStore
+    model: CellModel
+    step: StepTracing
+
+
+class StepGraftTask(Record):
+    """What to store of a reference's loss, or to try in a candidate."""
+
+    role: Literal["donor", "graft"]
+    batch: str
+    rung: Literal["own", "float64"]
+    large: bool
+    """As in :class:`TrainingOptions`."""
+    skipped: tuple[str, ...]
+    """Tensors of the checkpoint whose gradients are not compared."""
+    without: tuple[str, ...]
+    """Tensors whose gradients count where one side has none."""
+    donor: str
+    """Path of the donor's result; '' for the donor itself."""
+    result: str
+
+
+class StepGraftJob(JobOfCell):
+    """Put pieces of a reference's loss into a candidate's training step."""
+
+    kind: Literal["step-graft"] = "step-graft"
+    store: LimitedStore
+    model: CellModel
+    graft: StepGraftTask
+
+
+class TrainerOptions(Record):
+    """What to observe of transformers' own Trainer."""
+
+    folder: str
+    """Folder with accelerate, which no stack has and Trainer needs."""
+    values: bool
+    """Whether to compute in float64, too, and to store tensors: asked where a pair differs."""
+    large: bool
+    """Whether its size keeps nothing from being tried: no made model answers for it."""
+    result: str
+
+
+class TrainerJob(JobOfCell):
+    """Train a cell by transformers' own Trainer."""
+
+    kind: Literal["trainer"] = "trainer"
+    store: LimitedStore
+    model: CellModel
+    trainer: TrainerOptions
+
+
 class CrossingJob(Job):
     """The fields of both jobs of a crossing."""
 

@@ -147,15 +147,15 @@ def without_known(ask: Ask, capture: Capture, values: TensorSource) -> Ask:
     if ask.is_whole:
         return ask
     prompts = decoded_prompts(capture, ask.forced)
-    kept = [prompt for prompt in prompts if ask.decodes is None or prompt in ask.decodes]
-    skipped = [prompt for prompt in prompts if prompt not in kept]
-    unknown = [prompt for prompt in kept if not _is_known(ask, capture, values, prompt)]
+    chosen = [prompt for prompt in prompts if ask.decodes is None or prompt in ask.decodes]
+    skipped = [prompt for prompt in prompts if prompt not in chosen]
+    unknown = [prompt for prompt in chosen if not _is_known(ask, capture, values, prompt)]
     later = prompts[prompts.index(skipped[0]) :] if skipped else []
-    checks = [prompt for prompt in kept if prompt in later and prompt not in unknown]
+    checks = [prompt for prompt in chosen if prompt in later and prompt not in unknown]
     if len(checks) > len(skipped):  # the checks would cost more than they save
         return without_known(ask.model_copy(update={"decodes": None}), capture, values)
-    own = tuple(prompt for prompt in kept if prompt in unknown or prompt in checks)
-    decodes = tuple(kept) if skipped else None
+    own = tuple(prompt for prompt in chosen if prompt in unknown or prompt in checks)
+    decodes = tuple(chosen) if skipped else None
     return ask.model_copy(update={"decodes": decodes, "own_decodes": own})
 
 

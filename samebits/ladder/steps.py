@@ -275,8 +275,8 @@ def _noise_verdict(float32: Distance, noises: list[Distance | None]) -> tuple[Ki
 
 def _sum_of_both(distances: list[Distance | None]) -> float | None:
     """Return the largest distance of two sides that are each this far from themselves."""
-    known = [distance.max_abs for distance in distances if distance is not None]
-    return sum(known) if len(known) == 2 else None
+    errors = [distance.max_abs for distance in distances if distance is not None]
+    return sum(errors) if len(errors) == 2 else None
 
 
 def _largest(distances: list[Distance | None]) -> float | None:

@@ -80,8 +80,8 @@ def _rounding_drift(climb: Climb, row: str, step: int) -> float | None:
         for native, exact in zip(climb.rungs("own"), climb.rungs("float64"), strict=True)
         if native is not None and exact is not None
     ]
-    known = [error for error in errors if error is not None]
-    return sum(known) if len(known) == 2 else None
+    measured = [error for error in errors if error is not None]
+    return sum(measured) if len(measured) == 2 else None
 
 
 def _step_logits(ref: TensorRef | None, step: int, values: TensorSource) -> NDArray[Any] | None:
@@ -131,9 +131,11 @@ def _can_flip(
         _step_logits(candidate, step, values),
     )
     drifts = [_row_distance(reference_logits, candidate_logits), _rounding_drift(climb, row, step)]
-    known = [drift for drift in drifts if drift is not None]
+    measured = [drift for drift in drifts if drift is not None]
     return (
-        reference_logits is not None and bool(known) and _margin(reference_logits) <= 2 * min(known)
+        reference_logits is not None
+        and bool(measured)
+        and _margin(reference_logits) <= 2 * min(measured)
     )
 
 

@@ -237,7 +237,8 @@ class Recipe(Form):
     """Its tokenizer, so that prompts are texts; the config's vocab_size must have room for it."""
     processor: dict[str, Any] | None = None
     """Settings of preprocessor_config.json, with {} for the defaults of the architecture's class; it
-    names that class, unless image_processor_type or feature_extractor_type does."""
+    names that class, unless image_processor_type or feature_extractor_type does. processor_config
+    are the settings of processor_config.json, such as {processor_class: LlavaProcessor}."""
 
 
 class ProbeEntry(Form):

@@ -1,8 +1,8 @@
 """The text of matrix.yaml as plain data, and the line and column of each part of it.
 
 Every scalar stays the text that was written, so ``4.50`` is a version and never the number 4.5. Only
-below ``build: config:``, ``build: tokenizer: parts:`` and ``config:``, and ``inputs: NAME: arguments:``
-scalars have YAML's types, because a config and an argument of a model need them.
+below ``build: config:``, ``build: tokenizer: parts:`` and ``config:``, ``build: processor:``, and
+``inputs: NAME: arguments:`` scalars have YAML's types, because a config and an argument of a model need them.
 """
 
 from __future__ import annotations
@@ -330,6 +330,8 @@ class _NodeConverter:
         self.problems.append(Problem(_place(node.start_mark), text))
 
 
+_OF_A_RECIPE = (("build", "config"), ("build", "processor"))
+"""Keys of a recipe whose values go into config.json and preprocessor_config.json."""
 _OF_A_TOKENIZER = (("build", "tokenizer", "parts"), ("build", "tokenizer", "config"))
 """Keys of a recipe whose values go into tokenizer.json and tokenizer_config.json."""
 
@@ -338,7 +340,7 @@ def _is_typed(keys: Keys) -> bool:
     """Return True below ``config:`` of ``build:``, ``load:``, ``arguments:`` of inputs, and the like."""
     if keys[:1] == ("models",):
         settings = keys[2:]
-        if settings[:2] == ("build", "config") or settings[:3] in _OF_A_TOKENIZER:
+        if settings[:2] in _OF_A_RECIPE or settings[:3] in _OF_A_TOKENIZER:
             return True
     elif keys[:1] == ("defaults",):
         settings = keys[1:]

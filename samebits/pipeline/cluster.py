@@ -13,15 +13,17 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.errors import SamebitsError
 from samebits.base.redaction import without_folders
+from samebits.pipeline.resources import unmet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from samebits.matrix.plan import Plan
+    from samebits.pipeline.resources import Resources
 
 LOCAL = "local"
 """The address of a cluster on this machine, with one worker per core."""
@@ -48,17 +50,18 @@ def n_tasks(plan: Plan) -> int:
     return sum(-(-len(plan.cells_of(stack)) // CELLS_PER_TASK) for stack in plan.stacks)
 
 
-def run(
-    address: str,
-    tasks: Sequence[Sequence[str]],
-    folder: Path,
-    resources: Mapping[str, float],
-    say: Callable[[str], None],
-) -> list[str]:
-    """Run command lines of samebits on a cluster; return why tasks failed for good, one line each.
+class Task(NamedTuple):
+    """One shard of a run."""
 
-    ``folder`` is where they start, on every worker. ``resources`` are those of one task, such as
-    ``num_cpus``.
+    words: Sequence[str]
+    """The command line of samebits."""
+    resources: Resources
+
+
+def run(address: str, tasks: Sequence[Task], folder: Path, say: Callable[[str], None]) -> list[str]:
+    """Run tasks on a cluster; return why some failed for good, one line each.
+
+    ``folder`` is where they start, on every worker.
 
     Raises:
         ClusterError: Ray is not installed, or there is no such cluster.
@@ -71,13 +74,22 @@ def run(
     path = os.pathsep.join(filter(None, (_source(), os.environ.get("PYTHONPATH", ""))))
     started = _connect(ray, address, {"env_vars": {"PYTHONPATH": path}})
     try:
-        options = {"max_retries": MAX_RETRIES, "retry_exceptions": True, **resources}
-        remote = ray.remote(host).options(**options)
-        numbers = {remote.remote(list(words), str(folder)): n for n, words in enumerate(tasks, 1)}
+        machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        if address == LOCAL:  # it does not grow: a task that asks for more would wait for ever
+            here = machines[0]
+            tasks = [task._replace(resources=task.resources.most(here)) for task in tasks]
+        for line in unmet((task.resources for task in tasks), machines):
+            say(line)
+        numbers = {_start(ray, task, folder): number for number, task in enumerate(tasks, 1)}
         return _failures(ray, numbers, say)
     finally:
         if started:
             ray.shutdown()
+
+
+def _start(ray: Any, task: Task, folder: Path) -> Any:  # noqa: ANN401  no types without the extra
+    options = {"max_retries": MAX_RETRIES, "retry_exceptions": True, **task.resources.options()}
+    return ray.remote(host).options(**options).remote(list(task.words), str(folder))
 
 
 def host(words: list[str], folder: str) -> None:

@@ -31,7 +31,7 @@ from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix import load, releases
 from samebits.matrix.levels import at_level
 from samebits.matrix.plan import Selection, command_line, plan, reproduce, shown_path
-from samebits.pipeline import cluster, shards, trim
+from samebits.pipeline import cluster, resources, shards, trim
 from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.pipeline.training import trained
 from samebits.records.capsule import Capsule, script_name
@@ -270,18 +270,19 @@ async def run_on_cluster(
         raise cluster.ClusterError(msg)
     store = order.store or str(order.work_folder / "cluster")
     of, jobs = cluster.n_tasks(planned), order.jobs or 1
-    uses_gpu = any(cell.variant.device != "cpu" for cell in planned.cells)
     words = ["matrix", "--matrix", str(order.matrix.absolute()), *_asked(order)]
     words += ["--store", store, "--jobs", str(jobs)]
+    tasks = [
+        cluster.Task(
+            [*words, "--shard", f"{number}/{of}"],
+            resources.of_cells(matrix, shards.part(planned, number, of).cells, jobs),
+        )
+        for number in range(1, of + 1)
+    ]
     shown_progress = progress(0)
     try:
         failures = await asyncio.to_thread(
-            cluster.run,
-            order.on,
-            [[*words, "--shard", f"{number}/{of}"] for number in range(1, of + 1)],
-            order.matrix.resolve().parent,
-            {"num_cpus": jobs, "num_gpus": int(uses_gpu)},
-            shown_progress.note,
+            cluster.run, order.on, tasks, order.matrix.resolve().parent, shown_progress.note
         )
     finally:
         shown_progress.close()
@@ -719,6 +720,8 @@ def _row(
         processors=kept_row.processors,
         processed=kept_row.processed,
         usage=kept_row.usage,
+        settings=kept_row.settings,
+        device=kept_row.device,
         training={cell.stack: training[cell] for cell in row.cells if cell in training},
     )
 
@@ -765,6 +768,12 @@ def _new_row(
         processors={stack: trim.processors(signal) for stack, signal in processors.items()},
         processed=reports_of(processors, reference.stack if reference else ""),
         usage={stack: of_stack.usage for stack, of_stack in signals.items() if of_stack.usage},
+        settings={
+            stack: of_stack.settings.changes
+            for stack, of_stack in signals.items()
+            if of_stack.settings and of_stack.settings.changes
+        },
+        device={stack: of_stack.device for stack, of_stack in signals.items() if of_stack.device},
     )
 
 

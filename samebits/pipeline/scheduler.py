@@ -48,9 +48,14 @@ from samebits.jobs.graft import Grafter
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.ladder import Climber
 from samebits.jobs.records import BuildJob
+from samebits.jobs.step_graft import StepGrafter
+from samebits.jobs.step_trace import StepTracer
 from samebits.jobs.trace import TracedCell, TracedModel, Tracer
+from samebits.jobs.trainer import PACKAGES as FOR_TRAINER
+from samebits.jobs.trainer import TrainerRunner
 from samebits.jobs.training import Trainer
 from samebits.records.report import Spent
+from samebits.records.trainer_file import TrainerFile
 from samebits.stacks import costs, price
 from samebits.stacks.build import Stack, StackBuilder, is_plain_lock, probes_digest
 from samebits.stacks.environment import PACKAGES, probe_environment
@@ -79,6 +84,8 @@ if TYPE_CHECKING:
     from samebits.records.graft import Graft
     from samebits.records.ids import CellId
     from samebits.records.ladder import LadderFile
+    from samebits.records.step_graft import StepGraft
+    from samebits.records.step_trace import StepOrigin
     from samebits.records.trace import Cause
     from samebits.records.training import TrainingFile
     from samebits.stacks.costs import Finished
@@ -87,6 +94,7 @@ if TYPE_CHECKING:
     from samebits.storage.store import Store
     from samebits.terminal.progress import Progress
     from samebits.trace.question import TraceRequest as TraceQuestions
+    from samebits.training.question import StepQuestion
 
 Runs = tuple["Capture", "Capture"]
 LazyRuns = Union[Runs, "Callable[[], Runs]"]
@@ -221,6 +229,9 @@ class Scheduler:
         self._climber = Climber(job_cache)
         self._crosser = Crosser(job_cache)
         self._trainer = Trainer(job_cache)
+        self._step_tracer = StepTracer(job_cache)
+        self._step_grafter = StepGrafter(job_cache)
+        self._trainer_runner = TrainerRunner(job_cache)
         self._processes: dict[ProcessKey, StackProcess] = {}
         stack_builder = StackBuilder(
             root,
@@ -654,6 +665,90 @@ class Scheduler:
         stack, process = self._built(cell)
         model = self._matrix.model(cell.model)
         return await self._trainer.train(cell, model, checkpoint, stack, process, values=values)
+
+    async def step_origins(
+        self, questions: Mapping[CellId, StepQuestion]
+    ) -> dict[CellId, StepOrigin | str]:
+        """Return the first operation of each training step that differs, or why none is known."""
+        if not questions:
+            return {}
+        description = f"{plural(len(questions), 'training step')} traced to where it diverges"
+        jobs = [self._step_origin(cell, question) for cell, question in questions.items()]
+        return dict(zip(questions, await self._all("step traces", description, jobs), strict=True))
+
+    async def _step_origin(self, cell: CellId, question: StepQuestion) -> StepOrigin | str:
+        pair = await self._pair(cell, question.reference)
+        return await self._step_tracer.origin(*pair, question)
+
+    async def step_grafts(
+        self, questions: Mapping[CellId, StepQuestion]
+    ) -> dict[CellId, StepGraft | str]:
+        """Return which pieces of a reference's loss restore its step, or why none was tried."""
+        if not questions:
+            return {}
+        description = (
+            f"pieces of the reference's loss put into {plural(len(questions), 'training step')}"
+        )
+        jobs = [self._step_graft(cell, question) for cell, question in questions.items()]
+        return dict(zip(questions, await self._all("step grafts", description, jobs), strict=True))
+
+    async def _step_graft(self, cell: CellId, question: StepQuestion) -> StepGraft | str:
+        pair = await self._pair(cell, question.reference)
+        return await self._step_grafter.graft(*pair, question)
+
+    async def train_by_trainer(
+        self, cells: Sequence[CellId], *, values: bool = False
+    ) -> dict[CellId, TrainerFile]:
+        """Train cells by transformers' own Trainer; with ``values`` in float64, too."""
+        if not cells:
+            return {}
+        again = " again, in float64 and with values" if values else ""
+        description = f"{plural(len(cells), 'cell')} trained by Trainer{again}"
+        stacks = await self._with_accelerate(cells)
+        jobs = [self._train_by_trainer(cell, stacks, values=values) for cell in cells]
+        name = "Trainer again" if values else "Trainer"
+        return dict(zip(cells, await self._all(name, description, jobs), strict=True))
+
+    async def _with_accelerate(
+        self, cells: Sequence[CellId]
+    ) -> dict[ProcessKey, ExtendedStack | PackagesError]:
+        """Install accelerate beside the stacks of cells; the error says why there is none."""
+        beside = {
+            (cell.stack, self._matrix.model(cell.model).packages): self._built(cell)[0]
+            for cell in cells
+        }
+        extended = await asyncio.gather(
+            *(self._accelerated(stack, id) for (id, _), stack in beside.items())
+        )
+        return dict(zip(beside, extended, strict=True))
+
+    async def _accelerated(self, stack: Stack, id: str) -> ExtendedStack | PackagesError:
+        python = self._matrix.stack(id).python
+        try:
+            return await asyncio.to_thread(self._extend, stack, python, FOR_TRAINER)
+        except (PackagesError, StackError, OSError) as error:
+            self.dependencies.mark_unrepeatable(f"accelerate is not installed beside {id}")
+            if isinstance(error, PackagesError):
+                return error
+            return PackagesError(without_folders(str(error)), contradicts=False)
+
+    async def _train_by_trainer(
+        self,
+        cell: CellId,
+        stacks: Mapping[ProcessKey, ExtendedStack | PackagesError],
+        *,
+        values: bool,
+    ) -> TrainerFile:
+        checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
+        model = self._matrix.model(cell.model)
+        stack = stacks[cell.stack, model.packages]
+        if isinstance(stack, PackagesError):
+            reason = str(stack).splitlines()[0]
+            return TrainerFile(cell=cell, reason=f"accelerate is not there: {reason}")
+        process = self._process_for(cell.model, cell.stack)
+        return await self._trainer_runner.train(
+            cell, model, checkpoint, stack, process, values=values
+        )
 
     def keep_costs(self, finished: Finished | None) -> None:
         """Save the costs of this run's jobs; ``finished`` is None if the run was interrupted."""

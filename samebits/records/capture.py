@@ -12,18 +12,20 @@ from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.code import CodeSignal, Symbol
+from samebits.records.device import DeviceProbe
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.ids import CellId, Signal
 from samebits.records.processor import ProcessorsSignal
 from samebits.records.provenance import IntegritySignal
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
+from samebits.records.settings import SettingsSignal
 from samebits.records.state import StateSignal
 from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-FORMAT_VERSION: Literal[8] = 8
+FORMAT_VERSION: Literal[9] = 9
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -33,6 +35,8 @@ FORMAT_VERSION: Literal[8] = 8
 # 6: every output of a forward, and the state that is left behind.
 # 7: what the tokenizer makes of a corpus and of conversations.
 # 8: what processors make of images, videos and sounds.
+# 9: torch's settings, what exists only on a GPU, what processors make of outputs of a model, and whether
+#    beams keep their state.
 
 Extent = Literal["full", "short"]
 """How much a run observes.
@@ -120,6 +124,10 @@ class Skip(Record):
     """The signal of that tensor."""
     paste: str = ""
     """Lines to write below the model in matrix.yaml, so that it is observed."""
+
+
+NO_DEVICE = "no device"
+"""The phase of a run whose machine lacks the device of its cell; it ended by itself."""
 
 
 class Unfinished(Record):
@@ -369,6 +377,10 @@ class Signals(Record):
     """The model's code and the functions that ran; observed in run a only."""
     first_token: dict[str, TokenFacts] | None = None
     """prompt -> how generate() computed the first token that uses the KV cache; run a only."""
+    settings: SettingsSignal | None = None
+    """torch's settings after the prompts, and what changed them; observed in run a only."""
+    device: tuple[DeviceProbe, ...] | None = None
+    """What exists only on a GPU; run a of cells that are not on the CPU."""
     evidence: EvidenceSignal | None = None
     """Observations that explain a difference; made in run a only."""
     named: dict[Signal, dict[str, dict[str, TensorRef]]] = Field(default_factory=dict)
@@ -383,7 +395,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[8] = FORMAT_VERSION
+    format_version: Literal[9] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

@@ -8,6 +8,10 @@ from pydantic import Field
 
 from samebits.records.record import Record
 
+Role = Literal["", "after", "on demand"]
+"""after: it turns outputs of a model into boxes, masks and texts. on demand: an image processor with the
+backend that the release does not choose by itself."""
+
 ProcessorOutcome = Literal[
     "identical", "rounding", "other function", "undecided", "other form", "raised"
 ]
@@ -35,6 +39,8 @@ class ArrayFacts(Record):
     """Sums of all values, each times fixed random numbers of -1..1."""
     sample: tuple[float, ...] = ()
     """Values at equal distances, to show."""
+    text: str = ""
+    """The begin of the texts, as JSON, for an output that is text; its shape is their number."""
 
 
 class ProcessorStep(Record):
@@ -72,6 +78,7 @@ class ProcessorCase(Record):
 class ProcessorPart(Record):
     """An object that an Auto class returns for the checkpoint."""
 
+    role: Role = ""
     class_name: str = ""
     backend: str = ""
     """``pil`` or ``torchvision`` for images, else ``python``."""
@@ -89,7 +96,8 @@ class ProcessorsSignal(Record):
     """A model's processors; they do not affect the verdict."""
 
     parts: dict[str, ProcessorPart]
-    """``image processor``, ``feature extractor``, ``video processor`` or ``processor`` -> facts."""
+    """``image processor``, ``feature extractor``, ``video processor`` or ``processor`` -> facts;
+    besides ``image processor, after the model`` and ``image processor, torchvision on demand``."""
 
 
 class ProcessorDifference(Record):
@@ -119,6 +127,7 @@ class PartComparison(Record):
     """One processor on two sides."""
 
     part: str
+    role: Role = ""
     fields: tuple[tuple[str, str, str], ...] = ()
     """Class or backend that differs: name, of the reference, of the candidate."""
     settings: tuple[tuple[str, str, str], ...] = ()
@@ -128,6 +137,16 @@ class PartComparison(Record):
     n_compared: int = 0
     """Cases that both sides ran."""
     differences: tuple[ProcessorDifference, ...] = ()
+
+    @property
+    def is_after(self) -> bool:
+        """True if it turns outputs of a model into boxes, masks and texts."""
+        return self.role == "after"
+
+    @property
+    def is_on_demand(self) -> bool:
+        """True if it has a backend that the release does not choose by itself."""
+        return self.role == "on demand"
 
 
 class ProcessorsReport(Record):

@@ -11,6 +11,7 @@ from samebits.records.band import Band
 from samebits.records.capture import AttentionCall, AttentionSignal
 from samebits.records.comparison import CellResult
 from samebits.records.crossing import CrossingsReport
+from samebits.records.device import DeviceProbe
 from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Level, Verdict
 from samebits.records.outcomes import TextsReport
@@ -18,12 +19,13 @@ from samebits.records.processor import ProcessorsReport, ProcessorsSignal
 from samebits.records.provenance import IntegritySignal, Source
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
+from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.training import TrainingReport
 from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[8] = 8
+SCHEMA_VERSION: Literal[9] = 9
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -35,7 +37,9 @@ SCHEMA_VERSION: Literal[8] = 8
 # 6: hashes of tensors and checkpoint files are BLAKE3, which ``hash_algorithm`` says.
 # 7: every output of a forward, and the state that cells leave behind; where a model stands in the
 #    matrix file and on disk; differences by position, likely tokens, the traces around a cause.
-# 8: one training step of each model.
+# 8: one training step of each model, where its draws moved with dropout, and how it accumulates.
+# 9: the first operation of a training step that differs, the pieces of a loss that restore it, each
+#    model trained by transformers' own Trainer, torch's settings that changed, and what only a GPU has.
 
 
 class StackReport(Record):
@@ -147,6 +151,10 @@ class Row(Record):
     """stack -> what its processors make of seeded inputs, compared with the reference's."""
     usage: dict[str, UsageSignal] = Field(default_factory=dict)
     """stack -> results of common uses of the model."""
+    settings: dict[str, tuple[SettingChange, ...]] = Field(default_factory=dict)
+    """stack -> torch's settings that changed in its cell, or by the import; only such cells."""
+    device: dict[str, tuple[DeviceProbe, ...]] = Field(default_factory=dict)
+    """stack -> what exists only on a GPU; only cells on one."""
     training: dict[str, TrainingReport] = Field(default_factory=dict)
     """stack -> one training step of the model, and its comparison with the reference's."""
 
@@ -211,7 +219,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[8] = SCHEMA_VERSION
+    schema_version: Literal[9] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

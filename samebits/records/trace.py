@@ -12,11 +12,12 @@ from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.records.tensor import TensorRef
 
-FORMAT_VERSION: Literal[3] = 3
+FORMAT_VERSION: Literal[4] = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: its hashes are BLAKE3, which it names.
+# 4: traces of training steps.
 
 
 class Value(Record):
@@ -99,11 +100,12 @@ class Trace(Record):
     """One prompt of one cell, operation by operation."""
 
     format: Literal["samebits-trace"] = "samebits-trace"
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     prompt: str
-    what: Literal["forward", "decode"]
+    """For a training step, the name of the batch."""
+    what: Literal["forward", "decode", "training"]
     rung: Literal["own", "float64"] = "own"
     """float64: computed in promoted float64; values are compared so coarsely (to 2^-20 of the
     largest number) that rounding makes no difference."""

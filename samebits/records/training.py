@@ -16,21 +16,30 @@ from samebits.records.ids import CellId
 from samebits.records.made import MadeModel
 from samebits.records.record import Record
 from samebits.records.relations import Distance
+from samebits.records.step_graft import StepGraft
+from samebits.records.step_trace import StepOrigin
 from samebits.records.tensor import TensorRef
+from samebits.records.trainer import TrainerReport
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
 
 TrainingRelationName = Literal[
     "train() without dropout = eval()",
     "logprobs of training = logprobs of decoding",
     "gradient checkpointing = without",
     "gradient checkpointing, reentrant = without",
+    "gradient checkpointing with dropout = without",
     "rows accumulated = one batch",
     "packed = padded",
     "frozen layers leave other gradients",
+    "an adapter leaves other gradients",
+    "router loss by config = by argument",
     "eager backward = sdpa backward",
+    "bfloat16 by autocast = by weights",
+    "Trainer: rows accumulated = one batch",
 ]
 """The names of the relations between two ways to train."""
 
@@ -41,13 +50,16 @@ class BatchFacts(Record):
     loss: float | None = None
     """None: the model refused the batch."""
     others: dict[str, float] = Field(default_factory=dict)
-    """Further scalars of the output, such as aux_loss."""
+    """Further scalars of the output, such as aux_loss; of the first batch also the loss with label
+    smoothing."""
     logits: TensorRef | None = None
     formula: str = ""
     """Name of the usual formula that gives this loss from these logits and labels; '' if none or
     several do, or if none was tried."""
     refused: str = ""
     """The exception of the forward; '' if there was none."""
+    norm: float | None = None
+    """Global norm of its gradients, of a batch with a router's loss; None: it has no backward."""
 
 
 class StepFacts(Record):
@@ -69,6 +81,31 @@ class StepFacts(Record):
     """Loss of the first batch behind one step of AdamW."""
     leaks: tuple[str, ...] = ()
     """Operations on the float64 rung with less than float64 precision."""
+
+
+class Draw(Record):
+    """One draw of numbers in a training forward with dropout."""
+
+    operation: str
+    """torch's name of it, such as bernoulli_."""
+    module: str = ""
+    """The module that ran; '' for code of the model itself."""
+    shape: tuple[int, ...]
+    hash: str
+    """Of the numbers in their order, whatever their shape and dtype."""
+
+
+class ChanceFacts(Record):
+    """A training forward of the first batch with dropout, with a seed that is the same everywhere."""
+
+    loss: float | None = None
+    """None: the forward raised."""
+    n: int = 0
+    """Draws of torch's generator."""
+    draws: tuple[Draw, ...] = ()
+    """The first of them."""
+    refused: str = ""
+    """The exception of the forward; '' if there was none."""
 
 
 class TrainingRelation(Record):
@@ -112,7 +149,7 @@ class TrainingFile(Record):
     """One training step of one cell."""
 
     format: Literal["samebits-training"] = "samebits-training"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     failure: Failure | None = None
@@ -128,6 +165,10 @@ class TrainingFile(Record):
     float64: StepFacts | None = None
     no_float64: str = ""
     """Why a step in float64 was asked for and failed."""
+    takes_items: bool | None = None
+    """Whether Trainer passes num_items_in_batch to forward; None if it counts no labels."""
+    chance: ChanceFacts | None = None
+    """None: training draws no numbers."""
     relations: TrainingRelations | None = None
     seconds: float = 0.0
 
@@ -178,6 +219,20 @@ class TrainingComparison(Record):
     counts: dict[TrainingOutcome, int] = Field(default_factory=dict)
     """Outcome -> number of items."""
     reason: str = ""
+    draws: str = ""
+    """How a forward with dropout and one seed differs: where a draw moved; '' if it does not. It
+    has no part in the standing."""
+    takes_items: tuple[bool, bool] | None = None
+    """Whether Trainer passes num_items_in_batch to the reference and to the candidate, where they
+    differ: accumulation then takes another mean."""
+    origin: StepOrigin | None = None
+    """The first operation that differs, of a step that diverged by itself."""
+    no_origin: str = ""
+    """Why a trace of both steps shows none; '' if it does, or none was made."""
+    graft: StepGraft | None = None
+    """Which pieces of the reference's loss restore its step, where a loss diverged by itself."""
+    no_graft: str = ""
+    """Why none was tried; '' if some were, or it was not asked."""
 
 
 class TrainingReport(Record):
@@ -203,4 +258,6 @@ class TrainingReport(Record):
     relations: TrainingRelations | None = None
     comparison: TrainingComparison | None = None
     """None: the reference itself, or a cell without one."""
+    trainer: TrainerReport | None = None
+    """The same model trained by transformers' own Trainer; None if that was not asked."""
     seconds: float = 0.0

@@ -118,6 +118,33 @@ class Assisted(Record):
     """Exception of the same call without ``min_new_tokens``, tried if the first failed."""
 
 
+class Beams(Record):
+    """Beam search over a cache, with beams that take each other's places; logits of its last step."""
+
+    n_moved: int = 0
+    """How often a row went on with the tokens of another row."""
+    greedy: float | None = None
+    """Largest distance between greedy decoding over a cache and a forward without one."""
+    by_cache: float | None = None
+    """The same for the beams: each row against a forward of its own tokens."""
+    of_others: float | None = None
+    """Largest distance between two beams, which is what a state of another beam would give."""
+    refused: str = ""
+    """The exception."""
+
+    def keeps_state(self, dtype: str) -> bool | None:
+        """Return whether each beam goes on with its own state; None if that is unknown.
+
+        A distance counts as rounding up to the middle, on a logarithmic scale, between ``of_others``
+        times the unit roundoff of ``dtype`` and ``of_others``. A cache that is wrong without beams
+        shows nothing of them.
+        """
+        if self.by_cache is None or self.greedy is None or not self.of_others:
+            return None
+        limit = self.of_others * sqrt(_ROUNDOFF[dtype])
+        return None if self.greedy > limit else self.by_cache <= limit
+
+
 class Checkpointing(Record):
     """``gradient_checkpointing_enable()`` without arguments."""
 
@@ -151,6 +178,7 @@ class UsageSignal(Record):
     strategies: dict[str, str] | None = None
     """Argument of generate() -> its exception, '' if there is none. These are strategies that some
     releases have moved to code on the hub."""
+    beams: Beams | None = None
     generation: GenerationSignal | None = None
     checkpointing: Checkpointing | None = None
     saved: SavedFiles | None = None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.reports.sections import attention, environment, expected, how_to_read, overview
 from samebits.reports.sections.at_a_glance import every_step, explanations
 from samebits.reports.sections.crossings import crossings
+from samebits.reports.sections.devices import only_on_a_gpu, settings_changed
 from samebits.reports.sections.findings import findings
 from samebits.reports.sections.in_brief import FINDINGS, VERDICTS
 from samebits.reports.sections.loading import loading
@@ -74,6 +75,8 @@ def _environment(report: Report, model_pages: Collection[str]) -> Iterator[Markd
     yield environment.stacks(report)
     yield environment.checkpoints(report, model_pages)
     yield environment.machine(report)
+    yield settings_changed(report)
+    yield only_on_a_gpu(report)
     yield how_to_read.how_to_read()
 
 

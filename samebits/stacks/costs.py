@@ -32,8 +32,11 @@ PHASE_OF = {
     "save": "crossings",
     "load": "crossings",
     "training": "training",
+    "trainer": "Trainer",
     "ladder": "third look",
     "trace": "causes",
+    "step-trace": "training",
+    "step-graft": "training",
     "graft": "grafts",
 }
 """Kind of job -> the phase of a run in which most jobs of the kind run."""

@@ -97,12 +97,12 @@ def described(cells: Iterable[PricedCell], level: Level, *, sweep: bool = False)
             unknown.add(model.name)
             continue
         n_bytes += reads(model, usage=usage).times(size)
-    asked = "" if level == "default" else f" with --{level}"
+    option = "" if level == "default" else f" with --{level}"
     read = f"{_shown_range(n_bytes)} of checkpoints to read" if n_bytes.most else ""
     without = f"{plural(len(unknown), 'checkpoint')} of unknown size" if unknown else ""
     files = " and ".join(filter(None, (read, without)))
     return (
-        f"{plural(len(cells), 'new cell')}{asked}: {n_forwards.least:,} to {n_forwards.most:,} "
+        f"{plural(len(cells), 'new cell')}{option}: {n_forwards.least:,} to {n_forwards.most:,} "
         f"forwards, {files}; crossings, training and differences add to it"
     )
 

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
 STALE_AFTER = 7 * 86_400
 """Seconds after which an unused file is removed."""
 
-_FOLDERS = ("traces", "ladders", "grafts", "trainings", "rows", "kept-capsules", "receipts")
+_FOLDERS = (
+    "traces",
+    "ladders",
+    "grafts",
+    "trainings",
+    "step-traces",
+    "step-grafts",
+    "trainers",
+    "rows",
+    "kept-capsules",
+    "receipts",
+)
 _PATCHED_NAME = re.compile(r".+-[0-9a-f]{12}")
 
 

@@ -22,6 +22,7 @@ from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.band import Band
 from samebits.records.capture import AttentionCall
 from samebits.records.comparison import CellResult
+from samebits.records.device import DeviceProbe
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
 from samebits.records.outcomes import TextsReport
@@ -29,6 +30,7 @@ from samebits.records.processor import ProcessorsReport, ProcessorsSignal
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
 from samebits.records.report import AttentionReport, LoadReport
+from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.trace import Cause
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId, Level
 
-FORMAT_VERSION: Literal[8] = 8
+FORMAT_VERSION: Literal[9] = 9
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -53,6 +55,7 @@ FORMAT_VERSION: Literal[8] = 8
 # 6: every output, and the state that is left behind.
 # 7: what tokenizers make of a corpus.
 # 8: what processors make of images, videos and sounds.
+# 9: torch's settings that changed, what exists only on a GPU, what processors make of outputs of a model.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Cell -> paths of the captures of its first and second run."""
@@ -65,7 +68,7 @@ class KeptRow(Record):
     """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[8] = FORMAT_VERSION
+    format_version: Literal[9] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """The files that it was computed from, with their states at that time."""
@@ -89,6 +92,8 @@ class KeptRow(Record):
     processed: dict[str, ProcessorsReport] = Field(default_factory=dict)
     """stack -> what its processors make of seeded inputs, compared with the reference's."""
     usage: dict[str, UsageSignal]
+    settings: dict[str, tuple[SettingChange, ...]] = Field(default_factory=dict)
+    device: dict[str, tuple[DeviceProbe, ...]] = Field(default_factory=dict)
     causes: dict[str, Cause | str] = Field(default_factory=dict)
     """stack -> where the difference starts, or why a trace does not show it; traced cells only."""
     grafts: dict[str, Graft | str] = Field(default_factory=dict)

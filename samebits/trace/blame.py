@@ -174,6 +174,8 @@ def cause(blamed: Blamed) -> Cause | None:
     if suspect is None and counterpart is None:
         return None
     kind, evidence = blamed.kind, list(blamed.evidence)
+    trace = candidate_view.graph.trace
+    assert trace.what != "training", "a training step has an origin"
     candidate = _side(candidate_view, suspect) if suspect else Side(stack=_stack(candidate_view))
     reference = _side(reference_view, counterpart) if counterpart else None
     others = list(_other_places(candidate_view))
@@ -184,8 +186,8 @@ def cause(blamed: Blamed) -> Cause | None:
     return Cause(
         kind=kind,
         headline=blamed.headline or _headline(blamed, candidate, reference, evidence),
-        prompt=candidate_view.graph.trace.prompt,
-        what=candidate_view.graph.trace.what,
+        prompt=trace.prompt,
+        what=trace.what,
         sink=blamed.joined.sink,
         candidate=candidate,
         reference=reference,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.compare.standing import Standing, judged
 from samebits.ladder.distance import tensor_distance
 from samebits.records.training import TrainingComparison, TrainingItem
+from samebits.training.chance import moved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -99,7 +100,16 @@ def compared(
         first=first if standing != "identical" else None,
         items=tuple(_shown(items)),
         counts=dict(counts),
+        draws=moved(reference, candidate),
+        takes_items=_takes_items(reference, candidate),
     )
+
+
+def _takes_items(reference: TrainingFile, candidate: TrainingFile) -> tuple[bool, bool] | None:
+    sides = (reference.takes_items, candidate.takes_items)
+    if sides[0] is None or sides[1] is None or sides[0] == sides[1]:
+        return None
+    return sides[0], sides[1]
 
 
 def needs_values(comparison: TrainingComparison) -> bool:
@@ -150,9 +160,23 @@ def _items(steps: Steps) -> Iterator[TrainingItem]:
     high = steps.high
     norms = (reference.norm, candidate.norm)
     yield _scalar(steps, "norm", norms, (high[0].norm, high[1].norm) if high else (None, None))
+    yield from _of_norms(steps)
     behind = (reference.behind, candidate.behind)
     exact = (high[0].behind, high[1].behind) if high else (None, None)
     yield _scalar(steps, "loss behind an update", behind, exact)
+
+
+def _of_norms(steps: Steps) -> Iterator[TrainingItem]:
+    """Yield the norms of batches that both sides have with a backward, such as the router's."""
+    assert steps.own is not None
+    for name in steps.own[0].batches:
+        sides = [side.batches.get(name) for side in steps.own]
+        exact = [side.batches.get(name) for side in steps.high or ()]
+        norms = tuple(batch.norm if batch is not None else None for batch in sides)
+        if None not in norms:
+            high = tuple(batch.norm if batch is not None else None for batch in exact)
+            both = (high[0], high[1]) if high else (None, None)
+            yield _scalar(steps, "norm", (norms[0], norms[1]), both, name)
 
 
 def _of_batch(steps: Steps, name: str) -> Iterator[TrainingItem]:

@@ -9,6 +9,8 @@ from samebits.records.training import TrainingReport
 
 if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
+    from samebits.records.step_graft import StepGraft
+    from samebits.records.step_trace import StepOrigin
     from samebits.records.training import TrainingComparison, TrainingFile
 
 _FORWARD_AGREES = frozenset({Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.REFERENCE})
@@ -41,6 +43,22 @@ def report_of(file: TrainingFile, comparison: TrainingComparison | None) -> Trai
             "behind": step.behind,
         }
     )
+
+
+def with_origin(report: TrainingReport, origin: StepOrigin | str) -> TrainingReport:
+    """Return a report with the first operation that differs, or with why none is known."""
+    if report.comparison is None:
+        return report
+    update = {"no_origin": origin} if isinstance(origin, str) else {"origin": origin}
+    return report.model_copy(update={"comparison": report.comparison.model_copy(update=update)})
+
+
+def with_graft(report: TrainingReport, graft: StepGraft | str) -> TrainingReport:
+    """Return a report with the pieces that restore the reference's step, or why none was tried."""
+    if report.comparison is None:
+        return report
+    update = {"no_graft": graft} if isinstance(graft, str) else {"graft": graft}
+    return report.model_copy(update={"comparison": report.comparison.model_copy(update=update)})
 
 
 def with_forward(report: TrainingReport, result: CellResult) -> TrainingReport:

@@ -35,6 +35,7 @@ RESULTS = {
     "date": "2026-01-02",
     "machine": {"cores": 2, "cpu": "a processor", "load": 0.1, "platform": "Linux"},
     "whole": WHOLE,
+    "quick_level": {"wall": 180.0, "cpu": 336.0, "peak_mb": 700.0, "spent": []},
     "work": {
         "cpu": 120.0,
         "imports": 20.0,
@@ -78,7 +79,9 @@ def test_the_document_says_what_was_measured_and_what_was_missed():
     assert target(text, "cell a") == ["320", "450.0"]
     assert "230.0" in text
     assert target(text, "forward, watched") == ["90", "9.0"]
-    assert target(text, "whole matrix") == ["0.20 \N{MULTIPLICATION SIGN}", "**no**"]
+    assert target(text, "whole matrix, `--quick`") == ["0.10 \N{MULTIPLICATION SIGN}", "yes"]
+    assert target(text, "whole matrix, default") == ["0.20 \N{MULTIPLICATION SIGN}", "yes"]
+    assert target(text, "cold, `--quick`") == ["180.0", "336.0", "700"]
     assert target(text, "bare, once") == ["60.0", "100.0", ""]
     assert "takes 7.0 \N{MULTIPLICATION SIGN} the CPU of *bare*" in text
     assert "is 0.12 \N{MULTIPLICATION SIGN} *by hand*" in text
@@ -98,7 +101,7 @@ def test_steps_that_were_not_run_are_left_out():
     text = page.render(few)
     assert "## Memory" in text
     assert "## The whole matrix" not in text
-    assert "whole matrix (" not in text
+    assert "whole matrix, " not in text
 
 
 def test_the_committed_document_is_that_of_the_committed_results():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.levels import compare
+from bench import page
+from bench.levels import compare, counted, extent
 from samebits.records.finding import Finding
 from samebits.records.ids import Verdict
 from tests.support.sample_report import relation, sample_report
@@ -69,3 +70,21 @@ def test_a_cell_that_only_the_deeper_level_finds_unstable_is_no_contradiction():
     result = compare(REPORT, changed(verdict=Verdict.UNSTABLE, signals=()))
     assert [line.text for line in result.deeper] == ["unstable"]
     assert not result.contradictions
+
+
+def test_conclusions_are_counted_by_cell_and_without_their_place():
+    findings = tuple(Finding(code="SB101", where=where, evidence=()) for where in ("a", "b"))
+    step = counted("quick", "default", compare(REPORT, changed(findings=findings)))
+    assert step["only_deeper"] == {"finding SB101": 1}
+    assert step["contradictions"] == {}
+
+
+def test_the_document_lists_what_only_a_deeper_level_concludes():
+    step = counted("quick", "default", compare(REPORT, DEEPER["a finding"]))
+    levels = {"date": "2026-01-02", "steps": [step], **extent(REPORT)}
+    text = "\n".join(page._levels(levels))
+    assert "| quick and default | only default concludes | finding SB101 (1)" in " ".join(
+        text.split()
+    )
+    assert f"{extent(REPORT)['cells']} cells" in text
+    assert "contradicted by default | none" in " ".join(text.split())

@@ -289,6 +289,9 @@ def perform(job):
         facts = {"cell": job["cell"], "reason": "nothing is trained here"}
         write(job["training"]["result"], {"format": "samebits-training", **facts})
         return
+    if job["kind"] == "step-trace":
+        write(job["step"]["result"], {"format": "samebits-step-trace", "cell": job["cell"]})
+        return
     if job["kind"] == "inputs":
         choose(job)
         return

@@ -819,7 +819,8 @@ CORPUS = {
 CHATS = {
     "template": {"default": [9, "00"]},
     "rendered text": {"default, user": "<|user|>hi"},
-    "ids": {"default, user": [5, 6]},
+    "continued text": {"default, continued": "<|assistant|>1, 2,"},
+    "ids": {"default, user": [5, 6], "default, continued": [6, 7]},
     "type": {"default, return_dict=True": ["BatchEncoding with list of int"]},
 }
 
@@ -916,6 +917,21 @@ def test_other_ids_of_a_text_name_text_token_and_part():
         ),
         ("SB819", None, {"template": {"default": [3, "11"]}}, "template: default"),
         ("SB820", None, {"ids": {"default, user": [1, 5, 6]}}, "ids: default, user"),
+        (
+            "SB826",
+            None,
+            {
+                "continued text": {"default, continued": "<|assistant|>1, 2,</s>"},
+                "ids": {"default, continued": [6, 7, 2]},
+            },
+            "continued text: default, continued",
+        ),
+        (
+            "SB826",
+            None,
+            {"continued text": {"default, continued": KeyError("text")}},
+            "continued text: default, continued",
+        ),
     ],
 )
 def test_each_rule_about_texts_sees_its_defect_alone(code, corpus, chats, where):
@@ -929,6 +945,12 @@ def test_what_follows_from_another_difference_is_not_counted_again():
     cleaned = {"decode, clean_up_tokenization_spaces": {"words": "<s>ab"}}
     assert corpus_codes({"decode": {"words": "<s>ab"}, **cleaned}) == ["SB812"]
     assert corpus_codes({"tokens of ids": {"drawn": ["x", "y"], "size": [10]}}) == ["SB817"]
+
+
+def test_a_continued_message_of_another_template_is_not_counted_again():
+    continued = {"continued text": {"default, continued": "1, 2,"}}
+    assert corpus_codes(chats={"rendered text": {"default, user": "hi"}, **continued}) == ["SB819"]
+    assert corpus_codes(chats={"template": {"default": [3, "11"]}, **continued}) == ["SB819"]
 
 
 def test_a_text_that_the_reference_refuses_accuses_nobody():
@@ -1066,6 +1088,10 @@ def fed(*positions, same_logits=False):
     return {"prompt": 5, "fed": positions, "same_logits": same_logits}
 
 
+def searched(**changed):
+    return {"n_moved": 4, "greedy": 1e-6, "of_others": 3.0} | changed
+
+
 USAGE = [
     ("SB901", "attentions", MAPS, MAPS | {"given": "tensors", "logits_changed": False}),
     ("SB901", "attentions", MAPS | {"given": "None for each layer"}, MAPS | {"eager": "None"}),
@@ -1103,6 +1129,9 @@ USAGE = [
     ("SB907", "assisted", {"min_new_tokens": SB907}, {"min_new_tokens": SB907, "plain": "No"}),
     ("SB908", "strategies", {"penalty_alpha": SB908}, {"penalty_alpha": "ValueError: stateful"}),
     ("SB909", "saved", {"files": ["model.safetensors"]}, {"files": ["pytorch_model.bin"]}),
+    ("SB825", "beams", searched(by_cache=0.8), searched(by_cache=2e-6)),
+    ("SB825", "beams", searched(by_cache=0.8), searched(by_cache=0.8, greedy=0.7)),
+    ("SB825", "beams", searched(by_cache=0.8), {"refused": "ValueError: no beams"}),
 ]
 """Code, part of the signal, a value that the rule finds, and one that it does not."""
 
@@ -1332,6 +1361,8 @@ def test_gradients_that_diverged_by_themselves_are_named():
     assert codes_of_training({"items": [item], "first": item}) == ["SB842"]
     loss = TRAINED["comparison"]["items"][0]
     assert codes_of_training({"items": [loss, item], "first": loss}) == ["SB841"]
+    norm = {"signal": "norm", "batch": "router", "outcome": "diverged"}
+    assert codes_of_training({"items": [norm], "first": norm}) == ["SB842"]
 
 
 @pytest.mark.parametrize(
@@ -1340,9 +1371,13 @@ def test_gradients_that_diverged_by_themselves_are_named():
         ("SB843", "rows accumulated = one batch"),
         ("SB844", "gradient checkpointing = without"),
         ("SB844", "gradient checkpointing, reentrant = without"),
+        ("SB844", "gradient checkpointing with dropout = without"),
         ("SB845", "train() without dropout = eval()"),
         ("SB845", "logprobs of training = logprobs of decoding"),
         ("SB846", "packed = padded"),
+        ("SB846", "an adapter leaves other gradients"),
+        ("SB846", "router loss by config = by argument"),
+        ("SB846", "bfloat16 by autocast = by weights"),
         ("SB846", "frozen layers leave other gradients"),
         ("SB846", "eager backward = sdpa backward"),
     ],
@@ -1368,10 +1403,107 @@ def test_a_higher_loss_of_unwritten_memory_is_named():
     assert "SB847" not in codes_of_training(equal, run=run)
 
 
+def test_another_rule_of_accumulation_is_named():
+    change = {"standing": "identical", "items": [], "first": None}
+    assert codes_of_training(change | {"takes_items": [False, True]}) == ["SB848"]
+    assert codes_of_training(change | {"takes_items": [True, False]}) == ["SB848"]
+    assert codes_of_training(change) == []
+
+
 def integrity_of(source):
     written = "none" if source == "unwritten" else "all"
     facts = Provenance(kind="non-persistent buffer", source=source, written=written)
     return IntegritySignal(poison="NaN", tensors={"rotary.inv_freq": facts})
+
+
+TRAINER_CHANGES = [
+    ("SB851", {"subject": "argument", "name": "optim"}),
+    ("SB852", {"subject": "order of rows", "is_cause": True}),
+    ("SB853", {"subject": "learning rates", "is_cause": True}),
+    ("SB855", {"subject": "rows received", "is_cause": True}),
+    ("SB855", {"subject": "labels received", "is_cause": True}),
+    ("SB855", {"subject": "num_items_in_batch", "is_cause": True}),
+    ("SB856", {"subject": "optimizer", "name": "betas", "is_cause": True}),
+    ("SB856", {"subject": "weight decay", "is_cause": True}),
+    ("SB858", {"subject": "logged learning rates"}),
+    ("SB858", {"subject": "rounding of the log"}),
+    (None, {"subject": "optimizer", "name": "fused"}),
+    (None, {"subject": "scheduler"}),
+    (None, {"subject": "collator"}),
+    (None, {"subject": "sampler"}),
+]
+
+
+def by_trainer(standing="diverged", **changed):
+    comparison = {"reference": "4.48", "standing": standing} | changed
+    return {"standing": "identical", "items": [], "first": None}, {"comparison": comparison}
+
+
+@pytest.mark.parametrize(("code", "change"), TRAINER_CHANGES)
+def test_what_trainer_does_otherwise_is_named(code, change):
+    change |= {"reference": "adamw_torch", "candidate": "adamw_torch_fused"}
+    step, report = by_trainer(changes=[change])
+    assert codes_of_training(step, trainer=report) == ([code] if code else [])
+
+
+def test_what_changes_no_number_of_the_run_is_no_finding():
+    for subject, expected in (
+        ("num_items_in_batch", []),
+        ("weight decay", []),
+        ("order of rows", ["SB852"]),
+    ):
+        change = {"subject": subject, "reference": "a", "candidate": "b", "is_cause": True}
+        step, report = by_trainer("rounding", changes=[change])
+        assert codes_of_training(step, trainer=report) == expected
+
+
+def test_a_changed_default_comes_with_the_argument_that_restores_it():
+    for name, value, given in (
+        ("optim", "adamw_torch", "optim='adamw_torch'"),
+        ("average_tokens_across_devices", "False", "average_tokens_across_devices=False"),
+        ("learning_rate", "5e-05", "learning_rate=5e-05"),
+    ):
+        change = {"subject": "argument", "name": name, "reference": value, "candidate": "x"}
+        step, report = by_trainer(changes=[change])
+        case = Case(capture=sound(Memory(), "5.x"), training=trained(step, trainer=report))
+        (finding,) = findings(case)
+        assert f"TrainingArguments({given})" in finding.evidence[0]
+
+
+SIZE = {"n": 1, "n_differ": 1, "max_abs": 1.0, "mean_abs": 1.0}
+BROKEN_BY_TRAINER = {
+    "relation": "Trainer: rows accumulated = one batch",
+    "holds": False,
+    "what": "a",
+}
+BROKEN_BY_TRAINER |= {"broken": True, "distance": SIZE, "promoted": SIZE}
+
+
+def test_numbers_of_trainer_that_nothing_explains_are_named():
+    item = {"signal": "weights", "run": "row by row", "place": "a", "outcome": "diverged"}
+    step, report = by_trainer(first=item, items=[item])
+    assert codes_of_training(step, trainer=report) == ["SB857"]
+    cause = {"subject": "num_items_in_batch", "reference": "7", "candidate": "6", "is_cause": True}
+    step, report = by_trainer(first=item, items=[item], changes=[cause])
+    assert codes_of_training(step, trainer=report) == ["SB855"]
+    step, report = by_trainer("follows", first=item, items=[item])
+    assert codes_of_training(step, trainer=report) == []
+    accumulated = item | {"run": "accumulated"}
+    step, report = by_trainer(first=accumulated, items=[accumulated])
+    assert codes_of_training(step, trainer=report) == ["SB857"]
+    assert codes_of_training(step, trainer=report, relation=BROKEN_BY_TRAINER) == ["SB854"]
+    step, report = by_trainer("rounding", items=[item | {"outcome": "rounding"}])
+    assert codes_of_training(step, trainer=report) == []
+
+
+def test_accumulation_by_trainer_is_named_where_the_model_does_not_break_it_itself():
+    by = BROKEN_BY_TRAINER
+    own = by | {"relation": "rows accumulated = one batch"}
+    assert codes_of_training(relation=by) == ["SB854"]
+    assert codes_of_training(relation=by | {"broken": False}) == []
+    both = trained(relation=own).model_dump() | {"relations": {"relations": [own, by]}}
+    case = Case(capture=sound(Memory(), "5.x"), training=TrainingReport.model_validate(both))
+    assert codes(case) == ["SB843"]
 
 
 def test_every_rule_spoke_in_these_files():

@@ -28,6 +28,29 @@ PLANTED = {
 }
 
 
+def after(array, exact=None, **fields):
+    """Return a signal of what is made of outputs of a model."""
+    return signal(
+        {"batch_decode": case(array, exact, key="result")},
+        part="image processor, after the model",
+        role="after",
+        **fields,
+    )
+
+
+def on_demand(**fields):
+    return signal(
+        {"c": case(NATIVE, EXACT)},
+        part="image processor, torchvision on demand",
+        role="on demand",
+        **fields,
+    )
+
+
+LABELS = (NATIVE > 0).astype(np.int64)
+FLIPPED = np.where(np.arange(LABELS.size).reshape(LABELS.shape) == 5, 1 - LABELS, LABELS)
+
+
 def codes(reference, candidate):
     found = findings(
         Case(
@@ -55,3 +78,42 @@ def test_an_input_that_only_the_reference_refuses_is_no_finding():
 def test_a_model_without_processors_has_no_finding():
     assert codes(None, PLAIN) == set()
     assert codes(PLAIN, None) == set()
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        (after(NATIVE, EXACT), set()),
+        (after(OTHER.astype(np.float32), OTHER), {"SB838"}),
+        (after(NATIVE[:2], EXACT[:2]), {"SB838"}),
+        (after(ROUNDED, EXACT), {"SB834"}),
+    ],
+)
+def test_what_is_made_of_outputs_has_a_rule_of_its_own(candidate, expected):
+    assert codes(after(NATIVE, EXACT), candidate) == expected
+
+
+def test_labels_that_agree_in_float64_differ_by_rounding():
+    assert codes(after(LABELS, LABELS), after(FLIPPED, LABELS)) == {"SB834"}
+    assert codes(after(LABELS, LABELS), after(FLIPPED, FLIPPED)) == {"SB838"}
+
+
+def test_a_backend_that_only_one_release_has_is_no_finding():
+    missing = signal(
+        part="image processor, torchvision on demand",
+        role="on demand",
+        class_name="",
+        backend="",
+        absent="no class",
+    )
+    assert codes(on_demand(), missing) == set()
+    assert codes(on_demand(), on_demand(class_name="Other", settings={"size": "1"})) == set()
+
+
+def test_a_backend_on_demand_that_computes_otherwise_is_named():
+    other = signal(
+        {"c": case(OTHER.astype(np.float32), OTHER)},
+        part="image processor, torchvision on demand",
+        role="on demand",
+    )
+    assert codes(on_demand(), other) == {"SB833"}

@@ -1,14 +1,26 @@
 """cell.processors: sounds in both precisions, kernels against torch's, and code put back."""
 
+import enum
+import importlib.util
 import json
 import sys
 import tempfile
+import types
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
-from samebits_probe.cell import arrays, processors, resampling, samples, steps, widened
+from samebits_probe.cell import (
+    arrays,
+    postprocessing,
+    processors,
+    resampling,
+    samples,
+    steps,
+    widened,
+)
 from samebits_probe.model.load import Source
 
 KINDS = {
@@ -118,3 +130,173 @@ def test_arrays_of_several_lengths_are_hashed_by_their_values():
     ragged[:] = pieces
     assert arrays.facts(ragged) == arrays.facts(pieces)
     assert arrays.facts(ragged)["shapes"] == [[3], [2]]
+
+
+class Mode(enum.Enum):
+    NEAREST = "nearest"
+    BILINEAR = "bilinear"
+    BICUBIC = "bicubic"
+
+
+@contextmanager
+def torchvision():
+    """Put a torchvision in place whose resize computes in 8 bits, as the real one does."""
+
+    def resize(image, size, interpolation=Mode.BILINEAR, max_size=None, antialias=True):
+        mode = interpolation.value
+        options = {} if mode == "nearest" else {"antialias": antialias}
+        batch = image.reshape(-1, *image.shape[-3:]).to(torch.float32)
+        result = torch.nn.functional.interpolate(batch, size=tuple(size), mode=mode, **options)
+        result = result.reshape(*image.shape[:-2], *size)
+        return (
+            result.round().clamp(0, 255).to(torch.uint8) if image.dtype == torch.uint8 else result
+        )
+
+    names = ("torchvision", "torchvision.transforms", "torchvision.transforms.v2")
+    functional = f"{names[-1]}.functional"
+    modules = {name: types.ModuleType(name) for name in (*names, functional)}
+    modules[functional].resize = resize
+    before = dict(sys.modules)
+    sys.modules.update(modules)
+    try:
+        yield modules[functional]
+    finally:
+        for name in modules:
+            sys.modules.pop(name)
+        sys.modules.update({name: before[name] for name in modules if name in before})
+
+
+def test_the_resize_of_torchvision_runs_in_float64_with_the_kernel_that_it_is_asked_for():
+    image = torch.from_numpy(samples.picture(37, 53)).permute(2, 0, 1)[None]
+    with torchvision() as functional:
+        own = functional.resize
+        with widened.in_float64() as notes:
+            for mode, kernel in ((Mode.BILINEAR, 2), (Mode.BICUBIC, 3)):
+                result = functional.resize(image, [20, 31], interpolation=mode, antialias=True)
+                last = image[0].permute(1, 2, 0).numpy()
+                expected = resampling.resampled(last, (20, 31), kernel)
+                assert result.dtype == torch.float64
+                assert np.array_equal(result[0].permute(1, 2, 0).numpy(), expected)
+            assert not notes.reasons
+            result = functional.resize(image.double() / 255, [20, 31], interpolation=Mode.BILINEAR)
+            assert float(result.max()) <= 1.0
+            functional.resize(image, [20, 31], interpolation=Mode.NEAREST)
+            functional.resize(image, [20, 31], antialias=False)
+            assert len(notes.reasons) == 1
+        assert functional.resize is own
+
+
+class Auto:
+    """An Auto class that notes in ``asked`` how it is asked for a processor."""
+
+    @classmethod
+    def from_pretrained(cls, _where, **options):
+        use_fast = options.pop("use_fast", None)
+        cls.asked.append(use_fast)
+        return Tiny("torchvision" if use_fast else "pil")
+
+
+class AutoOfBackends(Auto):
+    @classmethod
+    def from_pretrained(cls, _where, **options):
+        backend = options.pop("backend", None)
+        cls.asked.append(backend)
+        return Tiny(backend or "pil")
+
+
+class Tiny:
+    def __init__(self, backend):
+        self.backend = backend
+
+    def __call__(self, images, return_tensors):
+        return {"pixel_values": np.zeros((1, 3, 2, 2), np.float32)}
+
+
+def asked_backend(auto, spec):
+    """Return the parts of a stack with or without torchvision, and how the Auto class was asked."""
+    auto.asked = []
+    find, own = importlib.util.find_spec, transformers.__dict__.get("AutoImageProcessor")
+    importlib.util.find_spec = lambda name, *rest: (
+        spec if name == "torchvision" else find(name, *rest)
+    )
+    transformers.AutoImageProcessor = auto
+    try:
+        source = source_of("vit", image_processor_type="Tiny")
+        return processors.facts(source)["parts"], auto.asked
+    finally:
+        importlib.util.find_spec = find
+        if own is None:
+            del transformers.AutoImageProcessor
+        else:
+            transformers.AutoImageProcessor = own
+
+
+def test_a_stack_with_torchvision_is_asked_for_its_backend_as_the_release_names_it():
+    for auto, name in ((Auto, True), (AutoOfBackends, "torchvision")):
+        parts, asked = asked_backend(auto, spec=object())
+        assert parts["image processor"]["backend"] == "pil"
+        other = parts["image processor, torchvision on demand"]
+        assert other["backend"] == "torchvision"
+        assert other["cases"]["small array"]["outputs"]
+        assert set(asked) == {None, name}
+
+
+def test_a_stack_without_torchvision_says_so():
+    parts, asked = asked_backend(Auto, spec=None)
+    other = parts["image processor, torchvision on demand"]
+    reason = "torchvision is not installed in this stack"
+    assert other == {"absent": reason, "role": "on demand"}
+    assert set(asked) == {None}
+
+
+class Detector:
+    def post_process_object_detection(self, outputs, threshold=0.5, target_sizes=None):
+        return [
+            {"boxes": outputs.pred_boxes[i] * size[0], "labels": outputs["logits"][i].argmax(-1)}
+            for i, size in enumerate(target_sizes)
+        ]
+
+    def post_process_semantic_segmentation(self, outputs, target_sizes=None):
+        return list(outputs.logits.argmax(1))
+
+    def post_process_panoptic_segmentation(self, outputs, target_sizes=None):
+        assert outputs.pred_masks.shape[1] == outputs.logits.shape[1]
+        return [
+            {
+                "segmentation": None,
+                "segments_info": [{"id": 1, "score": 0.5}, {"id": 2, "score": 1.0}],
+            }
+        ]
+
+
+def test_each_method_gets_the_outputs_that_it_reads():
+    calls = postprocessing.calls(Detector())
+    results = {name: call(Detector()) for name, call in calls.items()}
+    assert set(results["post_process_object_detection"]) == {
+        "0.boxes",
+        "0.labels",
+        "1.boxes",
+        "1.labels",
+    }
+    (first, _) = results["post_process_semantic_segmentation"].values()
+    assert first.shape == (16, 16)
+    assert results["post_process_panoptic_segmentation"] == {
+        "0.segmentation": "None",
+        "0.segments_info.id": [1, 2],
+        "0.segments_info.score": [0.5, 1.0],
+    }
+
+
+def test_the_outputs_are_the_same_numbers_in_both_precisions():
+    own = postprocessing.seeded((3, 4), 1)
+    with widened.in_float64():
+        wide = postprocessing.seeded((3, 4), 1)
+    assert (own.dtype, wide.dtype) == (torch.float32, torch.float64)
+    assert own.double().equal(wide)
+
+
+def test_texts_are_facts():
+    facts = arrays.facts_of_text(["a", "\ud800"])
+    assert facts["text"] == '["a", "\\ud800"]'
+    assert facts["shapes"] == [[2]]
+    assert facts["hash"] != arrays.facts_of_text(["a", "b"])["hash"]

@@ -11,28 +11,21 @@ import transformers
 from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.training import batches, origin, relations, signals
-from samebits_probe.training.learner import Learner, without_chance
+from samebits_probe.training.learner import Learner
+from tiny import model
 
 torch.set_num_threads(1)
-
-
-def model(architecture="llama", **changed):
-    torch.manual_seed(0)
-    config = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": None}
-    config |= {"num_attention_heads": 4, "intermediate_size": 48, "num_key_value_heads": 2}
-    known = transformers.AutoConfig.for_model(architecture, **(config | changed))
-    made = transformers.AutoModelForCausalLM.from_config(known).eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.normal_(0, 0.25)
-    return made
+WITH_DROPOUT = "gradient checkpointing with dropout = without"
+ROUTER = "router loss by config = by argument"
+ADAPTER = "an adapter leaves other gradients"
+AUTOCAST = "bfloat16 by autocast = by weights"
 
 
 def step(made, where=None):
     made_batches = batches.batches(made, "causal-lm", {})
     where = where or origin.places(made, None)
     keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
-    return signals.signals(Learner(made, torch.float32), made_batches, where, keeper)
+    return signals.signals(Learner(made, torch.float32), made_batches, where, keeper, shifted=True)
 
 
 def ways(made, names=None):
@@ -54,7 +47,15 @@ def test_a_clean_model_breaks_no_way_to_train():
     for architecture in ("llama", "mixtral"):
         answer, skipped = ways(model(architecture, num_local_experts=4))
         assert not [name for name, r in answer.items() if r["broken"]], answer
-        assert {s["relation"] for s in skipped} <= {"packed = padded"}, skipped
+        untried = (
+            {"packed = padded", WITH_DROPOUT, ROUTER}
+            if architecture == "llama"
+            else {
+                "packed = padded",
+                WITH_DROPOUT,
+            }
+        )
+        assert {s["relation"] for s in skipped} <= untried, skipped
         assert answer["train() without dropout = eval()"]["holds"]
         assert answer["gradient checkpointing = without"]["holds"]
 
@@ -88,10 +89,10 @@ def test_the_weights_are_as_they_were():
 def test_dropout_of_every_kind_is_off():
     made = model("gpt2", n_embd=32, n_layer=2, n_head=4, n_positions=64, resid_pdrop=0.5)
     assert any(m.p for m in made.modules() if isinstance(m, torch.nn.Dropout))
-    without_chance(made)
+    Learner(made, torch.float32)
     assert not any(m.p for m in made.modules() if isinstance(m, torch.nn.Dropout))
     made = model(attention_dropout=0.5)
-    without_chance(made)
+    Learner(made, torch.float32)
     assert made.config.attention_dropout == 0
     assert step(made)["norm"] == step(made)["norm"]
 
@@ -209,10 +210,119 @@ def test_planted_losses_are_named():
         wanted = labels[:, 1:]
         return cross_entropy(logits[:, :-1], wanted, "sum") / wanted.numel()
 
+    def unshifted_twice(logits, labels, _items):
+        return cross_entropy(logits[:, :-2], labels[:, 2:])
+
+    def of_devices(logits, labels, items):
+        halves = zip(logits.chunk(2), labels.chunk(2), strict=True)
+        return torch.stack([right(a, b, items) for a, b in halves]).mean()
+
+    assert formula_of(unshifted_twice) == "mean over the labels, the token after the next"
+    assert formula_of(of_devices) == "mean of the means of two devices, the next token"
     assert formula_of(right) == "mean over the labels, the next token"
     assert formula_of(unshifted) == "mean over the labels, the same token"
     assert formula_of(of_rows) == "mean of the means of rows, the next token"
     assert formula_of(over_everything) == "mean over all positions, the next token"
+
+
+def headed(auto, architecture="bert", **changed):
+    torch.manual_seed(0)
+    config = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "pad_token_id": 0}
+    config |= {"num_attention_heads": 4, "intermediate_size": 48}
+    config |= {"num_labels": 2 if auto == "QuestionAnswering" else 3}
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    known = transformers.AutoConfig.for_model(architecture, **(config | changed))
+    return getattr(transformers, f"AutoModelFor{auto}").from_config(known).eval()
+
+
+def facts_of(made, head):
+    keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
+    learner = Learner(made, torch.float32)
+    made_batches = batches.batches(made, head, {})
+    where = origin.places(made, None)
+    return signals.signals(learner, made_batches, where, keeper, shifted=False)["batches"]
+
+
+def test_every_head_with_a_loss_has_one():
+    expected = {
+        "MaskedLM": {"padded"},
+        "TokenClassification": {"padded"},
+        "SequenceClassification": {"padded", "regression", "multi_label_classification"},
+        "QuestionAnswering": {"padded", "beyond"},
+    }
+    for auto, names in expected.items():
+        facts = facts_of(headed(auto), "base")
+        assert names <= set(facts) <= {*names, "items"}, (auto, facts.keys())
+        assert not [f["refused"] for f in facts.values() if "refused" in f], auto
+        assert len({facts[name]["loss"] for name in names}) == len(names), auto
+    made = headed("SequenceClassification")
+    facts_of(made, "base")
+    assert made.config.problem_type == "single_label_classification"
+
+
+def test_a_smoothed_loss_is_that_of_the_paper():
+    made = model()
+    facts = step(made)
+    batch = batches.batches(made, "causal-lm", {})[0]
+    with torch.no_grad():
+        inputs = {k: v for k, v in batch.kwargs.items() if k != "labels"}
+        logits = made(**inputs).logits[:, :-1].double()
+    expected = torch.nn.functional.cross_entropy(
+        logits.transpose(1, 2), batch.labels[:, 1:], label_smoothing=0.1
+    )
+    others = facts["batches"]["padded"]["others"]
+    assert math.isclose(others["label smoothing"], float(expected), rel_tol=1e-5)
+
+
+def test_weights_of_classes_are_named():
+    made = headed("SequenceClassification")
+    made.config.class_weights = [0.2, 1.0, 3.0]
+    made.config.problem_type = None
+    base = type(made)
+
+    def forward(self, input_ids=None, attention_mask=None, labels=None):
+        output = base.forward(self, input_ids=input_ids, attention_mask=attention_mask)
+        if labels is not None and not labels.is_floating_point():
+            weights = torch.tensor(self.config.class_weights)
+            output["loss"] = torch.nn.functional.cross_entropy(output.logits, labels, weights)
+        return output
+
+    made.__class__ = type(base.__name__, (base,), {"forward": forward})
+    name = "mean over the labels, classes weighed by config.class_weights"
+    assert facts_of(made, "base")["padded"]["formula"] == name
+    assert facts_of(headed("SequenceClassification"), "base")["padded"]["formula"] == (
+        "mean over the labels"
+    )
+
+
+def test_a_classifier_that_takes_the_number_of_items_and_ignores_it_is_broken():
+    name = "rows accumulated = one batch"
+
+    def judged(divides):
+        made = headed("SequenceClassification")
+        base = type(made)
+
+        def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
+            items = kwargs.pop("num_items_in_batch", None)
+            output = base.forward(self, input_ids=input_ids, attention_mask=attention_mask)
+            if labels is not None:
+                total = torch.nn.functional.cross_entropy(output.logits, labels, reduction="sum")
+                output["loss"] = total / ((items if divides else None) or len(labels))
+            return output
+
+        made.__class__ = type(base.__name__, (base,), {"forward": forward})
+        main = batches.batches(made, "base", {})[0]
+        learner = Learner(made, torch.float32)
+        kept = relations.RELATIONS
+        relations.RELATIONS = tuple(r for r in kept if r.name == name)
+        try:
+            answer = relations.observe(learner, main, "base", time.perf_counter() + 600)
+        finally:
+            relations.RELATIONS = kept
+        return answer["relations"][0]["broken"]
+
+    assert judged(divides=False)
+    assert not judged(divides=True)
 
 
 def test_accumulation_without_the_number_of_items_is_broken():
@@ -240,6 +350,120 @@ def test_a_checkpointed_block_that_draws_again_is_broken():
 
 def in_backward():
     return torch._C._current_graph_task_id() != -1
+
+
+def dropping(**changed):
+    return model(attention_dropout=0.2, **changed)
+
+
+def test_a_block_that_draws_its_dropout_again_is_broken():
+    """Its own generator is not one that checkpointing sets back."""
+    made = dropping()
+    clean = ways(made, WITH_DROPOUT)[0][WITH_DROPOUT]
+    assert not clean["broken"]
+    assert clean["holds"]
+    made = dropping()
+    generator = torch.Generator()
+    made.register_forward_pre_hook(lambda _module, _args: generator.manual_seed(0) and None)
+
+    def drop(module, _args, output):
+        if not module.config.attention_dropout:
+            return output
+        return output * torch.empty_like(output).bernoulli_(0.8, generator=generator)
+
+    made.model.layers[0].mlp.register_forward_hook(drop)
+    answer, skipped = ways(made, "gradient checkpointing")
+    assert WITH_DROPOUT in answer, skipped
+    assert answer[WITH_DROPOUT]["broken"]
+    assert not answer["gradient checkpointing = without"]["broken"]
+
+
+def test_dropout_that_no_seed_sets_is_not_accused():
+    made = dropping()
+    generator = torch.Generator()
+    made.model.layers[0].mlp.register_forward_hook(
+        lambda _module, _args, output: (
+            output * torch.empty_like(output).bernoulli_(0.8, generator=generator)
+            if made.config.attention_dropout
+            else output
+        )
+    )
+    answer, skipped = ways(made, WITH_DROPOUT)
+    assert not answer
+    assert "no seed sets" in skipped[0]["reason"]
+
+
+def drawn(made):
+    main = batches.batches(made, "causal-lm", {})[0]
+    return signals.chance(Learner(made, torch.float32), main)
+
+
+def test_draws_are_recorded_where_they_are_drawn():
+    assert drawn(model()) is None
+    facts = drawn(dropping())
+    assert facts["n"] == len(facts["draws"]) == 2, facts
+    assert [d["module"] for d in facts["draws"]] == [
+        f"model.layers.{i}.self_attn" for i in range(2)
+    ]
+    assert drawn(dropping()) == facts
+    moved = dropping()
+    moved.model.layers[0].mlp.register_forward_hook(
+        lambda _module, _args, output: torch.nn.functional.dropout(output, 1e-9) * 1.0
+    )
+    other = drawn(moved)
+    assert other["n"] == 3
+    first, second = (facts["draws"], other["draws"])
+    assert first[0]["hash"] == second[0]["hash"]
+    assert first[1]["hash"] != second[1]["hash"]
+
+
+def test_a_step_behind_one_with_dropout_is_the_same():
+    made = dropping()
+    learner = Learner(made, torch.float32)
+    main = batches.batches(made, "causal-lm", {})[0]
+    before = float(learner.forward(main.kwargs).loss.detach())
+    with_dropout = signals.chance(learner, main)["loss"]
+    assert float(learner.forward(main.kwargs).loss.detach()) == before != with_dropout
+
+
+def test_an_adapter_beside_a_weight_that_is_used_elsewhere_is_broken():
+    for architecture, changed in (
+        ("llama", {}),
+        ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64}),
+    ):
+        made = model(architecture, **changed)
+        assert not ways(made, ADAPTER)[0][ADAPTER]["broken"], architecture
+    made = model()
+
+    def beside(module, _args, output):
+        output["last_hidden_state"] = output[0] + module.layers[0].self_attn.q_proj.weight.mean()
+        return output
+
+    made.model.register_forward_hook(beside)
+    assert ways(made, ADAPTER)[0][ADAPTER]["broken"]
+
+
+def test_a_switch_for_the_routers_loss_that_the_config_does_not_set_is_broken():
+    made = model("mixtral", num_local_experts=4)
+    assert not ways(made, ROUTER)[0][ROUTER]["broken"]
+
+    base = type(made)
+
+    def forward(self, input_ids=None, labels=None, output_router_logits=None, **kwargs):
+        wanted = bool(output_router_logits)
+        kwargs |= {"input_ids": input_ids, "labels": labels}
+        return base.forward(self, output_router_logits=wanted, **kwargs)
+
+    made.__class__ = type(base.__name__, (base,), {"forward": forward})
+    assert ways(made, ROUTER)[0][ROUTER]["broken"]
+
+
+def test_code_that_looks_at_autocast_is_broken():
+    made = model()
+    made.model.layers[0].mlp.register_forward_hook(
+        lambda _module, _args, output: output * (1.5 if torch.is_autocast_enabled("cpu") else 1.0)
+    )
+    assert ways(made, AUTOCAST)[0][AUTOCAST]["broken"]
 
 
 def test_a_training_branch_is_broken():

@@ -4,12 +4,13 @@ import importlib
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from unittest import mock
 
 import torch
 import transformers
 from samebits_probe.model.state import hashes
 from samebits_probe.process import fork
-from samebits_probe.usage import forward, generate, usage
+from samebits_probe.usage import beams, forward, generate, usage
 from samebits_probe.usage.subject import NoMeaning, Subject
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
@@ -131,3 +132,24 @@ def test_eager_is_put_back():
     facts = ask(forward.attentions, made)
     assert made.config._attn_implementation == before == "sdpa"
     assert "tensors" in (facts["given"], facts.get("eager"))
+
+
+def test_beams_that_keep_their_state_agree_with_a_forward_without_a_cache():
+    found = ask(beams.beams, model())
+    assert found["n_moved"]
+    assert found["greedy"] < 1e-3 < found["of_others"]
+    assert found["by_cache"] < 1e-3
+
+
+def test_a_beam_that_goes_on_with_another_ones_state_is_seen():
+    kind = transformers.DynamicCache
+    with mock.patch.object(kind, "reorder_cache", return_value=None):
+        found = ask(beams.beams, model())
+    assert found["greedy"] < 1e-3
+    assert found["by_cache"] > 0.1 * found["of_others"]
+
+
+def test_a_model_without_beams_says_why():
+    made = model()
+    made.generate = lambda *_args, **_kwargs: 1 / 0
+    assert ask(beams.beams, made) == {"refused": "ZeroDivisionError: division by zero"}

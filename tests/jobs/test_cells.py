@@ -14,7 +14,7 @@ from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import LARGE
 from samebits.matrix.spec import Prompt
-from samebits.records.capture import Failure, Signals, Skip, Unfinished
+from samebits.records.capture import NO_DEVICE, Failure, Signals, Skip, Unfinished
 from samebits.records.ids import CellId
 from samebits.records.inputs import Inputs
 from samebits.stacks.process import Ended
@@ -450,6 +450,16 @@ def test_a_process_that_ends_itself_fails_its_phase(bench, ends, words):
     assert failure.message == words
     assert failure.traceback == "the log"
     assert first.raised == failure
+
+
+def test_a_run_without_its_device_is_unfinished_did_not_fail_and_runs_again(bench):
+    end = Unfinished(phase=NO_DEVICE, reason="this machine has no cuda device")
+    first, second = bench.observe(Process("unfinished", FINE, "the log", unfinished=end))
+    for run in (first, second):
+        assert (run.status, run.unfinished, run.failures) == ("unfinished", end, ())
+        assert {skip.what for skip in run.skips} >= {"weights", "forward short", "greedy short"}
+        assert {skip.reason for skip in run.skips} == {end.reason}
+    assert bench.runs_again()
 
 
 def test_an_exception_behind_the_load_is_an_answer_unless_the_machine_may_have_raised_it(bench):

@@ -92,6 +92,17 @@ def test_what_goes_into_the_files_of_a_tokenizer_has_types_and_its_class_is_a_te
     assert tokenizer["tokenizer_class"] == "1"
 
 
+def test_what_goes_into_the_files_of_a_processor_has_types():
+    recipe = "{do_pad: false, size: {shortest_edge: 56}, image_processor_type: A}"
+    yaml = yamltext.parse(f"models: {{m: {{build: {{processor: {recipe}}}}}}}".encode())
+    processor = yaml.data["models"]["m"]["build"]["processor"]
+    assert processor == {
+        "do_pad": False,
+        "size": {"shortest_edge": 56},
+        "image_processor_type": "A",
+    }
+
+
 def test_merge_keys_lose_to_the_mapping_and_to_earlier_sources():
     text = "x: &x {a: 1, b: 1}\ny: &y {b: 2, c: 2}\nz: {c: 3, <<: [*x, *y]}\n"
     yaml = yamltext.parse(text.encode())

@@ -8,16 +8,24 @@ import pytest
 from samebits.matrix.plan import Selection
 from samebits.pipeline import cluster, run
 from samebits.pipeline.order import Order
+from samebits.pipeline.resources import Resources
 from tests.pipeline.test_shards import PLAN
 from tests.support.scheduler_bench import RecordedProgress
+
+GIB = 1 << 30
+
+
+def task(*words, cpus=1, memory=0, **accelerators):
+    return cluster.Task(words, Resources(cpus, memory, accelerators))
 
 
 class Ray:
     """Ray as far as it is used: tasks end one by one, and some of them fail."""
 
-    def __init__(self, failing=()):
+    def __init__(self, failing=(), **machine):
         self.failing = failing
-        self.options = None
+        self.machine = {"CPU": 8.0, "memory": 64.0 * GIB} | machine
+        self.options = []
         self.ran = []
         self.connected = []
 
@@ -30,6 +38,12 @@ class Ray:
             raise ConnectionError(msg)
         self.connected.append(fields)
 
+    def nodes(self):
+        return [
+            {"Alive": False, "Resources": {"GPU": 8.0}},
+            {"Alive": True, "Resources": self.machine},
+        ]
+
     def shutdown(self):
         self.connected.append("end")
 
@@ -38,7 +52,7 @@ class Ray:
 
         class Remote:
             def options(self, **options):
-                ray.options = options
+                ray.options.append(options)
                 return self
 
             def remote(self, words, folder):
@@ -65,9 +79,12 @@ def test_a_task_has_one_stack_and_so_many_cells(monkeypatch):
 def test_tasks_are_retried_and_those_that_fail_for_good_are_named(tmp_path, monkeypatch):
     ray, said = Ray(failing=(2,)), []
     monkeypatch.setitem(sys.modules, "ray", ray)
-    failures = cluster.run("local", [["a"], ["b"]], tmp_path, {"num_cpus": 3}, said.append)
+    tasks = [task("a", cpus=3), task("b")]
+    failures = cluster.run("local", tasks, tmp_path, said.append)
     assert ray.ran == [(["a"], str(tmp_path)), (["b"], str(tmp_path))]
-    assert ray.options == {"max_retries": 3, "retry_exceptions": True, "num_cpus": 3}
+    first, second = ray.options
+    assert (first["max_retries"], first["retry_exceptions"]) == (3, True)
+    assert (first["num_cpus"], second["num_cpus"]) == (3, 1)
     assert said == ["1 of 2 tasks have ended", "2 of 2 tasks have ended"]
     (failure,) = failures
     assert failure.startswith("task 2 of 2 failed on the cluster")
@@ -78,13 +95,13 @@ def test_tasks_are_retried_and_those_that_fail_for_good_are_named(tmp_path, monk
 def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(cluster.ClusterError, match=r"samebits\[ray\]"):
-        cluster.run("local", [["a"]], tmp_path, {}, print)
+        cluster.run("local", [task("a")], tmp_path, print)
 
 
 def test_a_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", Ray())
     with pytest.raises(cluster.ClusterError, match="ray://nobody:1 cannot be reached: no answer"):
-        cluster.run("ray://nobody:1", [["a"]], tmp_path, {}, print)
+        cluster.run("ray://nobody:1", [task("a")], tmp_path, print)
 
 
 @pytest.fixture
@@ -111,8 +128,8 @@ def test_a_task_is_a_shard_of_the_same_run(matrix, monkeypatch):
     common = ["matrix", "--matrix", str(matrix), "--models", "llama", "--deep"]
     common += ["--store", "s3://b", "--jobs", "4"]
     assert [words for words, _ in ray.ran] == [[*common, "--shard", f"{n}/2"] for n in (1, 2)]
-    assert ray.options["num_cpus"] == 4
-    assert ray.options["num_gpus"] == 0
+    assert [options["num_cpus"] for options in ray.options] == [4, 4]
+    assert [options["num_gpus"] for options in ray.options] == [0, 0]
     assert (order.store, notes) == ("s3://b", ())
 
 
@@ -122,3 +139,26 @@ def test_a_cluster_elsewhere_needs_a_store_and_a_local_one_has_its_own(matrix, m
         ordered(matrix, on="auto")
     order, _ = ordered(matrix, on="local")
     assert order.store == str(matrix.parent / ".samebits" / "cluster")
+
+
+def test_a_local_cluster_is_never_asked_for_more_than_it_has(tmp_path, monkeypatch):
+    ray, said = Ray(), []
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    large = task("a", cpus=99, memory=900 * GIB, GPU=2, NPU=1)
+    assert cluster.run("local", [large], tmp_path, said.append) == []
+    (options,) = ray.options
+    assert (options["num_cpus"], options["num_gpus"], options["memory"]) == (8, 0, 64 * GIB)
+    assert "resources" not in options
+    assert said == ["1 of 1 tasks have ended"]
+
+
+def test_what_a_cluster_lacks_now_is_said_and_asked_for(tmp_path, monkeypatch):
+    ray, said = Ray(), []
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    cluster.run("auto", [task("a", memory=900 * GIB, GPU=1)], tmp_path, said.append)
+    (options,) = ray.options
+    assert (options["num_gpus"], options["memory"]) == (1, 900 * GIB)
+    assert said[:-1] == [
+        "a task needs 900 GiB of memory, which no machine of the cluster has now",
+        "a task needs 1 GPU, which no machine of the cluster has now",
+    ]

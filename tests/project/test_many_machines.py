@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from samebits import cli
 
 pytestmark = pytest.mark.processes
 FOLDER = Path(__file__).parents[2] / "examples" / "many-machines"
+
+OF_ALL = {"SLURM_CPUS_PER_TASK": "8"}
+"""What Slurm gives each job that asks for CPUs per task."""
 
 
 def started(tmp_path, command, **variables):
@@ -29,14 +33,14 @@ def started(tmp_path, command, **variables):
 def test_slurm(tmp_path):
     shards = []
     for number in range(1, 9):
-        variables = {"SLURM_ARRAY_TASK_ID": str(number), "SLURM_ARRAY_TASK_COUNT": "8"}
+        variables = {"SLURM_ARRAY_TASK_ID": str(number), "SLURM_ARRAY_TASK_COUNT": "8", **OF_ALL}
         verb, options = started(tmp_path, ["bash", str(FOLDER / "slurm.sh")], **variables)
         assert verb == "matrix"
         shards.append(options.shard)
     assert shards == [(number, 8) for number in range(1, 9)]
     assert "--array=1-8 " in (FOLDER / "slurm.sh").read_text()
-    verb, merge = started(tmp_path, ["bash", str(FOLDER / "slurm-merge.sh")])
-    assert (verb, merge.store) == ("merge", options.store)
+    verb, merge = started(tmp_path, ["bash", str(FOLDER / "slurm-merge.sh")], **OF_ALL)
+    assert (verb, merge.store, merge.jobs) == ("merge", options.store, options.jobs)
 
 
 def test_kubernetes(tmp_path):
@@ -47,6 +51,20 @@ def test_kubernetes(tmp_path):
         for index in range(spec["completions"])
     ]
     assert shards == [(number, 8) for number in range(1, 9)]
+
+
+def test_kubernetes_merges_what_the_shards_left(tmp_path):
+    (shard,), (merge,) = (containers(name) for name in ("kubernetes.yaml", "kubernetes-merge.yaml"))
+    verb, options = started(tmp_path, merge["command"])
+    assert verb == "merge"
+    left = started(tmp_path, shard["command"], JOB_COMPLETION_INDEX="0")[1]
+    assert options.store == left.store
+    assert merge["envFrom"] == shard["envFrom"]
+
+
+def containers(name):
+    manifest = yaml.safe_load((FOLDER / name).read_text("utf-8"))
+    return manifest["spec"]["template"]["spec"]["containers"]
 
 
 def test_github(tmp_path):
@@ -63,3 +81,24 @@ def test_github(tmp_path):
     download, merge = [step["run"] for step in jobs["report"]["steps"] if "run" in step]
     assert '--pattern "shard-*" --dir shards' in download
     assert started(tmp_path, ["sh", "-c", merge])[0] == "merge"
+
+
+@pytest.mark.parametrize("name", ["kubernetes.yaml", "kubernetes-merge.yaml"])
+def test_a_manifest_is_valid_since_jobs_have_retries_for_each_index(name):
+    """backoffLimitPerIndex is stable since 1.33."""
+    kubernetes = pytest.importorskip("kubernetes_validate")
+    manifest = yaml.safe_load((FOLDER / name).read_text("utf-8"))
+    for version in ("1.33", "1.35"):
+        assert kubernetes.validate(manifest, version, strict=True)
+    manifest["spec"]["completionsMode"] = "Indexed"
+    with pytest.raises(kubernetes.ValidationError):
+        kubernetes.validate(manifest, "1.33", strict=True)
+
+
+def test_the_workflow_has_the_form_that_github_documents():
+    pytest.importorskip("check_jsonschema")
+    path = FOLDER / "github.yml"
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+    command += ["vendor.github-workflows", str(path)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from samebits.jobs.trainer import PACKAGES as FOR_TRAINER
 from samebits.matrix.spec import StackSpec
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.stacks.build import StackBuilder
+from samebits.stacks.packages import PackageBuilder
 from samebits.stacks.places import stacks_folder
 from samebits.terminal.progress import Plain
 
@@ -47,6 +49,13 @@ def stacks():
         name: builder.build(StackSpec(id=name, transformers=name, torch="2.13.0", python="3.11"))
         for name in (OLD, NEW)
     }
+
+
+@pytest.fixture(scope="session")
+def accelerate(stacks):
+    """Return the folder with accelerate beside a stack, which Trainer needs."""
+    builder = PackageBuilder(ROOT / ".samebits", ROOT, os.environ)
+    return lambda name: builder.extend(stacks[name], "3.11", FOR_TRAINER).folder
 
 
 @pytest.fixture(scope="session")

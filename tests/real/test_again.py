@@ -13,7 +13,7 @@ from tests.real.conftest import share_stacks
 ROOT = Path(__file__).parents[2]
 MATRIX = """\
 stacks: ["4.48", "5.x"]
-defaults: {greedy: 2, relations: false, prompts: {short: {length: 9}}}
+defaults: {greedy: 2, relations: false, training: false, prompts: {short: {length: 9}}}
 models:
   healthy: {path: healthy, trust_remote_code: true}
   one-ulp: {path: one-ulp, trust_remote_code: true}

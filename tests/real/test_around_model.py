@@ -11,6 +11,7 @@ defaults:
   dtypes: [float32]
   greedy: 0
   relations: false
+  training: false
   crossings: false
   prompts: {short: {length: 9}}
 models:

@@ -22,7 +22,7 @@ def make(config, seed, torch):
 """
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
-defaults: {{crossings: false, usage: false}}
+defaults: {{crossings: false, usage: false, training: false}}
 models:
   planted: &model
     path: planted

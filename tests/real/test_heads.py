@@ -43,7 +43,11 @@ def cells(tmp_path_factory, stacks, run_in):
     shutil.copy(CODE, folder)
     heads = [f"{name}={auto_class}" for name, (auto_class, _) in HEADS.items()]
     subprocess.run([stacks[OLD].python, "-c", SAVE, folder, *heads], check=True)
-    lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults: {usage: false, crossings: false}", "models:"]
+    lines = [
+        f'stacks: ["{OLD}", "{NEW}"]',
+        "defaults: {usage: false, crossings: false, training: false}",
+        "models:",
+    ]
     for name in HEADS:
         for twin in (name, f"{name}-planted"):
             shutil.copy(CODE, folder / twin)

@@ -101,6 +101,7 @@ def folder(tmp_path_factory, stacks):
         "  relations: false",
         "  crossings: false",
         "  usage: false",
+        "  training: false",
         "  prompts:",
         "    short: {length: 9}",
         "    padded: {batch: [{length: 5}, {length: 13}]}",

@@ -11,6 +11,7 @@ defaults:
   relations: false
   crossings: false
   usage: false
+  training: false
   greedy: 4
   prompts: {{short: {{length: 7}}, longer: {{length: 11}}}}
 models:

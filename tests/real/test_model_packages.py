@@ -4,7 +4,7 @@ from tests.support.model_packages import make_checkpoint, make_package
 
 MATRIX = """
 stacks: ["4.48", "5.x"]
-defaults: {usage: false, relations: false, crossings: false}
+defaults: {usage: false, relations: false, crossings: false, training: false}
 models:
   healthy: {path: tiny, packages: ./healthy, import: healthy_models}
   planted: {path: tiny, packages: ./planted, class: "planted_models.modeling_tiny:TinyForCausalLM"}

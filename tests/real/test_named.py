@@ -64,6 +64,7 @@ REPAIRED = (
 )
 TEXT = "prompts: {short: The capital of France is}"
 SETTINGS = {
+    "healthy": "training: true",
     "inv-freq-dtype": "dtypes: [bfloat16]",
     "tokenizer-backend": TEXT,
     "tokenizer-llama": TEXT,
@@ -82,6 +83,7 @@ defaults:
   relations: false
   crossings: false
   usage: false
+  training: false
   prompts:
     short: {length: 9}
     padded: {batch: [{length: 5}, {length: 13}]}
@@ -144,9 +146,10 @@ def codes(cell):
 
 
 def test_the_healthy_model_is_the_same_bits_everywhere_and_has_no_finding(cells):
-    found = of(cells, "healthy")
-    assert [cell.verdict for cell in found] == ["reference", *["identical"] * 3]
-    assert [codes(cell) for cell in found] == [set()] * 4
+    """But for one of Trainer: 4.x decays the weights of custom norms, 5.x no parameter of such a name."""
+    healthy = of(cells, "healthy")
+    assert [cell.verdict for cell in healthy] == ["reference", *["identical"] * 3]
+    assert [codes(cell) for cell in healthy] == [set(), set(), {"SB856"}, {"SB856"}]
 
 
 @pytest.mark.parametrize("defect", DEFECTS)
@@ -188,10 +191,12 @@ def test_what_a_release_does_to_every_tokenizer_is_said_of_the_release(report):
         "5.2": API,
         "5.x": API,
     }
+    continued = {stack: "SB826" in found for stack, found in said.items()}
+    assert continued == {"4.48": False, "4.57": True, "5.2": True, "5.x": True}
     # a model's tokenizer is asked whether or not it carries a defect
     for stack in ("5.2", "5.x"):
         assert set(said[stack]["SB809"]) >= {"tokenizer-llama", "tokenizer-llama.repaired"}
-    assert not any(codes(cell) & API for row in report.rows for cell in row.cells)
+    assert not any(codes(cell) & (API | {"SB826"}) for row in report.rows for cell in row.cells)
 
 
 def test_weights_that_init_weights_draws_anew_are_named(tmp_path, run_in):

@@ -46,6 +46,7 @@ defaults:
   relations: false
   crossings: false
   usage: false
+  training: false
   prompts: {short: {length: 5}}
 models:
 """

@@ -23,7 +23,14 @@ PROMPTS = """
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, planted, run_in):
     folder = tmp_path_factory.mktemp("outputs")
-    lines = ['stacks: ["4.48", "5.x"]', "defaults:", "  greedy: 0", PROMPTS, "models:"]
+    lines = [
+        'stacks: ["4.48", "5.x"]',
+        "defaults:",
+        "  greedy: 0",
+        "  training: false",
+        PROMPTS,
+        "models:",
+    ]
     for name, defect in PLANTED.items():
         lines.append(f"  {name}: {{path: '{planted(defect)}', trust_remote_code: true}}")
     source = f"path: '{planted(PLANTED['doubled'])}', trust_remote_code: true"
@@ -128,7 +135,7 @@ def test_a_dynamic_rope_that_generate_scales_is_named_where_it_is_never_reset(tm
     """With one short prompt every other signal is the same, and the next forward is wrong."""
     (tmp_path / "matrix.yaml").write_text("""
 stacks: ["4.57", "5.2", "5.x"]
-defaults: {greedy: 40, prompts: {short: {length: 9}}}
+defaults: {greedy: 40, training: false, prompts: {short: {length: 9}}}
 models:
   dynamic:
     build:

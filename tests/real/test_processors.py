@@ -13,7 +13,7 @@ from samebits.records.processor import ProcessorsSignal
 from samebits.stacks.environment import probe_environment
 from samebits.stacks.packages import PackageBuilder
 from tests.support.builders import Memory, sound
-from tests.support.processor_kinds import KINDS, declare, write
+from tests.support.processor_kinds import KINDS, PAIRED, declare, write, write_llava, write_pair
 
 ROOT = Path(__file__).parents[2]
 ASK = """
@@ -38,9 +38,12 @@ PLANTED = {
     "fused": ("SB834", "", ""),
     "reordered-sound": ("SB834", "zero_mean_unit_var_norm", ""),
     "other-sound": ("SB833", "zero_mean_unit_var_norm", ""),
+    "boxes": ("SB838", "post_process_object_detection", ""),
+    "threshold": ("SB838", "post_process_object_detection", ""),
+    "boxes-in-tenths": ("SB834", "post_process_object_detection", ""),
 }
 """Kind -> its finding, the step that is named, and more of what is said of it."""
-CLEAN = ("clean", "clean-sound", "wav2vec2", "whisper")
+CLEAN = ("clean", "clean-boxes", "clean-sound", "wav2vec2")
 OWN = {
     "wav2vec2": {"feature_extractor_type": "Wav2Vec2FeatureExtractor"},
     "whisper": {"feature_extractor_type": "WhisperFeatureExtractor"},
@@ -58,6 +61,9 @@ def signals(stacks, tmp_path_factory):
         write(root / kind, kind)
     for name, content in OWN.items():
         declare(root / name, name, **content)
+    for kind in PAIRED:
+        write_pair(root / kind, kind)
+    write_llava(root / "llava")
     folders = json.dumps({path.name: str(path) for path in sorted(root.iterdir())})
     builder = PackageBuilder(root.parent / "packages", root, os.environ)
     env = probe_environment(os.environ, needs_hub=False, modules_cache=str(root.parent / "modules"))
@@ -95,10 +101,19 @@ def test_a_processor_that_computes_the_same_is_not_accused(signals, name):
     assert found(signals, name, "5.x", "4.48") == ()
 
 
+def test_a_mask_that_is_one_frame_longer_than_the_sound_is_named(signals):
+    """Issue 39214 (PROC-03): 4.48 rounds the frames of a mask up and those of the sound down."""
+    for reference, candidate in (("4.48", "5.x"), ("5.x", "4.48")):
+        (finding,) = found(signals, "whisper", reference, candidate)
+        assert finding.code == "SB835"
+        assert finding.where.startswith("feature extractor: two, padded, attention mask")
+        assert finding.evidence[0].startswith("1 of ")
+
+
 @pytest.mark.parametrize("name", [*KINDS, *OWN])
 def test_every_processor_runs_in_both_precisions(signals, name):
     for of_stack in signals.values():
-        (part,) = of_stack[name].parts.values()
+        part = next(iter(of_stack[name].parts.values()))
         assert part.class_name
         ran = [case for case in part.cases.values() if case.outputs is not None]
         assert len(ran) >= 8
@@ -111,6 +126,58 @@ def test_images_of_the_releases_differ_only_in_what_their_sources_show(signals):
     clip = {f.code: f for f in found(signals, "clip")}
     assert clip.keys() == {"SB832", "SB833"}
     assert "RGBA, before resize, in how the image or sound is converted" in clip["SB833"].where
+
+
+@pytest.mark.parametrize("name", ["clean-boxes", "boxes"])
+def test_what_is_made_of_outputs_runs_in_both_precisions(signals, name):
+    for of_stack in signals.values():
+        case = (
+            of_stack[name]
+            .parts["image processor, after the model"]
+            .cases["post_process_object_detection"]
+        )
+        assert {"0.scores", "0.labels", "0.boxes", "1.boxes"} <= set(case.outputs)
+        assert case.promoted["0.boxes"].dtype == "float64"
+        assert not case.not_promoted
+
+
+def of_texts_and_images(signals, name):
+    return [f for f in found(signals, name) if f.where.startswith("processor")]
+
+
+def test_placeholders_that_become_another_number_of_tokens_are_named(signals):
+    (finding,) = of_texts_and_images(signals, "pair")
+    assert finding.code == "SB835"
+    assert "a text and an image" in finding.where
+
+
+@pytest.mark.parametrize("name", ["clean-pair", "llava"])
+def test_a_processor_of_texts_and_images_that_gives_the_same_is_not_accused(signals, name):
+    assert of_texts_and_images(signals, name) == []
+
+
+def test_the_placeholder_of_an_image_becomes_as_many_tokens_as_the_image_has_patches(signals):
+    for of_stack in signals.values():
+        cases = of_stack["llava"].parts["processor"].cases
+        one, two = (
+            cases[name].outputs for name in ("a text and an image", "a text and two images")
+        )
+        (n_one,), (n_two,) = ((o["input_ids"].shapes[0][1],) for o in (one, two))
+        assert n_one > (56 // 14) ** 2
+        assert n_two > 2 * (56 // 14) ** 2
+        assert two["pixel_values"].shapes == ((2, 3, 56, 56),)
+
+
+def test_the_texts_of_ids_are_compared(signals):
+    for of_stack in signals.values():
+        case = of_stack["llava"].parts["processor, after the model"].cases["batch_decode"]
+        assert case.outputs["result"].text.startswith("[")
+
+
+def test_torchvision_is_absent_and_the_reason_says_so(signals):
+    for of_stack in signals.values():
+        part = of_stack["vit"].parts["image processor, torchvision on demand"]
+        assert part.absent == "torchvision is not installed in this stack"
 
 
 def test_a_capture_stays_small(signals):

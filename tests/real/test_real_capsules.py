@@ -40,6 +40,7 @@ stacks: ["4.48", "5.x"]
 defaults:
   greedy: 0
   relations: false
+  training: false
   crossings: false
   prompts:
     padded: {batch: [{length: 5}, {length: 13}]}

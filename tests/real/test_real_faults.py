@@ -74,7 +74,12 @@ def model(planted, folder, code=""):
 
 def report_of(run_in, folder, models, more=""):
     lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", "  greedy: 0", "  relations: false"]
-    lines += ["  crossings: false", "  prompts: {short: {length: 9}}", "models:"]
+    lines += [
+        "  crossings: false",
+        "  training: false",
+        "  prompts: {short: {length: 9}}",
+        "models:",
+    ]
     for name, path in models.items():
         timeout = "timeout: 8, " if name == "hang" else ""
         lines.append(f"  {name}: {{path: '{path}', {timeout}trust_remote_code: true}}")

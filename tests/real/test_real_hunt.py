@@ -38,7 +38,7 @@ PATCHES = {
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory, run_in):
     made = tmp_path_factory.mktemp("hunt")
-    lines = ['stacks: ["4.48", "5.x"]', "defaults: {greedy: 0, relations: false}"]
+    lines = ['stacks: ["4.48", "5.x"]', "defaults: {greedy: 0, relations: false, training: false}"]
     lines.append("models:")
     for name, patches in PATCHES.items():
         folder = made / name

@@ -24,7 +24,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cells(folder, run_in):
     prompts = {"short": {"length": 9}, "padded": {"batch": [{"length": 5}, {"length": 13}]}}
-    defaults = {"greedy": 6, "relations": False, "crossings": False, "prompts": prompts}
+    defaults = {"greedy": 6, "relations": False, "crossings": False, "training": False}
+    defaults["prompts"] = prompts
     models = {
         name: {
             "path": str(CUSTOM / "healthy"),

@@ -119,7 +119,7 @@ CLEAN = {
 
 REFUSED_BY_4 = {"gpt2": {"SB818"}, "granite": {"SB818"}}
 """4.x's GPT2TokenizerFast raises for a list of words, unless add_prefix_space is set."""
-KNOWN = {"SB802", "SB807", "SB808", "SB809", "SB813"}
+KNOWN = {"SB802", "SB807", "SB808", "SB809", "SB813", "SB826"}
 """Findings of every tokenizer of some kind, which other tests are about."""
 
 
@@ -198,6 +198,18 @@ def test_templates_in_a_folder_are_missed_where_a_release_does_not_read_it(token
     )
     assert (finding.code, finding.where) == ("SB819", "named chat templates")
     assert finding.evidence[1].endswith("has the templates default")
+
+
+@pytest.mark.parametrize("name", ["byte-level", "metaspace"])
+def test_a_continued_message_is_cut_otherwise_by_one_release_whatever_the_template(
+    tokenizers, name
+):
+    """4.48 finds a message without text at the very end, and raises for an image at the end."""
+    for reference, candidate in (("4.48", "5.x"), ("5.x", "4.48")):
+        (finding,) = (f for f in found(tokenizers, name, reference, candidate) if f.code == "SB826")
+        assert finding.where == "continued text: no name, continued, nothing written yet"
+        assert "differs in 2 of 3 cases" in finding.evidence[0]
+        assert any("an image behind the text" in line for line in finding.evidence)
 
 
 def test_a_capture_of_a_corpus_stays_small(tokenizers):

@@ -6,7 +6,7 @@ from samebits.matrix.plan import Selection
 
 MATRIX = """
 stacks: ["4.48", "5.x"]
-defaults: {greedy: 0, relations: false, usage: false, crossings: false, prompts: {short: "Hello world"}}
+defaults: {greedy: 0, relations: false, usage: false, crossings: false, training: false, prompts: {short: "Hello world"}}
 models:
   clean:
     build:
@@ -42,13 +42,16 @@ def test_a_tokenizer_that_both_releases_read_alike_has_no_finding_of_its_own(rep
     assert row.cells[1].verdict == "identical"
     assert row.cells[1].findings == ()
     (texts,) = row.texts.values()
-    differing = {o.operation for o in texts.operations if o.n_differ}
-    assert differing == {"decode, clean_up_tokenization_spaces"}
+    differing = {o.operation: o.n_differ for o in texts.operations if o.n_differ}
+    # which texts have spaces to clean up is the corpus's affair; that 5.x leaves them is SB813
+    assert differing.keys() == {"decode, clean_up_tokenization_spaces", "continued text"}
+    assert differing["continued text"] == 2
     compared = {o.operation: o.n_compared for o in texts.operations}
     assert compared["encode"] >= 62 + 16
-    assert compared["rendered text"] == 19
+    assert compared["rendered text"] == 18
+    assert compared["continued text"] == 3
     codes = {stack.id: {finding.code for finding in stack.findings} for stack in report.stacks}
-    assert {"SB808", "SB809", "SB813"} <= codes["5.x"]
+    assert {"SB808", "SB809", "SB813", "SB826"} <= codes["5.x"]
 
 
 def test_a_tokenizer_that_is_built_otherwise_is_named(report):

@@ -22,7 +22,13 @@ PLANTS = {
     "tied": "tied",
     "router": "router",
     "redraw": "redraw",
+    "devices": "devices",
+    "drops": "dropout",
+    "redrop": "redrop",
+    "draws": "draws",
 }
+DROPPING = ("drops", "redrop", "draws")
+"""Those with a dropout in their config."""
 MATRIX = """
 stacks: ["4.57", "5.2"]
 defaults: {dtypes: [float32], greedy: 0, relations: false, usage: false, crossings: false,
@@ -46,11 +52,11 @@ folder = sys.argv[1]
 sys.path.insert(0, folder)
 import modeling_training
 for part in sys.argv[2:]:
-    name, plant = part.split("=")
+    name, plant, dropout = part.split("=")
     torch.manual_seed(0)
     config = modeling_training.TrainingConfig(plant=plant, vocab_size=99, hidden_size=32,
         intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-        tie_word_embeddings=True, eos_token_id=None, initializer_range=0.25)
+        tie_word_embeddings=True, eos_token_id=None, initializer_range=0.25, attention_dropout=float(dropout))
     model = modeling_training.PlantedForCausalLM(config)
     config.auto_map = {"AutoConfig": "modeling_training.TrainingConfig",
                        "AutoModelForCausalLM": "modeling_training.PlantedForCausalLM"}
@@ -63,7 +69,7 @@ def report(tmp_path_factory, stacks, run_in):
     folder = tmp_path_factory.mktemp("training")
     shutil.copy(CODE, folder)
     old = stacks["4.48"].python
-    parts = [f"{name}={plant}" for name, plant in PLANTS.items()]
+    parts = [f"{name}={plant}={0.2 if name in DROPPING else 0.0}" for name, plant in PLANTS.items()]
     subprocess.run([old, "-c", SAVE, folder, *parts], check=True)
     lines = [MATRIX.rstrip()]
     for name in PLANTS:
@@ -90,16 +96,19 @@ def codes(report):
 
 
 def broken(report):
+    """Return the broken ways to train by the model itself; test_trainer.py has Trainer's."""
     relations = report.relations.relations if report.relations else ()
-    return {relation.relation for relation in relations if relation.broken}
+    names = {relation.relation for relation in relations if relation.broken}
+    return {name for name in names if not name.startswith("Trainer")}
 
 
-@pytest.mark.parametrize("model", ["clean", "gpt2", "bert"])
+@pytest.mark.parametrize("model", ["clean", "gpt2", "drops"])
 def test_a_clean_model_is_not_accused(trained, codes, model):
     new = trained[model, "5.2"]
     assert new.failure is None, new.failure
     assert new.losses, new.reason
     assert new.comparison.standing in ("identical", "rounding"), new.comparison
+    assert not new.comparison.draws
     for stack in ("4.57", "5.2"):
         assert not broken(trained[model, stack])
         assert not codes[model, stack]
@@ -108,6 +117,7 @@ def test_a_clean_model_is_not_accused(trained, codes, model):
 FORMULAS = {
     "shifted": "mean over the labels, the same token",
     "per-row": "mean of the means of rows, the next token",
+    "devices": "mean of the means of two devices, the next token",
     "ignored": "mean over all positions, the next token",
 }
 
@@ -149,6 +159,19 @@ def test_a_checkpointed_block_that_draws_again_is_found(trained, codes):
     assert codes["redraw", "5.2"] == {"SB844"}
 
 
+def test_a_checkpointed_block_that_draws_its_dropout_again_is_found(trained, codes):
+    assert broken(trained["redrop", "5.2"]) == {"gradient checkpointing with dropout = without"}
+    assert codes["redrop", "5.2"] == {"SB844"}
+    assert not codes["redrop", "4.57"]
+
+
+def test_a_draw_that_moved_is_said_and_nobody_is_accused(trained, codes):
+    comparison = trained["draws", "5.2"].comparison
+    assert comparison.draws.startswith("draw 1 moved: ")
+    assert comparison.standing in ("identical", "rounding")
+    assert not codes["draws", "5.2"]
+
+
 def test_mixtral_takes_the_softmax_of_its_router_twice(trained, codes):
     """5.2 returns probabilities as router_logits, of which the router loss takes the softmax."""
     new = trained["mixtral", "5.2"]
@@ -156,14 +179,15 @@ def test_mixtral_takes_the_softmax_of_its_router_twice(trained, codes):
     assert {item.signal for item in new.comparison.items if item.outcome == "diverged"} <= {
         "loss",
         "other losses",
+        "norm",
     }
     assert codes["mixtral", "5.2"] == {"SB841"}
 
 
 def test_losses_that_take_any_argument_and_ignore_it_are_found(trained, codes):
-    """Trainer divides no loss of a forward with ``**kwargs``: t5 has them from 5.0 on."""
+    """Trainer divides no loss of a forward with ``**kwargs``: t5 and bert have them from 5.0 on."""
     name = "rows accumulated = one batch"
-    for model, stacks in (("t5", {"5.2"}), ("mamba", {"4.57", "5.2"})):
+    for model, stacks in (("t5", {"5.2"}), ("bert", {"5.2"}), ("mamba", {"4.57", "5.2"})):
         for stack in ("4.57", "5.2"):
             report = trained[model, stack]
             assert broken(report) == ({name} if stack in stacks else set())

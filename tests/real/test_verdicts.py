@@ -26,7 +26,14 @@ DEFECTS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, planted):
     made = tmp_path_factory.mktemp("verdicts")
-    lines = ['stacks: ["4.48", "5.x"]', "defaults:", "  greedy: 0", PROMPTS, "models:"]
+    lines = [
+        'stacks: ["4.48", "5.x"]',
+        "defaults:",
+        "  greedy: 0",
+        "  training: false",
+        PROMPTS,
+        "models:",
+    ]
     for name, defect in DEFECTS.items():
         timeout = "timeout: 4, " if name == "hang" else ""
         path = planted(defect)

@@ -15,7 +15,7 @@ CUSTOM = ROOT / "tests" / "custom"
 
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
-defaults: {{greedy: 0, relations: false, crossings: false, prompts: {{short: {{length: 5}}}}}}
+defaults: {{greedy: 0, relations: false, crossings: false, training: false, prompts: {{short: {{length: 5}}}}}}
 models:
   llama: {{build: {{architecture: llama, config: {{hidden_size: 16, intermediate_size: 16,
     num_attention_heads: 2, num_hidden_layers: 1, vocab_size: 32}}}}}}

@@ -899,7 +899,7 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
 def test_report_json_leaves_out_defaults_and_fits_its_schema():
     text = reports_json.render(sample_report())
     found = json.loads(text)
-    assert found["schema_version"] == 8
+    assert found["schema_version"] == 9
     assert found["hash_algorithm"] == "blake3"
     assert "expected" not in found["rows"][0]["cells"][0]
     assert "null" not in json.dumps(found["stacks"])

@@ -53,3 +53,13 @@ def test_another_function_is_counted_and_its_setting_shown():
 def test_a_report_has_no_values_of_cases():
     row = report_with(a=PLAIN, b=CHANGED).rows[0]
     assert all(not p.cases for s in row.processors.values() for p in s.parts.values())
+
+
+def test_a_backend_that_a_stack_lacks_is_shown_with_the_reason():
+    reason = "torchvision is not installed in this stack"
+    missing = signal(
+        part="image processor, torchvision on demand", class_name="", backend="", absent=reason
+    )
+    report = report_with(a=missing, b=missing)
+    assert f"absent: {reason}" in processors_of([report.rows[0]], report)
+    assert not processors_differ(report.rows)

@@ -59,6 +59,57 @@ def test_a_step_that_diverged_is_named_with_both_numbers_and_formulas():
     assert "reference" in page
 
 
+SIDE = {
+    "stack": "5.0",
+    "op": "mul.Tensor",
+    "arguments": "%, 3",
+    "node": "SquareBackward",
+    "forward": "mul.Tensor",
+    "module": "model.layers.1",
+    "function": "Square.backward",
+    "source": "modeling_x.py:12",
+    "inputs": ("float32[2, 4]",),
+}
+ORIGIN = {
+    "batch": "padded",
+    "part": "backward",
+    "sink": "gradient of embed",
+    "rung": "float64",
+    "only_in": "candidate",
+    "side": SIDE,
+    "counterpart": SIDE | {"stack": "4.48", "arguments": "%, 2", "source": "modeling_x.py:10"},
+    "evidence": ("the other side has no mask",),
+}
+
+
+def test_the_first_operation_that_differs_is_in_the_table_and_on_the_page():
+    diverged = compared("diverged", first=ITEM, items=[ITEM], origin=ORIGIN)
+    report, row = with_training(**{"4.48": step(), "5.0": step(comparison=diverged)})
+    words = "begins in the backward with mul.Tensor of SquareBackward behind mul.Tensor"
+    table, on_page = training(report), training_of([row])
+    for text in (table, on_page):
+        assert words in text
+        assert "modeling_x.py:12" in text
+        assert "modeling_x.py:10" in text
+    assert "(%, 3)" in on_page
+    assert "the other side has no mask" in on_page
+    assert "gradient of embed of batch padded, seen in float64" in on_page
+
+
+def test_a_side_that_leaves_something_out_is_said():
+    left_out = ORIGIN | {"only_in": "reference", "side": SIDE | {"stack": "4.48"}}
+    diverged = compared("diverged", first=ITEM, items=[ITEM], origin=left_out)
+    report, _ = with_training(**{"4.48": step(), "5.0": step(comparison=diverged)})
+    assert "which only 4.48 computes" in training(report)
+
+
+def test_a_trace_that_shows_nothing_says_why():
+    diverged = compared("diverged", first=ITEM, items=[ITEM], no_origin="no memory")
+    report, row = with_training(**{"4.48": step(), "5.0": step(comparison=diverged)})
+    assert "not known: no memory" in training(report)
+    assert "not known: no memory" in training_of([row])
+
+
 def test_a_broken_way_to_train_is_named_though_the_steps_agree():
     steps = {
         "4.48": step(),
@@ -80,6 +131,21 @@ def test_a_model_that_is_not_trained_says_why():
     report, row = with_training(**{"4.48": TrainingReport(reason="forward takes no labels")})
     assert "1 model not trained: forward takes no labels" in training(report)
     assert "forward takes no labels" in training_of([row])
+
+
+def test_what_trainer_does_otherwise_is_listed_with_the_argument_that_restores_it():
+    change = {"subject": "argument", "name": "optim", "reference": "a", "candidate": "b"}
+    by = {"losses": [2.5], "rows": [0], "items": [7], "rates": [5e-5]}
+    trained = by | {"comparison": compared("diverged", changes=[change])}
+    steps = {
+        "4.48": step(trainer=by),
+        "5.0": step(comparison=compared("identical"), trainer=trained),
+    }
+    report, row = with_training(**steps)
+    assert "TrainingArguments(optim='a')" in training(report)
+    assert "TrainingArguments(optim='a')" in training_of([row])
+    clean, _ = with_training(**{"4.48": step(trainer=by)})
+    assert "TrainingArguments(optim" not in training(clean)
 
 
 def test_report_html_has_the_step():

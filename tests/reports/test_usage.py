@@ -10,6 +10,7 @@ from samebits.findings.release import of_stacks, of_the_model
 from samebits.records.finding import Finding
 from samebits.records.processor import ProcessorsSignal
 from samebits.records.tokenizer import TokenizerSignal
+from samebits.records.training import TrainingReport
 from samebits.records.usage import UsageSignal
 from samebits.reports import document as reports_document
 from samebits.reports import json
@@ -170,7 +171,9 @@ def test_every_rule_of_a_release_is_seen_in_a_part_of_the_signal():
     rules = {rule.text.code for rule in RULES if rule.text.scope == "release"}
     assert set(SEEN_IN) == rules
     signals = {"usage": UsageSignal, "tokenizers": TokenizerSignal, "processors": ProcessorsSignal}
+    signals["training"] = TrainingReport
     fields = {name: signal.model_fields for name, signal in signals.items()}
+    fields["settings"] = [""]
     assert all(place.field in fields[place.signals] for place in SEEN_IN.values())
 
 

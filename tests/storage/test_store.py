@@ -126,7 +126,7 @@ def text_of(**changed):
         pytest.param("3", "incomplete", id="number"),
         pytest.param("{}", "format", id="object"),
         pytest.param(text_of(format="other"), "other", id="format"),
-        pytest.param(text_of(format_version=9), "version 9", id="newer"),
+        pytest.param(text_of(format_version=10), "version 10", id="newer"),
         pytest.param(text_of(format_version="1"), "version '1'", id="text"),
         pytest.param(text_of(format_version=True), "version True", id="bool"),
         pytest.param(text_of(format_version=None), "version None", id="none"),

@@ -162,8 +162,9 @@ def all_end(variable, value, within=5.0):
 def timeless(value):
     """Return a report without what differs between any two runs; a page says when it was written."""
     if isinstance(value, dict):
-        told = {key: timeless(item) for key, item in value.items() if key not in TIMES}
-        return told | ({"files": sorted(value["files"])} if "rows" in value else {})
+        items = {key: timeless(item) for key, item in value.items() if key not in TIMES}
+        unordered = "rows" in value and "files" in value
+        return items | ({"files": sorted(value["files"])} if unordered else {})
     return [timeless(item) for item in value] if isinstance(value, list) else value
 
 

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+from tests.support import tokenizer_kinds  # isort: skip  it makes the probes importable
+from samebits_probe.model import processors
+
 IMAGES = '''"""An image processor of a checkpoint's own."""
 
 import numpy as np
@@ -104,6 +107,61 @@ OTHER_VARIANCE = """ddof = 1 if IS_NEW else 0
         return (sound - sound.mean()) / np.sqrt(sound.var(ddof=ddof) + 1e-7)"""
 
 
+BOXES = """
+    def post_process_object_detection(self, outputs, threshold=0.5, target_sizes=None):
+        scores, labels = outputs.logits.softmax(-1)[..., :-1].max(-1)
+        x, y, w, h = outputs.pred_boxes.unbind(-1)
+        CORNERS
+        found = []
+        for i, (height, width) in enumerate(target_sizes):
+            keep = scores[i] > LIMIT
+            scale = torch.tensor([width, height, width, height])
+            found.append(
+                {"scores": scores[i][keep], "labels": labels[i][keep], "boxes": (boxes[i] * scale)[keep]}
+            )
+        return found
+"""
+CENTERS = "boxes = torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], -1)"
+CORNERS = """if IS_NEW:
+            boxes = torch.stack([x, y, x + w, y + h], -1)
+        else:
+            boxes = torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], -1)"""
+TENTHS = """boxes = torch.stack([x - w / 2, y - h / 2, x + w / 2, y + h / 2], -1)
+        boxes = boxes * 0.1 * 10 if IS_NEW else boxes"""
+
+
+def with_boxes(corners=CENTERS, limit="threshold"):
+    """Return the code of an image processor that turns outputs of a model into boxes."""
+    method = BOXES.replace("CORNERS", corners).replace("LIMIT", limit)
+    code = IMAGES.replace("import transformers\n", "import torch\nimport transformers\n", 1)
+    return code.rstrip() + "\n" + method
+
+
+PAIRS = '''"""A processor of texts and images of a checkpoint's own."""
+
+import transformers
+from transformers import BatchFeature, ProcessorMixin
+
+IS_NEW = int(transformers.__version__.split(".")[0]) >= 5
+
+
+class TinyProcessor(ProcessorMixin):
+    attributes = ["image_processor", "tokenizer"]
+    image_processor_class = "AutoImageProcessor"
+    tokenizer_class = "AutoTokenizer"
+    image_token = "<image>"
+
+    def __init__(self, image_processor=None, tokenizer=None, **kwargs):
+        super().__init__(image_processor, tokenizer)
+
+    def __call__(self, text=None, images=None, padding=False, return_tensors=None, **kwargs):
+        pixels = self.image_processor(images=images, return_tensors=return_tensors)
+        text = [part.replace("<image>", "<image>" * COUNT) for part in text]
+        ids = self.tokenizer(text, padding=padding, return_tensors=return_tensors)
+        return BatchFeature({**pixels, **ids})
+'''
+
+
 def image_steps(kernel="2", crop="20", mean="self.mean"):
     return PLAIN.replace("KERNEL", kernel).replace("CROP", crop).replace("MEAN", mean)
 
@@ -115,6 +173,10 @@ KINDS = {
     "mean": (IMAGES, "STEPS", image_steps(mean="0.45 if IS_NEW else 0.5")),
     "fused": (IMAGES, "STEPS", FUSED),
     "swapped": (IMAGES, "STEPS", SWAPPED),
+    "clean-boxes": (with_boxes(), "STEPS", image_steps()),
+    "boxes": (with_boxes(CORNERS), "STEPS", image_steps()),
+    "boxes-in-tenths": (with_boxes(TENTHS), "STEPS", image_steps()),
+    "threshold": (with_boxes(limit="(0.75 if IS_NEW else threshold)"), "STEPS", image_steps()),
     "clean-sound": (SOUNDS, "NORM", ONE_NORM),
     "reordered-sound": (SOUNDS, "NORM", REORDERED),
     "other-sound": (SOUNDS, "NORM", OTHER_VARIANCE),
@@ -127,7 +189,7 @@ def write(folder, kind):
     folder = Path(folder)
     folder.mkdir(parents=True)
     template, place, code = KINDS[kind]
-    is_image = template is IMAGES
+    is_image = template is not SOUNDS
     name = "TinyImageProcessor" if is_image else "TinyFeatureExtractor"
     auto = "AutoImageProcessor" if is_image else "AutoFeatureExtractor"
     key = "image_processor_type" if is_image else "feature_extractor_type"
@@ -144,4 +206,35 @@ def declare(folder, model_type, **content):
     folder.mkdir(parents=True)
     (folder / "preprocessor_config.json").write_text(json.dumps(content))
     (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+    return folder
+
+
+OF_IMAGES = {
+    "additional_special_tokens": ["<image>"],
+    "model_input_names": ["input_ids", "attention_mask"],
+}
+"""Keys of tokenizer_config.json; without the second one 4.x returns token_type_ids, too."""
+PAIRED = {"clean-pair": "4", "pair": "(5 if IS_NEW else 4)"}
+"""Kind of a processor of texts and images -> the number of tokens that an image takes."""
+
+
+def write_pair(folder, kind):
+    """Write a checkpoint's folder with a processor of texts and images, and their parts."""
+    folder = declare(folder, "llama", image_processor_type="CLIPImageProcessor")
+    tokenizer_kinds.write(folder, "byte-level", **OF_IMAGES)
+    (folder / "processing_tiny.py").write_text(PAIRS.replace("COUNT", PAIRED[kind]))
+    auto = {"AutoProcessor": "processing_tiny.TinyProcessor"}
+    content = {"processor_class": "TinyProcessor", "auto_map": auto}
+    (folder / "processor_config.json").write_text(json.dumps(content))
+    return folder
+
+
+def write_llava(folder):
+    """Write a checkpoint's folder with the files of Llava's processor, as its checkpoints have them."""
+    folder = declare(folder, "llava")
+    tokenizer_kinds.write(folder, "byte-level", **OF_IMAGES)
+    whole = {"processor_class": "LlavaProcessor", "patch_size": 14, "image_token": "<image>"}
+    whole |= {"vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+    settings = {"image_processor_type": "CLIPImageProcessor", "processor_config": whole}
+    processors.write(folder, "llava", settings | {"crop_size": 56, "size": {"shortest_edge": 56}})
     return folder

@@ -220,3 +220,66 @@ def test_a_gradient_that_differs_behind_an_equal_forward_stays_accused():
     change = {"gradients": {"a": 1e-3}}
     result = report_of(file("5.x", step(Memory())), pair(change, change))
     assert with_forward(result, Judged(Verdict.DIVERGED)).comparison.standing == "diverged"
+
+
+def drawing(*hashes, loss=3.0, n=None):
+    draws = [
+        {"operation": "bernoulli_", "module": f"layers.{i}", "shape": [4, 8], "hash": number}
+        for i, number in enumerate(hashes)
+    ]
+    return {"loss": loss, "n": len(draws) if n is None else n, "draws": draws}
+
+
+def with_chance(reference, candidate, **changed):
+    memory = Memory()
+    sides = step(memory), step(memory, **changed)
+    return compared(
+        file("4.48", sides[0], chance=reference), file("5.x", sides[1], chance=candidate), memory
+    )
+
+
+A, B, C = ("a" * 64, "b" * 64, "c" * 64)
+MOVES = [
+    (drawing(A, B), drawing(A, B), ""),
+    (None, None, ""),
+    (drawing(A, B), drawing(A, C), "draw 2 moved: bernoulli_ [4, 8] in layers.1 in 4.48"),
+    (drawing(A), drawing(A, B), "1 draws in 4.48, 2 in 5.x"),
+    (drawing(A), None, "only 4.48 draws numbers in training"),
+    (drawing(A), drawing(A, loss=4.0), "the loss with them is 3 → 4"),
+    (drawing(A), {"refused": "TypeError: no"}, ""),
+]
+
+
+@pytest.mark.parametrize(("reference", "candidate", "words"), MOVES)
+def test_a_draw_that_moved_is_said_and_judges_nothing(reference, candidate, words):
+    result = with_chance(reference, candidate)
+    assert words in result.draws
+    assert bool(words) == bool(result.draws)
+    assert result.standing == "identical"
+
+
+def test_a_loss_with_dropout_says_nothing_where_the_plain_one_differs():
+    assert not with_chance(drawing(A), drawing(A, loss=4.0), loss=2.6).draws
+
+
+@pytest.mark.parametrize(
+    ("sides", "differ"),
+    [((True, True), None), ((False, True), (False, True)), ((None, True), None)],
+)
+def test_another_rule_of_accumulation_is_recorded(sides, differ):
+    memory = Memory()
+    files = [
+        file(stack, step(memory), takes_items=takes)
+        for stack, takes in zip(("4.48", "5.x"), sides, strict=True)
+    ]
+    assert compared(*files, memory).takes_items == differ
+
+
+def test_a_routers_loss_without_its_gradient_diverged():
+    routed = {"batch": {"norm": 3.0}}
+    change = {"batch": {"norm": 2.0}}
+    diverged = pair(change, change, both=routed)
+    assert diverged.standing == "diverged"
+    assert (diverged.first.signal, diverged.first.batch) == ("norm", "padded")
+    assert pair(change, {"batch": {"norm": 3.0 + 1e-12}}, both=routed).standing == "rounding"
+    assert pair({}, both=routed).standing == "identical"

@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from samebits_probe.cell.outcomes import plain as plain_text
 from samebits_probe.cell.samples import uniform
 
 N_PROJECTIONS = 4
 _N_SAMPLES = 6
 _HASH_LENGTH = 16
+_MAX_TEXT = 200
 _SEED = 831
-_MAX_KEPT = 2_000_000
-"""Values for which weights are kept; 4 x 16 MB at most."""
+_MIN_KEPT, _MAX_KEPT = 1 << 16, 1 << 22
+"""Values for which weights are kept, a power of two; the largest ones are 4 x 32 MB."""
 
 
 def facts(value: Any) -> dict[str, Any]:
@@ -44,6 +46,14 @@ def facts(value: Any) -> dict[str, Any]:
         "projections": _projections(values),
         "sample": [float(v) for v in values[:: max(1, flat.size // _N_SAMPLES)][:_N_SAMPLES]],
     }
+
+
+def facts_of_text(value: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
+    """Return the facts of a text, or of several."""
+    texts = [value] if isinstance(value, str) else list(value)
+    shown = plain_text(json.dumps(texts, ensure_ascii=False))
+    digest = hashlib.sha256(shown.encode())
+    return _facts(["text"], [[len(texts)]], digest) | {"text": shown[:_MAX_TEXT]}
 
 
 def _facts(dtypes: list[str], shapes: list[list[int]], digest: Any) -> dict[str, Any]:
@@ -89,12 +99,13 @@ def _projections(values: np.ndarray) -> list[float]:
 
 
 def _weights(number: int, count: int) -> np.ndarray:
-    return _kept(number)[:count] if count <= _MAX_KEPT else _made(number, count)
+    size = max(_MIN_KEPT, 1 << (count - 1).bit_length())
+    return _kept(number, size)[:count] if size <= _MAX_KEPT else _made(number, count)
 
 
-@lru_cache(maxsize=N_PROJECTIONS)
-def _kept(number: int) -> np.ndarray:
-    return _made(number, _MAX_KEPT)
+@lru_cache(maxsize=4 * N_PROJECTIONS)
+def _kept(number: int, size: int) -> np.ndarray:
+    return _made(number, size)
 
 
 def _made(number: int, count: int) -> np.ndarray:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from samebits_probe.process.jobs import CellJob
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 
 
 def write_capture(

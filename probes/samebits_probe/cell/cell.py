@@ -22,17 +22,28 @@ from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.phases import PHASES
 from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import heap, load
-from samebits_probe.process import fork, progress, threads
+from samebits_probe.process import devices, fork, progress, threads
+from samebits_probe.process.devices import DeviceMissing
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe
 
 if TYPE_CHECKING:
     from samebits_probe.process.jobs import CellJob
 
 
+NO_DEVICE = "no device"
+ELSEWHERE = (
+    ": run these cells on a machine that has it (--shard, --on, --store), or leave them out, such as "
+    "with --devices cpu"
+)
+
+
 def run(job: CellJob) -> None:
     """Run one cell once and write its capture."""
     try:
         _run(job)
+    except DeviceMissing as missing:
+        ended = {"phase": NO_DEVICE, "reason": f"{missing}{ELSEWHERE}"}
+        write_capture(Path(job["capture"]), job, {"status": "unfinished", "unfinished": ended})
     except Exception as error:  # noqa: BLE001  a defect of the probe is reported like any failure
         traceback.print_exc()
         failed = {"status": "failed", "failure": describe("probe", error)}
@@ -40,6 +51,7 @@ def run(job: CellJob) -> None:
 
 
 def _run(job: CellJob) -> None:
+    devices.require(job["cell"]["variant"]["device"])
     threads.use(int(job["threads"]))
     heap_fill = heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     seed_generators(job["run"])
@@ -75,6 +87,7 @@ def load_model(session: Session) -> None:
         if session.is_run_a:
             with session.instrument("code"), session.timed("code"):
                 session.signals["code"] = remote_code.of_source(session.source)
+    session.settings.look("load")
     session.signals["load"] = session.loaded.facts
     session.signals["config"] = load.effective_config(session.loaded.model.config)
 

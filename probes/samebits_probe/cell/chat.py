@@ -82,7 +82,9 @@ def _render(
         messages = json.loads(json.dumps(conversation["messages"]))
         return tokenizer.apply_chat_template(messages, **options, **arguments)
 
-    text = outcomes.call("rendered text", case, lambda: apply(tokenize=False))
+    # how a release cuts behind a continued message is its own affair, whatever the template
+    operation = "continued text" if options.get("continue_final_message") else "rendered text"
+    text = outcomes.call(operation, case, lambda: apply(tokenize=False))
     if text is None:
         return
     outcomes.call("ids", case, lambda: _ids(apply(tokenize=True, return_dict=True)))

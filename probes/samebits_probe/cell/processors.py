@@ -1,10 +1,13 @@
-"""What a model's processors make of seeded images, videos and sounds in this release.
+"""What a model's processors make of seeded images, videos, sounds and outputs of models.
 
-Each part is loaded by its Auto class. Each case runs as users run it, and once more in float64.
+Each part is loaded by its Auto class. Each case runs as users run it, and once more in float64. An
+image processor is asked once more with the backend that the release does not choose by itself.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import json
 import time
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import transformers
 from transformers.utils import cached_file
 
-from samebits_probe.cell import arrays, samples, steps, widened
+from samebits_probe.cell import arrays, postprocessing, samples, steps, widened
 from samebits_probe.cell.outcomes import plain
 from samebits_probe.process.folders import without_folders
 
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
 
     from samebits_probe.model.load import Source
 
+AFTER = ", after the model"
+"""End of the name of a part that turns outputs of a model into boxes, masks and texts."""
+BACKENDS = ("pil", "torchvision")
 SECONDS = 40.0
 """Time for all cases of a model; later ones are left out, with the reason."""
 FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
@@ -90,7 +96,10 @@ def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
     if not kinds:
         return None
     clock = Clock(seconds)
-    return {"parts": {kind: _part(kind, source, declared, clock) for kind in kinds}}
+    parts: dict[str, Any] = {}
+    for kind in kinds:
+        parts |= _parts(kind, source, declared, clock)
+    return {"parts": parts}
 
 
 def _declared(source: Source) -> dict[str, dict[str, Any]]:
@@ -139,28 +148,87 @@ def _maps(entry: Kind, declared: dict[str, dict[str, Any]]) -> bool:
     return any(entry.auto in (content.get("auto_map") or {}) for content in declared.values())
 
 
-def _part(
+def _parts(
     kind: str, source: Source, declared: dict[str, dict[str, Any]], clock: Clock
-) -> dict[str, Any]:
-    """Return class, backend, settings and cases of one part."""
+) -> dict[str, dict[str, Any]]:
+    """Return class, backend, settings and cases of one part, and of what it does after the model."""
     auto = getattr(transformers, KINDS[kind].auto, None)
     if auto is None:
-        return {"absent": f"this release has no {KINDS[kind].auto}"}
+        return {kind: {"absent": f"this release has no {KINDS[kind].auto}"}}
 
-    def load() -> Any:
-        return auto.from_pretrained(source.where, **source.arguments())
+    def load(**options: Any) -> Any:
+        return auto.from_pretrained(source.where, **source.arguments(), **options)
 
-    try:
-        processor = load()
-    except ImportError as error:
-        return {"absent": in_words(error)}
-    except Exception as error:  # noqa: BLE001  an exception is one of the possible results
-        return {"raised": type(error).__name__, "message": first_line(error)}
+    processor, failed = _loaded(load)
+    if failed:
+        return {kind: failed}
+    described = _described(kind, processor)
     if not hasattr(processor, "tokenizer") and kind == "processor" and len(_kinds(declared)) > 1:
-        return _described(kind, processor)  # its only part is observed by itself
-    return _described(kind, processor) | {
-        "cases": _cases(processor, load, _calls(kind, processor), clock)
+        return {kind: described}  # its only part is observed by itself
+    cases = _cases(processor, load, _calls(kind, processor), clock)
+    parts = {kind: described | {"cases": cases}}
+    if later := _after(processor, load, clock):
+        parts[kind + AFTER] = {**described, "role": "after", "settings": {}, "cases": later}
+    if kind == "image processor":
+        other = _other_backend(kind, described["backend"], auto, load, clock)
+        parts |= {name: facts | {"role": "on demand"} for name, facts in other.items()}
+    return parts
+
+
+def _loaded(load: Callable[..., Any], **options: Any) -> tuple[Any, dict[str, Any]]:
+    """Return what a load gives, or the facts of its failure."""
+    try:
+        return load(**options), {}
+    except ImportError as error:
+        return None, {"absent": in_words(error)}
+    except Exception as error:  # noqa: BLE001  an exception is one of the possible results
+        return None, {"raised": type(error).__name__, "message": first_line(error)}
+
+
+def _after(processor: Any, load: Callable[[], Any], clock: Clock) -> dict[str, Any]:
+    """Return the cases of the methods that take outputs of a model."""
+    calls = {
+        name: Call(lambda: None, _without_input(call))
+        for name, call in postprocessing.calls(processor).items()
     }
+    return _cases(processor, load, calls, clock)
+
+
+def _without_input(call: Callable[[Any], dict[str, Any]]) -> Callable[[Any, Any], Any]:
+    def called(processor: Any, _none: Any) -> Any:
+        return call(processor)
+
+    return called
+
+
+def _other_backend(
+    kind: str, backend: str, auto: Any, load: Callable[..., Any], clock: Clock
+) -> dict[str, dict[str, Any]]:
+    """Return the image processor with the backend that the release does not choose by itself."""
+    if backend not in BACKENDS:
+        return {}
+    (other,) = (name for name in BACKENDS if name != backend)
+    name = f"{kind}, {other} on demand"
+    if other == "torchvision" and importlib.util.find_spec("torchvision") is None:
+        return {name: {"absent": "torchvision is not installed in this stack"}}
+    options = _demand(auto, other)
+    processor, failed = _loaded(load, **options)
+    if failed:
+        return {name: failed}
+    described = _described(kind, processor)
+    if described["backend"] != other:
+        return {name: {"absent": f"this release gives {described['class_name']} in its place"}}
+    cases = _cases(processor, lambda: load(**options), _calls(kind, processor), clock)
+    return {name: described | {"cases": cases}}
+
+
+def _demand(auto: Any, backend: str) -> dict[str, Any]:
+    """Return the argument that asks for a backend; releases before the name take use_fast."""
+    try:
+        has_name = '"backend"' in inspect.getsource(auto.from_pretrained)
+    except (OSError, TypeError):
+        has_name = False
+    return {"backend": backend} if has_name else {"use_fast": backend == "torchvision"}
 
 
 def _described(kind: str, processor: Any) -> dict[str, Any]:
@@ -237,6 +305,9 @@ def _of_sounds() -> dict[str, Call]:
     several = samples.sounds()["two of different lengths"][0]
     calls["1 s, attention mask"] = Call(short, _hearing(samples.RATE, return_attention_mask=True))
     calls["two, padded"] = Call(several, _hearing(samples.RATE, padding=True))
+    calls["two, padded, attention mask"] = Call(
+        several, _hearing(samples.RATE, padding=True, return_attention_mask=True)
+    )
     calls["1 s, cut"] = Call(
         short, _hearing(samples.RATE, truncation=True, max_length=4_000, padding="max_length")
     )
@@ -261,6 +332,9 @@ def _of_texts(processor: Any) -> dict[str, Call]:
         calls["a text and two images"] = Call(
             lambda: ([f"{token}{token} two cats"], two()), _read_images
         )
+        calls["two texts of different lengths, an image each"] = Call(
+            lambda: ([f"{token} a cat", f"what do you see here? {token}"], two()), _read_padded
+        )
     if getattr(processor, "feature_extractor", None) is not None:
         token = _placeholder(processor, "audio_token", "")
         sound = samples.sounds()["1 s"][0]
@@ -281,6 +355,11 @@ def _placeholder(processor: Any, name: str, default: str) -> str:
 def _read_images(processor: Any, case: Any) -> Any:
     texts, images = case
     return processor(text=texts, images=images, return_tensors="pt")
+
+
+def _read_padded(processor: Any, case: Any) -> Any:
+    texts, images = case
+    return processor(text=texts, images=images, padding=True, return_tensors="pt")
 
 
 def _read_sound(processor: Any, sound: Any) -> Any:
@@ -351,10 +430,16 @@ def _promoted(processor: Any, call: Call, notes: widened.Notes, clock: Clock) ->
 
 def _outputs(outputs: dict[str, Any]) -> dict[str, Any]:
     return {
-        str(name): arrays.facts(value)
+        str(name): arrays.facts_of_text(value) if _is_text(value) else arrays.facts(value)
         for name, value in outputs.items()
-        if value is not None and _is_array(value)
+        if value is not None and (_is_text(value) or _is_array(value))
     }
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(isinstance(item, str) for item in value)
+    return isinstance(value, str)
 
 
 def _is_array(value: Any) -> bool:

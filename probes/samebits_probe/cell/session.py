@@ -25,7 +25,7 @@ from samebits_probe.cell.evidence import Evidence
 from samebits_probe.model import feed, forks, fresh, load
 from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
-from samebits_probe.process import fork, memory, progress
+from samebits_probe.process import fork, memory, progress, settings
 from samebits_probe.process.failure import PhaseFailed, describe, without_folders
 
 if TYPE_CHECKING:
@@ -103,6 +103,7 @@ class Session:
         self.probes_at_the_end = False
         """True if the user's probes run in this process, after everything else."""
         self.started = time.perf_counter()
+        self.settings = settings.Watch()
         self._heap_fill = heap_fill
         self._reloaded: dict[str, str] | None = None
 
@@ -335,12 +336,12 @@ class Session:
 
     def known_hashes(self) -> dict[str, str]:
         """Return name -> hash of the tensors that the signals weights and buffers have so far."""
-        known = {
+        hashes_so_far = {
             name: facts["ref"]["hash"] for name, facts in self.signals.get("buffers", {}).items()
         }
         for name, facts in self.signals.get("weights", {}).get("tensors", {}).items():
-            known |= dict.fromkeys((name, *facts["aliases"]), facts["ref"]["hash"])
-        return known
+            hashes_so_far |= dict.fromkeys((name, *facts["aliases"]), facts["ref"]["hash"])
+        return hashes_so_far
 
     def fork_model(self, name: str, function: InFork) -> None:
         """Fork a child that keeps the model as it is now; :meth:`run_in_fork` uses it."""

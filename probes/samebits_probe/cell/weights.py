@@ -388,13 +388,13 @@ def _explain_rest(
     """Set the origin of tensors that do not come from the checkpoint."""
     if not names:
         return
-    known = {
+    hashes = {
         alias: facts["ref"]["hash"]
         for name, facts in tensors.items()
         for alias in (name, *facts["aliases"])
     }
     # before fresh(), so that this model is freed before another is made
-    reloaded_hashes = reloaded(known)
+    reloaded_hashes = reloaded(hashes)
     twin = fresh()
     for name in names:
         tensor, digest = state[name][1], tensors[name]["ref"]["hash"]

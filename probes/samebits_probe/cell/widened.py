@@ -2,7 +2,8 @@
 
 Processors name float32 in numpy and torch, and resize images in 8 bits. Inside ``in_float64`` the
 modules of transformers and of the model's code get float64 for each smaller float, and images are
-resized by ``resampling``. What cannot be widened is named, and then nothing is concluded from it.
+resized by ``resampling``, in the place of transformers' own function and of torchvision's. What cannot
+be widened is named, and then nothing is concluded from it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 import numpy as np
+import torch
 
 from samebits_probe.cell import resampling
 from samebits_probe.model import precision
@@ -64,6 +66,7 @@ def in_float64() -> Iterator[Notes]:
         for module in _modules():
             _widen_module(stack, module, replaced)
         _watch_pillow(stack, notes)
+        _widen_torchvision(stack, notes)
         stack.enter_context(precision.promotion())
         yield notes
 
@@ -143,6 +146,74 @@ def _watch_pillow(stack: ExitStack, notes: Notes) -> None:
 
     resize.__wrapped__ = original  # type: ignore[attr-defined]
     stack.enter_context(mock.patch.object(image.Image, "resize", resize))
+
+
+_TORCHVISION = ("torchvision.transforms.v2.functional", "torchvision.transforms.functional")
+_OF_TORCHVISION = {
+    "nearest-exact": 0,
+    "lanczos": 1,
+    "bilinear": 2,
+    "bicubic": 3,
+    "box": 4,
+    "hamming": 5,
+}
+"""Value of torchvision's InterpolationMode -> Pillow's number of the same filter. Its ``nearest`` takes
+other pixels than Pillow's."""
+
+
+def _widen_torchvision(stack: ExitStack, notes: Notes) -> None:
+    """Replace torchvision's resize, which rounds images of 8 bits to 8 bits."""
+    for name in _TORCHVISION:
+        module = sys.modules.get(name)
+        if module is not None and hasattr(module, "resize"):
+            resize = _resize_of_tensors(module.resize, notes)
+            stack.enter_context(mock.patch.object(module, "resize", resize))
+
+
+def _resize_of_tensors(original: Callable[..., Any], notes: Notes) -> Callable[..., Any]:
+    """Return torchvision's ``resize`` in float64."""
+
+    def resize(
+        image: Any,
+        size: Any,
+        interpolation: Any = None,
+        max_size: int | None = None,
+        antialias: bool | None = True,
+        **others: Any,
+    ) -> Any:
+        mode = str(getattr(interpolation, "value", interpolation or "bilinear"))
+        kernel = _OF_TORCHVISION.get(mode)
+        is_pair = isinstance(size, (list, tuple)) and len(size) == 2
+        if reason := _cannot_of_tensors(image, kernel, is_pair and max_size is None, antialias):
+            notes.add(reason)
+            options = {"interpolation": interpolation} if interpolation is not None else {}
+            return original(
+                image, size, max_size=max_size, antialias=antialias, **options, **others
+            )
+        assert kernel is not None
+        scale = _WHITE if image.dtype != torch.uint8 and float(image.max()) <= 1.0 else 1.0
+        target = int(size[0]), int(size[1])
+        rows = image.reshape(-1, *image.shape[-3:]).to(torch.float64).numpy() * scale
+        results = [
+            np.moveaxis(resampling.resampled(np.moveaxis(row, 0, -1), target, kernel), -1, 0)
+            / scale
+            for row in rows
+        ]
+        return torch.from_numpy(np.stack(results)).reshape(*image.shape[:-2], *target)
+
+    return resize
+
+
+def _cannot_of_tensors(image: Any, kernel: int | None, is_plain: bool, antialias: Any) -> str:
+    if not isinstance(image, torch.Tensor) or not is_plain or image.dim() < 3 or not image.numel():
+        return "an image is resized in a way that has no version in float64"
+    if kernel is None or (kernel != resampling.NEAREST and not antialias):
+        return "torchvision resizes with a filter that has no version in float64"
+    if image.dtype != torch.uint8 and not (
+        float(image.min()) >= 0.0 and float(image.max()) <= _WHITE
+    ):
+        return "an image with values outside of 0..255 is resized"
+    return ""
 
 
 def _resize(original: Callable[..., Any], notes: Notes) -> Callable[..., Any]:

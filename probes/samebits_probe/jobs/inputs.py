@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from samebits_probe.model import choice, given, inputs, load
+from samebits_probe.model import choice, input_set, inputs, load
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
@@ -118,9 +118,9 @@ class Chooser:
             return {"reason": str(reason), "why": reason.why, **paste}
 
     def _given(self, name: str, prompt: InputSet) -> Fact:
-        """Return the inputs of a set of the user's; see :func:`given.make`."""
+        """Return the inputs of a set of the user's; see :func:`input_set.make`."""
         places = self.job["places"].get(name, {})
-        made = given.make(name, dict(prompt), self.config, self.signature, places)
+        made = input_set.make(name, dict(prompt), self.config, self.signature, places)
         facts = {"tensors": self._refs(made.tensors), "constants": made.constants}
         return facts | {"real_rows": made.real_rows()}
 

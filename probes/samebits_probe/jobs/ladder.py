@@ -220,7 +220,7 @@ class Ladder:
     def _probes(self, model: Any, dtype: torch.dtype) -> list[Facts]:
         """Return what the user's probes return on a copy as it was made, each in a child."""
         native = getattr(torch, self.source.dtype)
-        given = probing.Given(
+        arguments = probing.ProbeArguments(
             self.loaded,
             self.source,
             model,
@@ -230,7 +230,7 @@ class Ladder:
         def run(file: ProbeFile, function: str) -> Facts:
             watch = Watch(dtype)
             with torch.no_grad(), precision.arithmetic_in(dtype, native), watch:
-                parts = probing.results(file, function, given)
+                parts = probing.results(file, function, arguments)
             refs = {path: self.keeper.ref(tensor) for path, tensor in parts.tensors.items()}
             return {"tensors": refs, "facts": parts.facts, "leaks": sorted(watch.leaks)}
 
@@ -239,7 +239,7 @@ class Ladder:
             for function in file["functions"]:
                 answer: Facts = {"file": file["name"], "refused": {}}
                 with _refusal_noted(answer["refused"], probing.phase_of(file, function)):
-                    probing.begin(file, function, given, _WATCHED_COST)
+                    probing.begin(file, function, arguments, _WATCHED_COST)
                     if reason := fork.refusal(self.source.device):
                         raise fork.NoAnswer(reason)
                     answer |= fork.run_in_fork(partial(run, file, function))

@@ -1,7 +1,7 @@
 """Arguments of forward that matrix.yaml declares under ``inputs:``, checked against a signature.
 
 This module does not use torch. A config is an object with fields, and a signature is plain data, so
-that tests of the host can cover the rules. model.given makes the tensors.
+that tests of the host can cover the rules. model.input_set makes the tensors.
 """
 
 from __future__ import annotations

@@ -52,6 +52,31 @@ def prepare() -> None:
         conversion_mapping.get_checkpoint_conversion_mapping("")
 
 
+def knows_accelerate() -> bool:
+    """Return True if this process's transformers has found accelerate, in a version it takes."""
+    from transformers.utils import import_utils  # noqa: PLC0415  late: it may be asked again
+
+    return bool(import_utils.is_accelerate_available())
+
+
+def ask_for_accelerate_again() -> None:
+    """Have transformers look for accelerate anew, as it remembers that there was none.
+
+    4.x has the answer in two globals of utils/import_utils.py, 5.x in functions with a cache.
+    """
+    from transformers.utils import import_utils  # noqa: PLC0415  late: other jobs need it not
+
+    if hasattr(import_utils, "_accelerate_available"):
+        _record_branch("accelerate", "globals")
+        found, version = import_utils._is_package_available("accelerate", return_version=True)
+        import_utils._accelerate_available = found
+        import_utils._accelerate_version = version
+        return
+    _record_branch("accelerate", "caches")
+    for function in (import_utils._is_package_available, import_utils.is_accelerate_available):
+        getattr(function, "cache_clear", lambda: None)()
+
+
 def config_dtype(config: Any) -> str | None:
     """Return the dtype in a config: field ``torch_dtype`` in 4.48, ``dtype`` from 4.56 on."""
     values = vars(config)

@@ -86,12 +86,12 @@ class Leftover:
 
     def changes(self) -> list[Change]:
         """Return every value of a module that is new, gone or another one, buffers first."""
-        found = [
+        changed = [
             Change(_value_name(self._held[place], key), self._held[place].kind, place, key)
             for place, (holder, values) in enumerate(self._holders)
             for key in _changes(holder, values)
         ]
-        return sorted(found, key=lambda change: _KINDS.index(change.kind))
+        return sorted(changed, key=lambda change: _KINDS.index(change.kind))
 
     def undo(self, change: Change) -> None:
         """Give one value back as it was."""

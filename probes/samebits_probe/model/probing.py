@@ -53,7 +53,7 @@ class Parts(NamedTuple):
     facts: dict[str, Any]
 
 
-class Given(NamedTuple):
+class ProbeArguments(NamedTuple):
     """What probes can ask for."""
 
     loaded: Loaded
@@ -81,7 +81,7 @@ class Given(NamedTuple):
 _NAMES = ("model", "tokenizer", "processor", "inputs", "config", "torch")
 
 
-def results(file: ProbeFile, function: str, given: Given) -> Parts:
+def results(file: ProbeFile, function: str, arguments: ProbeArguments) -> Parts:
     """Run one probe of a file and return its result, taken apart.
 
     Whatever the file or the probe raises is raised.
@@ -93,7 +93,7 @@ def results(file: ProbeFile, function: str, given: Given) -> Parts:
     probe = _namespace(file)[function]
     names = [name for name in inspect.signature(probe).parameters if name in _NAMES]
     with torch.no_grad():
-        result = probe(**{name: given.argument(name) for name in names})
+        result = probe(**{name: arguments.argument(name) for name in names})
     if result is None:
         msg = (
             f"{function} returned nothing (None): return tensors, numbers, texts, or a dict of them"
@@ -225,10 +225,12 @@ def _text(path: str, value: str) -> str:
     return value
 
 
-def answer(file: ProbeFile, function: str, given: Given, keeper: Keeper) -> dict[str, Any]:
+def answer(
+    file: ProbeFile, function: str, arguments: ProbeArguments, keeper: Keeper
+) -> dict[str, Any]:
     """Return what a probe returned, or its exception, as an entry of a capture."""
     try:
-        parts = results(file, function, given)
+        parts = results(file, function, arguments)
         refs = {path: keeper.ref(tensor) for path, tensor in parts.tensors.items()}
     except Exception as error:  # noqa: BLE001  an exception of the user's code is a fact of the cell
         return {"failure": failure_of(file, function, error)}
@@ -256,9 +258,9 @@ def phase_of(file: ProbeFile, function: str) -> str:
     return f"probe {file['name']}.{function}"
 
 
-def begin(file: ProbeFile, function: str, given: Given, times: float = 1.0) -> None:
+def begin(file: ProbeFile, function: str, arguments: ProbeArguments, times: float = 1.0) -> None:
     """Begin the step of one probe; ``times`` is the cost of a forward relative to a plain one."""
-    longest = max(map(progress.positions, given.inputs().values()), default=1)
+    longest = max(map(progress.positions, arguments.inputs().values()), default=1)
     allowance = progress.FACTOR * times * _FORWARDS * progress.expected(longest)
     progress.tick(f"{file['name']}.{function}", allowance=allowance)
 

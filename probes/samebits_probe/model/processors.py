@@ -1,4 +1,4 @@
-"""The file of a checkpoint that names its processor of images or sounds, without network."""
+"""The files of a checkpoint that name its processors of images and sounds, without network."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _KEYS = ("image_processor_type", "feature_extractor_type")
+_WHOLE = "processor_config"
 
 
 def write(folder: Path, architecture: str, settings: dict[str, Any]) -> None:
     """Write preprocessor_config.json: the class of the architecture, and the settings.
 
-    What is not set is left to the class of each release.
+    What is not set is left to the class of each release. ``processor_config`` in the settings is the
+    content of processor_config.json, whose processor_class both files name, as checkpoints do.
     """
-    content = (
-        settings if any(key in settings for key in _KEYS) else _declared(architecture) | settings
-    )
-    path = folder / "preprocessor_config.json"
+    own = {name: value for name, value in settings.items() if name != _WHOLE}
+    content = own if any(key in own for key in _KEYS) else _declared(architecture) | own
+    whole = settings.get(_WHOLE)
+    if whole is not None:
+        _write_json(folder / "processor_config.json", whole)
+        content |= {name: whole[name] for name in ("processor_class",) if name in whole}
+    _write_json(folder / "preprocessor_config.json", content)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", "utf-8")
 
 

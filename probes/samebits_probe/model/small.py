@@ -104,12 +104,12 @@ def made(loaded: load.Loaded, source: load.Source) -> Iterator[Made]:
 
 
 def _made_in(folder: Path, loaded: load.Loaded, source: load.Source) -> Made:
-    kept = {n: shrink.kept_layers(kinds) for n, kinds in _kinds_by_length(loaded.model).items()}
-    if not kept:
+    layers = {n: shrink.kept_layers(kinds) for n, kinds in _kinds_by_length(loaded.model).items()}
+    if not layers:
         msg = "it has no list of layers to choose from"
         raise NoneMade(msg)
     refusals = []
-    for plan in shrink.plans(loaded.config.to_dict(), kept):
+    for plan in shrink.plans(loaded.config.to_dict(), layers):
         result = _made_or_reason(plan, folder / plan.name, loaded, source)
         if isinstance(result, Made):
             return result

@@ -358,6 +358,65 @@ class TrainingJob(JobOfCell):
     training: TrainingOptions
 
 
+class StepTracing(TypedDict):
+    """What to trace of a training step."""
+
+    batch: str
+    backward: bool
+    rung: Literal["own", "float64"]
+    large: bool
+    result: str
+
+
+class StepTraceJob(JobOfCell):
+    """Trace one training step of a cell."""
+
+    kind: Literal["step-trace"]
+    store: LimitedStore
+    model: CellModel
+    step: StepTracing
+
+
+class StepGraft(TypedDict):
+    """What to store of a reference's loss, or to try in a candidate."""
+
+    role: Literal["donor", "graft"]
+    batch: str
+    rung: Literal["own", "float64"]
+    large: bool
+    skipped: list[str]
+    without: list[str]
+    donor: str
+    result: str
+
+
+class StepGraftJob(JobOfCell):
+    """Put pieces of a reference's loss into a candidate's training step."""
+
+    kind: Literal["step-graft"]
+    store: LimitedStore
+    model: CellModel
+    graft: StepGraft
+
+
+class TrainerOptions(TypedDict):
+    """What to observe of transformers' own Trainer."""
+
+    folder: str
+    values: bool
+    large: bool
+    result: str
+
+
+class TrainerJob(JobOfCell):
+    """Train a cell by transformers' own Trainer."""
+
+    kind: Literal["trainer"]
+    store: LimitedStore
+    model: CellModel
+    trainer: TrainerOptions
+
+
 class CrossingJob(JobKeys):
     """The keys of both jobs of a crossing."""
 

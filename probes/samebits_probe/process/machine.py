@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from samebits_probe.process import settings
+
 
 def facts() -> dict[str, Any]:
     """Return everything outside the model that can change its bits."""
@@ -34,15 +36,10 @@ def facts() -> dict[str, Any]:
 
 
 def _flags() -> dict[str, str]:
+    """Return what chooses kernels, as the imports of this stack left it."""
     return {
-        "torch.backends.mkldnn.enabled": str(torch.backends.mkldnn.enabled),
         "torch.backends.mkl.is_available()": str(torch.backends.mkl.is_available()),
-        "torch.are_deterministic_algorithms_enabled()": str(
-            torch.are_deterministic_algorithms_enabled()
-        ),
-        "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
-        "torch.backends.cuda.matmul.allow_tf32": str(torch.backends.cuda.matmul.allow_tf32),
-        "torch.get_default_dtype()": str(torch.get_default_dtype()),
+        **settings.read(),
         "sys.byteorder": sys.byteorder,
     }
 

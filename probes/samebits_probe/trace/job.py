@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.process.jobs import TraceJob
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: its hashes are BLAKE3, which it names.
+# 4: traces of training steps.
 
 Fact = dict[str, Any]
 

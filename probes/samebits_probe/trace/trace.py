@@ -72,6 +72,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         look: Callable[[int, Any, Any, Any], Any] | None = None,
         *,
         coarse: bool = False,
+        marks_layers: bool = True,
     ) -> None:
         super().__init__()
         self.values = Values(pads, coarse=coarse)
@@ -79,7 +80,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         self.attentions: list[Fact] = []
         self.marks: list[list[Any]] = []
         self._look = look
-        self._model = model
+        self._marked = list(layers.layers(model)) if marks_layers else []
         self._prefix = ""
         self._steps = 0
         self._names = {id(module): name for name, module in model.named_modules()}
@@ -105,7 +106,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             register.register_module_forward_pre_hook(self._enter_module),
             register.register_module_forward_hook(self._leave_module, always_call=True),
         ]
-        for name, layer in layers.layers(self._model):
+        for name, layer in self._marked:
             self._hooks += [
                 layer.register_forward_pre_hook(self._mark_embeddings, with_kwargs=True),
                 layer.register_forward_hook(self._marker_of(name)),
@@ -200,8 +201,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
                 self._table.number("arguments", _template(args, kwargs)),
                 input_values,
                 output_values,
-                self._table.number("modules", self._module()),
-                *self._frames.callers(),
+                *self.place(),
             ]
         )
         if self._look is not None:
@@ -291,13 +291,16 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
                     self._table.number("arguments", ""),
                     earlier,
                     [value],
-                    self._table.number("modules", self._module()),
-                    *self._frames.callers(),
+                    *self.place(),
                 ]
             )
         else:
             self._source_names[value] = "constant"
         return value
+
+    def place(self) -> tuple[int, int, int]:
+        """Return the numbers of the running module and of the functions, and the innermost line."""
+        return self._table.number("modules", self._module()), *self._frames.callers()
 
     def _module(self) -> str:
         names = (self._names.get(id(module)) for module in reversed(self._stack))

@@ -40,6 +40,10 @@ class Values:
 
     def __init__(self, pads: torch.Tensor | None = None, *, coarse: bool = False) -> None:
         self._coarse = coarse
+        self.defers = True
+        """Whether large parameters are hashed last, and their views not at all."""
+        self.scaled = False
+        """Whether coarse contents differ if one is the other times a power of two."""
         self.facts: list[Fact] = []
         """Per value: hash, dtype, shape at its first appearance, structural, literal."""
         self._ids: dict[Any, int] = {}
@@ -94,7 +98,7 @@ class Values:
 
     def of_source(self, tensor: torch.Tensor) -> int:
         """Return the value of a parameter or buffer; a large one is hashed in :meth:`close`."""
-        if _nbytes(tensor) <= _MAX_HASHED_BYTES or tensor.is_meta:
+        if not self.defers or _nbytes(tensor) <= _MAX_HASHED_BYTES or tensor.is_meta:
             return self.of(tensor)
         value = self._defer(("source", id(tensor)), tensor, None)
         self._large_values.add(value)
@@ -138,7 +142,7 @@ class Values:
         return _describe(tensor, content.digest()) | content.loose()
 
     def _content(self, tensor: torch.Tensor, pads: torch.Tensor | None) -> Content:
-        return Content(tensor, pads, coarse=self._coarse)
+        return Content(tensor, pads, coarse=self._coarse, scaled=self.scaled)
 
     def _hashed(self, tensor: torch.Tensor, *, structural: bool) -> int:
         """Return the number of a content; the tensor is read now."""
@@ -175,12 +179,19 @@ class Values:
 class Content:
     """The bytes of one tensor, read once for all digests of them.
 
-    Rows of padding count as zeros. ``coarse`` numbers are rounded first, see :func:`coarsened`.
+    Rows of padding count as zeros. ``coarse`` numbers are rounded first, see :func:`coarsened`,
+    which forgets their power of two unless ``scaled`` is set.
     """
 
     def __init__(
-        self, tensor: torch.Tensor, pads: torch.Tensor | None, *, coarse: bool = False
+        self,
+        tensor: torch.Tensor,
+        pads: torch.Tensor | None,
+        *,
+        coarse: bool = False,
+        scaled: bool = False,
     ) -> None:
+        self._exponent = 0
         floating = tensor.is_floating_point()
         if pads is not None and floating:
             tensor = without_pads(tensor, pads)
@@ -194,7 +205,10 @@ class Content:
             raw = memoryview(f"{type(reason).__name__} {list(tensor.shape)}".encode())
             self._loose = False
         if coarse and floating and not tensor.is_meta:
-            numbers = coarsened(np.frombuffer(raw, np.float64))
+            exact = np.frombuffer(raw, np.float64)
+            numbers = coarsened(exact)
+            if scaled:
+                self._exponent = _exponent(np.where(np.abs(exact) < _MASK_SIZE, exact, 0.0))
             raw, self._name, self._size = memoryview(numbers).cast("B"), "int32", 4
         self._raw = raw
 
@@ -202,6 +216,8 @@ class Content:
         """Return 80 bits of BLAKE3 over dtype and bytes."""
         digest = hasher(self._name.encode())
         digest.update(self._raw)
+        if self._exponent:
+            digest.update(f" times 2^{self._exponent}".encode())
         return str(digest.hexdigest()[:20])
 
     def loose(self) -> Fact:
@@ -217,10 +233,12 @@ class Content:
         powers = bits * bits
         sums = [bits.sum(), powers.sum()]
         powers *= bits
-        sums_by_name = {"bag": np.array([*sums, powers.sum()], np.int64).tobytes().hex()}
+        bag = np.array([*sums, powers.sum()], np.int64).tobytes().hex()
+        sums_by_name = {"bag": f"{bag} {self._exponent}" if self._exponent else bag}
         width = self._shape[-1] if len(self._shape) > 1 else 0
         if width > 1 and bits.size // width <= _MAX_ROWS:
-            rows = bits.reshape(-1, width) @ _weights(width)
+            # an odd factor tells powers of two apart, and leaves a row of zeros zero
+            rows = bits.reshape(-1, width) @ _weights(width) * (2 * self._exponent + 1)
             sums_by_name["rows"] = base64.b64encode(rows.tobytes()).decode()
         return sums_by_name
 
@@ -251,9 +269,13 @@ def coarsened(numbers: Any) -> Any:
 
 
 def _on_grid(numbers: Any) -> Any:
-    largest = float(np.abs(numbers).max()) if numbers.size else 0.0
-    scale = 2.0 ** (_GRID - math.frexp(largest)[1]) if largest else 1.0
-    return np.rint(numbers * scale).astype(np.int32)
+    # not a product: the power of two itself is out of range for the smallest numbers
+    return np.rint(np.ldexp(numbers, _GRID - _exponent(numbers))).astype(np.int32)
+
+
+def _exponent(numbers: Any) -> int:
+    """Return the power of two above the largest number; 0 for zeros."""
+    return math.frexp(float(np.abs(numbers).max()))[1] if numbers.size else 0
 
 
 @cache

@@ -6,6 +6,7 @@ that a mean over rows and a mean over labels are different numbers.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,9 @@ _TARGET = 7
 _SPELLING = 3
 """Labels of a row of a model with a CTC loss."""
 ITEMS = "num_items_in_batch"
+ROUTER = "output_router_logits"
+ROUTED = "router"
+"""Name of the batch that asks for the router's loss."""
 
 
 class NoLoss(Exception):  # noqa: N818  a model without a loss is a result
@@ -43,6 +47,8 @@ class Batch(NamedTuple):
     name: str
     kwargs: dict[str, Any]
     """Arguments of forward, labels among them."""
+    problem: str = ""
+    """The config's problem_type with which these labels are meant; '' for the config's own."""
 
     @property
     def labels(self) -> torch.Tensor:
@@ -57,6 +63,20 @@ class Batch(NamedTuple):
             name: value[start:stop] if isinstance(value, torch.Tensor) else value
             for name, value in self.kwargs.items()
         }
+
+
+@contextlib.contextmanager
+def problem_of(model: Any, batch: Batch) -> Iterator[None]:
+    """Give the config a batch's problem_type for a while."""
+    if not batch.problem:
+        yield
+        return
+    before = model.config.problem_type
+    model.config.problem_type = batch.problem
+    try:
+        yield
+    finally:
+        model.config.problem_type = before
 
 
 def takes_items(model: Any) -> bool:
@@ -104,7 +124,7 @@ def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
             batch[choice.DECODER] = labels.roll(1, 1)  # such a model cannot shift its labels itself
             batch[choice.DECODER][:, 0] = 0
             batch[choice.DECODER].clamp_(min=0)
-        yield Batch("padded", batch)
+        yield from _with_switches(model, Batch("padded", batch), shifted=False)
         return
     if head == "causal-lm":
         yield from _of_decoder(model)
@@ -114,8 +134,14 @@ def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
     if asks:
         places = torch.tensor([1, 2, 3, 0][:n_rows])
         yield Batch("padded", inputs | {"start_positions": places, "end_positions": places})
+        beyond = places + 0
+        beyond[0] = max(LENGTHS)  # an answer that is not in the row is of no count
+        yield Batch("beyond", inputs | {"start_positions": beyond, "end_positions": beyond})
         return
-    yield Batch("padded", inputs | {"labels": _labels_like(model, inputs)})
+    padded = Batch("padded", inputs | {"labels": _labels_like(model, inputs)})
+    yield from _with_switches(model, padded, shifted=False)
+    if type(model).__name__.endswith("ForSequenceClassification"):
+        yield from _of_problems(model, padded)
 
 
 def _of_decoder(model: Any) -> Iterator[Batch]:
@@ -128,10 +154,32 @@ def _of_decoder(model: Any) -> Iterator[Batch]:
     yield Batch("plain", {"input_ids": rows, "labels": rows.clone()})
     if forks.accepts(model, "position_ids"):
         yield packed(model)
+    yield from _of_switches(model, padded, shifted=True)
+
+
+def _with_switches(model: Any, padded: Batch, *, shifted: bool) -> Iterator[Batch]:
+    yield padded
+    yield from _of_switches(model, padded, shifted=shifted)
+
+
+def _of_switches(model: Any, padded: Batch, *, shifted: bool) -> Iterator[Batch]:
+    """Yield a batch again with the number of all labels, and with the router's loss."""
     if takes_items(model):
-        yield Batch("items", padded.kwargs | {ITEMS: 2 * n_items(padded, shifted=True)})
-    if forks.accepts(model, "output_router_logits"):
-        yield Batch("router", padded.kwargs | {"output_router_logits": True})
+        yield Batch("items", padded.kwargs | {ITEMS: 2 * n_items(padded, shifted=shifted)})
+    if forks.accepts(model, ROUTER):
+        yield Batch(ROUTED, padded.kwargs | {ROUTER: True})
+
+
+def _of_problems(model: Any, padded: Batch) -> Iterator[Batch]:
+    """Yield the rows with labels of the other problems of a classifier: numbers, and several classes."""
+    n_classes = int(getattr(model.config, "num_labels", 0))
+    labels = padded.labels
+    if n_classes < 2 or labels.ndim != 1:
+        return
+    for problem in ("regression", "multi_label_classification"):
+        several = torch.nn.functional.one_hot(labels, n_classes).to(model.dtype)
+        several[:, 0] = 1.0
+        yield Batch(problem, padded.kwargs | {"labels": several}, problem)
 
 
 def packed(model: Any, first: str = "a") -> Batch:

@@ -12,7 +12,7 @@ says which they are.
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,16 +28,18 @@ from samebits_probe.training.batches import NoLoss
 from samebits_probe.training.learner import Learner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import torch
 
-    from samebits_probe.process.jobs import TrainingJob
+    from samebits_probe.process.jobs import StepGraftJob, StepTraceJob, TrainerJob, TrainingJob
     from samebits_probe.training.batches import Batch
     from samebits_probe.training.origin import Places
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 Facts = dict[str, Any]
-_COPIES = 6
-"""Multiples of the model that a step holds: gradients, both moments, and the weights before."""
+_COPIES = 9
+"""Multiples of the model that a step and relations hold: gradients of two ways, in float64, too."""
 
 
 class NotTrained(Exception):  # noqa: N818  that a model is not trained is a result
@@ -71,20 +73,33 @@ def run(job: TrainingJob) -> None:
 
 def _trained(job: TrainingJob, started: float) -> Facts:
     source = load.Source.of(job["model"], job["cell"]["variant"])
+    with subject(source, large=job["training"]["large"]) as (loaded, of, asked_of):
+        facts = _step(job, loaded, of, started)
+        return facts if asked_of is None else facts | {"asked_of": asked_of}
+
+
+@contextmanager
+def subject(
+    source: load.Source, *, large: bool
+) -> Iterator[tuple[load.Loaded, load.Source, Facts | None]]:
+    """Load what is trained: a model, or a made one of its kind, with its source and its facts.
+
+    Raises:
+        NotTrained: the model is too large, and no small one can be made.
+
+    """
     progress.begin("load")
     loaded = load.load(source)
+    if large or load.n_bytes(loaded.model) <= small.LIMIT:
+        yield loaded, source, None
+        return
     with ExitStack() as stack:
-        if load.n_bytes(loaded.model) > small.LIMIT and not job["training"]["large"]:
-            try:
-                made = stack.enter_context(small.made(loaded, source))
-            except small.NoneMade as reason:
-                msg = f"it is too large, and no small model of its kind can be made: {reason}"
-                raise NotTrained(msg) from reason
-            loaded = loaded._replace(model=made.model)
-            return _step(job, loaded, source.at(str(made.folder)), started) | {
-                "asked_of": made.facts
-            }
-        return _step(job, loaded, source, started)
+        try:
+            made = stack.enter_context(small.made(loaded, source))
+        except small.NoneMade as reason:
+            msg = f"it is too large, and no small model of its kind can be made: {reason}"
+            raise NotTrained(msg) from reason
+        yield loaded._replace(model=made.model), source.at(str(made.folder)), made.facts
 
 
 def _step(job: TrainingJob, loaded: load.Loaded, source: load.Source, started: float) -> Facts:
@@ -98,7 +113,7 @@ def _step(job: TrainingJob, loaded: load.Loaded, source: load.Source, started: f
     where = origin.places(loaded.model, checkpoint)
     weights = _digest_of(checkpoint)
     dtype = loaded.model.dtype
-    prompts = _prompts(job, loaded, dtype)
+    prompts = prompts_of(job, loaded, dtype)
     made = batches.batches(loaded.model, loaded.head, prompts)
     learner = Learner(loaded.model, dtype)
     if not _repeats(learner, made[0]):
@@ -106,9 +121,13 @@ def _step(job: TrainingJob, loaded: load.Loaded, source: load.Source, started: f
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
     facts: Facts = {"weights": weights, "uncertain": sorted(where.uncertain), "float64": None}
     facts["no_float64"] = ""
+    shifted = loaded.head == "causal-lm"
     if asked["values"]:
-        facts |= _in_float64(learner, made, where, keeper)
-    facts["own"] = signals.signals(learner, made, where, keeper)
+        facts |= _in_float64(learner, made, where, keeper, shifted=shifted)
+    facts["own"] = signals.signals(learner, made, where, keeper, shifted=shifted)
+    counts = "labels" in made[0].kwargs  # Trainer counts labels of that name
+    facts["takes_items"] = batches.takes_items(loaded.model) if counts else None
+    facts["chance"] = signals.chance(learner, made[0])
     facts["relations"] = None
     if asked["relations"]:
         until = started + float(job["budget"])
@@ -116,16 +135,24 @@ def _step(job: TrainingJob, loaded: load.Loaded, source: load.Source, started: f
     return facts
 
 
-def _in_float64(learner: Learner, made: list[Batch], where: Places, keeper: Keeper) -> Facts:
+def _in_float64(
+    learner: Learner, made: list[Batch], where: Places, keeper: Keeper, *, shifted: bool
+) -> Facts:
     """Return the signals of a copy in float64, or why there are none."""
     try:
         progress.begin("training in float64")
-        return {"float64": signals.signals(learner.in_float64(), made, where, keeper)}
+        twin = learner.in_float64()
+        return {"float64": signals.signals(twin, made, where, keeper, shifted=shifted)}
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
         return {"no_float64": in_one_line(error)}
 
 
-def _prompts(job: TrainingJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
+def prompts_of(
+    job: TrainingJob | TrainerJob | StepTraceJob | StepGraftJob,
+    loaded: load.Loaded,
+    dtype: torch.dtype,
+) -> dict[str, Facts]:
+    """Return the cell's inputs, which a model that takes no token ids is fed."""
     if getattr(loaded.model, "main_input_name", "input_ids") == "input_ids":
         return {}
     feed = Feed(job["model"], dtype, job["cell"]["variant"]["device"])

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import layers, precision
 from samebits_probe.process import progress
+from samebits_probe.training import chance
 from samebits_probe.training.batches import NoLoss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits_probe.training.batches import Batch
+    from samebits_probe.training.chance import Draws
 
 LEARNING_RATE = 1e-3
-_CHANCE = re.compile(r"drop(?!ped)|jitter|mask_(time|feature)_prob|noise_std")
-"""Attributes of modules and fields of configs that make a training forward draw numbers."""
 _COST = 10
 """Cost limit of a forward with its backward, watched and in float64, in plain forwards."""
-_MAX_CONFIG_DEPTH = 4
 
 
 class Trained(NamedTuple):
@@ -46,9 +44,13 @@ class Learner:
         self.model = model
         self.dtype = dtype
         self.promoted = promoted
-        without_chance(model)
+        self._chance = chance.chance_of(model)
+        chance.switch_off(model, self._chance)
         model.train()
         self.leaks: set[str] = set()
+        self._lessons: dict[str, dict[str, torch.Tensor]] = {}
+        self._autocast: torch.dtype | None = None
+        self.cost = _COST
 
     @contextlib.contextmanager
     def arithmetic(self) -> Iterator[None]:
@@ -68,12 +70,13 @@ class Learner:
             NoLoss: forward returns no loss.
 
         """
-        torch.manual_seed(0)
-        with self.arithmetic(), progress.forward(kwargs, what, times=_COST):
+        chance.seed()
+        with self.arithmetic(), progress.forward(kwargs, what, times=self.cost):
             return self._forward(kwargs)
 
     def _forward(self, kwargs: dict[str, Any]) -> Trained:
-        output = self.model(**self._in_dtype(kwargs))
+        with self._cast():
+            output = self.model(**self._in_dtype(kwargs))
         loss = getattr(output, "loss", None)
         if loss is None or loss.numel() != 1:
             msg = f"forward of {type(self.model).__name__} returns no loss for labels"
@@ -83,7 +86,7 @@ class Learner:
             for name, value in output.items()
             if name != "loss" and isinstance(value, torch.Tensor) and not value.ndim
         }
-        return Trained(loss, layers.logits_of(output), others)
+        return Trained(loss, _logits(output), others)
 
     def learn(self, kwargs: dict[str, Any], what: str = "training step") -> Trained:
         """Return the loss of a batch after its backward; the gradients are on the parameters."""
@@ -92,21 +95,50 @@ class Learner:
 
     def learn_more(self, kwargs: dict[str, Any], what: str = "training step") -> Trained:
         """Do the same without forgetting the gradients so far, as accumulation does."""
-        torch.manual_seed(0)
-        with self.arithmetic(), progress.forward(kwargs, what, times=_COST):
+        chance.seed()
+        with self.arithmetic(), progress.forward(kwargs, what, times=self.cost):
             trained = self._forward(kwargs)
             if trained.loss.requires_grad:
-                self._backward(trained.loss)
+                self.backward(trained.loss)
         return trained
 
-    def _backward(self, loss: torch.Tensor) -> None:
+    def lesson(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """Return the loss and all gradients of a batch, computed once: the step repeats."""
+        if batch.name not in self._lessons:
+            loss = self.learn(batch.kwargs, batch.name).loss.detach().reshape(1)
+            self._lessons[batch.name] = {"loss": loss, **self.gradients()}
+        return dict(self._lessons[batch.name])
+
+    @property
+    def draws(self) -> bool:
+        """True if its training draws numbers, unless chance is off as it is here."""
+        return bool(self._chance)
+
+    @contextlib.contextmanager
+    def with_chance(self) -> Iterator[None]:
+        """Switch on for a while what draws numbers, with the seed that a forward sets."""
+        with chance.switched_on(self.model, self._chance):
+            yield
+
+    def drawing(self, batch: Batch) -> tuple[Trained, Draws]:
+        """Return the loss of a batch with chance, and what was drawn for it."""
+        with self.with_chance(), chance.recorded(self.model) as draws, torch.no_grad():
+            return self.forward(batch.kwargs, "with dropout"), draws
+
+    def back(self, tensor: torch.Tensor, gradient: torch.Tensor | None = None) -> None:
+        """Go back from the loss of a forward, or from its logits with a gradient at them."""
+        with self.arithmetic():
+            self.backward(tensor, gradient)
+
+    def backward(self, tensor: torch.Tensor, gradient: torch.Tensor | None = None) -> None:
+        """Compute gradients inside of :meth:`arithmetic`; all code of it runs in that precision."""
         if self.promoted is None:
-            loss.backward()
+            tensor.backward(gradient)
             return
         # both public functions switch the promotion off, also for blocks that run again in them
         torch.autograd.graph._engine_run_backward(
-            (loss,),
-            (torch.ones_like(loss),),
+            (tensor,),
+            (torch.ones_like(tensor) if gradient is None else gradient,),
             False,
             False,
             (),
@@ -148,7 +180,27 @@ class Learner:
         """Return a copy in float64 whose code also gets only float64."""
         self.model.zero_grad(set_to_none=True)
         twin = precision.copy_in(torch.float64, self.model, {})
-        return Learner(twin, self.dtype, torch.float64)
+        learner = Learner(twin, self.dtype, torch.float64)
+        learner._chance = self._chance
+        return learner
+
+    def beside(self, model: Any, dtype: torch.dtype) -> Learner:
+        """Return a learner of another model, such as a copy in another dtype."""
+        return Learner(model, dtype)
+
+    @contextlib.contextmanager
+    def under(self, dtype: torch.dtype) -> Iterator[None]:
+        """Run forwards, and not their backward, under autocast, as Trainer does."""
+        self._autocast = dtype
+        try:
+            yield
+        finally:
+            self._autocast = None
+
+    def _cast(self) -> Any:
+        if self._autocast is None:
+            return contextlib.nullcontext()
+        return torch.autocast(next(self.model.parameters()).device.type, dtype=self._autocast)
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -175,29 +227,12 @@ class Learner:
         }
 
 
-def without_chance(model: Any) -> None:
-    """Switch off what draws numbers in training: dropout, jitter, masks over time."""
-    for module in model.modules():
-        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
-            module.p = 0.0
-        _zero(module, vars(module))
-    _quiet_config(model.config, _MAX_CONFIG_DEPTH)
-
-
-def _quiet_config(config: Any, depth: int) -> None:
-    fields = vars(config)
-    _zero(config, fields)
-    if getattr(config, "apply_spec_augment", False):
-        config.apply_spec_augment = False
-    for part in list(fields.values()):
-        if depth and hasattr(part, "to_dict") and hasattr(part, "__dict__"):
-            _quiet_config(part, depth - 1)
-
-
-def _zero(owner: Any, fields: dict[str, Any]) -> None:
-    for name, value in list(fields.items()):
-        if isinstance(value, float) and value and _CHANCE.search(name):
-            setattr(owner, name, 0.0)
+def _logits(output: Any) -> torch.Tensor | None:
+    """Return the logits of an output with a loss; start_logits, where it has no ``logits``."""
+    logits = layers.logits_of(output)
+    if logits is not output.loss:
+        return logits
+    return layers.logits_of({name: value for name, value in output.items() if name != "loss"})
 
 
 def as_json(value: float) -> float | str:

@@ -84,6 +84,20 @@ def gradients(
     return whole, {name: len(names) for name, names in held.items()}, sorted({*without} - {*held})
 
 
+def weights(model: torch.nn.Module, where: Places) -> dict[str, torch.Tensor]:
+    """Return the parameters as they are now, by checkpoint tensor and in its shape.
+
+    Of several parameters that hold one checkpoint tensor, all but the first have their own names.
+    """
+    parts: dict[tuple[str, str], torch.Tensor] = {}
+    for name, parameter in model.named_parameters():
+        for cut in where.cuts[name]:
+            key = (cut.tensor, cut.part)
+            taken = cut.take(parameter.detach())
+            parts[key if key not in parts else (f"{cut.tensor} in {name}", cut.part)] = taken
+    return _joined(parts)
+
+
 def _same(gradient: torch.Tensor) -> torch.Tensor:
     return gradient
 

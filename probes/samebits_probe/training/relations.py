@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,42 +19,18 @@ from samebits_probe.model.rounding import stays
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
+from samebits_probe.training import adapter, autocast
 from samebits_probe.training import batches as rows
-from samebits_probe.training.batches import ITEMS, Batch
+from samebits_probe.training.batches import ITEMS, ROUTER, Batch
+from samebits_probe.training.way import NoMeaning, Relation, Setting, learned, lesson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from samebits_probe.training.learner import Learner
+    from samebits_probe.training.way import Results, Way
 
 Facts = dict[str, Any]
-Results = dict[str, torch.Tensor]
-"""What a way computes: ``loss``, ``logits``, or gradients by parameter."""
-Way = Callable[["Learner"], Results]
-
-
-class NoMeaning(Exception):  # noqa: N818  that a relation does not apply is a result
-    """The relation does not apply to this model; the message says why."""
-
-
-class Setting(NamedTuple):
-    """What the relations are tried on."""
-
-    main: Batch
-    head: str
-
-    @property
-    def shifted(self) -> bool:
-        """True if the loss leaves out the first label of each row."""
-        return self.head == "causal-lm"
-
-
-class Relation(NamedTuple):
-    """Two ways that must agree."""
-
-    name: str
-    ways: Callable[[Learner, Setting], tuple[Way, Way]]
-    """Raises :class:`NoMeaning` where the relation does not apply."""
 
 
 def observe(learner: Learner, main: Batch, head: str, until: float) -> Facts:
@@ -185,41 +160,75 @@ def _share(native: Distance, promoted: Distance | None) -> float:
 # --- ways ----------------------------------------------------------------------------------------
 
 
-def _learned(kwargs: Facts) -> Way:
-    """Return the way that learns from a batch: its loss and all gradients."""
-
-    def way(learner: Learner) -> Results:
-        trained = learner.learn(kwargs)
-        return {"loss": trained.loss.detach().reshape(1), **learner.gradients()}
-
-    return way
-
-
 def _checkpointing(*, reentrant: bool) -> Callable[[Learner, Setting], tuple[Way, Way]]:
     def ways(learner: Learner, setting: Setting) -> tuple[Way, Way]:
-        if not getattr(learner.model, "supports_gradient_checkpointing", False):
-            msg = "the class does not support gradient checkpointing"
-            raise NoMeaning(msg)
-        plain = _learned(setting.main.kwargs)
+        _require_checkpointing(learner)
+        again = learned(setting.main.kwargs)
 
         def way(other: Learner) -> Results:
-            options: Facts = {"use_reentrant": reentrant}
-            if other.promoted is not None and not reentrant:
-                # torch compares dtypes, and the promotion claims the cell's in a part of the code
-                options["determinism_check"] = "none"
-            other.model.gradient_checkpointing_enable(options)
-            if reentrant:  # without it the first block has no input that asks for a gradient
-                other.model.enable_input_require_grads()
-            try:
-                return plain(other)
-            finally:
-                if reentrant:
-                    other.model.disable_input_require_grads()
-                other.model.gradient_checkpointing_disable()
+            with _checkpointed(other, reentrant=reentrant):
+                return again(other)
 
-        return plain, way
+        return lesson(setting.main), way
 
     return ways
+
+
+def _checkpointing_with_chance(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    """Return a step with dropout, and one whose blocks run twice and must draw the same again."""
+    _require_checkpointing(learner)
+    if not learner.draws:
+        msg = "its training draws no numbers"
+        raise NoMeaning(msg)
+    again = learned(setting.main.kwargs)
+
+    def plain(other: Learner) -> Results:
+        with other.with_chance():
+            return again(other)
+
+    def way(other: Learner) -> Results:
+        with other.with_chance(), _checkpointed(other, reentrant=False):
+            results = again(other)
+        if other.promoted is None:
+            _require_repeats(results, plain, other)
+        return results
+
+    return plain, way
+
+
+def _require_repeats(results: Results, plain: Way, learner: Learner) -> None:
+    """Ask for two equal steps without checkpointing, if one with it is not equal to the first."""
+    first = plain(learner)
+    if not _same(results, first) and not _same(plain(learner), first):
+        msg = "with dropout two steps of one seed differ: it draws from what no seed sets"
+        raise NoMeaning(msg)
+
+
+def _same(first: Results, second: Results) -> bool:
+    return not any(distance["n_differ"] for distance in _distances(first, second).values())
+
+
+def _require_checkpointing(learner: Learner) -> None:
+    if not getattr(learner.model, "supports_gradient_checkpointing", False):
+        msg = "the class does not support gradient checkpointing"
+        raise NoMeaning(msg)
+
+
+@contextlib.contextmanager
+def _checkpointed(learner: Learner, *, reentrant: bool) -> Iterator[None]:
+    options: Facts = {"use_reentrant": reentrant}
+    if learner.promoted is not None and not reentrant:
+        # torch compares dtypes, and the promotion claims the cell's in a part of the code
+        options["determinism_check"] = "none"
+    learner.model.gradient_checkpointing_enable(options)
+    if reentrant:  # without it the first block has no input that asks for a gradient
+        learner.model.enable_input_require_grads()
+    try:
+        yield
+    finally:
+        if reentrant:
+            learner.model.disable_input_require_grads()
+        learner.model.gradient_checkpointing_disable()
 
 
 def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
@@ -228,11 +237,14 @@ def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if n_rows < 2:
         msg = "its batch has one row"
         raise NoMeaning(msg)
-    if setting.head not in ("causal-lm", "seq2seq-lm"):
-        msg = "only a language model's loss takes num_items_in_batch"
+    if "labels" not in main.kwargs:
+        msg = "Trainer counts labels, and its batch has none of that name"
         raise NoMeaning(msg)
     if not rows.takes_items(learner.model):
         msg = "the model takes no num_items_in_batch, so its losses are means of micro-batches"
+        raise NoMeaning(msg)
+    if any(value.detach().any() for value in learner.learn(main.kwargs).others.values()):
+        msg = "its further losses are of a whole batch: a sum of micro-batches has others"
         raise NoMeaning(msg)
     items = rows.n_items(main, shifted=setting.shifted)
 
@@ -244,7 +256,7 @@ def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         ]
         return {"loss": torch.cat(losses).sum(0, keepdim=True), **other.gradients()}
 
-    return _learned(main.kwargs), way
+    return lesson(main), way
 
 
 def _packed(learner: Learner, setting: Setting) -> tuple[Way, Way]:
@@ -258,7 +270,7 @@ def _packed(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if _sees_the_first(learner, batch, other):
         msg = "the second sequence of a packed row sees the first in this release and attention"
         raise NoMeaning(msg)
-    return _learned(batch.kwargs), _learned(rows.unpacked(learner.model).kwargs)
+    return learned(batch.kwargs), learned(rows.unpacked(learner.model).kwargs)
 
 
 def _sees_the_first(learner: Learner, batch: Batch, other: Batch) -> bool:
@@ -274,11 +286,8 @@ def _inputs(batch: Batch) -> Facts:
 
 
 def _as_in_evaluation(learner: Learner, setting: Setting) -> tuple[Way, Way]:
-    norms = [
-        m for m in learner.model.modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)
-    ]
-    if norms:
-        msg = f"{type(norms[0]).__name__} takes the batch's statistics in training, by design"
+    if norm := batch_norm(learner.model):
+        msg = f"{norm} takes the batch's statistics in training, by design"
         raise NoMeaning(msg)
     kwargs = setting.main.kwargs
 
@@ -290,6 +299,12 @@ def _as_in_evaluation(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         return _logits(other.evaluated(kwargs))
 
     return training, evaluation
+
+
+def batch_norm(model: torch.nn.Module) -> str:
+    """Return the class of a module that takes a batch's statistics in training; '' if there is none."""
+    kind = torch.nn.modules.batchnorm._NormBase
+    return next((type(m).__name__ for m in model.modules() if isinstance(m, kind)), "")
 
 
 def _logits(logits: torch.Tensor | None) -> Results:
@@ -345,7 +360,7 @@ def _frozen(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if not names or len(names) == len(parameters):
         msg = "it has too few parameters to freeze a part of them"
         raise NoMeaning(msg)
-    plain = _learned(setting.main.kwargs)
+    plain, again = lesson(setting.main), learned(setting.main.kwargs)
 
     def all_but_frozen(other: Learner) -> Results:
         return {name: value for name, value in plain(other).items() if name not in names}
@@ -353,7 +368,7 @@ def _frozen(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     def way(other: Learner) -> Results:
         held = dict(other.model.named_parameters())
         with _requires_no_grad([held[name] for name in names]):
-            return plain(other)
+            return again(other)
 
     return all_but_frozen, way
 
@@ -374,13 +389,30 @@ def _eager(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if getattr(learner.model.config, "_attn_implementation", None) != "sdpa":
         msg = "its attention is not sdpa"
         raise NoMeaning(msg)
-    plain = _learned(setting.main.kwargs)
+    again = learned(setting.main.kwargs)
 
     def way(other: Learner) -> Results:
         with forks.eager_attention(other.model):
-            return plain(other)
+            return again(other)
 
-    return plain, way
+    return lesson(setting.main), way
+
+
+def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    """Return a step that asks for the router's loss by an argument, and one by the config."""
+    config = learner.model.config
+    if not forks.accepts(learner.model, ROUTER) or getattr(config, ROUTER, None) is not False:
+        msg = "forward and config have no switch for a router's loss"
+        raise NoMeaning(msg)
+
+    def by_config(other: Learner) -> Results:
+        other.model.config.output_router_logits = True
+        try:
+            return learned(setting.main.kwargs)(other)
+        finally:
+            other.model.config.output_router_logits = False
+
+    return learned(setting.main.kwargs | {ROUTER: True}), by_config
 
 
 RELATIONS = (
@@ -388,8 +420,13 @@ RELATIONS = (
     Relation("logprobs of training = logprobs of decoding", _logprobs),
     Relation("gradient checkpointing = without", _checkpointing(reentrant=False)),
     Relation("gradient checkpointing, reentrant = without", _checkpointing(reentrant=True)),
+    Relation("gradient checkpointing with dropout = without", _checkpointing_with_chance),
     Relation("rows accumulated = one batch", _accumulated),
     Relation("packed = padded", _packed),
     Relation("frozen layers leave other gradients", _frozen),
+    Relation("an adapter leaves other gradients", adapter.leaves_gradients),
+    Relation("router loss by config = by argument", _router),
     Relation("eager backward = sdpa backward", _eager),
+    # the last one: a leak under autocast must not keep the others from float64
+    Relation("bfloat16 by autocast = by weights", autocast.as_weights),
 )

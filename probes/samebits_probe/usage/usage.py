@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from samebits_probe.process import progress
-from samebits_probe.usage import forward, generate, save, ways
+from samebits_probe.usage import beams, forward, generate, save, ways
 from samebits_probe.usage.subject import NoMeaning, Subject, error_text
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ QUESTIONS = (
     Question("position_ids", generate.position_ids, of_text=True),
     Question("assisted", generate.assisted, of_text=True),
     Question("strategies", generate.strategies, of_text=True),
+    Question("beams", beams.beams, of_text=True),
     Question("generation", ways.generation, of_text=False),
     Question("checkpointing", save.checkpointing, of_text=False),
     Question("saved", save.saved, of_text=False),

@@ -11,6 +11,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
+from transformers import StoppingCriteria, StoppingCriteriaList
 
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.inputs import text_config
@@ -27,8 +28,21 @@ PROMPT_LENGTH = 8
 STEPS = 6
 SEED = 0
 _N_ENDS = 6
+_N_STOP = 2 * PROMPT_LENGTH + STEPS // 2
+"""Tokens of a row, prompt included, behind which the criterion of a user's own stops."""
 _DRAFTS = frozenset({"prompt lookup", "assistant"})
 """Ways of which one forward checks several tokens."""
+
+
+class _Stop(StoppingCriteria):  # type: ignore[misc]
+    """A criterion of a user's own: it stops every row behind some tokens."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+
+    def __call__(self, ids: torch.Tensor, _scores: Any, **_kwargs: Any) -> torch.Tensor:
+        """Return whether each row is to stop."""
+        return torch.full((ids.shape[0],), ids.shape[1] >= self._length)
 
 
 def generation(subject: Subject) -> Facts:
@@ -72,6 +86,8 @@ def _ways(subject: Subject, greedy: list[int]) -> dict[str, Facts]:
         "beams": beams | {"num_return_sequences": 2, "eos_token_id": None},
         "penalties": GREEDY
         | {"repetition_penalty": 2.0, "no_repeat_ngram_size": 2, "eos_token_id": None},
+        "stopping criteria": GREEDY
+        | {"stopping_criteria": StoppingCriteriaList([_Stop(_N_STOP)]), "eos_token_id": None},
         # 4.48 looks nothing up without an end token: this one never comes
         "prompt lookup": GREEDY | {"prompt_lookup_num_tokens": 2, "eos_token_id": never},
     }

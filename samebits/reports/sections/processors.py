@@ -103,6 +103,8 @@ def _lines(row: Row, stacks: list[str]) -> list[list[str]]:
 def _facts(row: Row, stack: str) -> dict[str, str]:
     facts: dict[str, str] = {}
     for name, part in row.processors[stack].parts.items():
+        if part.role == "after":
+            continue  # the same object
         facts[f"{name}: class"] = _class(part)
         if part.backend:
             facts[f"{name}: backend"] = part.backend
@@ -121,7 +123,7 @@ def _facts(row: Row, stack: str) -> dict[str, str]:
 def _class(part: ProcessorPart) -> str:
     if part.class_name:
         return part.class_name
-    return f"raises {part.raised}" if part.raised else "not available"
+    return f"raises {part.raised}" if part.raised else f"absent: {part.absent}"
 
 
 def _changed_settings(row: Row, name: str) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from samebits.findings.training import item_line, relation_line
+from samebits.findings.trainer import change_line, trainer_item_line
+from samebits.findings.training import item_line, origin_line, relation_line
 from samebits.text.blocks import bullets, heading, link, page, table
 from samebits.text.markdown import EMPTY, Markdown, fill, prose
 from samebits.text.names import page_path
@@ -15,15 +16,31 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from samebits.records.report import Report, Row
-    from samebits.records.training import TrainingRelation, TrainingReport, TrainingStanding
+    from samebits.records.step_trace import StepOrigin
+    from samebits.records.trainer import TrainerStanding
+    from samebits.records.training import (
+        TrainingComparison,
+        TrainingRelation,
+        TrainingReport,
+        TrainingStanding,
+    )
 
 TITLE = "Training"
 INTRO = (
     "One training step of each model, dropout off: losses of seeded rows with labels, the gradient "
     "of every tensor of the checkpoint, the global norm, and the loss behind one step of AdamW. It "
     "is compared with the reference's step byte for byte, and differences are judged in float64. "
+    "With dropout on, it says where one seed draws other numbers, and no more. "
     "Training makes no verdict and does not change the exit code: what diverged by itself is a "
     "finding."
+)
+TRAINER = "By Trainer"
+TRAINER_INTRO = (
+    "The same models, trained by transformers' own Trainer with its default arguments: four rows in "
+    "four steps, the same rows accumulated in one step, and as one batch. What Trainer chooses and "
+    "what the model receives is compared exactly; losses, norms and the weights behind the last "
+    "step byte for byte, and what differs is judged in float64. Trainer's accelerate lies "
+    "beside the stack and is used by nothing else."
 )
 MAX_MODELS = 60
 """Limit for the models with a line of their own; the pages of the models have them all."""
@@ -48,9 +65,16 @@ def training(report: Report) -> Markdown:
     notable = [row for row in rows if _is_notable(row)]
     blocks = [heading(2, TITLE), prose(INTRO), _counts(rows)]
     lines = [_line(row, stack) for row in notable for stack in row.training if _tells(row, stack)]
-    headers = ["model · variant", "stack", "step", "first difference", "broken ways to train"]
+    headers = [
+        "model · variant",
+        "stack",
+        "step",
+        "first difference",
+        "first operation",
+        "broken ways to train",
+    ]
     blocks.append(table(headers, lines[:MAX_MODELS]))
-    blocks.append(_untrained(rows))
+    blocks += [_untrained(rows), _by_trainer(rows)]
     return page(blocks)
 
 
@@ -61,7 +85,9 @@ def training_of(rows: Iterable[Row]) -> Markdown:
         return EMPTY
     blocks = [heading(2, TITLE)]
     for row in rows:
-        blocks += [_made(row), _figures(row), _items(row), _relations(row), _reasons(row)]
+        blocks += [_made(row), _figures(row), _items(row), _origins(row)]
+        blocks += [_relations(row), _reasons(row)]
+        blocks += [_trainer_figures(row), _trainer_changes(row)]
     return page(blocks)
 
 
@@ -76,8 +102,9 @@ def _is_notable(row: Row) -> bool:
 
 def _tells(row: Row, stack: str) -> bool:
     report = row.training[stack]
-    standing = report.comparison.standing if report.comparison is not None else ""
-    return standing in _NOTABLE or any(_broken(report))
+    comparisons = (report.comparison, report.trainer.comparison if report.trainer else None)
+    standings = [comparison.standing for comparison in comparisons if comparison is not None]
+    return any(standing in _NOTABLE for standing in standings) or any(_broken(report))
 
 
 def _broken(report: TrainingReport) -> Iterator[TrainingRelation]:
@@ -95,7 +122,14 @@ def _counts(rows: list[Row]) -> Markdown:
     if not counted:
         return prose("No cell was compared: a comparison needs two stacks that train the model.")
     texts = [f"{plural(counted[s], 'cell')}: {_WORDS[s]}" for s in _WORDS if counted[s]]
+    moved = sum(bool(_draws(report)) for row in rows for report in row.training.values())
+    if moved:
+        texts.append(f"{plural(moved, 'cell')}: with dropout one seed gives another step")
     return bullets(texts)
+
+
+def _draws(report: TrainingReport) -> str:
+    return report.comparison.draws if report.comparison is not None else ""
 
 
 def _line(row: Row, stack: str) -> list[str]:
@@ -109,8 +143,24 @@ def _line(row: Row, stack: str) -> list[str]:
         stack,
         _WORDS[comparison.standing] if comparison is not None else "reference",
         prose(item_line(first)) if first is not None else prose(reason),
+        prose("; ".join(filter(None, (_begins(comparison), _restored_by(comparison))))),
         prose("; ".join(relation.relation for relation in _broken(report))),
     ]
+
+
+def _begins(comparison: TrainingComparison | None) -> str:
+    """Return the first operation that differs, or why none is known; '' if none was looked for."""
+    if comparison is None:
+        return ""
+    if comparison.origin is not None:
+        return origin_line(comparison.origin)
+    return comparison.no_origin and f"not known: {comparison.no_origin}"
+
+
+def _restored_by(comparison: TrainingComparison | None) -> str:
+    """Return which pieces of the reference's loss restore its step; '' if none does."""
+    graft = comparison.graft if comparison is not None else None
+    return graft.headline if graft is not None and graft.smallest else ""
 
 
 def _untrained(rows: list[Row]) -> Markdown:
@@ -125,6 +175,95 @@ def _untrained(rows: list[Row]) -> Markdown:
         return EMPTY
     texts = [f"{plural(n, 'model')} not trained: {reason}" for reason, n in reasons.most_common(8)]
     return bullets(texts)
+
+
+def _by_trainer(rows: list[Row]) -> Markdown:
+    """Return how Trainer's runs compare, and what it does otherwise, by stack."""
+    reports = [
+        (row, stack, report.trainer)
+        for row in rows
+        for stack, report in row.training.items()
+        if report.trainer is not None
+    ]
+    if not reports:
+        return EMPTY
+    standings: Counter[TrainerStanding] = Counter()
+    models: dict[tuple[str, str], list[str]] = {}
+    reasons: Counter[str] = Counter()
+    for row, stack, report in reports:
+        failure = report.failure.in_short if report.failure else ""
+        if report.reason or failure:
+            reasons[report.reason or failure] += 1
+        if report.comparison is not None:
+            standings[report.comparison.standing] += 1
+            for change in report.comparison.changes:
+                models.setdefault((stack, change_line(change)), []).append(row.model)
+    order = list(dict.fromkeys(stack for _, stack, _ in reports))
+    lines = [
+        [stack, prose(line), of[0] if len(of) == 1 else plural(len(of), "model")]
+        for (stack, line), of in sorted(models.items(), key=lambda item: order.index(item[0][0]))
+    ]
+    blocks = [heading(3, TRAINER), prose(TRAINER_INTRO)]
+    blocks.append(bullets(f"{plural(standings[s], 'cell')}: {_WORDS[s]}" for s in standings))
+    headers = ["stack", "what Trainer does otherwise than in the reference", "of"]
+    blocks.append(table(headers, lines[:MAX_MODELS]))
+    texts = [f"{plural(n, 'cell')} not trained: {reason}" for reason, n in reasons.most_common(8)]
+    blocks.append(bullets(map(prose, texts)))
+    return page(blocks)
+
+
+def _trainer_figures(row: Row) -> Markdown:
+    """Return what Trainer computed and built, stack by stack."""
+    lines = []
+    for stack, report in row.training.items():
+        trainer = report.trainer
+        if trainer is None or not trainer.losses:
+            continue
+        comparison = trainer.comparison
+        lines.append(
+            [
+                stack,
+                _WORDS[comparison.standing] if comparison is not None else "reference",
+                ", ".join("?" if i is None else str(i) for i in trainer.rows),
+                ", ".join("none" if n is None else f"{n:g}" for n in trainer.items),
+                ", ".join(f"{loss:.6g}" for loss in trainer.losses),
+                ", ".join(f"{norm:.6g}" for norm in trainer.norms),
+                ", ".join(f"{rate:.6g}" for rate in trainer.rates),
+                trainer.arguments.get("optim", ""),
+            ]
+        )
+    headers = [
+        "stack",
+        "by Trainer",
+        "rows",
+        "num_items_in_batch",
+        "losses",
+        "norms",
+        "rates",
+        "optim",
+    ]
+    return table(headers, lines) if lines else EMPTY
+
+
+def _trainer_changes(row: Row) -> Markdown:
+    """Return what Trainer does otherwise, and the numbers that diverged for no such reason."""
+    texts = []
+    for stack, report in row.training.items():
+        trainer = report.trainer
+        if trainer is None:
+            continue
+        reason = trainer.reason or (trainer.failure.in_short if trainer.failure else "")
+        if reason:
+            texts.append(prose(f"{stack}, by Trainer: {reason}"))
+        comparison = trainer.comparison
+        if comparison is not None:
+            texts += [prose(f"{stack}: {change_line(change)}") for change in comparison.changes]
+            texts += [
+                prose(f"{stack}: {item.outcome}, {trainer_item_line(item)}")
+                for item in comparison.items
+                if item.outcome in _NOTABLE
+            ]
+    return bullets(texts) if texts else EMPTY
 
 
 def _made(row: Row) -> Markdown:
@@ -164,6 +303,39 @@ def _items(row: Row) -> Markdown:
     )
 
 
+def _origins(row: Row) -> Markdown:
+    """Return the first operation that differs of each step that diverged by itself."""
+    lines = []
+    for stack, report in row.training.items():
+        comparison = report.comparison
+        if text := _begins(comparison):
+            lines.append(prose(f"{stack}: {text}"))
+        origin = comparison.origin if comparison is not None else None
+        if origin is not None:
+            lines += [prose(f"{stack}: {line}") for line in _details(origin)]
+        if comparison is not None:
+            lines += [prose(f"{stack}: {line}") for line in _grafts(comparison)]
+    return bullets(lines) if lines else EMPTY
+
+
+def _details(origin: StepOrigin) -> Iterator[str]:
+    """Yield what the operation takes on both sides, and the first result that differs by it."""
+    for side in filter(None, (origin.counterpart, origin.side)):
+        yield f"in {side.stack} {side.op}({side.arguments}) takes {', '.join(side.inputs)}"
+    yield from origin.evidence
+    exact = ", seen in float64" if origin.rung == "float64" else ""
+    yield f"the first result that differs by it: {origin.sink} of batch {origin.batch}{exact}"
+
+
+def _grafts(comparison: TrainingComparison) -> Iterator[str]:
+    """Yield which pieces of the reference's loss restore its step, and those that do not fit."""
+    if comparison.no_graft:
+        yield f"no piece of the reference's loss was tried: {comparison.no_graft}"
+    if comparison.graft is not None:
+        yield comparison.graft.headline
+        yield from (f"not put in: {u.what}, {u.reason}" for u in comparison.graft.untried)
+
+
 def _relations(row: Row) -> Markdown:
     """Return each relation with its standing, stack by stack."""
     names: dict[str, dict[str, str]] = {}
@@ -199,5 +371,7 @@ def _reasons(row: Row) -> Markdown:
         reason = report.reason or (comparison.reason if comparison is not None else "")
         if reason:
             texts.append(prose(f"{stack}: {reason}"))
+        if draws := _draws(report):
+            texts.append(prose(f"{stack}, with dropout and one seed: {draws}"))
         texts += [prose(f"{stack}, batch {b}: {why}") for b, why in report.refused.items()]
     return bullets(texts) if texts else EMPTY

@@ -167,7 +167,11 @@ def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[st
     signals, field = SEEN_IN[rule_code]
     observations = ((row.model, getattr(row, signals).get(stack)) for row in rows)
     return list(
-        dict.fromkeys(model for model, signal in observations if getattr(signal, field, None))
+        dict.fromkeys(
+            model
+            for model, signal in observations
+            if (getattr(signal, field, None) if field else signal)
+        )
     )
 
 

@@ -189,10 +189,10 @@ USAGES = (
 class SignalField(NamedTuple):
     """A field of a signal that was observed of a model in a stack."""
 
-    signals: Literal["usage", "tokenizers", "processors"]
+    signals: Literal["usage", "tokenizers", "processors", "training", "settings"]
     """The field of a row that holds one signal for each stack."""
     field: str
-    """The field of that signal; it is empty if the release gave no answer."""
+    """The field of that signal, empty if the release gave no answer; '' for the signal itself."""
 
 
 SEEN_IN = {
@@ -201,7 +201,15 @@ SEEN_IN = {
     "SB809": SignalField("tokenizers", "methods"),
     "SB813": SignalField("tokenizers", "class_name"),
     "SB823": SignalField("usage", "generation"),
+    "SB826": SignalField("tokenizers", "chat"),
     "SB832": SignalField("processors", "parts"),
+    "SB848": SignalField("training", "comparison"),
+    "SB851": SignalField("training", "trainer"),
+    "SB852": SignalField("training", "trainer"),
+    "SB853": SignalField("training", "trainer"),
+    "SB854": SignalField("training", "trainer"),
+    "SB855": SignalField("training", "trainer"),
+    "SB858": SignalField("training", "trainer"),
     "SB901": SignalField("usage", "attentions"),
     "SB902": SignalField("usage", "attentions"),
     "SB903": SignalField("usage", "packed"),
@@ -213,5 +221,6 @@ SEEN_IN = {
     "SB909": SignalField("usage", "saved"),
     "SB910": SignalField("usage", "saved"),
     "SB911": SignalField("usage", "checkpointing"),
+    "SB921": SignalField("settings", ""),
 }
 """Finding -> the field that shows it."""

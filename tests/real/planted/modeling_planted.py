@@ -74,6 +74,8 @@ class PlantedForCausalLM(PreTrainedModel):
 
     def __init__(self, config):
         super().__init__(config)
+        if NEW and config.defect == "load sets TF32":
+            torch.backends.cuda.matmul.allow_tf32 = True
         self.embed = torch.nn.Embedding(config.vocab_size, config.hidden_size)
         self.layers = torch.nn.ModuleList(
             [Layer(config, i) for i in range(config.num_hidden_layers)]
@@ -94,6 +96,8 @@ class PlantedForCausalLM(PreTrainedModel):
             ctypes.string_at(0)
         if NEW and defect == "hang":
             time.sleep(3600)
+        if NEW and defect == "forward sets TF32":
+            torch.backends.cuda.matmul.allow_tf32 = True
         hidden = self.embed(input_ids)
         for layer in self.layers:
             hidden = layer(hidden)

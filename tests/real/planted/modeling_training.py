@@ -4,6 +4,7 @@ import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
 
+GENERATOR = torch.Generator()
 NEW = int(transformers.__version__.split(".")[0]) >= 5
 
 
@@ -28,6 +29,9 @@ def loss_of(plant, logits, labels, items):
     if plant == "rows":
         pairs = zip(scores, wanted, strict=True)
         return torch.stack([entropy(a[None], b[None]) for a, b in pairs]).mean()
+    if plant == "devices":
+        halves = zip(scores.chunk(2), wanted.chunk(2), strict=True)
+        return torch.stack([entropy(a, b) for a, b in halves]).mean()
     if plant == "ignored":
         return entropy(scores, wanted, "sum") / wanted.numel()
     total = entropy(scores, wanted, "sum")
@@ -44,6 +48,9 @@ class PlantedForCausalLM(LlamaForCausalLM):
         plant = config.plant if NEW else ""
         if plant == "redraw":
             self.model.layers[0].mlp.gate_proj.register_forward_hook(again)
+        if config.attention_dropout:
+            drop = drop_of_its_own if plant == "redrop" else drop_of_torch
+            self.model.layers[0].mlp.register_forward_hook(drop)
         if plant == "tied":
             self.lm_head.register_forward_hook(without_gradient)
 
@@ -61,6 +68,9 @@ class PlantedForCausalLM(LlamaForCausalLM):
         **kwargs,
     ):
         plant = self.config.plant if NEW else ""
+        GENERATOR.manual_seed(0)
+        if plant == "draws" and self.training and self.config.attention_dropout:
+            torch.rand(1)
         output = super().forward(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -75,6 +85,19 @@ class PlantedForCausalLM(LlamaForCausalLM):
             if output_router_logits and plant != "router":
                 output["loss"] = output["loss"] + 0.01 * output.logits.float().pow(2).mean()
         return output
+
+
+def drop_of_torch(module, _args, output):
+    """Drop a part by the generator that checkpointing sets back."""
+    return torch.nn.functional.dropout(output, module.config.attention_dropout, module.training)
+
+
+def drop_of_its_own(module, _args, output):
+    """Drop a part by a generator that goes on where a checkpointed block runs again."""
+    p = module.config.attention_dropout
+    if not p or not module.training:
+        return output
+    return output * torch.empty_like(output).bernoulli_(1 - p, generator=GENERATOR) / (1 - p)
 
 
 def again(_module, _args, output):

@@ -59,18 +59,24 @@ def answers(session: Session, model: Any, seconds: float, attempt: Attempt) -> d
     Probes that only inform are left out after ``seconds``.
     """
     end = time.perf_counter() + seconds
-    given = probing.Given(session.loaded, session.source, model, lambda: _inputs(session))
+    arguments = probing.ProbeArguments(
+        session.loaded, session.source, model, lambda: _inputs(session)
+    )
     return {
         file["name"]: {
             "verdict": file["verdict"],
-            "answers": dict(_of_file(session, file, given, end, attempt)),
+            "answers": dict(_of_file(session, file, arguments, end, attempt)),
         }
         for file in ordered(session)
     }
 
 
 def _of_file(
-    session: Session, file: ProbeFile, given: probing.Given, end: float, attempt: Attempt
+    session: Session,
+    file: ProbeFile,
+    arguments: probing.ProbeArguments,
+    end: float,
+    attempt: Attempt,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for function in file["functions"]:
         started = time.perf_counter()
@@ -79,11 +85,11 @@ def _of_file(
             yield function, {"left_out": budget}
             continue
         progress.begin(_phase(file))
-        probing.begin(file, function, given)
+        probing.begin(file, function, arguments)
 
         def run(function: str = function) -> dict[str, Any]:
             seed_generators(session.job["run"])
-            return probing.answer(file, function, given, session.keeper)
+            return probing.answer(file, function, arguments, session.keeper)
 
         answer = attempt(file, function, run)
         yield function, answer | {"seconds": round(time.perf_counter() - started, 4)}

@@ -1,4 +1,4 @@
-"""model.given: arguments that a user declares, keeps in a file or returns from a function."""
+"""model.input_set: arguments that a user declares, keeps in a file or returns from a function."""
 
 import json
 import tempfile
@@ -9,7 +9,7 @@ import feeding
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from samebits_probe.model import feed, given
+from samebits_probe.model import feed, input_set
 from samebits_probe.model.choice import NotFed, Parameter, Signature
 
 CONFIG = SimpleNamespace(hidden_size=16, vocab_size=40)
@@ -34,7 +34,7 @@ class GivenModel(PreTrainedModel):
 
 
 def make(arguments, name="mine", places=None, **more):
-    return given.make(name, {"arguments": arguments, **more}, CONFIG, SIGNATURE, places or {})
+    return input_set.make(name, {"arguments": arguments, **more}, CONFIG, SIGNATURE, places or {})
 
 
 def refusal(function):
@@ -101,7 +101,9 @@ def test_arrays_of_a_file_are_read_without_pickle():
 def returned(text):
     path = Path(tempfile.mkdtemp()) / "own.py"
     path.write_text(text)
-    return given.make("mine", {"function": f"{path}:make"}, CONFIG, SIGNATURE, {"": "m.yaml:1:2"})
+    return input_set.make(
+        "mine", {"function": f"{path}:make"}, CONFIG, SIGNATURE, {"": "m.yaml:1:2"}
+    )
 
 
 def test_a_function_is_seeded_and_its_mistakes_are_named():

@@ -39,7 +39,7 @@ _SEED_BITS = 31
 _SCALARS = (bool, int, float, str)
 
 
-class Given(NamedTuple):
+class Arguments(NamedTuple):
     """The arguments of one input set: tensors, and constants that are passed as they are."""
 
     tensors: dict[str, torch.Tensor]
@@ -60,8 +60,8 @@ def seed_of(name: str) -> int:
 
 
 def make(
-    name: str, given: Fact, config: Any, signature: Signature, places: Mapping[str, str]
-) -> Given:
+    name: str, declared_set: Fact, config: Any, signature: Signature, places: Mapping[str, str]
+) -> Arguments:
     """Return the arguments of an input set.
 
     ``places`` are the positions in matrix.yaml of the set, by '', and of its declared arguments.
@@ -70,13 +70,13 @@ def make(
         NotFed: they cannot be made, or do not fit the signature; the message says where and why.
 
     """
-    if given.get("function"):
-        arguments = _returned(given["function"], config, seed_of(name))
-        what = f"what {given['function'].rpartition(':')[2]} returns"
+    if declared_set.get("function"):
+        arguments = _returned(declared_set["function"], config, seed_of(name))
+        what = f"what {declared_set['function'].rpartition(':')[2]} returns"
     else:
-        arguments = _read(Path(given["file"])) if given.get("file") else {}
-        what = Path(given["file"]).name if arguments else "the set"
-        for argument, declared in (given.get("arguments") or {}).items():
+        arguments = _read(Path(declared_set["file"])) if declared_set.get("file") else {}
+        what = Path(declared_set["file"]).name if arguments else "the set"
+        for argument, declared in (declared_set.get("arguments") or {}).items():
             with _placed(places.get(argument, ""), argument):
                 arguments[argument] = _made(name, argument, resolved(declared, config))
     check_names(arguments.keys(), signature, places, what)
@@ -87,7 +87,7 @@ def make(
     # the number of rows follows from the first
     ordered = sorted(tensors, key=lambda key: (key != TOKENS, tensors[key].ndim == 0))
     constants = {key: value for key, value in arguments.items() if key not in tensors}
-    return Given({key: tensors[key].contiguous() for key in ordered}, constants)
+    return Arguments({key: tensors[key].contiguous() for key in ordered}, constants)
 
 
 @contextmanager

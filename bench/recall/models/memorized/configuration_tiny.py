@@ -1,0 +1,1 @@
+../../../../tests/custom/healthy/configuration_tiny.py

@@ -1,0 +1,1 @@
+../../../../tests/custom/healthy/modeling_tiny.py

@@ -1,0 +1,21 @@
+"""Phase ``settings``: torch's settings as the load and the prompts left them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits_probe.cell.phase import Phase
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.session import Session
+
+
+def observe(session: Session) -> None:
+    """Record the settings; only in run a, after everything that verdicts depend on."""
+    if not session.is_run_a:
+        return
+    session.settings.look("prompts")
+    session.signals["settings"] = session.settings.facts()
+
+
+PHASE = Phase("settings", 36, observe)

@@ -1,0 +1,240 @@
+"""training.trainer: what Trainer does is seen as it is, and each planted defect of it shows in its fact.
+
+SAMEBITS_ACCELERATE names a folder with accelerate, which a stack does not have.
+"""
+
+import functools
+import os
+import sys
+import tempfile
+
+import torch
+import transformers
+from samebits_probe.model import forks
+from samebits_probe.model.tensor import Keeper
+from samebits_probe.training import added, batches, origin, trainer
+from samebits_probe.training.learner import Learner
+from tiny import model
+
+FOLDER = os.environ["SAMEBITS_ACCELERATE"]
+NEWEST = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 21)
+TWICE = transformers.__version__ == "5.2.0"
+"""It tells accelerate the number of micro-batches, which then divides by it once more."""
+torch.set_num_threads(1)
+
+
+class Tried:
+    """Trainer with one model, in the precision of the cell."""
+
+    def __init__(self, made=None):
+        added.use(FOLDER)
+        self.made = made or model()
+        self.where = origin.places(self.made, None)
+        self.learner = Learner(self.made, torch.float32)
+        rows = trainer.Rows(batches.batches(self.made, "causal-lm", {})[0])
+        self.bench = trainer.Bench(rows, self.where)
+
+    def run(self, plan=trainer.ROW_BY_ROW):
+        return self.bench.run(self.learner, plan).facts
+
+    def relation(self):
+        answer = self.bench.relation(self.learner, "causal-lm")
+        assert not answer["no_float64"], answer["no_float64"]
+        assert not answer["inapplicable"], answer["inapplicable"]
+        return answer["relations"][0]
+
+
+def trainer_module():
+    added.use(FOLDER)
+    import transformers.trainer
+
+    return transformers.trainer
+
+
+def test_accelerate_comes_into_a_process_that_has_imported_transformers():
+    import transformers.modeling_utils
+
+    assert not forks.knows_accelerate()
+    assert not hasattr(transformers.modeling_utils, "extract_model_from_parallel")
+    try:
+        added.use(tempfile.mkdtemp())
+    except ImportError:
+        pass
+    else:
+        raise AssertionError
+    assert added.use(FOLDER)[0].isdigit()
+    assert forks.knows_accelerate()
+    assert transformers.modeling_utils.extract_model_from_parallel.__module__.startswith(
+        "accelerate"
+    )
+    assert sys.modules["accelerate"].__file__.startswith(FOLDER)
+    assert sys.path[-1] == FOLDER
+
+
+def test_the_arguments_are_those_of_a_user_who_names_a_folder():
+    module = trainer_module()
+    found = trainer.arguments()
+    plain = module.TrainingArguments(output_dir=tempfile.mkdtemp(), report_to="none")
+    assert found["optim"] == plain.optim.value
+    assert found["learning_rate"] == str(plain.learning_rate)
+    assert found["lr_scheduler_type"] == "linear"
+    assert not [name for name, value in found.items() if "/tmp" in value]
+
+
+def test_four_rows_are_trained_as_plain_torch_trains_them():
+    tried = Tried()
+    weights = {name: p.detach().clone() for name, p in tried.made.named_parameters()}
+    facts = tried.run()
+    assert all(bool((p == weights[n]).all()) for n, p in tried.made.named_parameters())
+    assert len(facts["received"]) == len(facts["losses"]) == len(facts["norms"]) == trainer.ROWS
+    rows = [forward["rows"][0] for forward in facts["received"]]
+    assert sorted(rows) == list(range(trainer.ROWS))
+    optimizer = torch.optim.AdamW(tried.made.parameters(), lr=5e-5, weight_decay=0.0)
+    for step, row in enumerate(rows):
+        optimizer.param_groups[0]["lr"] = 5e-5 * (1 - step / trainer.ROWS)
+        assert facts["rates"][step] == [optimizer.param_groups[0]["lr"]] * len(facts["rates"][step])
+        arguments = tried.bench.rows[row]
+        batch = {name: value[None] for name, value in arguments.items()}
+        items = int((arguments["labels"][1 if NEWEST else 0 :] != batches.IGNORED).sum())
+        assert facts["received"][step]["items"] == items
+        loss = tried.made(**batch, num_items_in_batch=items).loss
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(tried.made.parameters(), 1.0)
+        optimizer.step()
+        assert abs(float(loss) - facts["losses"][step]) < 1e-5
+        assert abs(float(norm) - facts["norms"][step]) < 1e-4
+    behind = tried.bench.run(tried.learner, trainer.ROW_BY_ROW).results
+    for name, parameter in tried.made.named_parameters():
+        assert (parameter - behind[name]).abs().max() < 1e-6, name
+
+
+def test_a_clean_trainer_accumulates_as_one_batch():
+    relation = Tried().relation()
+    assert relation["broken"] == TWICE, relation
+    assert relation["n"] > 20
+
+
+def test_only_the_promotion_takes_part_in_float64():
+    tried = Tried()
+    high = tried.learner.in_float64()
+    facts = tried.bench.facts(high, Keeper(tempfile.mkdtemp(), 1 << 20, []))
+    assert not facts["leaks"]
+    own = tried.run()
+    for a, b in zip(own["losses"], facts["runs"]["row by row"]["losses"], strict=True):
+        assert 0 < abs(a - b) < 1e-4
+    assert {ref["dtype"] for ref in facts["runs"]["row by row"]["weights"].values()} == {"float64"}
+
+
+def test_a_planted_default_is_in_the_arguments_and_in_the_optimizer():
+    module = trainer_module()
+    clean = Tried().run()
+    arguments = sys.modules["transformers.training_args"]
+    arguments.TrainingArguments = functools.partial(
+        module.TrainingArguments, weight_decay=0.125, adam_beta2=0.5
+    )
+    assert trainer.arguments()["weight_decay"] == "0.125"
+    planted = Tried().run()
+    assert planted["optimizer_arguments"]["weight_decay"] == "0.125"
+    assert planted["optimizer_arguments"]["betas"] == "(0.9, 0.5)"
+    assert clean["optimizer_arguments"]["weight_decay"] == "0.0"
+    assert planted["decayed"] == clean["decayed"]
+    assert not [name for name in clean["decayed"] if "norm" in name]
+    assert planted["losses"][0] == clean["losses"][0]
+
+
+def test_a_planted_order_of_rows_is_seen():
+    module = trainer_module()
+    clean = Tried().run()
+    module.Trainer._get_train_sampler = lambda self, *_: torch.utils.data.SequentialSampler(
+        self.train_dataset
+    )
+    planted = Tried().run()
+    order = [[f["rows"] for f in facts["received"]] for facts in (clean, planted)]
+    assert order[1] == [[0], [1], [2], [3]]
+    assert order[0] != order[1]
+
+
+def test_a_planted_scheduler_is_seen():
+    module = trainer_module()
+
+    def constant(self, num_training_steps, optimizer=None):
+        from transformers.optimization import get_constant_schedule
+
+        self.lr_scheduler = get_constant_schedule(optimizer or self.optimizer)
+        return self.lr_scheduler
+
+    module.Trainer.create_scheduler = constant
+    planted = Tried().run()
+    assert {rate for rates in planted["rates"] for rate in rates} == {5e-5}
+    assert "constant" in planted["scheduler"]
+
+
+def test_a_planted_collator_that_shifts_labels_is_seen():
+    module = trainer_module()
+    clean, plain = Tried().run(), module.default_data_collator
+
+    def shifted(features, *args):
+        batch = plain(features, *args)
+        return batch | {"labels": batch["labels"].roll(1, 1)}
+
+    module.default_data_collator = shifted
+    planted = Tried().run()
+    assert all(forward["rows"] == [None] for forward in planted["received"])
+    assert None not in [row for forward in clean["received"] for row in forward["rows"]]
+
+
+def test_a_planted_count_of_items_is_seen_and_breaks_accumulation():
+    module = trainer_module()
+    clean, plain = Tried(), module.Trainer.get_batch_samples
+
+    def of_the_first(self, *args, **kwargs):
+        samples, _ = plain(self, *args, **kwargs)
+        return samples, torch.tensor(int((samples[0]["labels"] != -100).sum()))
+
+    expected = [f["items"] for f in clean.run(trainer.ACCUMULATED)["received"]]
+    assert clean.relation()["broken"] == TWICE
+    module.Trainer.get_batch_samples = of_the_first
+    planted = Tried()
+    assert [f["items"] for f in planted.run(trainer.ACCUMULATED)["received"]] != expected
+    assert planted.relation()["broken"]
+
+
+def test_a_model_that_takes_items_and_ignores_them_breaks_accumulation():
+    made = model()
+
+    class Ignoring(type(made)):
+        def forward(self, input_ids=None, labels=None, num_items_in_batch=None, **kwargs):
+            return super().forward(input_ids, labels=labels, **kwargs)
+
+    made.__class__ = Ignoring
+    assert Tried(made).relation()["broken"]
+
+
+def test_clipping_that_is_left_out_shows_in_the_weights_alone():
+    trainer_module()
+    clean = Tried()
+    keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
+    before = clean.bench.facts(clean.learner, keeper)["runs"]["row by row"]
+    from accelerate import Accelerator
+
+    def unclipped(self, parameters, max_norm, norm_type=2):
+        return torch.nn.utils.clip_grad_norm_(parameters, 1e9)
+
+    Accelerator.clip_grad_norm_ = unclipped
+    planted = Tried()
+    after = planted.bench.facts(planted.learner, keeper)["runs"]["row by row"]
+    assert before["received"] == after["received"]
+    assert before["losses"][0] == after["losses"][0]
+    assert before["weights"] != after["weights"]
+
+
+def test_a_batch_that_is_no_set_of_rows_says_so():
+    made = model()
+    batch = batches.batches(made, "causal-lm", {})[0]
+    try:
+        trainer.Rows(batches.Batch("whole", batch.kwargs | {"use_cache": False}))
+    except trainer.NoRows as reason:
+        assert "use_cache" in str(reason)
+    else:
+        raise AssertionError
