@@ -8,6 +8,8 @@ from typing import Any
 
 from tabulate import tabulate
 
+from bench import questions
+
 ROOT = Path(__file__).resolve().parents[1]
 PATH = ROOT / "docs" / "performance.md"
 RESULTS = Path(__file__).parent / "results.json"
@@ -29,7 +31,7 @@ Everything is measured in one run on one machine, so the figures to compare are 
 those of all processes together, because they do not depend on what else the machine does; wall
 seconds stand beside them. uv's installation of the stacks is left out: every comparison needs it.
 
-- *needed*: the same imports, loads, forwards, generate() and saves that samebits asks of transformers,
+- *needed*: the same imports, loads, forwards, backward passes, runs of Trainer, generate() and saves that samebits asks of transformers,
   in one bare process per stack. They are timed from outside while samebits runs a quarter of the
   matrix once more (`bench/counted/`). A call that an instrument watches counts with what it takes
   unwatched, found by another run that tries it so in a fork, and a float64 model that cannot run
@@ -78,6 +80,26 @@ def _machine(results: dict[str, Any]) -> str:
     return (
         f"Measured {results['date']} on {machine['cores']} cores of {machine['cpu']}{busy}.{quick}"
     )
+
+
+def _questions(whole: dict[str, Any], hand: dict[str, Any]) -> list[str]:
+    """Return what the parts of the default level cost, the most expensive first."""
+    lines = [
+        [
+            question.name,
+            f"{cost:.1f}",
+            f"{cost / hand['cpu']:.2f}",
+            question.without,
+            question.loses,
+        ]
+        for question, cost in questions.costs(whole)
+    ]
+    text = (
+        "What the questions of the default level cost, what leaves one out, and what a run without it "
+        "cannot say. A question inside the cells is measured by the clock, a job by its CPU time."
+    )
+    headers = ["question", "s", f"{TIMES} by hand", "left out with", "then nothing says"]
+    return [text, _table(headers, lines)] if lines else []
 
 
 def _targets(results: dict[str, Any]) -> list[list[str]]:
@@ -149,6 +171,7 @@ def _whole(whole: dict[str, Any], results: dict[str, Any]) -> list[str]:
         _table(["", "wall s", "CPU s", "largest process, MB"], lines, right=3),
         *_against(results),
         *_spent(whole["spent"], whole["cold"]["cpu"]),
+        *(_questions(whole, results["by_hand"]) if "by_hand" in results else ()),
         *(_work(results["work"]) if "work" in results else ()),
         f"Where the cells of the cold run spend their time, both runs together: {shares}.",
         f"report.json has {whole['report_json_mb']} MB, report.md {whole['report_md_kb']:.0f} KB.",

@@ -1,6 +1,7 @@
 """probes/stack.py as it is, with the CPU seconds of every outermost call into transformers.
 
-Loads, forwards, generate() and saves are needed by any comparison. Each call appends one line, kind and
+Loads, forwards, backward passes, runs of Trainer, generate() and saves are needed by any comparison that
+asks for them. Each call appends one line, kind and
 seconds, to a file below the folder of work, which every forked child shares. A forward that an
 instrument watches is a kind of its own: its seconds are not those of the forward alone.
 
@@ -125,6 +126,27 @@ def count() -> None:
         setattr(owner, name, classmethod(wrapped("load", of_class)))
     mixin = transformers.GenerationMixin
     mixin.generate = wrapped("generate()", mixin.generate)
+    _count_training(wrapped)
+
+
+def _count_training(wrapped: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:
+    """Time backward passes, and runs of Trainer in the precision of the cell.
+
+    Trainer in float64 runs under an instrument, and cannot run without.
+    """
+    import torch.autograd  # noqa: PLC0415  as above
+    from samebits_probe.training import trainer  # noqa: PLC0415
+
+    backward = wrapped("backward", torch.autograd.graph._engine_run_backward)
+    torch.autograd.graph._engine_run_backward = backward
+    vars(torch.autograd)["_engine_run_backward"] = backward
+    run = trainer._run
+    needed = wrapped("Trainer", run)
+
+    def either(learner: Any, *args: Any) -> Any:
+        return (needed if learner.promoted is None else run)(learner, *args)
+
+    vars(trainer)["_run"] = either
 
 
 _import_everything = stack._import_everything

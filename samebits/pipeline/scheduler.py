@@ -702,11 +702,11 @@ class Scheduler:
         """Train cells by transformers' own Trainer; with ``values`` in float64, too."""
         if not cells:
             return {}
-        again = " again, in float64 and with values" if values else ""
-        description = f"{plural(len(cells), 'cell')} trained by Trainer{again}"
+        also = ", also in float64" if values else ""
+        description = f"{plural(len(cells), 'cell')} trained by Trainer{also}"
         stacks = await self._with_accelerate(cells)
         jobs = [self._train_by_trainer(cell, stacks, values=values) for cell in cells]
-        name = "Trainer again" if values else "Trainer"
+        name = "Trainer in float64" if values else "Trainer"
         return dict(zip(cells, await self._all(name, description, jobs), strict=True))
 
     async def _with_accelerate(

@@ -8,7 +8,7 @@ from samebits.records.training import TrainingRelations
 from samebits.training.trainer import compared, needs_values, report_of, with_step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from samebits.compare.pair import TensorSource
     from samebits.pipeline.scheduler import Scheduler
@@ -26,20 +26,51 @@ async def with_trainer(
 ) -> dict[CellId, TrainingReport]:
     """Return the training steps with what Trainer does with the same cells.
 
-    Only cells with a step are asked. Pairs that differ are asked again, in float64 and with values.
+    Only cells with a step are trained. Pairs that differ are compared in float64, too: at once where
+    the step already differs, else in a second run.
     """
-    files = await scheduler.train_by_trainer([c for c, step in steps.items() if step.losses])
-    open_pairs = {c: r for c, r in pairs.items() if c in files and r in files}
-    comparisons = {c: compared(files[r], files[c], store) for c, r in open_pairs.items()}
-    open_pairs = {c: r for c, r in open_pairs.items() if needs_values(comparisons[c])}
-    again = dict.fromkeys((*open_pairs.values(), *open_pairs))
-    values = await scheduler.train_by_trainer(list(again), values=True)
-    for cell, reference in open_pairs.items():
-        sides = [values[c] if values[c].own is not None else files[c] for c in (reference, cell)]
-        comparisons[cell] = compared(sides[0], sides[1], store)
+    cells = [cell for cell, step in steps.items() if step.losses]
+    pairs = {c: r for c, r in pairs.items() if c in cells and r in cells}
+    files = await _first(
+        cells, _sides({c: pairs[c] for c in pairs if _differs(steps[c])}), scheduler
+    )
+    comparisons = {c: compared(files[r], files[c], store) for c, r in pairs.items()}
+    open_pairs = {c: r for c, r in pairs.items() if needs_values(comparisons[c])}
+    again = [cell for cell in _sides(open_pairs) if not _has_values(files[cell])]
+    values = await scheduler.train_by_trainer(again, values=True)
+    files |= {cell: file for cell, file in values.items() if file.own is not None}
+    comparisons |= {c: compared(files[r], files[c], store) for c, r in open_pairs.items()}
     return {
         cell: _joined(step, files.get(cell), comparisons.get(cell)) for cell, step in steps.items()
     }
+
+
+async def _first(
+    cells: Sequence[CellId], differing: Sequence[CellId], scheduler: Scheduler
+) -> dict[CellId, TrainerFile]:
+    """Return what Trainer does with cells, with values for those whose step differs.
+
+    A run in float64 may end the process, such as by its memory; then the cell runs without it.
+    """
+    plain = [cell for cell in cells if cell not in differing]
+    files = await scheduler.train_by_trainer(differing, values=True)
+    plain += [cell for cell, file in files.items() if file.failure is not None]
+    return files | await scheduler.train_by_trainer(plain)
+
+
+def _sides(pairs: Mapping[CellId, CellId]) -> list[CellId]:
+    """Return the references and the candidates of pairs, each once."""
+    return list(dict.fromkeys((*pairs.values(), *pairs)))
+
+
+def _differs(step: TrainingReport) -> bool:
+    """Return True if a part of the training step has other bytes than the reference's."""
+    return step.comparison is not None and bool(step.comparison.counts.keys() - {"identical"})
+
+
+def _has_values(file: TrainerFile) -> bool:
+    """Return True if the file was made with values, whether or not float64 worked."""
+    return file.float64 is not None or bool(file.no_float64)
 
 
 def _joined(

@@ -53,8 +53,10 @@ def observe(learner: Learner, main: Batch, head: str, until: float) -> Facts:
 class Judge:
     """Tries relations on one model and keeps the results."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: Learner, twin: Callable[[], Learner] | None = None) -> None:
+        """Take a learner, and where its copy in float64 comes from; default: made when needed."""
         self.learner = learner
+        self.make_twin = twin or learner.in_float64
         self.relations: list[Facts] = []
         self.inapplicable: list[Facts] = []
         self.no_float64 = ""
@@ -116,7 +118,7 @@ class Judge:
             return None
         try:
             if self._twin is None:
-                self._twin = self.learner.in_float64()
+                self._twin = self.make_twin()
                 if self._is_chaotic(self._twin):
                     self.no_float64 = determinism.CHAOTIC
                     return None

@@ -165,6 +165,7 @@ class Bench:
         self.rows = rows
         self.where = where
         self.done: dict[tuple[Learner, str], Run] = {}
+        self.twins: dict[Learner, Learner] = {}
 
     def run(self, learner: Learner, plan: Plan) -> Run:
         """Return what a plan does with a learner's model, which is tried once."""
@@ -176,6 +177,12 @@ class Bench:
             finally:
                 _restore(learner.model, before)
         return self.done[key]
+
+    def in_float64(self, learner: Learner) -> Learner:
+        """Return the learner's copy in float64, which is made once."""
+        if learner not in self.twins:
+            self.twins[learner] = learner.in_float64()
+        return self.twins[learner]
 
     def facts(self, learner: Learner, keeper: Keeper) -> Facts:
         """Return what all plans do."""
@@ -189,7 +196,7 @@ class Bench:
 
     def relation(self, learner: Learner, head: str) -> Facts:
         """Return whether four accumulated rows teach what they teach as one batch."""
-        judge = relations.Judge(learner)
+        judge = relations.Judge(learner, lambda: self.in_float64(learner))
         setting = Setting(self.rows.batch, head)
         judge.relation(Relation(RELATION, self._ways), setting)
         return {

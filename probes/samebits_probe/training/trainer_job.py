@@ -89,11 +89,11 @@ def _runs(job: TrainerJob, loaded: load.Loaded, checkpoint: Checkpoint | None) -
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
     facts: Facts = {"uncertain": sorted(where.uncertain), "float64": None, "no_float64": ""}
     facts["own"] = bench.facts(learner, keeper)
-    facts["relations"] = None
+    facts["relations"] = bench.relation(learner, loaded.head)
     if not job["trainer"]["values"]:
-        return facts | {"relations": bench.relation(learner, loaded.head)}
+        return facts
     try:
         progress.begin("trainer in float64")
-        return facts | {"float64": bench.facts(learner.in_float64(), keeper)}
+        return facts | {"float64": bench.facts(bench.in_float64(learner), keeper)}
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
         return facts | {"no_float64": in_one_line(error)}

@@ -1,0 +1,87 @@
+"""The questions of the default level: what each costs, and what a run without it cannot say."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Question(NamedTuple):
+    """A part of the default level, and what a run without it cannot say."""
+
+    name: str
+    phases: frozenset[str]
+    """Phases of cells that belong to it."""
+    jobs: frozenset[str]
+    """Kinds of jobs that belong to it."""
+    without: str
+    loses: str
+
+
+QUESTIONS = (
+    Question(
+        "relations inside a release",
+        frozenset({"relations"}),
+        frozenset(),
+        "`relations: false`",
+        "that a cache, a padding, a batch or another attention changes the results of one release",
+    ),
+    Question(
+        "training step and Trainer",
+        frozenset(),
+        frozenset({"training", "trainer", "step-trace", "step-graft"}),
+        "`training: false`",
+        "that a loss, a gradient or a default of Trainer changes",
+    ),
+    Question(
+        "around the model",
+        frozenset({"usage"}),
+        frozenset(),
+        "`usage: false`",
+        "that generate(), beams, logits processors or saved options change while the model does not",
+    ),
+    Question(
+        "crossings",
+        frozenset(),
+        frozenset({"save", "load"}),
+        "`crossings: false`",
+        "that a release reads otherwise what another release saved",
+    ),
+    Question(
+        "precision ladder",
+        frozenset(),
+        frozenset({"ladder a", "ladder b"}),
+        "no switch",
+        "whether a difference is rounding: without it there is no verdict",
+    ),
+    Question(
+        "greedy decoding",
+        frozenset({"greedy", "first token"}),
+        frozenset(),
+        "`greedy: 0`",
+        "that prefill and decode differ, and that tokens change",
+    ),
+    Question(
+        "a second run over other memory",
+        frozenset(),
+        frozenset({"cell b"}),
+        "no switch",
+        "that a cell reads memory that nobody wrote, or draws numbers",
+    ),
+)
+
+
+def costs(whole: dict[str, Any]) -> list[tuple[Question, float]]:
+    """Return the questions that a run asked, each with its seconds, the most expensive first.
+
+    The time of a phase of cells is by the clock, that of a job is CPU time.
+    """
+    jobs = {spent["kind"]: spent["cpu"] for spent in whole["spent"]}
+    seconds = [
+        (
+            question,
+            sum(whole["phases"].get(name, 0.0) for name in question.phases)
+            + sum(jobs.get(kind, 0.0) for kind in question.jobs),
+        )
+        for question in QUESTIONS
+    ]
+    return sorted((item for item in seconds if item[1]), key=lambda item: -item[1])
