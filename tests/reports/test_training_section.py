@@ -148,9 +148,33 @@ def test_what_trainer_does_otherwise_is_listed_with_the_argument_that_restores_i
     assert "TrainingArguments(optim" not in training(clean)
 
 
-def test_report_html_has_the_step():
-    diverged = compared("diverged", first=ITEM, items=[ITEM])
-    report, row = with_training(**{"4.48": step(), "5.0": step(comparison=diverged)})
-    texts = "".join(str(text) for text in site.folder(report, ()).values())
-    assert "One training step" in texts
-    assert row.model in texts
+def html(report):
+    return "".join(str(text) for text in site.folder(report, ()).values())
+
+
+def test_report_html_has_the_step_with_what_explains_it():
+    diverged = compared(
+        "diverged", first=ITEM, items=[ITEM], no_origin="the step is too large to trace"
+    )
+    broken = {"relations": [BROKEN], "inapplicable": [], "no_float64": ""}
+    later = step(comparison=diverged, relations=broken)
+    report, row = with_training(**{"4.48": step(), "5.0": later})
+    text = html(report)
+    assert row.model in text
+    assert "One training step" in text
+    assert "sum over the labels" in text
+    assert "the step is too large to trace" in text
+    assert "<td>not tried</td><td>broken</td>" in text
+
+
+def test_report_html_has_what_trainer_does_otherwise():
+    change = {"subject": "argument", "name": "optim", "reference": "a", "candidate": "b"}
+    by = {"losses": [2.5], "rows": [3], "items": [7], "rates": [5e-5]}
+    trained = by | {"comparison": compared("diverged", changes=[change])}
+    report, _ = with_training(**{"4.48": step(trainer=by), "5.0": step(trainer=trained)})
+    text = html(report)
+    assert "By Trainer" in text
+    assert "TrainingArguments(optim=&#39;a&#39;)" in text
+    clean, _ = with_training(**{"4.48": step()})
+    assert "One training step" in html(clean)
+    assert "By Trainer" not in html(clean)

@@ -12,6 +12,7 @@ from samebits.reports.html.diff import python, source_diff
 from samebits.reports.html.flow import Stage, flow
 from samebits.reports.html.matrix import Line, line
 from samebits.reports.html.states import State, has_details, state
+from samebits.reports.html.training import Training, training_of
 from samebits.reports.stories import (
     QUIET,
     group_cells,
@@ -149,13 +150,14 @@ class KvCache(NamedTuple):
 class Section(NamedTuple):
     """One row of the model."""
 
-    row: Row
     name: str
     id: str
     line: Line
     pieces: tuple[Piece, ...]
     outcomes: tuple[Outcome, ...]
     relations: tuple[KvCache, ...]
+    training: Training | None
+    """None: the row was not trained."""
 
 
 class ModelView(NamedTuple):
@@ -190,13 +192,13 @@ def _section(row: Row, report: Report, addresses: Addresses, shown: set[str]) ->
     groups = group_cells(cells, outcome_key)
     outcomes = (_outcome(group.cells, report, addresses, shown) for group in groups)
     return Section(
-        row=row,
         name=row_name(row),
         id=anchor(row.model, row.variant),
         line=line(row, stacks, page, addresses),
         pieces=tuple(strip(row, report)),
         outcomes=tuple(outcomes),
         relations=tuple(_relations(row)),
+        training=training_of(row),
     )
 
 

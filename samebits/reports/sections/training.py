@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from samebits.records.report import Report, Row
     from samebits.records.step_trace import StepOrigin
-    from samebits.records.trainer import TrainerStanding
+    from samebits.records.trainer import TrainerComparison, TrainerReport, TrainerStanding
     from samebits.records.training import (
         TrainingComparison,
         TrainingRelation,
@@ -45,7 +45,7 @@ TRAINER_INTRO = (
 MAX_MODELS = 60
 """Limit for the models with a line of their own; the pages of the models have them all."""
 
-_WORDS: dict[TrainingStanding, str] = {
+STANDINGS: dict[TrainingStanding, str] = {
     "identical": "the same bits",
     "rounding": "rounding",
     "diverged": "diverged",
@@ -104,10 +104,11 @@ def _tells(row: Row, stack: str) -> bool:
     report = row.training[stack]
     comparisons = (report.comparison, report.trainer.comparison if report.trainer else None)
     standings = [comparison.standing for comparison in comparisons if comparison is not None]
-    return any(standing in _NOTABLE for standing in standings) or any(_broken(report))
+    return any(standing in _NOTABLE for standing in standings) or any(broken_ways(report))
 
 
-def _broken(report: TrainingReport) -> Iterator[TrainingRelation]:
+def broken_ways(report: TrainingReport) -> Iterator[TrainingRelation]:
+    """Yield the ways to train that do not agree."""
     relations = report.relations.relations if report.relations is not None else ()
     yield from (relation for relation in relations if relation.broken)
 
@@ -121,7 +122,7 @@ def _counts(rows: list[Row]) -> Markdown:
     )
     if not counted:
         return prose("No cell was compared: a comparison needs two stacks that train the model.")
-    texts = [f"{plural(counted[s], 'cell')}: {_WORDS[s]}" for s in _WORDS if counted[s]]
+    texts = [f"{plural(counted[s], 'cell')}: {STANDINGS[s]}" for s in STANDINGS if counted[s]]
     moved = sum(bool(_draws(report)) for row in rows for report in row.training.values())
     if moved:
         texts.append(f"{plural(moved, 'cell')}: with dropout one seed gives another step")
@@ -141,14 +142,14 @@ def _line(row: Row, stack: str) -> list[str]:
     return [
         name,
         stack,
-        _WORDS[comparison.standing] if comparison is not None else "reference",
+        standing_in_words(comparison),
         prose(item_line(first)) if first is not None else prose(reason),
-        prose("; ".join(filter(None, (_begins(comparison), _restored_by(comparison))))),
-        prose("; ".join(relation.relation for relation in _broken(report))),
+        prose("; ".join(filter(None, (first_operation(comparison), _restored_by(comparison))))),
+        prose("; ".join(relation.relation for relation in broken_ways(report))),
     ]
 
 
-def _begins(comparison: TrainingComparison | None) -> str:
+def first_operation(comparison: TrainingComparison | None) -> str:
     """Return the first operation that differs, or why none is known; '' if none was looked for."""
     if comparison is None:
         return ""
@@ -204,7 +205,7 @@ def _by_trainer(rows: list[Row]) -> Markdown:
         for (stack, line), of in sorted(models.items(), key=lambda item: order.index(item[0][0]))
     ]
     blocks = [heading(3, TRAINER), prose(TRAINER_INTRO)]
-    blocks.append(bullets(f"{plural(standings[s], 'cell')}: {_WORDS[s]}" for s in standings))
+    blocks.append(bullets(f"{plural(standings[s], 'cell')}: {STANDINGS[s]}" for s in standings))
     headers = ["stack", "what Trainer does otherwise than in the reference", "of"]
     blocks.append(table(headers, lines[:MAX_MODELS]))
     texts = [f"{plural(n, 'cell')} not trained: {reason}" for reason, n in reasons.most_common(8)]
@@ -212,58 +213,67 @@ def _by_trainer(rows: list[Row]) -> Markdown:
     return page(blocks)
 
 
-def _trainer_figures(row: Row) -> Markdown:
-    """Return what Trainer computed and built, stack by stack."""
-    lines = []
-    for stack, report in row.training.items():
-        trainer = report.trainer
-        if trainer is None or not trainer.losses:
-            continue
-        comparison = trainer.comparison
-        lines.append(
-            [
-                stack,
-                _WORDS[comparison.standing] if comparison is not None else "reference",
-                ", ".join("?" if i is None else str(i) for i in trainer.rows),
-                ", ".join("none" if n is None else f"{n:g}" for n in trainer.items),
-                ", ".join(f"{loss:.6g}" for loss in trainer.losses),
-                ", ".join(f"{norm:.6g}" for norm in trainer.norms),
-                ", ".join(f"{rate:.6g}" for rate in trainer.rates),
-                trainer.arguments.get("optim", ""),
-            ]
-        )
-    headers = [
-        "stack",
-        "by Trainer",
-        "rows",
-        "num_items_in_batch",
-        "losses",
-        "norms",
-        "rates",
-        "optim",
+TRAINER_HEADERS = (
+    "stack",
+    "by Trainer",
+    "rows",
+    "num_items_in_batch",
+    "losses",
+    "norms",
+    "rates",
+    "optim",
+)
+
+
+def trainer_figures(row: Row) -> list[list[str]]:
+    """Return what Trainer computed and built, stack by stack, under TRAINER_HEADERS."""
+    return [
+        [
+            stack,
+            standing_in_words(trainer.comparison),
+            ", ".join("?" if i is None else str(i) for i in trainer.rows),
+            ", ".join("none" if n is None else f"{n:g}" for n in trainer.items),
+            ", ".join(f"{loss:.6g}" for loss in trainer.losses),
+            ", ".join(f"{norm:.6g}" for norm in trainer.norms),
+            ", ".join(f"{rate:.6g}" for rate in trainer.rates),
+            trainer.arguments.get("optim", ""),
+        ]
+        for stack, report in row.training.items()
+        if (trainer := report.trainer) is not None and trainer.losses
     ]
-    return table(headers, lines) if lines else EMPTY
+
+
+def _trainer_figures(row: Row) -> Markdown:
+    lines = trainer_figures(row)
+    return table(list(TRAINER_HEADERS), lines) if lines else EMPTY
+
+
+def standing_in_words(comparison: TrainingComparison | TrainerComparison | None) -> str:
+    """Return how a step compares with the reference's; that of the reference is the reference."""
+    return STANDINGS[comparison.standing] if comparison is not None else "reference"
 
 
 def _trainer_changes(row: Row) -> Markdown:
     """Return what Trainer does otherwise, and the numbers that diverged for no such reason."""
-    texts = []
-    for stack, report in row.training.items():
-        trainer = report.trainer
-        if trainer is None:
-            continue
-        reason = trainer.reason or (trainer.failure.in_short if trainer.failure else "")
-        if reason:
-            texts.append(prose(f"{stack}, by Trainer: {reason}"))
-        comparison = trainer.comparison
-        if comparison is not None:
-            texts += [prose(f"{stack}: {change_line(change)}") for change in comparison.changes]
-            texts += [
-                prose(f"{stack}: {item.outcome}, {trainer_item_line(item)}")
-                for item in comparison.items
-                if item.outcome in _NOTABLE
-            ]
+    texts = [
+        prose(f"{stack}: {line}")
+        for stack, report in row.training.items()
+        for line in trainer_lines(report.trainer)
+    ]
     return bullets(texts) if texts else EMPTY
+
+
+def trainer_lines(trainer: TrainerReport | None) -> Iterator[str]:
+    """Yield why Trainer did not run, what it does otherwise, and the numbers that diverged."""
+    if trainer is None:
+        return
+    if reason := trainer.reason or (trainer.failure.in_short if trainer.failure else ""):
+        yield f"by Trainer: {reason}"
+    if trainer.comparison is not None:
+        yield from map(change_line, trainer.comparison.changes)
+        for item in trainer.comparison.items:
+            if item.outcome in _NOTABLE:
+                yield f"{item.outcome}, {trainer_item_line(item)}"
 
 
 def _made(row: Row) -> Markdown:
@@ -282,7 +292,7 @@ def _figures(row: Row) -> Markdown:
         lines.append(
             [
                 stack,
-                _WORDS[comparison.standing] if comparison is not None else "reference",
+                standing_in_words(comparison),
                 losses,
                 "" if report.norm is None else f"{report.norm:.6g}",
                 "" if report.behind is None else f"{report.behind:.6g}",
@@ -304,18 +314,24 @@ def _items(row: Row) -> Markdown:
 
 
 def _origins(row: Row) -> Markdown:
-    """Return the first operation that differs of each step that diverged by itself."""
-    lines = []
-    for stack, report in row.training.items():
-        comparison = report.comparison
-        if text := _begins(comparison):
-            lines.append(prose(f"{stack}: {text}"))
-        origin = comparison.origin if comparison is not None else None
-        if origin is not None:
-            lines += [prose(f"{stack}: {line}") for line in _details(origin)]
-        if comparison is not None:
-            lines += [prose(f"{stack}: {line}") for line in _grafts(comparison)]
+    """Return what explains each step that diverged by itself."""
+    lines = [
+        prose(f"{stack}: {line}")
+        for stack, report in row.training.items()
+        for line in explained(report.comparison)
+    ]
     return bullets(lines) if lines else EMPTY
+
+
+def explained(comparison: TrainingComparison | None) -> Iterator[str]:
+    """Yield the first operation that differs, with its evidence, and what restores the reference's step."""
+    if comparison is None:
+        return
+    if text := first_operation(comparison):
+        yield text
+    if comparison.origin is not None:
+        yield from _details(comparison.origin)
+    yield from _grafts(comparison)
 
 
 def _details(origin: StepOrigin) -> Iterator[str]:
@@ -338,24 +354,32 @@ def _grafts(comparison: TrainingComparison) -> Iterator[str]:
 
 def _relations(row: Row) -> Markdown:
     """Return each relation with its standing, stack by stack."""
-    names: dict[str, dict[str, str]] = {}
-    for stack, report in row.training.items():
-        for relation in report.relations.relations if report.relations is not None else ():
-            names.setdefault(relation.relation, {})[stack] = _standing(relation)
-    stacks = list(row.training)
-    lines = [
-        [name, *(of.get(stack, "not tried") for stack in stacks)] for name, of in names.items()
-    ]
+    lines = [[name, *standings] for name, standings in ways_to_train(row).items()]
     broken = [
         prose(f"{stack}: {relation_line(relation)}")
         for stack, report in row.training.items()
-        for relation in _broken(report)
+        for relation in broken_ways(report)
     ]
-    blocks = [table(["ways to train", *stacks], lines), bullets(broken) if broken else EMPTY]
+    blocks = [
+        table(["ways to train", *row.training], lines),
+        bullets(broken) if broken else EMPTY,
+    ]
     return page(blocks) if lines else EMPTY
 
 
-def _standing(relation: TrainingRelation) -> str:
+def ways_to_train(row: Row) -> dict[str, list[str]]:
+    """Return relation -> its standing in each stack of the row's training."""
+    reports = row.training.values()
+    tried = [
+        {r.relation: standing_of(r) for r in report.relations.relations} if report.relations else {}
+        for report in reports
+    ]
+    names = dict.fromkeys(name for standings in tried for name in standings)
+    return {name: [of.get(name, "not tried") for of in tried] for name in names}
+
+
+def standing_of(relation: TrainingRelation) -> str:
+    """Return whether two ways to train agree."""
     if relation.holds:
         return "holds"
     if relation.broken:
