@@ -124,6 +124,11 @@ class JobCache:
         """Return the path of the result that ``facts`` determine, whether or not it exists."""
         return self.root.joinpath(folder, *names, f"{digest_of(facts)[:16]}.json")
 
+    def path_of_cell(self, folder: str, cell: CellId, facts: Mapping[str, Any]) -> Path:
+        """Return the path of a cell's result, which also depends on the probes and the machine."""
+        whole = {**facts, "probes": self.probes, "machine": self.machine_of(cell.variant)}
+        return self.path(folder, cell.model, str(cell.variant), cell.stack, facts=whole)
+
     def may_reuse(self, checkpoint: Checkpoint) -> bool:
         """Return True if results of earlier runs with this checkpoint may be used."""
         return checkpoint.pinned and not self.fresh

@@ -9,6 +9,8 @@ from samebits.jobs.records import CellModel
 from samebits.records.inputs import Inputs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import CellId, Variant
@@ -40,6 +42,18 @@ def model_of(model: ModelSpec, checkpoint: Checkpoint) -> CellModel:
         prompts=model.prompts,
         inputs=inputs_of(checkpoint),
     )
+
+
+def job_of(cell: CellId, model: ModelSpec, checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
+    """Return the fields that every job of a cell has; its log has the name of ``path``."""
+    return {
+        "cell": cell,
+        "threads": threads_of(model, checkpoint, cell.variant),
+        "timeout": model.timeout,
+        "budget": model.budget,
+        "log": str(path.with_suffix(".log")),
+        "model": model_of(model, checkpoint),
+    }
 
 
 def loading(model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.grafts import judge
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of, threads_of
+from samebits.jobs.common import follows_from, job_of
 from samebits.jobs.records import (
     DonorQuestion,
     DonorTask,
@@ -150,23 +150,15 @@ class Grafter:
         facts = {
             **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
             "asked": fields,
-            "probes": self._cache.probes,
-            "machine": self._cache.machine_of(cell.variant),
         }
-        names = (cell.model, str(cell.variant), cell.stack)
-        return self._cache.path("grafts", *names, facts=facts)
+        return self._cache.path_of_cell("grafts", cell, facts)
 
     def _job(
         self, subject: TracedModel, traced: TracedCell, task: DonorTask | PatientTask, path: Path
     ) -> GraftJob:
         return GraftJob(
-            cell=traced.cell,
-            threads=threads_of(subject.model, subject.checkpoint, traced.cell.variant),
-            timeout=subject.model.timeout,
-            budget=subject.model.budget,
-            log=str(path.with_suffix(".log")),
+            **job_of(traced.cell, subject.model, subject.checkpoint, path),
             store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
-            model=model_of(subject.model, subject.checkpoint),
             graft=task,
         )
 

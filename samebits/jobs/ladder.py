@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of, threads_of
+from samebits.jobs.common import follows_from, job_of
 from samebits.jobs.records import LadderJob, LimitedStore, Rungs
 from samebits.records.ladder import LadderFile
 
@@ -64,23 +64,15 @@ class Climber:
             **follows_from(cell, model, checkpoint, stack),
             "ask": ask.model_dump(mode="json"),
             "probe files": [file.model_dump(mode="json") for file in _probe_files(model, ask)],
-            "probes": self._cache.probes,
-            "machine": self._cache.machine_of(cell.variant),
         }
-        names = (model.name, str(cell.variant), cell.stack)
-        return self._cache.path("ladders", *names, facts=facts)
+        return self._cache.path_of_cell("ladders", cell, facts)
 
     def _job(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, path: Path, ask: Ask
     ) -> LadderJob:
         return LadderJob(
-            cell=cell,
-            threads=threads_of(model, checkpoint, cell.variant),
-            timeout=model.timeout,
-            budget=model.budget,
-            log=str(path.with_suffix(".log")),
+            **job_of(cell, model, checkpoint, path),
             store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
-            model=model_of(model, checkpoint),
             ladder=Rungs(
                 **ask.model_dump(), probe_files=_probe_files(model, ask), result=str(path)
             ),

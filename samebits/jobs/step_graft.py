@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from samebits.base.redaction import without_folders
 from samebits.grafts.step import graft
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of, threads_of
+from samebits.jobs.common import follows_from, job_of
 from samebits.jobs.records import LimitedStore, StepGraftJob, StepGraftTask
 from samebits.records.step_graft import StepDonor, StepGraftFile
 
@@ -108,23 +108,15 @@ class StepGrafter:
         facts = {
             **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
             "asked": task.model_dump(mode="json"),
-            "probes": self._cache.probes,
-            "machine": self._cache.machine_of(cell.variant),
         }
-        names = (cell.model, str(cell.variant), cell.stack)
-        return self._cache.path("step-grafts", *names, facts=facts)
+        return self._cache.path_of_cell("step-grafts", cell, facts)
 
     def _job(
         self, subject: TracedModel, traced: TracedCell, task: StepGraftTask, written: Path
     ) -> StepGraftJob:
         return StepGraftJob(
-            cell=traced.cell,
-            threads=threads_of(subject.model, subject.checkpoint, traced.cell.variant),
-            timeout=subject.model.timeout,
-            budget=subject.model.budget,
-            log=str(written.with_suffix(".log")),
+            **job_of(traced.cell, subject.model, subject.checkpoint, written),
             store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
-            model=model_of(subject.model, subject.checkpoint),
             graft=task.model_copy(update={"result": str(written)}),
         )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.base.redaction import without_folders
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of, threads_of
+from samebits.jobs.common import follows_from, job_of
 from samebits.jobs.records import LimitedStore, StepTraceJob, StepTracing
 from samebits.records.step_trace import StepTrace
 from samebits.trace.step import origin
@@ -91,23 +91,15 @@ class StepTracer:
         facts = {
             **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
             "step": tracing.model_dump(mode="json"),
-            "probes": self._cache.probes,
-            "machine": self._cache.machine_of(cell.variant),
         }
-        names = (cell.model, str(cell.variant), cell.stack)
-        return self._cache.path("step-traces", *names, facts=facts)
+        return self._cache.path_of_cell("step-traces", cell, facts)
 
     def _job(
         self, subject: TracedModel, traced: TracedCell, tracing: StepTracing, written: Path
     ) -> StepTraceJob:
         return StepTraceJob(
-            cell=traced.cell,
-            threads=threads_of(subject.model, subject.checkpoint, traced.cell.variant),
-            timeout=subject.model.timeout,
-            budget=subject.model.budget,
-            log=str(written.with_suffix(".log")),
+            **job_of(traced.cell, subject.model, subject.checkpoint, written),
             store=LimitedStore(root=str(self._cache.root), limit=0),
-            model=model_of(subject.model, subject.checkpoint),
             step=tracing.model_copy(update={"result": str(written)}),
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.base.redaction import without_folders
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of, threads_of
+from samebits.jobs.common import follows_from, job_of
 from samebits.jobs.records import LimitedStore, TraceJob, Tracing
 from samebits.records.trace import Trace
 from samebits.trace import blame
@@ -185,23 +185,15 @@ class Tracer:
             "new_tokens": subject.model.greedy,
             "look": list(look),
             "rung": rung,
-            "probes": self._cache.probes,
-            "machine": self._cache.machine_of(cell.variant),
         }
-        names = (cell.model, str(cell.variant), cell.stack)
-        return self._cache.path("traces", *names, facts=facts)
+        return self._cache.path_of_cell("traces", cell, facts)
 
     def _job(
         self, subject: TracedModel, traced: TracedCell, tracing: Tracing, log: Path
     ) -> TraceJob:
         return TraceJob(
-            cell=traced.cell,
-            threads=threads_of(subject.model, subject.checkpoint, traced.cell.variant),
-            timeout=subject.model.timeout,
-            budget=subject.model.budget,
-            log=str(log),
+            **job_of(traced.cell, subject.model, subject.checkpoint, log),
             store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
-            model=model_of(subject.model, subject.checkpoint),
             trace=tracing,
         )
 

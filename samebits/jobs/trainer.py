@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of, threads_of
+from samebits.jobs.common import follows_from, job_of
 from samebits.jobs.records import LimitedStore, TrainerJob, TrainerOptions
 from samebits.jobs.training import VALUES_LIMIT
 from samebits.records.trainer_file import TrainerFile
@@ -53,22 +53,15 @@ class TrainerRunner:
         facts = {
             **follows_from(cell, model, checkpoint, stack),
             "trainer": options.model_dump(mode="json"),
-            "probes": self._cache.probes,
-            "machine": self._cache.machine,
         }
-        path = self._cache.path("trainers", model.name, str(cell.variant), cell.stack, facts=facts)
+        path = self._cache.path_of_cell("trainers", cell, facts)
         job = CachedJob(
             path,
             _FORM,
             checkpoint,
             lambda written: TrainerJob(
-                cell=cell,
-                threads=threads_of(model, checkpoint, cell.variant),
-                timeout=model.timeout,
-                budget=model.budget,
-                log=str(written.with_suffix(".log")),
+                **job_of(cell, model, checkpoint, written),
                 store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT if values else 0),
-                model=model_of(model, checkpoint),
                 trainer=options.model_copy(update={"folder": stack.folder, "result": str(written)}),
             ),
             unrepeatable=f"{cell} wrote nothing of Trainer, or failed for a reason that may be the machine",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of, threads_of
+from samebits.jobs.common import follows_from, job_of
 from samebits.jobs.records import LimitedStore, TrainingJob, TrainingOptions
 from samebits.records.training import TrainingFile
 
@@ -59,22 +59,15 @@ class Trainer:
         facts = {
             **follows_from(cell, model, checkpoint, stack),
             "training": options.model_dump(mode="json"),
-            "probes": self._cache.probes,
-            "machine": self._cache.machine,
         }
-        path = self._cache.path("trainings", model.name, str(cell.variant), cell.stack, facts=facts)
+        path = self._cache.path_of_cell("trainings", cell, facts)
         job = CachedJob(
             path,
             _FORM,
             checkpoint,
             lambda written: TrainingJob(
-                cell=cell,
-                threads=threads_of(model, checkpoint, cell.variant),
-                timeout=model.timeout,
-                budget=model.budget,
-                log=str(written.with_suffix(".log")),
+                **job_of(cell, model, checkpoint, written),
                 store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT if values else 0),
-                model=model_of(model, checkpoint),
                 training=options.model_copy(update={"result": str(written)}),
             ),
             unrepeatable=f"{cell} wrote no training step, or failed for a reason that may be the machine",
