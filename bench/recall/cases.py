@@ -127,7 +127,10 @@ class Group(NamedTuple):
 
     def matrix(self, folder: Path) -> dict[str, Any]:
         """Return the matrix of its run, with paths as seen from ``folder``."""
-        models = {name: _model(case.model, folder) for name, case in self.cases.items()}
+        models = {
+            name: {"training": case.area == "training", **_model(case.model, folder)}
+            for name, case in self.cases.items()
+        }
         unused = [
             {"model": [name], "stack": sorted({*self.releases} - {*case.releases})}
             for name, case in self.cases.items()

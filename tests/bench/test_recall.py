@@ -11,6 +11,7 @@ from bench.place import ROOT
 from bench.recall import clean, page
 from bench.recall.cases import Case, Cases, groups, read
 from bench.recall.judge import judge, names, shows
+from samebits.base.patches import patched_files
 from samebits.matrix import load
 
 BAD, GOOD = "4.52.3", "4.52.4"
@@ -158,6 +159,16 @@ def test_the_cases_of_the_file_make_matrices_that_samebits_reads(group, tmp_path
     path.write_text(yaml.safe_dump(group.matrix(tmp_path), sort_keys=False), "utf-8")
     matrix = load.load(path)
     assert {model.name for model in matrix.models} == {*group.cases}
+    for name, entry in group.matrix(tmp_path)["models"].items():
+        patches = [tmp_path / patch for patch in entry.get("patch", ())]
+        assert not patches or patched_files(tmp_path / entry["path"], patches)
+        assert matrix.model(name).training == (group.cases[name].area == "training")
+
+
+def test_the_memorized_model_has_the_code_of_the_healthy_one():
+    memorized, healthy = ROOT / "bench/recall/models/memorized", ROOT / "tests/custom/healthy"
+    for path in healthy.glob("*.py"):
+        assert (memorized / path.name).read_bytes() == path.read_bytes()
 
 
 def test_the_file_has_at_least_forty_cases_of_nearly_all_areas_each_with_its_own_page():
