@@ -3,10 +3,12 @@
 SAMEBITS_ACCELERATE names a folder with accelerate, which a stack does not have.
 """
 
+import ast
 import functools
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 import torch
 import transformers
@@ -69,6 +71,22 @@ def test_accelerate_comes_into_a_process_that_has_imported_transformers():
     )
     assert sys.modules["accelerate"].__file__.startswith(FOLDER)
     assert sys.path[-1] == FOLDER
+
+
+def test_the_statements_that_ask_for_accelerate_are_those_of_the_parsed_modules():
+    folder = Path(transformers.__file__).parent
+    n = 0
+    for path in folder.rglob("*.py"):
+        source = path.read_text("utf-8")
+        if "is_accelerate_available" in source:
+            blocks = [ast.unparse(block) for block in added.blocks(source)]
+            assert blocks == [ast.unparse(block) for block in added._parsed(source)], path
+            n += len(blocks)
+    assert n > 10
+    odd = "import os\nif os.name and (\n    is_accelerate_available()\n):\n    x = 1\nelse:\n    x = 2\ny = 3\n"
+    assert [ast.unparse(block) for block in added.blocks(odd)] == [
+        "if os.name and is_accelerate_available():\n    x = 1\nelse:\n    x = 2"
+    ]
 
 
 def test_the_arguments_are_those_of_a_user_who_names_a_folder():

@@ -13,6 +13,7 @@ import ast
 import importlib
 import importlib.metadata
 import inspect
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 PACKAGE = "accelerate"
 _ASKS = "is_accelerate_available"
+_HEADER = re.compile(rf"^if\b[^:]*\b{_ASKS}\b[^:]*:", re.MULTILINE)
+_NEXT = re.compile(r"^(?!else\b|elif\b|#)\S", re.MULTILINE)
+"""The first line of what follows such a statement."""
 
 
 def use(folder: str) -> str:
@@ -55,10 +59,29 @@ def _loaded() -> Iterator[ModuleType]:
 def _complete(module: ModuleType) -> None:
     """Run the blocks of a module that asked for accelerate when there was none."""
     try:
-        tree = ast.parse(inspect.getsource(module))
+        source = inspect.getsource(module)
     except (OSError, TypeError):
         return  # a module without a source, such as the one that finds the others
-    for node in tree.body:
+    for block in blocks(source):
+        exec(compile(block, str(module.__file__), "exec"), vars(module))  # noqa: S102
+
+
+def blocks(source: str) -> Iterator[ast.Module]:
+    """Yield the statements at the top of a module that begin with ``if`` and ask for accelerate.
+
+    Only their text is parsed: whole modules take ten times as long.
+    """
+    for header in _HEADER.finditer(source):
+        end = _NEXT.search(source, header.end())
+        text = source[header.start() : end.start() if end else len(source)]
+        try:
+            yield ast.parse(text)
+        except SyntaxError:  # the text of a string begins a line
+            yield from _parsed(source)
+            return
+
+
+def _parsed(source: str) -> Iterator[ast.Module]:
+    for node in ast.parse(source).body:
         if isinstance(node, ast.If) and _ASKS in ast.unparse(node.test):
-            block = ast.Module(body=[node], type_ignores=[])
-            exec(compile(block, str(module.__file__), "exec"), vars(module))  # noqa: S102
+            yield ast.Module(body=[node], type_ignores=[])
