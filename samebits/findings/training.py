@@ -43,9 +43,13 @@ def _diverged(case: Case) -> TrainingComparison | None:
 
 
 def _other_loss(case: Case) -> Iterator[Sighting]:
-    """Find a loss that is another function of the same logits."""
-    comparison = _diverged(case)
-    if comparison is None:
+    """Find a loss that is another function of the same logits.
+
+    A loss that one side does not compute is no consequence of other logits.
+    """
+    report = case.training
+    comparison = report.comparison if report is not None else None
+    if comparison is None or comparison.standing not in ("diverged", "follows"):
         return
     begins_before = {i.batch for i in comparison.items if i.signal == "logits" and _is(i)}
     losses = [
@@ -53,7 +57,13 @@ def _other_loss(case: Case) -> Iterator[Sighting]:
         for item in comparison.items
         if item.signal in _LOSSES
         and _is(item)
-        and (item.formulas or item.batch not in begins_before)
+        and (
+            _is_missing(item)
+            or (
+                comparison.standing == "diverged"
+                and (item.formulas or item.batch not in begins_before)
+            )
+        )
     ]
     if losses:
         lines = (*map(item_line, losses), *_begins(comparison))
@@ -99,6 +109,11 @@ def _other_accumulation(case: Case) -> Iterator[Sighting]:
 
 def _is(item: TrainingItem) -> bool:
     return item.outcome == "diverged"
+
+
+def _is_missing(item: TrainingItem) -> bool:
+    """Return True if only one side computes a loss: the other raises, or does not return it."""
+    return item.signal in _LOSSES and None in (item.reference, item.candidate)
 
 
 def _is_higher(item: TrainingItem) -> bool:
@@ -199,7 +214,8 @@ RULES: tuple[Rule, ...] = (
             looks_for=(
                 "A training forward whose logits agree with the reference's, or differ by rounding, "
                 "and whose loss differs in float64, too; or a loss that another formula gives: "
-                "another divisor, labels shifted once more or once less."
+                "another divisor, labels shifted once more or once less; or a loss that one side "
+                "refuses to compute or does not return, also where the logits differ"
             ),
             cause=(
                 "The loss moved from the models' code to a shared function, which divides by "

@@ -116,7 +116,7 @@ def _page(text: RuleText) -> str:
     blocks = [
         heading(1, title(text)),
         fill("*{}: {}*", text.kind, KINDS[text.kind]),
-        fill("**Looks for** {}.", _text_with_code(text.looks_for)),
+        fill("**Looks for** {}.", _text_with_code(text.looks_for.rstrip("."))),
         advice(text),
         fill("{}", link("all findings", "README.md")),
     ]

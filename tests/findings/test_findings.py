@@ -1326,7 +1326,15 @@ TRAINED = {
         "standing": "diverged",
         "first": {"signal": "loss", "batch": "padded", "outcome": "diverged"},
         "items": [
-            {"signal": "loss", "batch": "padded", "outcome": "diverged", "own": 1.0, "float64": 1.0}
+            {
+                "signal": "loss",
+                "batch": "padded",
+                "outcome": "diverged",
+                "reference": 2.5,
+                "candidate": 3.5,
+                "own": 1.0,
+                "float64": 1.0,
+            }
         ],
     },
 }
@@ -1354,6 +1362,20 @@ def test_a_loss_that_diverged_by_itself_is_named():
     assert codes_of_training({"items": items, "first": logits}) == []
     other = TRAINED["comparison"]["items"][0] | {"formulas": ["mean", "sum"]}
     assert codes_of_training({"items": [logits, other], "first": logits}) == ["SB841"]
+
+
+@pytest.mark.parametrize("standing", ["diverged", "follows"])
+def test_a_loss_that_one_side_does_not_compute_is_no_consequence_of_other_logits(standing):
+    logits = {"signal": "logits", "batch": "router", "outcome": "diverged"}
+    refused = {"signal": "loss", "batch": "router", "outcome": "diverged", "note": "ValueError"}
+    comparison = {"standing": standing, "first": logits}
+    assert codes_of_training(comparison | {"items": [logits, refused]}) == ["SB841"]
+    unreturned = refused | {"signal": "other losses", "tensor": "z_loss", "reference": 2.0}
+    assert codes_of_training(comparison | {"items": [logits, unreturned]}) == ["SB841"]
+    other = unreturned | {"candidate": 2.5}
+    assert codes_of_training(comparison | {"items": [logits, other]}) == []
+    rounded = {"standing": "rounding", "items": [], "first": None}
+    assert codes_of_training(rounded) == []
 
 
 def test_gradients_that_diverged_by_themselves_are_named():
