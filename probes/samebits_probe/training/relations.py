@@ -102,15 +102,24 @@ class Judge:
         return facts | self._worst(differing, promoted)
 
     def _worst(self, native: dict[str, Distance], promoted: dict[str, Distance] | None) -> Facts:
-        """Return the tensor that shrinks least, or the one that differs most."""
+        """Return the first result in the order of data flow that stays in float64.
+
+        Where none does: the one that shrinks least, or without float64 the one that differs most.
+        """
         if promoted is None:
             what = max(native, key=lambda name: native[name]["max_abs"])
             return {"what": what, "distance": native[what]}
-        what = max(native, key=lambda name: _share(native[name], promoted.get(name)))
-        after = promoted.get(what)
         dtype = dtype_name(self.learner.dtype)
-        is_broken = after is not None and stays(native[what]["max_abs"], after["max_abs"], dtype)
-        return {"what": what, "distance": native[what], "promoted": after, "broken": is_broken}
+        staying = [
+            name
+            for name, before in native.items()
+            if name in promoted and stays(before["max_abs"], promoted[name]["max_abs"], dtype)
+        ]
+        what = next(
+            iter(staying), max(native, key=lambda name: _share(native[name], promoted.get(name)))
+        )
+        after = promoted.get(what)
+        return {"what": what, "distance": native[what], "promoted": after, "broken": bool(staying)}
 
     def _promoted(self, one: Way, other: Way) -> dict[str, Distance] | None:
         """Return the distances in float64; None, with the reason noted, if there are none."""
