@@ -9,7 +9,7 @@ import pytest
 from samebits.records.ids import Verdict
 from samebits.reports.html import site
 from samebits.reports.html.addresses import HOME, Addresses, model_page, upgrade_page
-from tests.browser.conftest import put
+from tests.browser.conftest import api, put
 from tests.support.sample_report import STACKS, sample_report
 
 pytestmark = [pytest.mark.processes, pytest.mark.browser]
@@ -63,13 +63,13 @@ def test_filters_and_search_show_the_rows_that_fit(watched, folder):
     total = page.locator(ROWS).count()
     page.select_option("[name=verdicts]", "diverged")
     fitting = page.locator("table[data-matrix] tr[data-verdicts*=diverged]").count()
-    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length === {fitting}")
+    api.expect(page.locator(ROWS)).to_have_count(fitting)
     assert 0 < fitting < total
     assert page.text_content("[data-count]").startswith(f"{fitting} of ")
     page.click("text=Show all")
-    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length === {total}")
+    api.expect(page.locator(ROWS)).to_have_count(total)
     page.fill("[name=q]", "llama bfloat16")
-    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length === 1")
+    api.expect(page.locator(ROWS)).to_have_count(1)
     page.fill("[name=q]", "no such model")
     page.wait_for_selector("text=No row fits these filters.")
     view.check(folder)
@@ -79,7 +79,7 @@ def test_the_link_of_a_view_shows_the_same_view_again(watched, folder):
     page = ready(watched().open(folder / HOME))
     page.fill("[name=q]", "llama")
     page.click(".tabulator-col[tabulator-field=variant]")
-    page.wait_for_function("location.hash.includes('sort=variant')")
+    api.expect(page).to_have_url(re.compile("#.*sort=variant"))
     names = page.locator(ROWS).all_inner_texts()
     again = ready(watched().open(folder / HOME, page.evaluate("location.hash")))
     assert again.input_value("[name=q]") == "llama"
@@ -283,10 +283,10 @@ def test_a_report_of_1000_models_and_40_releases_stays_usable(watched, tmp_path)
     assert page.evaluate("performance.getEntriesByName('samebits-ready')[0].startTime") < 15_000
     start = time.perf_counter()
     page.fill("[name=q]", "model-0123")
-    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length === 1")
+    api.expect(page.locator(ROWS)).to_have_count(1)
     assert time.perf_counter() - start < 3
     page.click("text=Show all")
-    page.wait_for_function(f"document.querySelectorAll('{ROWS}').length > 10")
+    api.expect(page.locator(ROWS).nth(10)).to_be_attached()
     drawn = page.evaluate("document.querySelectorAll('.tabulator-cell').length")
     assert drawn < 5000  # only what is in sight is drawn
     view.check(folder)
