@@ -143,8 +143,8 @@ def test_functions_are_told_alike_whatever_module_an_operation_ran_in():
     scores = next(i for i, n in enumerate(names(facts)) if "scaled_dot_product" in n)
     chain = chains(facts)[facts["ops"][scores][5]]
     assert chain[0] == "sdpa_attention_forward"
-    layers = [name for name in chain if not name.endswith("wrapper")]
-    assert layers[1:4] == ["LlamaAttention.forward", "LlamaDecoderLayer.forward", layers[3]]
+    layers = [name for name in chain if name.startswith("Llama")]  # decorators stand between
+    assert layers[:2] == ["LlamaAttention.forward", "LlamaDecoderLayer.forward"]
 
 
 def test_rows_of_padding_count_for_nothing():
@@ -250,8 +250,9 @@ def test_operations_know_the_constructors_of_the_modules_around_them():
     names = [[functions[number]["name"] for number in numbers] for numbers, _ in seen]
     assert any(chain[:2] == ["LlamaMLP.__init__", "LlamaDecoderLayer.__init__"] for chain in names)
     assert any("self.down_proj = " in text for _, texts in seen for text in texts.values())
-    # those of torch are of no interest
-    assert all(name.startswith("Llama") for chain in names for name in chain)
+    # those of torch are of no interest; 5.2 decorates a constructor
+    plain = {name for chain in names for name in chain if "<locals>" not in name}
+    assert all(name.startswith("Llama") for name in plain), plain
 
 
 def test_eager_and_sdpa_have_the_same_mask():
