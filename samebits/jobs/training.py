@@ -53,9 +53,10 @@ class Trainer:
         process: StackProcess,
         *,
         values: bool,
+        relations: bool,
     ) -> TrainingFile:
         """Return what one step of ``cell`` computes; with ``values`` in float64, too."""
-        options = TrainingOptions(values=values, relations=not values, large=model.large, result="")
+        options = TrainingOptions(values=values, relations=relations, large=model.large, result="")
         facts = {
             **follows_from(cell, model, checkpoint, stack),
             "training": options.model_dump(mode="json"),

@@ -649,22 +649,24 @@ class Scheduler:
         return await self._crosser.cross(subject, parties)
 
     async def train(
-        self, cells: Sequence[CellId], *, values: bool = False
+        self, cells: Sequence[CellId], *, values: bool = False, relations: bool = True
     ) -> dict[CellId, TrainingFile]:
         """Train cells for one step; with ``values`` in float64, too, and with stored tensors."""
         if not cells:
             return {}
-        again = " again, in float64 and with values" if values else ""
-        description = f"{plural(len(cells), 'cell')} trained for one step{again}"
-        jobs = [self._train(cell, values=values) for cell in cells]
-        name = "training again" if values else "training"
+        also = ", also in float64" if values else ""
+        description = f"{plural(len(cells), 'cell')} trained for one step{also}"
+        jobs = [self._train(cell, values=values, relations=relations) for cell in cells]
+        name = "training in float64" if values else "training"
         return dict(zip(cells, await self._all(name, description, jobs), strict=True))
 
-    async def _train(self, cell: CellId, *, values: bool) -> TrainingFile:
+    async def _train(self, cell: CellId, *, values: bool, relations: bool) -> TrainingFile:
         checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
         stack, process = self._built(cell)
         model = self._matrix.model(cell.model)
-        return await self._trainer.train(cell, model, checkpoint, stack, process, values=values)
+        return await self._trainer.train(
+            cell, model, checkpoint, stack, process, values=values, relations=relations
+        )
 
     async def step_origins(
         self, questions: Mapping[CellId, StepQuestion]

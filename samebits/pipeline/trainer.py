@@ -8,7 +8,7 @@ from samebits.records.training import TrainingRelations
 from samebits.training.trainer import compared, needs_values, report_of, with_step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from samebits.compare.pair import TensorSource
     from samebits.pipeline.scheduler import Scheduler
@@ -31,12 +31,10 @@ async def with_trainer(
     """
     cells = [cell for cell, step in steps.items() if step.losses]
     pairs = {c: r for c, r in pairs.items() if c in cells and r in cells}
-    files = await _first(
-        cells, _sides({c: pairs[c] for c in pairs if _differs(steps[c])}), scheduler
-    )
+    files = await _first(cells, sides(pairs, lambda cell: _differs(steps[cell])), scheduler)
     comparisons = {c: compared(files[r], files[c], store) for c, r in pairs.items()}
     open_pairs = {c: r for c, r in pairs.items() if needs_values(comparisons[c])}
-    again = [cell for cell in _sides(open_pairs) if not _has_values(files[cell])]
+    again = [cell for cell in sides(open_pairs) if not _has_values(files[cell])]
     values = await scheduler.train_by_trainer(again, values=True)
     files |= {cell: file for cell, file in values.items() if file.own is not None}
     comparisons |= {c: compared(files[r], files[c], store) for c, r in open_pairs.items()}
@@ -58,9 +56,12 @@ async def _first(
     return files | await scheduler.train_by_trainer(plain)
 
 
-def _sides(pairs: Mapping[CellId, CellId]) -> list[CellId]:
-    """Return the references and the candidates of pairs, each once."""
-    return list(dict.fromkeys((*pairs.values(), *pairs)))
+def sides(
+    pairs: Mapping[CellId, CellId], chosen: Callable[[CellId], bool] = lambda _: True
+) -> list[CellId]:
+    """Return the references and the candidates of pairs with a chosen candidate, each once."""
+    chosen_pairs = {c: r for c, r in pairs.items() if chosen(c)}
+    return list(dict.fromkeys((*chosen_pairs.values(), *chosen_pairs)))
 
 
 def _differs(step: TrainingReport) -> bool:

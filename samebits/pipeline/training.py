@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.jobs.training import rows_to_train
-from samebits.pipeline.trainer import with_trainer
+from samebits.pipeline.trainer import sides, with_trainer
 from samebits.records.ids import Verdict
 from samebits.training.compare import compared, needs_values
 from samebits.training.question import question
 from samebits.training.report import report_of, with_forward, with_graft, with_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from samebits.compare.pair import TensorSource
     from samebits.matrix.plan import Plan
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
     from samebits.records.ids import CellId
     from samebits.records.step_trace import StepOrigin
-    from samebits.records.training import TrainingComparison, TrainingFile, TrainingReport
+    from samebits.records.training import TrainingFile, TrainingReport
 
 Trained = dict["CellId", "TrainingReport"]
 """Cell -> its training step, for the cells that were trained."""
@@ -38,8 +38,9 @@ async def trained(
 ) -> Trained:
     """Train the cells that ran, and compare each with its reference.
 
-    Pairs that differ are trained again, in float64 and with values. A difference that begins in
-    the forward is not accused again. Then transformers' own Trainer trains the same cells.
+    Pairs that differ are compared in float64, too: at once where the forward already differs, else
+    in a second step. A difference that begins in the forward is not accused again. Then
+    transformers' own Trainer trains the same cells.
     """
     by_cell = {result.cell: result for result in results}
     cells = [
@@ -48,17 +49,18 @@ async def trained(
         for cell in row.cells
         if by_cell[cell].judged not in _WITHOUT_A_MODEL
     ]
-    files = await scheduler.train(cells)
     pairs = {
         cell: reference
         for cell in cells
-        if (reference := by_cell[cell].reference) in files and reference != cell
+        if (reference := by_cell[cell].reference) in cells and reference != cell
     }
+    files = await _first(cells, sides(pairs, lambda cell: _differs(by_cell[cell])), scheduler)
     comparisons = {cell: compared(files[pairs[cell]], files[cell], store) for cell in pairs}
     open_pairs = {c: pairs[c] for c, result in comparisons.items() if needs_values(result)}
-    again = dict.fromkeys((*open_pairs.values(), *open_pairs))
-    values = await scheduler.train(list(again), values=True)
-    comparisons |= {c: _again(files, values, (r, c), store) for c, r in open_pairs.items()}
+    again = [cell for cell in sides(open_pairs) if not _has_values(files[cell])]
+    values = await scheduler.train(again, values=True, relations=False)
+    seen = files | {cell: file for cell, file in values.items() if file.own is not None}
+    comparisons |= {c: compared(seen[r], seen[c], store) for c, r in open_pairs.items()}
     steps = {
         cell: with_forward(report_of(file, comparisons.get(cell)), by_cell[cell])
         for cell, file in files.items()
@@ -89,12 +91,24 @@ async def explained(
     return reports | {cell: with_graft(reports[cell], g) for cell, g in grafts.items()}
 
 
-def _again(
-    files: Mapping[CellId, TrainingFile],
-    values: Mapping[CellId, TrainingFile],
-    pair: tuple[CellId, CellId],
-    store: TensorSource,
-) -> TrainingComparison:
-    """Return the comparison with values; without them, where a second step gave none."""
-    sides = [values[cell] if values[cell].own is not None else files[cell] for cell in pair]
-    return compared(sides[0], sides[1], store)
+async def _first(
+    cells: Sequence[CellId], differing: Sequence[CellId], scheduler: Scheduler
+) -> dict[CellId, TrainingFile]:
+    """Return the steps of cells, with values for those whose forward differs.
+
+    A step in float64 may end the process, such as by its memory; then the cell is trained without it.
+    """
+    plain = [cell for cell in cells if cell not in differing]
+    files = await scheduler.train(differing, values=True)
+    plain += [cell for cell, file in files.items() if file.failure is not None]
+    return files | await scheduler.train(plain)
+
+
+def _differs(result: CellResult) -> bool:
+    """Return True if the forward of a cell has other bits than its reference."""
+    return result.judged not in (Verdict.IDENTICAL, Verdict.REFERENCE)
+
+
+def _has_values(file: TrainingFile) -> bool:
+    """Return True if the file was made with values, whether or not float64 worked."""
+    return file.float64 is not None or bool(file.no_float64)
