@@ -246,6 +246,7 @@ RULES: tuple[Rule, ...] = (
             code="SB856",
             name="Trainer builds another optimizer",
             kind="silent",
+            scope="release",
             looks_for=(
                 "The optimizer's class, its betas, eps and decay as built, and the tensors of the "
                 "checkpoint that get the decay, where numbers differ beyond rounding. Whether it is fused "
@@ -268,8 +269,16 @@ RULES: tuple[Rule, ...] = (
                 "where the plain training step agrees, and order, rates, labels, "
                 "num_items_in_batch and optimizer are the same."
             ),
-            cause="Trainer scales, clips or averages otherwise between the loss and the update.",
-            remedy="Compare `training_step` and `compute_loss` of both releases.",
+            cause=(
+                "Trainer scales, clips or averages otherwise between the loss and the update. Or "
+                "experts are one stacked parameter, as from 5.0 on: an expert that no token of a "
+                "step reaches then has a gradient of zeros instead of none, and AdamW moves it on "
+                "by its momentum and its decay."
+            ),
+            remedy=(
+                "Compare `training_step` and `compute_loss` of both releases. For experts compare "
+                "runs of one major release only: no argument of Trainer restores the old update."
+            ),
             releases=_TRIED,
             references=("transformers: src/transformers/trainer.py (training_step)",),
         ),

@@ -95,6 +95,8 @@ _CAUSES: tuple[TrainerSubject, ...] = (
 )
 """What can make Trainer's numbers other numbers."""
 _LOGGED_DIGITS = 4
+_WITH_ITEMS = "items"
+"""The batch of the training step that passes num_items_in_batch."""
 _OUTCOMES: dict[Standing, TrainerOutcome] = {
     Standing.HOLDS: "identical",
     Standing.ROUNDING: "rounding",
@@ -206,13 +208,15 @@ def with_step(report: TrainerReport, step: TrainingReport) -> TrainerReport:
 
 
 def _reaches_trainer(step: TrainingReport, plain: TrainingComparison) -> bool:
-    """Return True if the step of the batch that Trainer is given differs, or is not compared."""
+    """Return True if the step of a batch that Trainer may give differs, or is not compared.
+
+    That is the first batch, with or without num_items_in_batch.
+    """
     if plain.standing in ("failed", "not compared"):
         return True
-    main = next(iter(step.losses), "")
+    given = ("", next(iter(step.losses), ""), _WITH_ITEMS)
     return any(
-        item.batch in ("", main) and item.outcome in ("diverged", "undecided")
-        for item in plain.items
+        item.batch in given and item.outcome in ("diverged", "undecided") for item in plain.items
     )
 
 

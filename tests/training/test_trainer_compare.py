@@ -203,6 +203,13 @@ def test_what_begins_in_the_plain_step_is_not_accused_again(step, standing):
     assert with_step(report, plain_step(step)).comparison.standing == standing
 
 
+@pytest.mark.parametrize(("batch", "standing"), [("items", "follows"), ("", "follows")])
+def test_a_loss_with_num_items_in_batch_that_differs_reaches_trainer(batch, standing):
+    change = {"loss": 2.6}
+    report = report_of(file("5.x", run(Memory())), pair(change, change))
+    assert with_step(report, plain_step("diverged", batch)).comparison.standing == standing
+
+
 def test_another_batch_of_the_plain_step_explains_nothing_of_trainer():
     change = {"loss": 2.6}
     report = report_of(file("5.x", run(Memory())), pair(change, change))
