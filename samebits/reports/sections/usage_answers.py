@@ -209,6 +209,7 @@ SEEN_IN = {
     "SB853": SignalField("training", "trainer"),
     "SB854": SignalField("training", "trainer"),
     "SB855": SignalField("training", "trainer"),
+    "SB856": SignalField("training", "trainer"),
     "SB858": SignalField("training", "trainer"),
     "SB901": SignalField("usage", "attentions"),
     "SB902": SignalField("usage", "attentions"),
