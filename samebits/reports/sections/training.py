@@ -255,11 +255,19 @@ def standing_in_words(comparison: TrainingComparison | TrainerComparison | None)
 
 def _trainer_changes(row: Row) -> Markdown:
     """Return what Trainer does otherwise, and the numbers that diverged for no such reason."""
-    texts = [
-        prose(f"{stack}: {line}")
+    return _by_stack(
+        (stack, line)
         for stack, report in row.training.items()
         for line in trainer_lines(report.trainer)
-    ]
+    )
+
+
+def _by_stack(lines: Iterable[tuple[str, str]]) -> Markdown:
+    """Return lines of stacks; a line that several stacks have stands once."""
+    stacks: dict[str, list[str]] = {}
+    for stack, line in lines:
+        stacks.setdefault(line, []).append(stack)
+    texts = [prose(f"{', '.join(of)}: {line}") for line, of in stacks.items()]
     return bullets(texts) if texts else EMPTY
 
 
@@ -304,8 +312,8 @@ def _figures(row: Row) -> Markdown:
 
 
 def _items(row: Row) -> Markdown:
-    return bullets(
-        prose(f"{stack}: {item.outcome}, {item_line(item)}")
+    return _by_stack(
+        (stack, f"{item.outcome}, {item_line(item)}")
         for stack, report in row.training.items()
         if report.comparison is not None
         for item in report.comparison.items
@@ -315,12 +323,11 @@ def _items(row: Row) -> Markdown:
 
 def _origins(row: Row) -> Markdown:
     """Return what explains each step that diverged by itself."""
-    lines = [
-        prose(f"{stack}: {line}")
+    return _by_stack(
+        (stack, line)
         for stack, report in row.training.items()
         for line in explained(report.comparison)
-    ]
-    return bullets(lines) if lines else EMPTY
+    )
 
 
 def explained(comparison: TrainingComparison | None) -> Iterator[str]:
@@ -353,18 +360,30 @@ def _grafts(comparison: TrainingComparison) -> Iterator[str]:
 
 
 def _relations(row: Row) -> Markdown:
-    """Return each relation with its standing, stack by stack."""
-    lines = [[name, *standings] for name, standings in ways_to_train(row).items()]
+    """Return the relations that do not agree with their standing in each stack, and the others by name."""
+    ways = ways_to_train(row)
+    if not ways:
+        return EMPTY
+    same = [name for name, standings in ways.items() if {*standings} <= {"holds", "not tried"}]
+    rounded = [
+        name
+        for name, standings in ways.items()
+        if name not in same and {*standings} <= {"holds", "rounding", "not tried"}
+    ]
+    rest = [[n, *standings] for n, standings in ways.items() if n not in (*same, *rounded)]
     broken = [
         prose(f"{stack}: {relation_line(relation)}")
         for stack, report in row.training.items()
         for relation in broken_ways(report)
     ]
-    blocks = [
-        table(["ways to train", *row.training], lines),
-        bullets(broken) if broken else EMPTY,
-    ]
-    return page(blocks) if lines else EMPTY
+    return page(
+        [
+            prose(f"Ways to train with the same bits: {'; '.join(same)}.") if same else EMPTY,
+            prose(f"Apart by rounding: {'; '.join(rounded)}.") if rounded else EMPTY,
+            table(["ways to train", *row.training], rest) if rest else EMPTY,
+            bullets(broken) if broken else EMPTY,
+        ]
+    )
 
 
 def ways_to_train(row: Row) -> dict[str, list[str]]:
