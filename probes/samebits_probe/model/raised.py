@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MIN_BYTES = 1 << 20
 """Size of a parameter from which it is raised; a smaller one is copied."""
-PART_BYTES = 1 << 20
-"""Largest part of a factor of a matrix product that is converted at once; it stays in the cache."""
+PART_BYTES = 1 << 21
+"""Memory for the part of a factor of a matrix product that is converted at once; it fits the cache."""
 
 _aten = torch.ops.aten
 _VIEWS = frozenset(
@@ -173,41 +173,68 @@ def _writes(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
     return False
 
 
-def _parts(factor: Any, dim: int) -> list[Any]:
-    """Return a factor cut along ``dim`` so that a converted part has at most PART_BYTES."""
-    if not isinstance(factor, Raised):
-        return [factor]
-    size = factor.numel() * factor.element_size()
-    return list(factor.values.chunk(max(1, -(-size // PART_BYTES)), dim))
+def _in_parts(left: Any, right: Raised, out: Any) -> None:
+    """Write the product of two matrices to ``out``; ``right`` is converted column by column.
+
+    Every part is converted into the same memory, which stays in the cache. Fresh memory for each
+    would be filled twice by heap.fill_unwritten, and cost more than the product.
+    """
+    values, rows = right.values, right.shape[0]
+    width = max(1, PART_BYTES // (max(1, rows) * right.element_size()))
+    memory = _memory_of(min(width, right.shape[1]) * rows, right)
+    by_column = values.stride(0) == 1
+    for first in range(0, right.shape[1], width):
+        part = values[:, first : first + width]
+        shape = part.shape[::-1] if by_column else part.shape
+        converted = memory[: part.numel()].view(shape)
+        converted = converted.t() if by_column else converted
+        converted.copy_(part)
+        torch.mm(left, converted, out=out[:, first : first + width])
+
+
+def _memory_of(size: int, like: torch.Tensor) -> torch.Tensor:
+    """Return memory for ``size`` elements of a part; the next call returns the same."""
+    key = (like.dtype, like.device)
+    if key not in _MEMORY or _MEMORY[key].numel() < size:
+        _MEMORY[key] = torch.empty(size, dtype=like.dtype, device=like.device)
+    return _MEMORY[key]
+
+
+_MEMORY: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
+
+
+def _is_in_parts(right: Any) -> bool:
+    """Return True for a second factor that is converted in parts."""
+    return isinstance(right, Raised) and right.numel() * right.element_size() > PART_BYTES
 
 
 def _matrix_product(func: Any, left: Any, right: Any) -> Any:
     """Multiply matrices; a large second factor column by column."""
-    dtype = right.dtype
     left = _converted(left)
-    columns = [func(left, part.to(dtype)) for part in _parts(right, 1)]
-    return columns[0] if len(columns) == 1 else torch.cat(columns, 1)
+    if not _is_in_parts(right):
+        return func(left, _converted(right))
+    product = left.new_empty((left.shape[0], right.shape[1]))
+    _in_parts(left, right, product)
+    return product
 
 
 def _matrix_product_plus(func: Any, bias: Any, left: Any, right: Any) -> Any:
     """Multiply matrices and add a bias, which may be a vector or a matrix."""
-    dtype = right.dtype
-    bias, left = _converted(bias), _converted(left)
-    parts = _parts(right, 1)
-    if len(parts) == 1:
-        return func(bias, left, parts[0].to(dtype))
-    products = torch.cat([left @ part.to(dtype) for part in parts], 1)
-    return products + bias
+    bias = _converted(bias)
+    if not _is_in_parts(right):
+        return func(bias, _converted(left), _converted(right))
+    return _matrix_product(_aten.mm.default, left, right) + bias
 
 
 def _batch_product(func: Any, left: Any, right: Any) -> Any:
-    """Multiply batches of matrices, such as those of experts; a large second one in parts."""
-    dtype = right.dtype
-    left, parts = _converted(left), _parts(right, 0)
-    if len(parts) == 1:
-        return func(left, parts[0].to(dtype))
-    lefts = left.split([part.shape[0] for part in parts])
-    return torch.cat([func(a, b.to(dtype)) for a, b in zip(lefts, parts, strict=True)])
+    """Multiply batches of matrices, such as those of experts; a large second one by matrix."""
+    left = _converted(left)
+    if not _is_in_parts(right):
+        return func(left, _converted(right))
+    product = left.new_empty((*left.shape[:2], right.shape[2]))
+    for matrix, values, out in zip(left, right.values, product, strict=True):
+        _in_parts(matrix, Raised(values, right.dtype), out)
+    return product
 
 
 _PRODUCTS: dict[Any, Callable[..., Any]] = {
