@@ -1,5 +1,6 @@
 """The entry point ``python -m samebits``."""
 
+import gc
 import os
 import sys
 
@@ -10,6 +11,8 @@ def main() -> None:
         from samebits.lint.command import main as lint  # noqa: PLC0415  it needs nothing of the rest
 
         sys.exit(lint(sys.argv[2:]))
+    # a run holds a million records, and Python would look through them every 700 new ones
+    gc.set_threshold(50_000, 20, 100)
     from samebits.storage.receipt import lookup  # noqa: PLC0415  slow, and lint does without
 
     stored = lookup(sys.argv[1:], os.environ)

@@ -36,13 +36,18 @@ _ABSOLUTE = re.compile(
     """,
     re.VERBOSE,
 )
-_MAYBE_ABSOLUTE = re.compile(
-    # in JSON the slash may follow an escaped line feed, and a backslash is doubled
-    rf"""(?: (?<![\w.~…/\\]) | (?<=\\[nrtbf"\\]) | (?<=\\u[0-9a-f]{{4}}) | (?<=file://) | (?<=-[IL]) )
-    /{_PART}+/
-    | ["'] / [^/'"]+ / | [A-Za-z]:\\\\""",
-    re.VERBOSE,
+_MAYBE_ABSOLUTE = (
+    # Each begins with one character, which re looks for a hundred times as fast as for a condition.
+    # In JSON the slash may follow an escaped line feed, and a backslash is doubled.
+    re.compile(
+        rf"""/ (?: (?<![\w.~…/\\]/) | (?<=\\[nrtbf"\\]/) | (?<=\\u[0-9a-f]{{4}}/)
+                 | (?<=file:///) | (?<=-[IL]/) ) {_PART}+/""",
+        re.VERBOSE,
+    ),
+    re.compile(r"""/(?<=["']/)[^/'"]+/"""),
+    re.compile(r":(?<=[A-Za-z]:)\\\\"),
 )
+"""Patterns of which one matches the JSON of a record that has an absolute path."""
 _HOMES = {"home", "Users"}
 _LIBRARY = re.compile(r"/(?:site-packages|dist-packages|transformers_modules|lib/python3\.\d+)/")
 
@@ -109,7 +114,7 @@ class Redaction:
         )
         # searching for each secret is many times as fast as the pattern, and rarely finds one
         has_secret = is_escaped or any(text in dumped for text in self._replacements)
-        if not has_secret and _MAYBE_ABSOLUTE.search(dumped) is None:
+        if not has_secret and not any(pattern.search(dumped) for pattern in _MAYBE_ABSOLUTE):
             return record
         redacted = self._value(record)
         assert isinstance(redacted, type(record))

@@ -50,8 +50,12 @@ def array_distance(
 ) -> Distance:
     """Return the distance of two arrays of equal shape."""
     a, b = _as_float64(reference, rows), _as_float64(candidate, rows)
-    same_kinds = bool(np.array_equal(_kinds(a), _kinds(b)))
     finite = np.isfinite(a) & np.isfinite(b)
+    if finite.all():
+        same_values = bool(np.array_equal(a.view(np.uint64), b.view(np.uint64)))
+        largest = float(np.abs(a - b).max(initial=0.0))
+        return Distance(largest, same_values=same_values, finite_alike=True)
+    same_kinds = bool(np.array_equal(_kinds(a), _kinds(b)))
     distances = np.abs(a[finite] - b[finite])
     same = same_kinds and bool(np.array_equal(a[finite].view(np.uint64), b[finite].view(np.uint64)))
     return Distance(float(distances.max(initial=0.0)), same_values=same, finite_alike=same_kinds)

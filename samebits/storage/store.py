@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import stat
 from collections import OrderedDict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,14 +27,14 @@ from samebits.records.tensor import NUMPY_DTYPES, TensorRef, hasher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
 _CAPTURE_FORMAT = "samebits-capture"
-_MAX_KEPT_OPEN = 1 << 16
-"""Size in bytes up to which a tensor stays mapped: opening one costs more than reading it."""
-_MAX_MAPPED = 256
+_MAX_SMALL = 1 << 16
+"""Size in bytes up to which a tensor is read and stays in memory: to map a file costs more."""
+_MAX_KEPT = 32 << 20
+"""Bytes of such tensors that stay in memory."""
 _REMEDY = "Run the cell again to replace it."
 _MAX_CAPTURE = 1 << 30
 """Size in bytes up to which a capture is read; it holds facts, not values."""
@@ -43,14 +45,20 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self._tensors = str(root / "tensors")
         self._verified: set[TensorRef] = set()
-        self._open: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
+        self._small: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
+        self._small_bytes = 0
         self.fetch: Callable[[TensorRef], bool] = lambda _ref: False
         """Puts the file of a tensor that is not here in its place; False if no other store has it."""
 
     def tensor_path(self, ref: TensorRef) -> Path:
         """Return the path for the bytes of ``ref``, whether or not they are stored."""
-        return self.root / "tensors" / ref.hash[:2] / f"{ref.hash}.bin"
+        return Path(self._file_of(ref))
+
+    def _file_of(self, ref: TensorRef) -> str:
+        # taken for every tensor of a run, and a Path costs more than the call that takes it
+        return f"{self._tensors}/{ref.hash[:2]}/{ref.hash}.bin"
 
     def has_file(self, ref: TensorRef) -> bool:
         """Return True if there is a file of the right size and the dtype of ``ref`` is known.
@@ -59,9 +67,9 @@ class Store:
         """
         if ref.dtype not in NUMPY_DTYPES:
             return False
-        state = identity(self.tensor_path(ref))
+        state = identity(self._file_of(ref))
         if state is None and self.fetch(ref):
-            state = identity(self.tensor_path(ref))
+            state = identity(self._file_of(ref))
         return state is not None and state[0] == ref.nbytes
 
     def has(self, ref: TensorRef) -> bool:
@@ -73,10 +81,11 @@ class Store:
             return False
         with contextlib.suppress(CaptureError):
             if self.has_file(ref):
-                self._bytes(ref)
+                if ref not in self._verified:
+                    self._bytes(ref)
                 return True
         self._verified.discard(ref)
-        self._open.pop(ref.hash, None)
+        self._drop(ref.hash)
         with contextlib.suppress(OSError):
             self.tensor_path(ref).unlink()
         return False
@@ -100,21 +109,26 @@ class Store:
         return data.view(NUMPY_DTYPES[ref.dtype]).reshape(ref.shape)
 
     def _bytes(self, ref: TensorRef) -> NDArray[np.uint8]:
-        """Return the bytes of ``ref``; recently read small tensors stay mapped."""
-        path, data = self.tensor_path(ref), self._open.get(ref.hash)
-        if data is None or data.nbytes != _expected_bytes(ref, path):
-            data = _map_file(path, _expected_bytes(ref, path))
-        elif ref in self._verified:
-            self._open.move_to_end(ref.hash)
-            return data
+        """Return the bytes of ``ref``; recently read small tensors stay in memory."""
+        path, data = self._file_of(ref), self._small.get(ref.hash)
+        expected = _expected_bytes(ref, path)
+        if data is None or data.nbytes != expected:
+            data = _content_of(path, expected)
+        else:
+            self._small.move_to_end(ref.hash)
         if ref not in self._verified:
             _verify(ref, path, data)
             self._verified.add(ref)
-        if data.nbytes <= _MAX_KEPT_OPEN:
-            self._open[ref.hash] = data
-            if len(self._open) > _MAX_MAPPED:
-                self._open.popitem(last=False)
+        if data.nbytes <= _MAX_SMALL and ref.hash not in self._small:
+            self._small[ref.hash] = data
+            self._small_bytes += data.nbytes
+            while self._small_bytes > _MAX_KEPT:
+                self._drop(next(iter(self._small)))
         return data
+
+    def _drop(self, digest: str) -> None:
+        data = self._small.pop(digest, None)
+        self._small_bytes -= 0 if data is None else data.nbytes
 
     def read_capture(self, path: Path) -> Capture:
         """Return the capture at ``path``, which is absolute or relative to the root.
@@ -135,20 +149,25 @@ class Store:
         replace(self.root / path, seal.sealed(text))
 
 
-def _expected_bytes(ref: TensorRef, path: Path) -> int:
+def _expected_bytes(ref: TensorRef, path: str) -> int:
     if ref.dtype not in NUMPY_DTYPES:
         msg = f"{path}: samebits cannot read values of dtype {ref.dtype}; update samebits."
         raise CaptureError(msg)
     return ref.nbytes
 
 
-def _map_file(path: Path, expected: int) -> NDArray[np.uint8]:
+def _content_of(path: str, expected: int) -> NDArray[np.uint8]:
+    """Return the bytes of a file, read-only: a small one is read, a larger one is mapped."""
     try:
-        size = path.stat().st_size
+        size = os.stat(path).st_size  # noqa: PTH116  a Path costs more than the call
         if size == expected:
-            return (
-                map_file(path) if size else np.empty(0, np.uint8)
-            )  # an empty file cannot be mapped
+            if size > _MAX_SMALL:
+                return map_file(path)
+            with open(path, "rb") as file:  # noqa: PTH123
+                data = np.frombuffer(file.read(), np.uint8)
+            if data.nbytes == expected:
+                return data
+            size = data.nbytes
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror or error}. {_REMEDY}"
         raise CaptureError(msg) from None
@@ -158,7 +177,7 @@ def _map_file(path: Path, expected: int) -> NDArray[np.uint8]:
     raise CaptureError(msg)
 
 
-def _verify(ref: TensorRef, path: Path, data: NDArray[np.uint8]) -> None:
+def _verify(ref: TensorRef, path: str, data: NDArray[np.uint8]) -> None:
     digest = hasher(ref.dtype, ref.shape)
     for start in range(0, data.nbytes, STRIDE):
         digest.update(data[start : start + STRIDE].data)

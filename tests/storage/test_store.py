@@ -85,6 +85,34 @@ def test_bytes_are_hashed_once_per_process(store, monkeypatch):
     assert store.tensor(ref).tolist() == [0, 1, 2, 3]
 
 
+def test_small_tensors_stay_in_memory_up_to_a_limit(store, monkeypatch):
+    refs = [put(store, np.full(4, n, np.int64), "int64") for n in range(5)]
+    monkeypatch.setattr("samebits.storage.store._MAX_KEPT", 3 * 32)
+    for ref in refs:
+        store.tensor(ref)
+        store.tensor_path(ref).unlink()
+    assert [int(store.tensor(ref)[0]) for ref in refs[2:]] == [2, 3, 4]
+    with pytest.raises(CaptureError, match="cannot be read"):
+        store.tensor(refs[0])
+
+
+def test_a_tensor_that_was_read_and_is_gone_is_not_had(store):
+    ref = put(store, np.arange(4, dtype=np.int64), "int64")
+    assert store.has(ref)
+    store.tensor_path(ref).unlink()
+    assert not store.has(ref)
+    with pytest.raises(CaptureError, match="cannot be read"):
+        store.tensor(ref)
+
+
+def test_a_large_tensor_is_mapped(store):
+    ref = put(store, np.arange(1 << 14, dtype=np.int64), "int64")
+    values = store.tensor(ref)
+    assert values.base is not None
+    assert not values.flags.owndata
+    assert int(values[-1]) == (1 << 14) - 1
+
+
 def test_what_is_not_there_is_not_had(store):
     ref = TensorRef(hash="0" * 64, dtype="float32", shape=(1,), stored=True)
     assert not store.has(ref)
