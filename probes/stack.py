@@ -19,8 +19,8 @@ other jobs. The exception that ended it is returned as ``"said"``. ``--one job.j
 in this process, which is how jobs run where there is no fork.
 
 transformers imports most of its modules, and torch's compiler, only when a model is loaded, which
-would take seconds in every child. A child therefore writes down the names of the modules that it
-imported, and the parent imports them before the next fork.
+would take seconds in every child. A child therefore writes down what it learned (process.learned),
+and the parent takes it over before the next fork.
 
 Python's garbage collector visits all imported objects, about a million. A visit writes to the
 object's memory page, which the kernel then copies: a third of a second per collection in a child.
@@ -33,7 +33,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import itertools
 import json
 import os
 import select
@@ -46,7 +45,7 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from samebits_probe.process import network, own, progress
+from samebits_probe.process import learned, network, own, progress
 from samebits_probe.process.children import (
     be_first_for_oom_killer,
     die_with_parent,
@@ -281,12 +280,9 @@ def _run_job(job: Job) -> None:
     if not network.needed(job):
         network.refuse()
     _separate_remote_code()
-    last_module, path = next(reversed(sys.modules)), list(sys.path)
+    mark = learned.mark()
     perform(job)
-    if (
-        sys.path == path
-    ):  # the parent would import what asks for packages of the child, without them
-        _write_imports(last_module, _imports_file(job))
+    learned.write(mark, _learned_file(job))
 
 
 def _last_words(error: BaseException) -> bytes:
@@ -309,49 +305,8 @@ def _modules_folder(pid: int) -> Path:
     return Path(os.environ["HF_MODULES_CACHE"]) / str(pid)
 
 
-_NOT_PREIMPORTED = ("transformers_modules", "samebits_probe", "__")
-"""Prefixes of modules that only children import: a model's code stays in its cell's process."""
-
-
-def _imports_file(job: Job) -> Path:
-    return Path(job["log"]).with_suffix(".imports")
-
-
-def _write_imports(last_module: str, path: Path) -> None:
-    """Write the modules imported after ``last_module`` from packages that the parent has."""
-    # a failure here only costs time; a thread of the model may be importing meanwhile
-    with contextlib.suppress(OSError, RuntimeError, KeyError):
-        path.write_text("\n".join(_preimportable(last_module)), "utf-8")
-
-
-def _preimportable(last_module: str) -> list[str]:
-    # From the end: reading a name writes to its reference count, and the kernel then copies its
-    # memory page for this process. For all names that would be thousands of pages.
-    imported = list(itertools.takewhile(lambda name: name != last_module, reversed(sys.modules)))[
-        ::-1
-    ]
-    new = set(imported)
-    return [
-        name
-        for name in imported
-        if (package := name.partition(".")[0]) in sys.modules
-        and package not in new
-        and not name.startswith(_NOT_PREIMPORTED)
-        and getattr(sys.modules[name], "__spec__", None) is not None
-    ]
-
-
-def preimport(path: Path) -> None:
-    """Import the modules that a child imported, so that the next child has them."""
-    try:
-        names = path.read_text("utf-8").splitlines()
-        path.unlink()
-    except (OSError, ValueError):
-        return
-    for name in names:
-        # a module that cannot be imported in advance is imported when needed, or not at all
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(name)
+def _learned_file(job: Job) -> Path:
+    return Path(job["log"]).with_suffix(".learned")
 
 
 def _redirect(output_writer: int) -> None:
@@ -431,7 +386,7 @@ def serve(answers: IO[str]) -> None:
                     _start_job(json.loads(line), children, answers)
             for child in [child for child in children if child.has_ended()]:
                 _finish_job(child, children, answers, timed_out=False)
-                preimport(_imports_file(child.job))
+                learned.read(_learned_file(child.job))
             for child in [child for child in children if child.is_overdue()]:
                 _finish_job(child, children, answers, timed_out=True)
             if children and time.monotonic() - last_heartbeat >= _HEARTBEAT:

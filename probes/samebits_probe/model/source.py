@@ -14,6 +14,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from samebits_probe.process import learned
+
 if TYPE_CHECKING:
     from types import CodeType
 
@@ -62,9 +64,23 @@ def _remove_documentation(node: ast.AST) -> None:
         node.annotation = ast.Name("object")
 
 
+_SHARED = "/site-packages/transformers/"
+"""Part of the path of a file that no job changes."""
+
+
 @cache
 def of_code(code: CodeType) -> str:
     """Return the digest of the function of a code object; '' if it has no source."""
+    place = (code.co_filename, code.co_firstlineno, code.co_name)
+    if place in learned.DIGESTS:
+        return learned.DIGESTS[place]
+    text_digest = _of_code(code)
+    if _SHARED in code.co_filename.replace("\\", "/"):
+        learned.DIGESTS[place] = text_digest
+    return text_digest
+
+
+def _of_code(code: CodeType) -> str:
     lines = linecache.getlines(code.co_filename)
     text_digest = _digest_or_none("".join(lines[code.co_firstlineno - 1 : _last_line(code)]))
     if text_digest is not None:

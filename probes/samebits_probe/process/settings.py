@@ -82,8 +82,8 @@ def _batch_invariant() -> str:
     batch_invariant_ops, and the copies of it in other packages, have a function that says so. The mode of
     inductor (``torch._inductor.config.batch_invariant``) is of compiled models only.
     """
-    for name, module in list(sys.modules.items()):
-        is_on = getattr(module, _IS_ON, None) if "batch_invariant" in name else None
+    for name in [name for name in list(sys.modules) if "batch_invariant" in name]:
+        is_on = getattr(sys.modules.get(name), _IS_ON, None)
         if callable(is_on) and is_on():
             return name.partition(".")[0]
     return OFF
