@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
+
 from samebits_probe.model import source
 from samebits_probe.process import learned
 
