@@ -80,6 +80,11 @@ def test_patterns_are_compiled_before_the_next_job(tmp_path):
     assert (str, text, int(re.IGNORECASE)) in re._cache
 
 
+def test_a_huge_pattern_stays_with_its_job(tmp_path):
+    text = "|".join(map(str, range(5_000)))
+    assert passed_on(tmp_path, lambda: re.compile(text))["patterns"] == []
+
+
 def test_a_pattern_that_re_refuses_ends_nothing(tmp_path):
     path = tmp_path / "job.learned"
     path.write_text(json.dumps({"imports": ["no.such"], "patterns": [["(", 0]], "digests": []}))

@@ -29,6 +29,8 @@ _NOT_PREIMPORTED = ("transformers_modules", "samebits_probe", "__")
 """Prefixes of modules that only children import: a model's code stays in its cell's process."""
 _MAX_PATTERNS = 256
 """Patterns that are passed on at once: half of what re keeps."""
+_MAX_LENGTH = 1 << 14
+"""Characters of a pattern that is passed on: a model's code may have one that takes long to compile."""
 
 # Everything is listed from its end: reading an entry writes to its reference count, and the kernel
 # then copies its memory page for this process. For all entries that would be thousands of pages.
@@ -109,7 +111,9 @@ def _patterns() -> dict[Any, Any]:
 
 def _new_patterns(last: Any) -> list[tuple[str, int]]:
     keys = list(_after(_patterns(), last))[-_MAX_PATTERNS:]
-    return [(text, int(flags)) for kind, text, flags in keys if kind is str]
+    return [
+        (text, int(flags)) for kind, text, flags in keys if kind is str and len(text) <= _MAX_LENGTH
+    ]
 
 
 def _after(entries: dict[Any, Any], last: Any) -> Iterable[Any]:
