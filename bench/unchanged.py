@@ -1,6 +1,6 @@
 """``nox -s unchanged -- REV``: proof that a change of the code changed nothing that users see.
 
-The same models run twice, with the code of a commit and with the code of the working tree, in two
+The same models run twice, with the code of a commit and with the code of the working tree, in
 empty folders that share the stacks. Both read the matrix of the commit. Every file that both runs
 write is compared: report.json value by value (``bench/values.py``), the pages, capsules and locks line
 by line. Lines that differ are compared again without what no run can repeat: times of day, durations,
@@ -13,7 +13,8 @@ What a change did on purpose stands in three lists. Each entry has to occur, so 
 * ``bench/added.txt``: keys that only the new report.json has;
 * ``bench/renamed.txt``: ``key before => key after``.
 
-The command exits with 1 if anything else differs. It takes about as long as two runs of 20 models.
+The command exits with 1 if anything else differs. Besides a plain run it compares a cached second run, a run
+in bfloat16, capsules, and two shards that were merged.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bench.values import Comparison, Keys
 from bench.wording import Wording, lines, pairs, repeatable
@@ -64,12 +65,41 @@ MODELS = (
 )
 """Models of the zoo that between them have every verdict, signal outcome, rule of the ladder, kind of
 cause, proof of a swap and family of findings that the zoo has; tests/bench/test_unchanged.py checks it."""
-RUNS = {
-    "report": ("--models", ",".join(MODELS), "--causes"),
-    "capsules": ("--models", "custom-cache-crop", "--stacks", "4.48,5.x", "--repro"),
-}
-"""Options of each run, by the folder of its report; a capsule takes a minute, so one cell has one."""
-OPTIONS = ("--dtypes", "float32")
+IN_BFLOAT16 = ("llama", "gpt2", "custom-inv-freq-dtype")
+SHARDED = ("llama", "olmo3", "custom-untied")
+
+
+class Run(NamedTuple):
+    """One report of both sides: commands of samebits in a work folder of a group of runs."""
+
+    report: str
+    commands: tuple[tuple[str, ...], ...]
+    work: str = "one"
+
+
+def _matrix(models: Sequence[str], *options: str, dtypes: str = "float32") -> tuple[str, ...]:
+    return ("matrix", "--models", ",".join(models), "--dtypes", dtypes, *options)
+
+
+_REPORT = _matrix(MODELS, "--causes")
+RUNS = (
+    Run("report", (_REPORT,)),
+    # the same again, from what the first run kept
+    Run("cached", (_REPORT,)),
+    Run("bfloat16", (_matrix(IN_BFLOAT16, dtypes="bfloat16"),)),
+    # a capsule takes a minute, so one cell has one
+    Run("capsules", (_matrix(["custom-cache-crop"], "--stacks", "4.48,5.x", "--repro"),)),
+    # in a folder of its own, as cells of the first run would answer
+    Run(
+        "merged",
+        (
+            _matrix(SHARDED, "--shard", "1/2"),
+            _matrix(SHARDED, "--shard", "2/2"),
+            ("merge", *_matrix(SHARDED)[1:], "shards/1-of-2", "shards/2-of-2"),
+        ),
+        work="sharded",
+    ),
+)
 MAX_SHOWN = 20
 """Differences that are printed of one file."""
 
@@ -172,23 +202,36 @@ def _reports(code: Path, inputs: Path, work: Path) -> Path:
         SystemExit: a run ended without a report.
 
     """
-    work.mkdir()
+    for run in RUNS:
+        folder = work / run.work
+        if not folder.exists():
+            _prepare(folder, inputs)
+        _make(run, code, folder)
+        if not (work / "reports" / run.report / "report.json").exists():
+            sys.exit(f"the run {run.report} of {code} left no report")
+    return work / "reports"
+
+
+def _prepare(work: Path, inputs: Path) -> None:
+    """Make a work folder with the models of a checkout and without results."""
+    work.mkdir(parents=True)
     shutil.copy(inputs / MATRIX, work)
     # the models that a matrix names by path lie in tests/
     shutil.copytree(inputs / "tests", work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
-    kept = work / ".samebits"
-    kept.mkdir()
     for name in ("stacks", "locks"):
         (ROOT / ".samebits" / name).mkdir(parents=True, exist_ok=True)
-        (kept / name).symlink_to(ROOT / ".samebits" / name)
-    for name, options in RUNS.items():
-        command = [sys.executable, "-m", "samebits", "matrix", "--matrix", MATRIX, *OPTIONS]
-        command += ["--reports", f"reports/{name}", *options]
-        env = os.environ | {"PYTHONPATH": str(code)}
-        subprocess.run(command, cwd=work, env=env, check=False)
-        if not (work / "reports" / name / "report.json").exists():
-            sys.exit(f"the run {name} of {code} left no report")
-    return work / "reports"
+        (work / ".samebits").mkdir(exist_ok=True)
+        (work / ".samebits" / name).symlink_to(ROOT / ".samebits" / name)
+
+
+def _make(run: Run, code: Path, work: Path) -> None:
+    """Run the commands of one report; only the last of them writes it."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join((str(code), str(code / "probes")))}
+    for command, *arguments in run.commands:
+        # relative, as pages show the path
+        options = ["--matrix", MATRIX, "--reports", f"../reports/{run.report}"]
+        words = [sys.executable, "-m", "samebits", command, *options, *arguments]
+        subprocess.run(words, cwd=work, env=env, check=False)
 
 
 if __name__ == "__main__":

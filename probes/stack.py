@@ -45,7 +45,7 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from samebits_probe.process import learned, network, own, progress
+from samebits_probe.process import consent, learned, network, own, progress, vision
 from samebits_probe.process.children import (
     be_first_for_oom_killer,
     die_with_parent,
@@ -56,7 +56,7 @@ from samebits_probe.process.children import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from samebits_probe.process.jobs import Job
+    from samebits_wire.jobs import Job
 
 LOG_LIMIT = 1 << 20
 """Maximum bytes of a log; of a longer one the end is kept."""
@@ -91,6 +91,7 @@ KINDS = {
 
 def perform(job: Job) -> None:
     """Run one job in this process."""
+    vision.make_importable()
     importlib.import_module(KINDS[job["kind"]]).run(job)
 
 
@@ -277,12 +278,21 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
 
 
 def _run_job(job: Job) -> None:
-    if not network.needed(job):
-        network.refuse()
     _separate_remote_code()
+    _restrict(job)
     mark = learned.mark()
     perform(job)
     learned.write(mark, _learned_file(job))
+
+
+def _restrict(job: Job) -> None:
+    """Take from this process what the job does not need: the network, and code of its model."""
+    if not network.needed(job):
+        network.refuse()
+    if not consent.is_given(job):
+        if "transformers" in sys.modules:
+            importlib.import_module(_FORKS).refuse_custom_generate()
+        consent.guard(job)
 
 
 def _last_words(error: BaseException) -> bytes:
@@ -339,7 +349,8 @@ def spawn(job: Job) -> dict[str, Any]:
     command = [sys.executable, __file__, "--one", str(path), str(board_path)]
     with (
         Path(job["log"]).open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
+        # a question of transformers must not read the next job as its answer
+        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process,
     ):
         while process.poll() is None and not stalled:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -400,6 +411,17 @@ def serve(answers: IO[str]) -> None:
             child.finish([sibling.pid for sibling in children], timed_out=True)
 
 
+def _end_input(*_: object) -> None:
+    """Make standard input end, so that ``serve`` ends its jobs.
+
+    An exception would end a cleanup that is already going on: when the host is killed, its pipe
+    closes before the signal arrives.
+    """
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+
 def _start_job(job: Job, children: list[Child], answers: IO[str]) -> None:
     pipes = [pipe for child in children for pipe in child.pipes]
     try:
@@ -449,6 +471,7 @@ def _import_everything() -> dict[str, Any]:
     torch.set_num_threads(1)
     settings = importlib.import_module(_SETTINGS)
     before = settings.read()
+    vision.make_importable()
     transformers = importlib.import_module("transformers")
     for module_name in ("AutoConfig", "AutoTokenizer", "AutoModel", "AutoModelForCausalLM"):
         getattr(transformers, module_name)
@@ -475,15 +498,18 @@ def main(arguments: list[str]) -> None:
         job = json.loads(Path(arguments[1]).read_text("utf-8"))
         if arguments[2:]:
             progress.use(progress.Board.at(Path(arguments[2])))
-        if not network.needed(job):
-            network.refuse()
+        with contextlib.suppress(ImportError):  # the job itself says what is missing
+            importlib.import_module(KINDS[job["kind"]])
+        _restrict(job)
         perform(job)
         return
+    # while it imports it would notice the end of its input late
+    die_with_parent(os.getppid(), signal.SIGTERM)
     answers = _answers_pipe()
     gc.disable()
     answer(answers, {"ready": _import_everything()})
     if hasattr(os, "fork"):
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # runs the cleanup in serve
+        signal.signal(signal.SIGTERM, _end_input)
         inherit_orphans()
         serve(answers)
         return

@@ -4,9 +4,12 @@ import gc
 import os
 import sys
 
+from samebits.base.streams import open_missing, write
+
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    open_missing()
     if sys.argv[1:2] == ["lint"]:
         from samebits.lint.command import main as lint  # noqa: PLC0415  it needs nothing of the rest
 
@@ -21,7 +24,7 @@ def main() -> None:
 
         sys.exit(cli.program(sys.argv[1:], os.environ))
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    print(*stored.lines, sep="\n")
+    write(sys.stdout, "".join(f"{line}\n" for line in stored.lines))
     sys.exit(stored.code)
 
 

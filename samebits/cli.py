@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import os
 import re
 import shlex
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
 from collections import Counter
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -36,14 +38,17 @@ from samebits.check import command as check
 from samebits.check import init
 from samebits.gate import command as gate
 from samebits.lint import command as lint_command
+from samebits.matrix.known import near
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
+from samebits.pipeline.opening import shard_store
 from samebits.pipeline.order import Order
-from samebits.pipeline.run import run_matrix, run_on_cluster, run_shard, shard_store
+from samebits.pipeline.run import run_matrix, run_on_cluster, run_shard
 from samebits.reports import again, issue
 from samebits.reports.formats.registry import DEFAULT, FORMATS, GITHUB, NAMES
 from samebits.reports.html import plot
 from samebits.reports.write import write
-from samebits.stacks.places import checks_folder
+from samebits.stacks.places import VARIABLE as CACHE
+from samebits.stacks.places import cache_folder, checks_folder
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, save
 from samebits.terminal.github import annotation_lines, append_summary
@@ -67,6 +72,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _EXIT_INTERRUPTED = 130
+_INTERRUPTED = "interrupted; run the same command again to continue"
 _LATEST = Path("reports") / "latest"
 
 
@@ -95,8 +101,10 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     reports = _report_folder(options)
     if order.shard is not None:
         return _sharded(order, environ, spoken)
+    if order.merged is None:
+        _check_cache(environ)
     if reports is not None:
-        _check_writable(reports)
+        _check_reports(reports)
     progress = partial(choose, spoken=spoken)
     run_order = run_matrix
     if order.on is not None:
@@ -171,9 +179,10 @@ def _checked(
     options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
 ) -> tuple[int, list[str]]:
     """Run one model without a matrix file; return the exit code and one screen of lines."""
+    _check_cache(environ)
     prepared = check.prepare(options)
-    folder = options.reports or check.REPORTS / prepared.name
-    _check_writable(folder)
+    folder = options.reports or check.report_folder(prepared)
+    _check_reports(folder)
     for line in prepared.intro:
         spoken.say(line, sys.stderr)
     fields = {name: value for name, value in vars(options).items() if name in Order.model_fields}
@@ -199,6 +208,7 @@ def _checked(
         run_matrix(order, environ, cell_lines, dependencies, prepared.matrix)
     )
     report, written = _written(report, files, options, folder, Redaction(environ), progress(0))
+    check.mark(folder, prepared)
     prune(order.work_folder, dependencies.files.keys(), time.time())
     if GITHUB in order.formats:
         _publish_on_github(report, environ, spoken, prepared.places)
@@ -211,7 +221,7 @@ def _reported(
 ) -> list[str]:
     """Write the formats of a report that a run left; return the lines to print."""
     folder = options.reports or options.report.parent
-    _check_writable(folder)
+    _check_reports(folder)
     source = again.read(options.report)
     report = Redaction(environ).record(source.report)
     written = again.rewrite(
@@ -245,7 +255,12 @@ def _gated(
     def say(line: str) -> None:
         spoken.say(line, sys.stderr)
 
+    project = options.lock.absolute().parent
+    if not (project / gate.WORK).is_dir():
+        _check_cache(environ)
     if options.command == "record":
+        if not options.dry_run:
+            _check_lock(options.lock)
         return _run_async(gate.run_record(options, environ, say)), []
     file = Redaction(environ).record(_run_async(gate.run_verify(options, environ, say)))
     lines = gate.printed(file, options.format)
@@ -260,13 +275,48 @@ def _report_folder(options: argparse.Namespace) -> Path | None:
     return options.reports or default
 
 
-def _check_writable(folder: Path) -> None:
-    """Fail before the run, which takes minutes, if the report cannot be written. Raises OSError."""
+_SAMPLE_CACHE = "/var/tmp/samebits"
+
+
+class FolderError(SamebitsError):
+    """A folder that the run needs cannot be written."""
+
+
+def _check_reports(folder: Path) -> None:
+    """Raise FolderError before the run, which takes minutes, if the report cannot be written."""
+    if reason := _not_writable(folder):
+        msg = f"the report cannot be written to {folder.absolute()}: {reason}: name another folder with --reports"
+        raise FolderError(msg)
+
+
+def _check_lock(path: Path) -> None:
+    """Raise FolderError before the run if the lock cannot be written."""
+    if reason := _not_writable(path.absolute().parent):
+        msg = f"{path} cannot be written: {reason}: name another file with --lock, or add --dry-run"
+        raise FolderError(msg)
+
+
+def _check_cache(environ: Mapping[str, str]) -> None:
+    """Raise FolderError if the folder of the environments cannot be written."""
+    folder = cache_folder(environ)
+    if reason := _not_writable(folder):
+        named = f"{CACHE} names it" if environ.get(CACHE) else f"no {CACHE} names another one"
+        msg = (
+            f"the cache folder {folder} cannot be written: {reason}. Environments and work files lie there, and "
+            f"{named}. Set {CACHE} to a folder that can be written and kept, such as "
+            f"export {CACHE}={_SAMPLE_CACHE}"
+        )
+        raise FolderError(msg)
+
+
+def _not_writable(folder: Path) -> str | None:
+    """Return why nothing can be made in a folder, which need not exist yet; None if it can."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
+    try:
+        with tempfile.TemporaryDirectory(dir=existing, prefix=".samebits-"):
+            return None
+    except OSError as error:
+        return f"{existing}: {error.strerror or error}" if existing != folder else error.strerror
 
 
 def _run_async(run: Coroutine[Any, Any, T]) -> T:
@@ -276,9 +326,13 @@ def _run_async(run: Coroutine[Any, Any, T]) -> T:
     result when it restores the signal handler, and the repr of a report takes seconds.
     """
     results: list[T] = []
+    deadline = threading.Timer(_MAX_TO_END, _leave_late)
+    deadline.daemon = True
 
     async def store_result() -> None:
-        results.append(await run)
+        asyncio.get_running_loop().set_default_executor(_Workers())
+        with _started_by_sigint(deadline):
+            results.append(await run)
 
     runner = asyncio.Runner()
     try:
@@ -287,8 +341,55 @@ def _run_async(run: Coroutine[Any, Any, T]) -> T:
         runner.run(store_result())
     finally:
         runner.close()
+        deadline.cancel()
         run.close()  # prevents the warning that a coroutine was never awaited
     return results[0]
+
+
+class _Workers(ThreadPoolExecutor):
+    """The threads of a run. Its end does not wait for them: after an interrupt one may still hash."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002
+        """End the threads as soon as they have finished what they do."""
+        super().shutdown(wait=False, cancel_futures=True)
+
+
+_MAX_TO_END = 4.5
+"""Seconds after which an interrupted run is left, whatever it is busy with."""
+
+
+@contextmanager
+def _started_by_sigint(deadline: threading.Timer) -> Iterator[None]:
+    """Start the deadline with the first Ctrl-C; the handler of asyncio then cancels the run."""
+    previous = signal.getsignal(signal.SIGINT)
+    if not callable(previous) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if not deadline.is_alive() and not deadline.finished.is_set():
+            with suppress(RuntimeError):  # a second signal came before the thread was alive
+                deadline.start()
+        previous(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def _leave_late() -> None:
+    PLAIN.say(_INTERRUPTED, sys.stderr)
+    _leave()
+
+
+def _leave() -> NoReturn:
+    """End the program at once. The processes of stacks end with it."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(_EXIT_INTERRUPTED)
 
 
 @contextmanager
@@ -313,7 +414,12 @@ def _parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespac
     parser, commands = _parser(spoken)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        commands[options.command].error(f"unknown option or argument: {' '.join(unknown)}")
+        command = commands[options.command]
+        names = [name for action in command._actions for name in action.option_strings]
+        word = unknown[0].partition("=")[0]
+        hint = near(word[2:], [name[2:] for name in names]) if word.startswith("--") else ""
+        hint = hint.replace('"', '"--', 1)
+        command.error(f"unknown option or argument: {' '.join(unknown)}{hint}")
     return options
 
 
@@ -393,8 +499,8 @@ def _has_session() -> bool:
 
 
 def _program(command: str) -> tuple[str, ...]:
-    """Return the words that start a command: a session of nox, or samebits itself."""
-    if not _has_session():
+    """Return the words that start a command, as it was started: by nox, or samebits itself."""
+    if "NOX_CURRENT_SESSION" not in os.environ or not _has_session():
         return "samebits", command
     return "nox", "-s", {"probe": "probe(4.48)"}.get(command, command)
 
@@ -419,6 +525,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         prog="samebits",
         description="Does a model compute the same bits under every transformers release?",
     )
+    parser.add_argument("--version", action="version", version=f"samebits {version('samebits')}")
     commands = parser.add_subparsers(dest="command", required=True)
     matrix = commands.add_parser(
         "matrix",
@@ -690,11 +797,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "tokenizers or 'accelerate>=1.4', and with transformers as it is",
     )
     add(
-        "--sweep",
-        action="store_true",
-        help="test the relations inside a cell at every padding length and every split",
-    )
-    add(
         "--causes",
         action="store_true",
         help="also trace rounding and expected differences to their causes",
@@ -795,7 +897,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         with _signals_as_sigint(), _resend_lost_sigint():
             code, lines = run(arguments, environ)
     except KeyboardInterrupt:
-        spoken.say("interrupted; run the same command again to continue", sys.stderr)
+        spoken.say(_INTERRUPTED, sys.stderr)
         return _EXIT_INTERRUPTED
     except Exception as error:
         user_error = _user_error(error)
@@ -809,9 +911,15 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def program(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Like :func:`main`, but print the traceback of an internal error with secrets redacted."""
+    """Like :func:`main`, but print the traceback of an internal error with secrets redacted.
+
+    After an interrupt the program ends at once, whatever its threads are busy with.
+    """
     try:
-        return main(arguments, environ)
+        code = main(arguments, environ)
+        if code == _EXIT_INTERRUPTED:
+            _leave()
+        return code
     except Exception:  # noqa: BLE001  it is printed, and the program ends
         TerminalText(environ).say(traceback.format_exc().rstrip(), sys.stderr)
         return 1

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import settings
 
+from tests.support.added_signal import toy  # noqa: F401  a fixture
 from tests.support.no_processes import MARKS, STARTERS, refusal
 
 settings.register_profile("samebits", deadline=None)  # a busy machine is no failure

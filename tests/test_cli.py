@@ -275,8 +275,8 @@ def test_every_option_reaches_the_order():
 
 
 def test_a_report_repeats_what_decides_what_it_shows(runner):
-    main("matrix", "--causes", "--sweep", "--releases", "--no-repro", "--fresh", "--jobs", "2")
-    assert runner.order.command == "samebits matrix --releases --sweep --causes --no-repro"
+    main("matrix", "--causes", "--releases", "--no-repro", "--fresh", "--jobs", "2")
+    assert runner.order.command == "samebits matrix --releases --causes --no-repro"
 
 
 def test_a_home_that_a_shell_left_alone_is_expanded(runner, folder, monkeypatch):
@@ -301,9 +301,13 @@ NOXFILE = "import nox\n\n\n@nox.session\ndef matrix(session): ...\n"
     ids=["with the session", "without"],
 )
 def test_commands_go_through_nox_where_it_has_the_session(
-    runner, folder, capsys, noxfile, program, usage
+    runner, folder, capsys, monkeypatch, noxfile, program, usage
 ):
     (folder / "noxfile.py").write_text(noxfile, "utf-8")
+    monkeypatch.delenv("NOX_CURRENT_SESSION", raising=False)  # these tests run in one, too
+    main("matrix", "--quick")
+    assert runner.order.command == "samebits matrix --quick"  # as it was run
+    monkeypatch.setenv("NOX_CURRENT_SESSION", "matrix")
     main("matrix", "--quick")
     assert runner.order.command == program
     with pytest.raises(SystemExit):
@@ -399,6 +403,9 @@ class Ascii:
 
     def write(self, text):
         self.text += text.encode("ascii").decode("ascii")
+
+    def flush(self):
+        """Everything is written at once."""
 
 
 # formats

@@ -8,10 +8,27 @@ defect of samebits, except OSError, which becomes a :class:`MachineError`.
 from __future__ import annotations
 
 import difflib
+import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+MACHINE_ERRORS = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EFBIG,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EROFS,
+        getattr(errno, "EDQUOT", errno.ENOSPC),
+    }
+)
+"""Numbers of an OSError that blame memory, a disk or a limit of the kernel, and no file."""
 
 
 class SamebitsError(Exception):
@@ -36,6 +53,14 @@ class StackError(SamebitsError):
     """A stack could not be resolved or built. The other stacks continue."""
 
     exit_code = 1
+    machine = False
+    """True if the machine is the reason: then its cells are not finished, instead of failed."""
+
+
+class StackMachineError(StackError):
+    """The machine did not let a stack be built: no memory, no room, or no way to start uv."""
+
+    machine = True
 
 
 class PatchError(SamebitsError):

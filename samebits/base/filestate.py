@@ -6,6 +6,7 @@ program can set it, while mtime can be set.
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -60,24 +61,42 @@ def identities(folder: str | Path) -> dict[str, Identity]:
     return by_path
 
 
-def below(folder: str, above: tuple[str, ...] = ()) -> Iterator[str]:
+MAX_ENTRIES = 100_000
+"""Files and folders that a checkpoint's folder may have; one with more is another folder."""
+
+
+def below(folder: str) -> Iterator[str]:
     """Yield the path of every file below a folder, in order; links to folders are followed.
 
-    Loaders of checkpoints follow such links, too. A link to a folder above itself is skipped.
+    Loaders of checkpoints follow such links, too. A link to a folder that holds the link, such as
+    one to ``/``, is skipped.
+
+    Raises:
+        OSError: there are more than ``MAX_ENTRIES`` files and folders.
+
     """
+    for number, entry in enumerate(_entries(folder, ())):
+        if number >= MAX_ENTRIES:
+            msg = f"it has more than {MAX_ENTRIES:,} files and folders, which no checkpoint has"
+            raise OSError(errno.E2BIG, msg, folder)
+        if not entry.is_dir():
+            yield entry.path
+
+
+def _entries(folder: str, above: tuple[str, ...]) -> Iterator[os.DirEntry[str]]:
+    """Yield the entries of a folder, files first, and those of the folders in it."""
     real = os.path.realpath(folder)
-    if real in above:
+    if above and (real in above or os.path.commonpath([real, above[0]]) == real):
         return
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
-    for entry in entries:
-        if not entry.is_dir():
-            yield entry.path
+    yield from (entry for entry in entries if not entry.is_dir())
     for entry in entries:
         if entry.is_dir():
-            yield from below(entry.path, (*above, real))
+            yield entry
+            yield from _entries(entry.path, (*above, real))
 
 
 def changed(

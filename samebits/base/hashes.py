@@ -6,6 +6,8 @@ The receipt of an unchanged command does not import this module: it needs the st
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 from threading import Lock
@@ -13,10 +15,10 @@ from typing import Literal
 
 from blake3 import blake3
 
-from samebits.base import seal
-from samebits.base.atomic import replace
 from samebits.base.digests import digest_of
 from samebits.base.filestate import below
+from samebits_wire import seal
+from samebits_wire.atomic import replace
 
 HashAlgorithm = Literal["blake3"]
 HASH_ALGORITHM: HashAlgorithm = "blake3"
@@ -25,6 +27,34 @@ of small things, such as texts, keys and seals, are SHA-256."""
 _CHUNK = 1 << 18
 """Bytes read at a time: they are still in the processor's cache when they are hashed."""
 _CACHE_LOCK = Lock()
+MAX_UNKNOWN = 1 << 30
+"""Bytes up to which a file that is neither weights nor code is read."""
+_WEIGHTS = frozenset(
+    [
+        ".safetensors",
+        ".bin",
+        ".pt",
+        ".pth",
+        ".ckpt",
+        ".gguf",
+        ".ggml",
+        ".h5",
+        ".hdf5",
+        ".msgpack",
+        ".onnx",
+        ".npz",
+        ".npy",
+        ".pkl",
+        ".pickle",
+        ".model",
+        ".ot",
+        ".pdparams",
+        ".tflite",
+        ".index",
+        ".data",
+    ]
+)
+"""Ends of the names of files with weights, which may have any size."""
 
 
 def hash_of_text(text: str) -> str:
@@ -33,12 +63,20 @@ def hash_of_text(text: str) -> str:
 
 
 def hash_of_file(path: Path) -> str:
-    """Return the hash of a file's bytes."""
+    """Return the hash of a file's bytes, of as many as it has when it is opened."""
     digest, chunk = blake3(), bytearray(_CHUNK)
-    with path.open("rb", buffering=0) as file:
-        while n := file.readinto(chunk):
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        left = os.fstat(descriptor).st_size
+        while left > 0 and (n := file.readinto(chunk)):
             digest.update(memoryview(chunk)[:n])
+            left -= n
     return digest.hexdigest()
+
+
+def is_read(path: Path) -> bool:
+    """Return False for a file too large to be read: one that is neither weights nor code."""
+    return path.suffix.lower() in _WEIGHTS or path.stat().st_size <= MAX_UNKNOWN
 
 
 def digest_of_folder(folder: Path, cache: Path, pattern: str = "*") -> str:
@@ -53,7 +91,7 @@ def hashes_of_folder(folder: Path, cache: Path, pattern: str = "*") -> dict[str,
     """Return the BLAKE3 of each file of a folder, keyed by its relative path.
 
     A file is read once per machine: the file ``cache`` stores its hash under its path, size,
-    mtime, ctime and inode.
+    mtime, ctime and inode. Of a file that is not read the size stands in place of the hash.
     """
     hashes = _read_cache(cache)
     keys_before = set(hashes)
@@ -62,7 +100,9 @@ def hashes_of_folder(folder: Path, cache: Path, pattern: str = "*") -> dict[str,
     by_path = {str(path.relative_to(folder)): _hash_of(path, hashes) for path in files}
     new = {key: hashes[key] for key in hashes.keys() - keys_before}
     if new:
-        with _CACHE_LOCK:  # threads hash several folders at once; none may drop another's entries
+        # threads hash several folders at once, and none may drop another's entries; without room on
+        # the disk they are hashed again
+        with _CACHE_LOCK, suppress(OSError):
             _write_cache(cache, _read_cache(cache) | new)
     return by_path
 
@@ -71,6 +111,8 @@ def _hash_of(path: Path, hashes: dict[str, str]) -> str:
     """Return the hash of a file from ``hashes``, which gets it where it is missing."""
     stat = path.stat()
     key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
+    if not is_read(path):
+        return f"not read: {stat.st_size} bytes"
     if key not in hashes:
         hashes[key] = hash_of_file(path)
     return hashes[key]

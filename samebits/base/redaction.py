@@ -6,6 +6,7 @@ Exceptions of models, logs and package indexes may contain them, and reports are
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -13,64 +14,48 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
+from samebits_wire.folders import PART, without_folders
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     M = TypeVar("M", bound=BaseModel)
 
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|CREDENTIAL", re.IGNORECASE)
+_SECRET = re.compile(
+    r"TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_?KEY|AUTH(?!OR)|AUTHORI[SZ]|CONNECTION_?STRING"
+    r"|(?:^|_)(?:KEYS?|PAT|SAS|PWD)(?:_|$)",
+    re.IGNORECASE,
+)
+"""Names of variables that hold a secret."""
+_PLACE = re.compile(r"_(?:PATH|FILE|DIR|FOLDER|HOME|SOCK|URL|URI|ENDPOINT)$", re.IGNORECASE)
+"""Names of variables that say where a secret is, and do not hold it."""
+_IN_ADDRESS = re.compile(
+    r"""(?i)
+    (?<=://) (?!git@) (?! (?<=abfss://) [^\s/@:]*@ ) [^\s/@:'"<>]* (?: : (?!\d+/) [^\s'"<>]* )? @
+    | (?<=[?&;]) (?P<name> (?:[\w.%-]*[-_.])? (?:sig|signature|token|key|secret|password|credential)s? =)
+      [^&\s'"<>]+
+    """,
+    re.VERBOSE,
+)
+"""The user and password of an address (abfss:// has a container there), and the value of a signature or key in its query."""
 _CAPSULE_TEXTS = ("/ISSUE.md", "/expected.json")
 """Files of a capsule that are redacted; its scripts and checkpoint must stay as they ran."""
 
 _MIN_SECRET = 8
 """Minimal length of a secret; a shorter one would match inside harmless words."""
 
-_PART = r"[^\s/'\":,;()<>|\\\x00-\x1f]"
-_ABSOLUTE = re.compile(
-    rf"""
-    (?P<address> \b (?!file:) [A-Za-z][A-Za-z0-9+.-]* :// [^\s'"<>]* )
-    | (?P<quote> ['"] ) (?P<quoted> (?:/[^/'"\n]+){{2,}}/? ) (?P=quote)  # it may hold spaces
-    | (?: file:// | (?<![\w.~…/]) | (?<=\\[nrt]) | (?<=(?<![\w-])-[IL]) )
-      (?P<plain> (?:/{_PART}+){{2,}}/? )
-    | (?<!\w) (?P<windows> [A-Za-z]: (?:\\[^\s\\'":,;()<>|]+){{2,}} )
-    """,
-    re.VERBOSE,
-)
 _MAYBE_ABSOLUTE = (
     # Each begins with one character, which re looks for a hundred times as fast as for a condition.
     # In JSON the slash may follow an escaped line feed, and a backslash is doubled.
     re.compile(
         rf"""/ (?: (?<![\w.~…/\\]/) | (?<=\\[nrtbf"\\]/) | (?<=\\u[0-9a-f]{{4}}/)
-                 | (?<=file:///) | (?<=-[IL]/) ) {_PART}+/""",
+                 | (?<=file:///) | (?<=-[IL]/) ) {PART}+/""",
         re.VERBOSE,
     ),
     re.compile(r"""/(?<=["']/)[^/'"]+/"""),
     re.compile(r":(?<=[A-Za-z]:)\\\\"),
 )
 """Patterns of which one matches the JSON of a record that has an absolute path."""
-_HOMES = {"home", "Users"}
-_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|transformers_modules|lib/python3\.\d+)/")
-
-
-def without_folders(text: str) -> str:
-    """Return ``text`` with the folders of absolute paths left out; addresses stay as they are.
-
-    Of a path in a library two parts stay: ``…/utils/__init__.py`` tells more than the file's name.
-    """
-    return _ABSOLUTE.sub(_cut, text)
-
-
-def _cut(path_match: re.Match[str]) -> str:
-    if path_match["address"] is not None:
-        return path_match["address"]
-    if path_match["windows"] is not None:
-        return f"…\\{path_match['windows'].rpartition(chr(92))[2]}"
-    quote, path = path_match["quote"] or "", path_match["quoted"] or path_match["plain"]
-    parts = path.strip("/").split("/")
-    if len(parts) == 2 and parts[0] in _HOMES:
-        return f"{quote}…{quote}"
-    kept = parts[-2:] if _LIBRARY.search(path) else parts[-1:]
-    return f"{quote}…/{'/'.join(kept)}{quote}"
 
 
 class Redaction:
@@ -87,9 +72,9 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Return ``text`` with ``(HF_TOKEN)`` where the token was, and ``~`` for the home."""
-        if self._pattern is None:
-            return text
-        return self._pattern.sub(lambda match: self._replacements[match[0]], text)
+        if self._pattern is not None:
+            text = self._pattern.sub(lambda match: self._replacements[match[0]], text)
+        return without_credentials(text)
 
     def published(self, text: str) -> str:
         """Return ``text`` as it may be published: without secrets and folders, except ``~``."""
@@ -114,7 +99,8 @@ class Redaction:
         )
         # searching for each secret is many times as fast as the pattern, and rarely finds one
         has_secret = is_escaped or any(text in dumped for text in self._replacements)
-        if not has_secret and not any(pattern.search(dumped) for pattern in _MAYBE_ABSOLUTE):
+        patterns = (*_MAYBE_ABSOLUTE, _IN_ADDRESS)
+        if not has_secret and not any(pattern.search(dumped) for pattern in patterns):
             return record
         redacted = self._value(record)
         assert isinstance(redacted, type(record))
@@ -133,11 +119,18 @@ class Redaction:
         return value
 
 
+def without_credentials(text: str) -> str:
+    """Return ``text`` without users, passwords, keys and signatures in its addresses."""
+    return _IN_ADDRESS.sub(lambda match: f"{match['name']}…" if match["name"] else "", text)
+
+
 def _secrets(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield each secret with its replacement."""
     for name, value in environ.items():
-        if _SECRET.search(name) and len(value) >= _MIN_SECRET and "/" not in value:
-            yield value, f"({name})"
+        if _SECRET.search(name) and _is_secret(name, value):
+            # a message may quote one line of a key
+            lines = {value, *(line.strip() for line in value.splitlines())}
+            yield from ((line, f"({name})") for line in lines if len(line) >= _MIN_SECRET)
         if "://" in value and "@" in value:
             yield from ((word, f"({name})") for word in _credentials(value))
     for path in _token_files(environ):
@@ -147,6 +140,14 @@ def _secrets(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             continue
         if len(token) >= _MIN_SECRET:
             yield token, "(HF_TOKEN)"
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Return True unless a value is an address or a path, or of too few characters."""
+    is_place = bool(_PLACE.search(name)) and value.startswith(("/", "~", "."))
+    if len(value) < _MIN_SECRET or is_place or re.match(r"[\w+.-]+://", value):
+        return False
+    return "/" not in value or not os.path.exists(value)  # noqa: PTH110  a value may be no path
 
 
 def _credentials(text: str) -> Iterator[str]:

@@ -43,14 +43,17 @@ class CannotShrink(Exception):  # noqa: N818  a model that keeps its layers is a
     """The checkpoint's layers cannot be counted, or its weights cannot be cut."""
 
 
-def copy_checkpoint(source: Path, out: Path) -> None:
-    """Copy the files that a load needs, without the tokenizer. Links are followed."""
-    _copy(source, _files(source), out)
+def copy_checkpoint(source: Path, out: Path, *, code: bool = True) -> None:
+    """Copy the files that a load needs, without the tokenizer. Links are followed.
+
+    Without ``code`` no Python file is copied: some releases would run one although nobody trusts it.
+    """
+    _copy(source, _files(source), out, code=code)
 
 
-def copy_without_weights(source: Path, out: Path, header: Json) -> None:
+def copy_without_weights(source: Path, out: Path, header: Json, *, code: bool = True) -> None:
     """Copy the files that a load needs, with ``header`` in place of the weights."""
-    _copy(source, _matching_files(source, _SETTINGS), out)
+    _copy(source, _matching_files(source, _SETTINGS), out, code=code)
     _write_header(out / STAND_IN, header)
 
 
@@ -59,9 +62,11 @@ def is_stand_in(folder: Path) -> bool:
     return (folder / STAND_IN).is_file()
 
 
-def _copy(source: Path, paths: Iterable[Path], out: Path) -> None:
+def _copy(source: Path, paths: Iterable[Path], out: Path, *, code: bool) -> None:
     out.mkdir(parents=True)
     for path in paths:
+        if path.suffix == ".py" and not code:
+            continue
         target = out / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)

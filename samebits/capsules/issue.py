@@ -175,6 +175,8 @@ def _difference_lines(facts: Issue) -> Iterator[Markdown]:
             share(metrics.n_differ, metrics.n),
             number(metrics.max_abs),
         )
+    if result.deciding is not None:
+        yield fill("What decides: {}", rounded_ulp(result.deciding.what))
     if result.first is not None:
         yield fill("First difference: {}", rounded_ulp(result.first.what))
     if result.judged in _KINDS and result.ladder is not None:

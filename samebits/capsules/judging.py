@@ -9,8 +9,10 @@ from samebits.compare.phases import best_first
 from samebits.diagnose import verdict
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
+from samebits.jobs.common import ReadyCell
 from samebits.jobs.inputs import Feeder
-from samebits.jobs.ladder import Climber
+from samebits.jobs.lab import Lab
+from samebits.jobs.ladder import climb
 from samebits.ladder.verdicts import judge_by_ladder
 from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.spec import Prompt
@@ -51,7 +53,7 @@ class Judge:
         cache = JobCache(work, self._store, probes, machine, fresh=True)
         self._feeder = Feeder(cache)
         self._runner = CellRunner(cache)
-        self._climber = Climber(cache)
+        self._lab = Lab(cache)
 
     async def judge(
         self,
@@ -64,34 +66,24 @@ class Judge:
         small = _reduced_model(model, question)
         stacks = [(side.stack, side.process) for side in sides]
         checkpoint = await self._feeder.choose(small, checkpoint, stacks)
-        runs = {
-            side.cell: best_first(
-                await self._runner.observe(side.cell, small, checkpoint, side.stack, side.process)
-            )
-            for side in sides
-        }
+        ready = {s.cell: ReadyCell(s.cell, small, checkpoint, s.stack, s.process) for s in sides}
+        runs = {cell: best_first(await self._runner.observe(ready[cell])) for cell in ready}
         reference, candidate = sides
         if not all(self._was_fed(question, runs[side.cell][0]) for side in sides):
             return None
-        by_cell = {side.cell: side for side in sides}
 
-        async def climb(
+        async def climb_all(
             asks: Mapping[CellId, Iterable[Ask]],
         ) -> dict[CellId, list[LadderFile]]:
             return {
-                cell: [
-                    await self._climber.climb(
-                        cell, small, checkpoint, by_cell[cell].stack, by_cell[cell].process, ask
-                    )
-                    for ask in cell_asks
-                ]
+                cell: [await climb(self._lab, ready[cell], ask) for ask in cell_asks]
                 for cell, cell_asks in asks.items()
             }
 
         first = verdict.result(
             candidate.cell, runs[candidate.cell], runs[reference.cell], self._store
         )
-        return (await judge_by_ladder([first], runs, self._store, climb))[0]
+        return (await judge_by_ladder([first], runs, self._store, climb_all))[0]
 
     def _was_fed(self, question: Question, capture: Capture) -> bool:
         facts = (capture.signals.forward or {}).get(question.prompt)
@@ -106,12 +98,14 @@ class Judge:
 
 def _reduced_model(model: ModelSpec, question: Question) -> ModelSpec:
     """Return the model with the question's inputs as its prompt, and earlier prompts if needed."""
+    changed: dict[str, object] = {"greedy": question.steps, "relations": False}
     names = list(model.prompts)
+    if question.prompt not in names:  # it is made beside any prompts
+        return model.model_copy(update=changed)
     earlier = names[: names.index(question.prompt)] if question.before else []
     prompts: dict[str, Prompt | InputSetEntry] = {name: model.prompts[name] for name in earlier}
     prompts[question.prompt] = _reduced_prompt(model.prompts[question.prompt], question.feed)
-    changed = {"prompts": prompts, "greedy": question.steps, "relations": False}
-    return model.model_copy(update=changed)
+    return model.model_copy(update=changed | {"prompts": prompts})
 
 
 def _reduced_prompt(prompt: Prompt | InputSetEntry, inputs: Feed) -> Prompt | InputSetEntry:

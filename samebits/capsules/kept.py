@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from samebits.base import seal
-from samebits.base.atomic import replace
 from samebits.base.digests import digest_of
 from samebits.base.filestate import Identity, changed, identity
 from samebits.records.record import Record
 from samebits.stacks.environment import FOR_THE_HUB
 from samebits.storage.receipt import source_digest
+from samebits_wire import seal
+from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -227,7 +227,8 @@ class _Builder:
             msg = f"the tensors of the checkpoint cannot be listed: {tensors.refused}"
             raise CannotReproduce(msg)
         self._layout = "pytorch_model.bin" if tensors.pickled else "model.safetensors"
-        files.copy_without_weights(source, folder / FOLDER, tensors.header)
+        code = self._request.model.trust_remote_code
+        files.copy_without_weights(source, folder / FOLDER, tensors.header, code=code)
         return folder / FOLDER
 
     def _zeros_file(self, folder: Path | None) -> ZerosIn | None:
@@ -284,7 +285,8 @@ class _Builder:
             msg = f"its checkpoint has {n >> 20:,} MiB, too many to copy{self._no_stand_in}"
             raise CannotReproduce(msg)
         out = self._work / "as-captured" / FOLDER
-        files.copy_checkpoint(Path(self._request.checkpoint.source), out)
+        code = self._request.model.trust_remote_code
+        files.copy_checkpoint(Path(self._request.checkpoint.source), out, code=code)
         return out
 
     async def _shrink(self, query: Query, base: Case) -> Case:
@@ -400,7 +402,16 @@ class _Builder:
         timeout = self._request.model.timeout
         results = await asyncio.gather(
             *(
-                trials.run_trial(process, path, run, self._work, timeout, nth, question.threads)
+                trials.run_trial(
+                    process,
+                    path,
+                    run,
+                    self._work,
+                    timeout,
+                    nth,
+                    question.threads,
+                    trusts_code=self._request.model.trust_remote_code,
+                )
                 for process, path in scripts
                 for nth, run in enumerate(runs)
             )

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from uv import find_uv_bin
 
-from samebits.base.redaction import without_folders
-from samebits.stacks.build import uv_environment
+from samebits.stacks import uv
 from samebits.stacks.environment import PASSED_ON
+from samebits_wire.folders import without_folders
 
 _TIMEOUT = 900.0
 """Seconds for one script; the first one may have to download torch."""
@@ -114,6 +114,7 @@ class Place:
         self._commands = Commands()
         self._command = run or self._commands
         self._root = Path(tempfile.mkdtemp(prefix="samebits-capsule-")).resolve()
+        (self._root / "uv.toml").touch()  # else uv would read one of a folder above
         self._environments: set[Path] = set()
 
     def run(
@@ -165,7 +166,7 @@ def script_environment(
     """
     variables = {
         name: value
-        for name, value in uv_environment(environ).items()
+        for name, value in uv.environment(environ).items()
         if name in PASSED_ON or name.startswith(_UV_PREFIXES)
     }
     offline = {} if needs_hub else {"HF_HUB_OFFLINE": "1"}

@@ -8,12 +8,12 @@ import numpy as np
 from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.base.redaction import without_folders
 from samebits.compare.metrics import measure
 from samebits.jobs.cells import VALUES_LIMIT
 from samebits.jobs.records import LimitedStore, TensorsJob, TrialJob
 from samebits.records.record import R, Record, read_record
 from samebits.records.tensor import TensorRef, tensor_hash
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -72,6 +72,8 @@ async def run_trial(
     timeout: float,
     nth: int = 0,
     threads: int = 1,
+    *,
+    trusts_code: bool,
 ) -> Trial:
     """Return the result of one script in one stack; only a message if it left no result.
 
@@ -80,6 +82,7 @@ async def run_trial(
     result = script.with_name(f"{script.name}.{run}{nth}.json")
     job = TrialJob(
         script=str(script),
+        trust_remote_code=trusts_code,
         run=run,
         threads=threads,
         store=LimitedStore(root=str(work), limit=VALUES_LIMIT),

@@ -7,33 +7,40 @@ is a run of a matrix like any other.
 from __future__ import annotations
 
 import argparse
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from samebits.base.errors import SamebitsError
+from samebits.base.digests import digest_of
+from samebits.base.errors import MatrixError, SamebitsError
 from samebits.check import hub
-from samebits.check.model import read_model
-from samebits.check.releases import span
+from samebits.check.model import not_run, read_model
+from samebits.check.releases import NEWEST, span
 from samebits.check.text import Entry, matrix_text
 from samebits.lint.engine import UNREADABLE, lint, python_files
 from samebits.lint.releases import scope
 from samebits.matrix import load, yamltext
+from samebits.matrix.checkpoint import CheckpointError, config_faults
 from samebits.matrix.plan import command_line, shown_path
-from samebits.matrix.spec import ModelEntry, Settings
+from samebits.matrix.sources import ARRAYS
+from samebits.matrix.spec import ModelEntry, Settings, StackEntry
 from samebits.matrix.values import is_path_of_package
 from samebits.reports.plain import Place
 from samebits.text.lists import comma_list
 from samebits.text.numbers import plural
+from samebits_wire.atomic import replace as replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from samebits.check.model import NamedModel
     from samebits.check.releases import Span
     from samebits.lint.problem import Problem
     from samebits.matrix.spec import Matrix
+    from samebits.matrix.yamltext import Yaml
 
 REPORTS = Path("reports") / "check"
 """Folder of the reports of checks, one folder per model, in the current folder."""
@@ -41,6 +48,10 @@ REPORTS = Path("reports") / "check"
 LOCK_AGE = 7 * 86_400.0
 """Seconds after which a check asks again which releases are the newest."""
 
+INPUTS = "inputs"
+"""The key of the file of --inputs, as in an entry of matrix.yaml."""
+ARRAY_SET = "given"
+"""Name of the set that a file of arrays is."""
 _MAX_PROBLEMS = 5
 
 
@@ -59,6 +70,8 @@ class Check(NamedTuple):
     """What is run, and what is said of it before the run."""
 
     name: str
+    source: str
+    """The folder as an absolute path, or the id on the hub: what tells two models of one name apart."""
     matrix: Matrix
     program: tuple[str, ...]
     """The command without options that say how much is asked."""
@@ -95,6 +108,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a package with the model's code, such as my-models==1.2 or ./my-models; may be repeated",
     )
     add(
+        "--stack-package",
+        dest="stack_packages",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="a requirement for every environment, such as 'numpy<2' or pillow; may be repeated",
+    )
+    add(
         "--import",
         dest="imports",
         action="append",
@@ -108,6 +129,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="MODULE:NAME",
         help="the model's class, where no Auto class has it",
     )
+    add(
+        "--inputs",
+        type=Path,
+        metavar="FILE",
+        help="what to give forward: a file with inputs: as matrix.yaml has it, or arrays, .npz or .safetensors",
+    )
     add("--dtypes", default="", metavar="NAMES", help="default: float32")
     add("--attention", default="", metavar="NAMES", help="such as eager,sdpa (default: default)")
     add("--devices", default="", metavar="NAMES", help="such as cpu,cuda (default: cpu)")
@@ -117,41 +144,75 @@ def prepare(options: argparse.Namespace) -> Check:
     """Return the run that the options ask for.
 
     Raises:
-        ModelError: there is no such model.
+        CheckpointError: there is no such model.
         ReleaseError: there is no such release.
         CodeError: the model has code of its own, and no option says whether it may run.
         OptionError: a dtype, an attention implementation or a device does not exist.
+        MatrixError: the file of --inputs has a mistake.
 
     """
     model = read_model(options.model)
     releases = span(model.saved_with, options.first, options.last)
     has_named_code = bool(options.imports or options.model_class)
-    if model.has_code and options.trust_remote_code is None and not has_named_code:
+    if model.loads_code and options.trust_remote_code is None and not has_named_code:
         raise CodeError(_untrusted(model))
     trusts_code = bool(options.trust_remote_code)
     listed = {name: option_values(name, getattr(options, name)) for name in _VARIANTS}
     if model.path is not None:
         model = model._replace(path=str(Path(model.path).absolute()))
+    source = str(Path(model.path).resolve()) if model.path is not None else str(model.hub)
     code = _code_of(options)
-    entry = Entry(model.name, model, trusts_code, **(code | listed))
-    matrix = _matrix(entry, releases)
+    of_model = {name: value for name, value in code.items() if name in _CODE_KEYS}
+    entry = Entry(model.name, model, trusts_code, **(of_model | listed))
+    matrix = _matrix(entry, releases, code["stack_packages"], options.inputs)
+    if model.hub:
+        # a folder is looked at when the run begins, as are those of matrix.yaml
+        faults = [*config_faults(f"{model.typed}: config.json", model.config, matrix.models[0])]
+        if faults:
+            raise CheckpointError("\n".join(faults))
     shown_model = model.typed if model.hub else shown_path(Path(options.model))
     program: tuple[str, ...] = ("samebits", "check", shown_model, *_code_words(code))
     if options.trust_remote_code is not None:
         switch = "--trust-remote-code" if trusts_code else "--no-trust-remote-code"
         program = (*program, switch)
-    named = (("--from", options.first), ("--to", options.last))
+    inputs = None if options.inputs is None else shown_path(options.inputs)
+    named = (("--from", options.first), ("--to", options.last), ("--inputs", inputs))
     words = [word for option, value in named if value for word in (option, value)]
     words += [
         w for name, values in listed.items() if values for w in (f"--{name}", ",".join(values))
     ]
     problems = _code_problems(model, releases) if model.has_code and trusts_code else []
-    intro = (*_intro(model, releases), *_in_words(problems, model))
+    intro = [*_intro(model, releases), *_in_words(problems, model)]
+    intro += [not_run(model.code)] if model.has_code and not trusts_code else []
     places = {problem.code: _place(problem) for problem in reversed(problems)}
-    return Check(model.name, matrix, program, tuple(words), intro, places)
+    return Check(model.name, source, matrix, program, tuple(words), tuple(intro), places)
 
 
-_CODE_OPTIONS = {"packages": "--package", "imports": "--import", "model_class": "--class"}
+_MARK = ".samebits-model"
+
+
+def report_folder(check: Check) -> Path:
+    """Return the folder of a check's report: of two models with one name, the second gets digits."""
+    first = REPORTS / check.name
+    digest = digest_of(check.source)
+    try:
+        is_free = (first / _MARK).read_text("utf-8") == digest
+    except (OSError, UnicodeDecodeError):
+        is_free = True
+    return first if is_free else REPORTS / f"{check.name}-{digest[:6]}"
+
+
+def mark(folder: Path, check: Check) -> None:
+    """Write down whose report a folder has."""
+    replace_file(folder / _MARK, digest_of(check.source))
+
+
+_CODE_OPTIONS = {
+    "packages": "--package",
+    "stack_packages": "--stack-package",
+    "imports": "--import",
+    "model_class": "--class",
+}
 _CODE_KEYS = {"packages": "packages", "imports": "import", "model_class": "class"}
 
 
@@ -160,7 +221,9 @@ def _code_of(options: argparse.Namespace) -> dict[str, Any]:
     code = {field: getattr(options, field) for field in _CODE_OPTIONS}
     for field, value in code.items():
         try:
-            if value:
+            if value and field == "stack_packages":
+                StackEntry.model_validate({"transformers": NEWEST, "packages": value})
+            elif value:
                 # any source does, as only this key is looked at
                 entry = {"hub": "a/b", _CODE_KEYS[field]: value}
                 ModelEntry.model_validate(entry, context={"folder": Path.cwd()})
@@ -178,9 +241,32 @@ def _code_words(code: dict[str, Any]) -> Iterator[str]:
             yield from (option, shown_path(Path(value)) if is_path else value)
 
 
-def _matrix(entry: Entry, releases: Span) -> Matrix:
-    text = matrix_text([entry], releases.stacks, "samebits check")
-    return load.parse(yamltext.parse(text.encode()), Path.cwd() / "check")
+def _matrix(
+    entry: Entry, releases: Span, stack_packages: Sequence[str], inputs: Path | None
+) -> Matrix:
+    """Return the matrix of one model, whose relative paths are those of the file of its inputs."""
+    if inputs is not None:
+        packages = [str(Path(p).absolute()) if is_path_of_package(p) else p for p in entry.packages]
+        entry = entry._replace(packages=packages)
+    text = matrix_text([entry], releases.stacks, "samebits check", stack_packages)
+    yaml = yamltext.parse(text.encode())
+    if inputs is None:
+        return load.parse(yaml, Path.cwd() / "check")
+    return load.parse(yaml.with_part(("models", entry.name), _inputs(inputs), INPUTS), inputs)
+
+
+def _inputs(path: Path) -> Yaml:
+    """Return the file of a model's inputs; a file of arrays is short for one that names it."""
+    if path.suffix in ARRAYS:
+        name = json.dumps(path.name)
+        return yamltext.parse(f"{INPUTS}: {{{ARRAY_SET}: {{file: {name}}}}}".encode())
+    yaml = yamltext.read(path)
+    if not yaml.problems and not (isinstance(yaml.data, dict) and set(yaml.data) == {INPUTS}):
+        text = f"the file has one key, {INPUTS}, and below it a name and what forward is given"
+        yaml = replace(yaml, problems=(yamltext.Problem(yamltext.FILE, text),))
+    if yaml.problems:
+        raise MatrixError(load.lines(yaml.problems, path))
+    return yaml
 
 
 def _intro(model: NamedModel, releases: Span) -> Iterator[str]:
@@ -224,12 +310,9 @@ def _place(problem: Problem) -> Place:
 
 
 def _untrusted(model: NamedModel) -> str:
-    targets = model.config["auto_map"]
-    names = sorted({str(value) for value in targets.values()}) if isinstance(targets, dict) else []
-    where = f" ({', '.join(names[:3])})" if names else ""
     read = f"read it (samebits lint {model.path} names what breaks), " if model.path else ""
     return (
-        f"{model.typed}: the model comes with code of its own: auto_map in config.json{where}. "
+        f"{model.typed}: the model comes with code of its own: {model.code.places}. "
         f"That code runs only if you say so: {read}then add --trust-remote-code. "
         "With --no-trust-remote-code the class of transformers is used, if it has one."
     )

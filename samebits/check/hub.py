@@ -9,6 +9,9 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+from samebits.base.checkpoint import CONFIGS, CUSTOM_GENERATE
+from samebits.base.hub import is_reached
+
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -36,7 +39,10 @@ def config_file(id_: str, revision: str | None) -> HubFile:
     from huggingface_hub import errors, hf_hub_download  # noqa: PLC0415
 
     try:
-        path = Path(hf_hub_download(id_, "config.json", revision=revision))
+        reached = is_reached(id_, revision)
+        path = Path(
+            hf_hub_download(id_, "config.json", revision=revision, local_files_only=not reached)
+        )
     except errors.GatedRepoError as error:
         msg = f"the model is gated: ask for access at its page on the hub, then log in {_LOGIN}"
         raise HubError(msg) from error
@@ -66,10 +72,19 @@ def config_file(id_: str, revision: str | None) -> HubFile:
 
 def code_folder(id_: str, revision: str | None) -> Path | None:
     """Return a folder with the Python files of a model; None if they cannot be had."""
+    return _folder(id_, revision, ("*.py",))
+
+
+def settings_folder(id_: str, revision: str | None) -> Path | None:
+    """Return a folder with the files that say whether a model has code; None if there is none."""
+    return _folder(id_, revision, (*CONFIGS, CUSTOM_GENERATE))
+
+
+def _folder(id_: str, revision: str | None, patterns: tuple[str, ...]) -> Path | None:
     from huggingface_hub import errors, snapshot_download  # noqa: PLC0415
 
     try:
-        return Path(snapshot_download(id_, revision=revision, allow_patterns="*.py"))
+        return Path(snapshot_download(id_, revision=revision, allow_patterns=list(patterns)))
     except (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, OSError):
         return None
 

@@ -7,12 +7,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits.base.atomic import replace
 from samebits.base.errors import SamebitsError
-from samebits.check.model import ModelError, read_folder, read_model
+from samebits.check.model import read_folder, read_model
 from samebits.check.releases import NEWEST, USUAL, age, minor_of
 from samebits.check.text import SCHEMA, Entry, matrix_text
+from samebits.matrix.checkpoint import CheckpointError
 from samebits.text.numbers import plural
+from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
     import argparse
@@ -66,7 +67,7 @@ def write_files(options: argparse.Namespace) -> list[str]:
 
     Raises:
         InitError: matrix.yaml exists, or there is no checkpoint.
-        ModelError: a model cannot be read.
+        CheckpointError: a model cannot be read.
 
     """
     if MATRIX.exists() and not options.force:
@@ -119,7 +120,7 @@ def _models_here() -> Iterator[NamedModel]:
             continue
         try:
             model = read_folder(path)
-        except ModelError:
+        except CheckpointError:
             continue  # a config of something else
         if "model_type" in model.config or "architectures" in model.config:
             count += 1

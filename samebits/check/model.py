@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
+import shlex
+import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from samebits.base.errors import SamebitsError, nearest, shown
+from samebits.base.checkpoint import OwnCode, own_code
+from samebits.base.digests import digest_of
+from samebits.base.errors import nearest, shown
 from samebits.base.homes import expanded
 from samebits.check import hub
+from samebits.matrix.checkpoint import GGUF, CheckpointError, read_config
+from samebits.matrix.known import near
 from samebits.matrix.values import NAME_LENGTH
 
 _HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?(@[^@\s]+)?", re.ASCII)
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAMED = 5
+_ENDS_OF_PATHS = ("/", ".yaml", ".yml", ".gguf", ".safetensors")
 _WEIGHTS = (".safetensors", ".bin", ".h5", ".msgpack")
-
-
-class ModelError(SamebitsError):
-    """A model cannot be used; the message says what to name instead."""
 
 
 class NamedModel(NamedTuple):
@@ -35,6 +37,8 @@ class NamedModel(NamedTuple):
     """The commit, if the hub or its cache says it; else the revision that was asked for."""
     size: int | None = None
     """Bytes of its files; None if they are not on this machine."""
+    code: OwnCode = OwnCode()
+    """The Python code that comes with it."""
 
     @property
     def typed(self) -> str:
@@ -45,8 +49,13 @@ class NamedModel(NamedTuple):
 
     @property
     def has_code(self) -> bool:
-        """True if its config points to Python code that comes with the checkpoint."""
-        return bool(self.config.get("auto_map"))
+        """True if Python code comes with the checkpoint."""
+        return bool(self.code.auto_maps) or self.code.custom_generate
+
+    @property
+    def loads_code(self) -> bool:
+        """True if a config names that code, so that a load without it may be another model."""
+        return bool(self.code.auto_maps)
 
     @property
     def saved_with(self) -> str | None:
@@ -71,31 +80,47 @@ def read_model(text: str, *, offline: bool = False) -> NamedModel:
     its config if the hub cannot be reached.
 
     Raises:
-        ModelError: there is no such model, or its config cannot be read.
+        CheckpointError: there is no such model, or its config cannot be read.
 
     """
     path = expanded(text)
-    looks_like_path = text.startswith(("/", ".", "~")) or text.endswith("/") or "\\" in text
+    looks_like_path = text.startswith(("/", ".", "~")) or text.endswith(_ENDS_OF_PATHS)
+    looks_like_path = looks_like_path or "\\" in text
     if path.exists() or looks_like_path or not _HUB_ID.fullmatch(text):
         return read_folder(path)
     return _of_the_hub(text, offline=offline)
 
 
 def read_folder(path: Path) -> NamedModel:
-    """Return the model in a folder. Raises ModelError."""
+    """Return the model in a folder. Raises CheckpointError."""
     _check_folder(path)
     files = [file for file in path.iterdir() if file.is_file()]
     return NamedModel(
         name=fitting_name(path.absolute().name),
-        config=_read_config(path / "config.json"),
+        config=read_config(path / "config.json"),
         path=str(path),
         size=sum(file.stat().st_size for file in files if file.suffix in _WEIGHTS),
+        code=own_code(path),
     )
 
 
+def not_run(code: OwnCode) -> str:
+    """Return which code of a model nobody trusts, for the terminal; '' if it has none."""
+    return f"code that is not run without --trust-remote-code: {code.places}" if code.places else ""
+
+
 def fitting_name(text: str) -> str:
-    """Return a name that matrix.yaml allows, as close to a text as possible."""
-    return _NOT_IN_NAMES.sub("-", text).strip("-._")[:NAME_LENGTH] or "model"
+    """Return a name that matrix.yaml allows, as close to a text as possible.
+
+    A text with letters that such a name cannot have gets digits of its own.
+    """
+    decomposed = unicodedata.normalize("NFKD", text)
+    letters = "".join(c for c in decomposed if not unicodedata.combining(c))
+    name = _NOT_IN_NAMES.sub("-", letters).strip("-._")[:NAME_LENGTH] or "model"
+    if text.isascii():
+        return name
+    digits = digest_of(unicodedata.normalize("NFC", text))[:6]
+    return f"{name[: NAME_LENGTH - 7].rstrip('-._')}-{digits}"
 
 
 def _of_the_hub(text: str, *, offline: bool) -> NamedModel:
@@ -106,32 +131,56 @@ def _of_the_hub(text: str, *, offline: bool) -> NamedModel:
     except hub.HubError as error:
         if offline and error.is_offline:
             return NamedModel(name, {}, hub=id_, revision=revision or None)
-        folders = [entry.name for entry in Path().iterdir() if entry.is_dir()]
-        near = nearest(id_, folders) if folders else ""
-        local = f"\nNo folder of that name is here either{f'; {near}' if near else ''}"
-        msg = f"{shown(text)}: {error}{local if error.is_unknown else ''}"
-        raise ModelError(msg) from error
-    return NamedModel(
-        name=name,
-        config=_read_config(file.path),
-        hub=id_,
-        revision=file.commit or revision or None,
-    )
+        here = ""
+        if error.is_unknown or error.is_offline:
+            here = (
+                f"there is no folder {text} here{_near_folder(Path(text))}\nAs an id of the hub: "
+            )
+        msg = f"{here}{error}" if here else f"{shown(text)}: {error}"
+        raise CheckpointError(msg) from error
+    config, commit = read_config(file.path), file.commit or revision or None
+    folder = hub.settings_folder(id_, commit) or file.path.parent
+    return NamedModel(name, config, hub=id_, revision=commit, code=own_code(folder))
 
 
 def _check_folder(path: Path) -> None:
-    """Raise ModelError unless a path is a folder with a config.json."""
+    """Raise CheckpointError unless a path is a folder with a config.json."""
     if not path.exists():
         parent = path.absolute().parent
         siblings = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
-        near = nearest(path.name, siblings) if siblings else f"there is no folder {parent}, either"
-        msg = f"{shown(str(path))} does not exist: {near}"
-        raise ModelError(msg)
+        hint = nearest(path.name, siblings) if siblings else f"there is no folder {parent}, either"
+        msg = f"{shown(str(path))} does not exist: {hint}"
+        raise CheckpointError(msg)
     if not path.is_dir():
-        msg = f"{shown(str(path))} is a file: name the folder that contains it, {path.parent}"
-        raise ModelError(msg)
+        raise CheckpointError(_file(path))
     if not (path / "config.json").is_file():
-        raise ModelError(_without_config(path))
+        raise CheckpointError(_without_config(path))
+
+
+def _file(path: Path) -> str:
+    """Return what to name in place of a file."""
+    if path.suffix in (".yaml", ".yml"):
+        return f"{path} is a matrix and no model: samebits matrix --matrix {shlex.quote(str(path))}"
+    if path.suffix == ".gguf":
+        return f"{path}: {GGUF}"
+    return f"{shown(str(path))} is a file: name the folder that contains it, {path.parent}"
+
+
+def _near_folder(path: Path) -> str:
+    """Return the end of a sentence: the folder beside ``path`` that was likely meant, if any."""
+    parent = path.absolute().parent
+    folders = [p.name for p in parent.iterdir() if p.is_dir()] if parent.is_dir() else []
+    return near(path.name, folders)
+
+
+_OTHER_LIBRARIES = {
+    "gliner_config.json": "gliner",
+    "open_clip_config.json": "open_clip",
+    "model_index.json": "diffusers",
+    "params.json": "its maker's own code",
+    "hyperparams.yaml": "speechbrain",
+}
+"""File of a checkpoint that another library loads -> that library."""
 
 
 def _without_config(path: Path) -> str:
@@ -142,28 +191,14 @@ def _without_config(path: Path) -> str:
             f"{shown(str(path))} holds an adapter and not a model: merge it into its model "
             "(merge_and_unload of peft), save that, and name its folder"
         )
+    if ggufs := sorted(file.name for file in path.glob("*.gguf")):
+        return f"{path} contains only {ggufs[0]}. {GGUF}"
+    library = next((n for file, n in _OTHER_LIBRARIES.items() if (path / file).is_file()), None)
+    if library is not None:
+        fault = f"{fault}. It is one of {library}, which is not compared; what transformers loads can be"
     folders = sorted(file.parent for file in path.glob("*/config.json"))
     if not folders:
         return f"{fault}: name a folder that save_pretrained wrote"
     listed = ", ".join(map(str, folders[:_MAX_NAMED]))
     more = " …" if len(folders) > _MAX_NAMED else ""
     return f"{fault}, but folders in it are: name one of {listed}{more}"
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    try:
-        config = json.loads(path.read_bytes())
-    except json.JSONDecodeError as error:
-        msg = (
-            f"{path}:{error.lineno}:{error.colno}: this is not valid JSON: {error.msg}. Usually the "
-            "file was edited by hand, or its download was cut off: repair it, or download it again"
-        )
-        raise ModelError(msg) from error
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or error
-        msg = f"{path}: this file cannot be read: {reason}"
-        raise ModelError(msg) from error
-    if not isinstance(config, dict):
-        msg = f'{path}:1:1: a config is a mapping, as in {{"model_type": "llama"}}'
-        raise ModelError(msg)
-    return config

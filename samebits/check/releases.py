@@ -9,9 +9,10 @@ from typing import NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from samebits.base.errors import SamebitsError, nearest, shown
+from samebits.matrix import known
 
 NEWEST = "5.x"
-MINORS = tuple(f"4.{minor}" for minor in range(48, 58)) + tuple(f"5.{n}" for n in range(24))
+MINORS = tuple(dict.fromkeys(version.rpartition(".")[0] for version in known.releases()))
 """The minor releases that samebits knows, oldest first. A newer one may be named, too."""
 USUAL = ("4.48", "4.57", "5.2", NEWEST)
 """The stacks of a matrix that names none."""
@@ -70,7 +71,7 @@ def minor_of(version: str | None) -> str | None:
     minor = f"{parsed.major}.{parsed.minor}"
     if age(minor) > age(MINORS[-1]) and not parsed.is_prerelease:
         return minor
-    before = [known for known in MINORS if age(known) <= age(minor)]
+    before = [release for release in MINORS if age(release) <= age(minor)]
     return before[-1] if before else MINORS[0]
 
 
@@ -92,7 +93,7 @@ def _ordered(first: str, last: str, reason: str) -> Span:
 def _newest_known(release: str) -> str:
     """Return the newest known minor release of a family such as 5.x; any other name as it is."""
     major, _, minor = release.partition(".")
-    members = [known for known in MINORS if known.partition(".")[0] == major]
+    members = [release for release in MINORS if release.partition(".")[0] == major]
     return members[-1] if minor == "x" and members else release
 
 

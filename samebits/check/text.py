@@ -42,8 +42,16 @@ class Entry(NamedTuple):
     model_class: str | None = None
 
 
-def matrix_text(entries: Iterable[Entry], stacks: Iterable[str], program: str) -> str:
-    """Return the text of matrix.yaml; ``program`` is the command that runs it."""
+def matrix_text(
+    entries: Iterable[Entry], stacks: Iterable[str], program: str, packages: Sequence[str] = ()
+) -> str:
+    """Return the text of matrix.yaml; ``program`` is the command that runs it.
+
+    ``packages`` are requirements of every stack.
+    """
+    if packages:
+        wanted = ", ".join(map(_quoted, packages))
+        stacks = [f'{{transformers: "{stack}", packages: [{wanted}]}}' for stack in stacks]
     lines = [
         f"# yaml-language-server: $schema={SCHEMA}",
         "#",

@@ -96,7 +96,7 @@ def same_inputs(pair: Pair, prompt: str) -> bool:
     reference, candidate = pair.forwards(prompt)
     if reference is None or candidate is None:
         return True
-    return _hashes(reference.inputs) == _hashes(candidate.inputs)
+    return _hashes(reference.common_inputs) == _hashes(candidate.common_inputs)
 
 
 def _hashes(refs: dict[str, TensorRef]) -> dict[str, str]:
@@ -150,7 +150,7 @@ def _prompt_inputs(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
     if isinstance(forwards, ItemComparison):
         yield forwards
         return
-    reference, candidate = forwards[0].inputs, forwards[1].inputs
+    reference, candidate = forwards[0].common_inputs, forwards[1].common_inputs
     for key in union(reference, candidate):
         subject = Subject(prompt=prompt, tensor=key)
         if key in reference and key in candidate:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from samebits.compare.phases import (
     FORWARD,
+    STORED,
     failure_causing,
     same_exception,
     signals_of,
@@ -116,18 +117,16 @@ def ended(unfinished: Unfinished | None) -> str:
 
 
 def _covers_signal(word: str, signal: Signal) -> bool:
-    if word == signal:
+    if word == signal or (word == "greedy" and signal == "decode"):
         return True
-    return (word == "forward" and signal in FORWARD) or (
-        word == "prompt" and (signal in FORWARD or signal == "greedy")
-    )
+    return (word == "forward" and signal in FORWARD) or (word == "prompt" and signal not in STORED)
 
 
 def _covers_prompt(skipped: str, signal: Signal, prompt: str | None) -> bool:
     if prompt is not None:
         return skipped in ("", prompt)
-    # For weights and buffers a longer skip names a detail, such as "weights: origin".
-    return not skipped or signal in FORWARD or signal == "greedy"
+    # For a stored tensor a longer skip names a detail, such as "weights: origin".
+    return not skipped or signal not in STORED
 
 
 def unreadable_items(pair: Pair, signal: Literal["weights", "buffers"]) -> Iterator[ItemComparison]:

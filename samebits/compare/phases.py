@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, Failure
     from samebits.records.ids import Signal
 
+STORED: frozenset[Signal] = frozenset({"weights", "buffers", "inv_freq"})
+"""Signals of tensors that exist before anything is computed."""
+
 FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits", "outputs"})
 """The signals that a forward pass produces."""
 
@@ -32,6 +35,8 @@ _EXPLAINING = frozenset(
         "first",
         "probes",
         "settings",
+        "modules",
+        "omitted",
         "device",
     }
 )
@@ -191,6 +196,18 @@ def exception_key(failure: Failure) -> tuple[str, str, str]:
     phase = word_and_prompt(failure.phase)[0]
     kind = "load" if phase in _LOAD_PHASES else phase
     return kind, failure.type.rpartition(".")[2], _generalised(failure.message)
+
+
+def both_raise(before: Failure | None, after: Failure | None) -> str:
+    """Return that two releases raise, so that nothing was observed in either; '' if one does not."""
+    if before is None or after is None:
+        return ""
+    texts = [f"{failure.type}: {failure.in_short}" for failure in (before, after)]
+    if exception_key(before) == exception_key(after):
+        return f"not observed, as it raises the same in both releases: {texts[0]}"
+    return (
+        f"not observed, as it raises in both releases: {texts[0]} \N{RIGHTWARDS ARROW} {texts[1]}"
+    )
 
 
 _VARYING = (

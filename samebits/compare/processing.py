@@ -11,7 +11,7 @@ import json
 import math
 from typing import TYPE_CHECKING
 
-from samebits.compare.standing import Standing, judged
+from samebits.compare.standing import judged
 from samebits.records.processor import (
     ArrayFacts,
     PartComparison,
@@ -27,11 +27,6 @@ if TYPE_CHECKING:
 
     from samebits.records.processor import ProcessorsSignal, ProcessorStep
 
-_OUTCOMES: dict[Standing, ProcessorOutcome] = {
-    Standing.ROUNDING: "rounding",
-    Standing.BROKEN: "other function",
-    Standing.UNDECIDED: "undecided",
-}
 _NEAR_FLOAT32 = 2.0**-21
 """Relative size of a difference that a step in float32 could leave in the float64 run."""
 _IS_FLOAT64 = "float64"
@@ -67,15 +62,15 @@ def _part(name: str, reference: ProcessorPart, candidate: ProcessorPart) -> Part
         is_other = bool(reference.class_name) != bool(candidate.class_name)
         return PartComparison(part=name, role=reference.role, load=loads if is_other else None)
     cases = [case for case in reference.cases if case in candidate.cases]
+    ran = [c for c in cases if not reference.cases[c].left_out and not candidate.cases[c].left_out]
+    n_both_raise = sum(bool(reference.cases[c].raised and candidate.cases[c].raised) for c in ran)
     return PartComparison(
         part=name,
         role=reference.role,
         fields=tuple(_changed_fields(reference, candidate)),
         settings=tuple(_changed_settings(reference.settings, candidate.settings)),
-        n_compared=sum(
-            not reference.cases[case].left_out and not candidate.cases[case].left_out
-            for case in cases
-        ),
+        n_compared=len(ran) - n_both_raise,
+        n_both_raise=n_both_raise,
         differences=tuple(
             difference
             for case in cases
@@ -196,10 +191,12 @@ def _decide(own: Pair, promoted: Promoted, reason: str) -> tuple[ProcessorOutcom
     before, after = distance(*own), distance(*promoted)
     if before is None or after is None:
         return "undecided", "it cannot be measured"
-    outcome = _OUTCOMES[judged(before, after)]
-    if outcome == "other function" and after <= _scale(reference) * _NEAR_FLOAT32:
+    judgement = judged(before, after)
+    if judgement != "diverged":
+        return judgement, _NO_RATIO if judgement == "undecided" else ""
+    if after <= _scale(reference) * _NEAR_FLOAT32:
         return "undecided", "it is as small as float32's rounding, and float64 does not remove it"
-    return outcome, _NO_RATIO if outcome == "undecided" else ""
+    return "other function", ""
 
 
 def distance(reference: ArrayFacts | None, candidate: ArrayFacts | None) -> float | None:
@@ -255,7 +252,7 @@ def _differs_in_float64(step: _Step) -> bool:
     own = step.pair[0].output, step.pair[1].output
     promoted = step.promoted[0].output, step.promoted[1].output
     before, after = distance(*own), distance(*promoted)
-    return before is not None and after is not None and judged(before, after) == Standing.BROKEN
+    return before is not None and after is not None and judged(before, after) == "diverged"
 
 
 def _first_step(

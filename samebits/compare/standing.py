@@ -1,28 +1,19 @@
-"""Whether a relation holds inside one cell, judged by the same relation in float64."""
+"""Whether a difference rounds, judged by the same difference in float64."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from samebits_wire.rounding import shrinks, stays
+
 if TYPE_CHECKING:
+    from samebits.records.judgement import Judgement
     from samebits.records.relations import Relation
 
-SHRUNK = (2.0**-53 / 2.0**-24) ** 0.5
-"""Largest remainder in float64, as a fraction of the difference, for rounding.
-
-Rounding shrinks with the unit roundoff, from float32's 2**-24 to float64's 2**-53 (IEEE 754). At
-least half of that is required, on a logarithmic scale. A model in bfloat16 computes norms, states
-and softmax in float32, so its differences shrink by at least as much.
-"""
-
-KEPT = 2.0**-3
-"""Smallest remainder in float64, as a fraction of the difference, for two different functions.
-
-Between the two limits the cause stays undecided: a constant that was rounded when the model was
-made, for example, stays rounded in float64 and leaves a part of the difference (as minimax's decay
-tables do).
-"""
+LEAKED = "not every operation runs in float64, so a difference that remains there proves nothing"
+NOT_FINITE = "one side is not finite where the other is"
+PARTLY = "float64 removes a part of it: what remains is too large for rounding"
 
 
 class Standing(StrEnum):
@@ -42,7 +33,10 @@ def judge_relation(relation: Relation, dtype: str) -> Standing:
     if relation.holds:
         return Standing.HOLDS
     pair = sizes(relation)
-    return Standing.UNDECIDED if pair is None or dtype == "float64" else judged(*pair)
+    if pair is None or dtype == "float64":
+        return Standing.UNDECIDED
+    judgement = judged(*pair)
+    return Standing.BROKEN if judgement == "diverged" else Standing(judgement)
 
 
 def sizes(relation: Relation) -> tuple[float, float] | None:
@@ -62,12 +56,8 @@ def sizes(relation: Relation) -> tuple[float, float] | None:
     return (max(before), max(after)) if pairs else None
 
 
-def judged(before: float, after: float) -> Standing:
-    """Return the judgement of a difference ``before`` that is ``after`` in float64.
-
-    A difference that shows only in float64, such as 0.0 against -0.0, has no ratio to judge by.
-    """
-    if after <= before * SHRUNK:
-        return Standing.ROUNDING
-    # a NaN is not a small remainder, so the comparison must be False for it
-    return Standing.UNDECIDED if before == 0 or after < before * KEPT else Standing.BROKEN
+def judged(before: float, after: float) -> Judgement:
+    """Return the judgement of a difference ``before`` that is ``after`` in float64."""
+    if shrinks(before, after):
+        return "rounding"
+    return "diverged" if stays(before, after) else "undecided"

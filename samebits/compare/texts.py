@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits.records.outcomes import BLOCK, OperationComparison, Place, TextsReport
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
     from samebits.records.outcomes import Outcomes, Value
     from samebits.records.tokenizer import TokenizerSignal
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 ENCODE, BARE = "encode", "encode without special tokens"
 STAGES = ("normalizer", "pre_tokenizer", "model")
 """Operations of the backend alone, one after the other; they explain a difference of the ids."""
+PUT_BACK = "put back: "
+"""Before the names of the parts that are as tokenizer.json has them in an operation that tries a
+cause; its results are ids without special tokens."""
 TEXT, CONTINUED, CHAT_IDS = "rendered text", "continued text", "ids"
 
 _OF_IDS = (
@@ -142,7 +145,9 @@ def compared(
     return tuple(
         _operation(operation, reference, candidate)
         for operation in reference.operations
-        if operation in candidate.operations and operation not in STAGES
+        if operation in candidate.operations
+        and operation not in STAGES
+        and not operation.startswith(PUT_BACK)
     )
 
 
@@ -162,27 +167,61 @@ def same(reference: Value, candidate: Value) -> bool:
     return reference == candidate
 
 
-def differing_stage(case: str, reference: Outcomes, candidate: Outcomes) -> str:
-    """Return the part of the backend that makes the ids of a text differ; '' if none shows it.
+def differing_stages(
+    case: str, reference: Outcomes, candidate: Outcomes, changed: Container[str]
+) -> tuple[str, ...]:
+    """Return the part of the backend that makes the ids of a text differ; () if none shows it.
 
-    A model that gets the same pieces is the part itself. A normalizer is not the part if there are
-    texts for which it gives something else and the pieces are equal: then the pre-tokenizer does
-    some of its work.
+    ``changed`` are the parts that are not the same on both sides. A model that gets the same pieces
+    is the part itself, and a pre-tokenizer that gets the same text. Of two that changed, either may
+    do the work of the other, where texts exist for which only the normalizer gives something else:
+    then it is both, and which of them was not tried.
     """
 
     def differs(stage: str, name: str = case) -> bool:
         return _stage_differs(stage, name, reference, candidate)
 
     if not differs("pre_tokenizer"):
-        return "model" if differs("model") else ""
+        return ("model",) if differs("model") else ()
     if not differs("normalizer"):
-        return "pre_tokenizer"
+        return ("pre_tokenizer",) if "pre_tokenizer" in changed else ()
+    if "pre_tokenizer" not in changed:
+        return ("normalizer",)
     shares_work = any(
         differs("normalizer", name) and _is_same("pre_tokenizer", name, reference, candidate)
         for name in reference.operations.get("normalizer", {})
         if name in reference.operations.get("pre_tokenizer", {})
     )
-    return "pre_tokenizer" if shares_work else "normalizer"
+    return ("pre_tokenizer", "normalizer") if shares_work else ("normalizer",)
+
+
+class Trial(NamedTuple):
+    """Parts that one side used as tokenizer.json has them, and what came of it."""
+
+    parts: str
+    """Names, with commas."""
+    is_reference: bool
+    """Whether it was the reference that got them."""
+    n_same: int
+    """Differing texts that then have the ids of the other side."""
+
+
+def trials(
+    differing: Sequence[Difference], reference: Outcomes, candidate: Outcomes
+) -> list[Trial]:
+    """Return which parts were put back, and for how many differing texts this gives equal ids."""
+    return [
+        Trial(operation.removeprefix(PUT_BACK), side is reference, n_same)
+        for side in (candidate, reference)
+        for operation in side.operations
+        if operation.startswith(PUT_BACK)
+        for n_same in [
+            sum(
+                side.value(operation, d.case) == (d.candidate if side is reference else d.reference)
+                for d in differing
+            )
+        ]
+    ]
 
 
 def _stage_differs(stage: str, case: str, reference: Outcomes, candidate: Outcomes) -> bool:
@@ -191,7 +230,12 @@ def _stage_differs(stage: str, case: str, reference: Outcomes, candidate: Outcom
 
 
 def _operation(operation: str, reference: Outcomes, candidate: Outcomes) -> OperationComparison:
-    pairs = list(_pairs(operation, reference, candidate))
+    # where both raise, there is nothing to compare
+    pairs = [
+        (case, values)
+        for case, values in _pairs(operation, reference, candidate)
+        if not (values[0].raised and values[1].raised)
+    ]
     differing = _differing(pairs)
     first = min(differing, key=is_raised, default=None)
     return OperationComparison(

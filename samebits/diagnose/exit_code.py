@@ -35,7 +35,7 @@ def exit_code(
     model that no stack knows is a mistake, and usually the missing permission.
     """
     failing = (
-        *_not_built(stacks),
+        *_not_built(stacks, results),
         *_failing_models(results),
         *_failing(results),
         *_fixed(expected),
@@ -61,9 +61,14 @@ def fails(result: CellResult) -> bool:
     return not (result.rest.passes or result.rest in OPEN)
 
 
-def _not_built(stacks: Iterable[StackReport]) -> Iterator[str]:
+def _not_built(stacks: Iterable[StackReport], results: Sequence[CellResult]) -> Iterator[str]:
+    """Yield a line for each stack that could not be built, unless the machine was the reason.
+
+    Then its cells are not finished, and say so.
+    """
     for stack in stacks:
-        if stack.failure:
+        verdicts = {result.verdict for result in results if result.cell.stack == stack.id}
+        if stack.failure and verdicts != {Verdict.NOT_FINISHED}:
             message = " ".join(stack.failure.split()).removeprefix(f"stack {stack.id}: ")
             yield f"stack {stack.id} failed: {message}"
 

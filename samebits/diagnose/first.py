@@ -8,7 +8,7 @@ from samebits.compare.describe import amount
 from samebits.compare.facts import material_changes, paired_calls
 from samebits.compare.forwards import split_step
 from samebits.compare.outcome import differs
-from samebits.records.comparison import FirstDifference, TokenSplit
+from samebits.records.comparison import Difference, TokenSplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,24 +21,34 @@ MAX_CHANGES = 3
 
 def first_difference(
     reference: Capture, candidate: Capture, signals: Iterable[SignalComparison]
-) -> FirstDifference | None:
+) -> Difference | None:
     """Return the first difference; ``signals`` are in the order of data flow."""
     signal = next((signal for signal in signals if signal.outcome == "differs"), None)
     if signal is None:
         return None
-    items = [item for item in signal.items if differs(item)]
+    item = first_item(signal)
     if signal.signal != "hidden_states":
-        what = (
-            f"{signal.signal}: {_item_text(signal, items[0])}: "
-            f"{amount(items[0])}{_more_text(items)}"
-        )
-        return FirstDifference(signal=signal.signal, item=items[0].name, what=what)
-    item = min(items, key=_layer_index)
-    return _kernel_difference(reference, candidate, item) or FirstDifference(
+        return statement(signal, item)
+    return _kernel_difference(reference, candidate, item) or Difference(
         signal="hidden_states",
         item=item.name,
         what=f"hidden_states: {_layer_text(item)} is the first that differs: {amount(item)}",
     )
+
+
+def first_item(signal: SignalComparison) -> ItemComparison:
+    """Return the first item of a signal that differs; of layers the first in order of execution."""
+    items = [item for item in signal.items if differs(item)]
+    return min(items, key=lambda item: item.subject.layer or 0)
+
+
+def statement(signal: SignalComparison, item: ItemComparison, more: str = "") -> Difference:
+    """Return one item of a signal that differs, with ``more`` behind its amount."""
+    place = _layer_text(item) if signal.signal == "hidden_states" else _item_text(signal, item)
+    parts = [f"{signal.signal}: {place}: {amount(item)}", more]
+    n_more = 0 if signal.signal == "hidden_states" else sum(map(differs, signal.items)) - 1
+    what = ", ".join(filter(None, parts)) + (f" (and {n_more:,} more)" if n_more > 0 else "")
+    return Difference(signal=signal.signal, item=item.name, what=what)
 
 
 def token_splits(reference: Capture, candidate: Capture) -> tuple[TokenSplit, ...]:
@@ -79,22 +89,13 @@ def _item_text(signal: SignalComparison, item: ItemComparison) -> str:
     return item.name
 
 
-def _more_text(items: list[ItemComparison]) -> str:
-    return f" (and {len(items) - 1:,} more)" if len(items) > 1 else ""
-
-
-def _layer_index(item: ItemComparison) -> int:
-    assert item.subject.layer is not None
-    return item.subject.layer
-
-
 def _layer_text(item: ItemComparison) -> str:
     return f"{item.subject.place} of prompt {item.subject.prompt}"
 
 
 def _kernel_difference(
     reference: Capture, candidate: Capture, item: ItemComparison
-) -> FirstDifference | None:
+) -> Difference | None:
     """Return the changed attention call of the first layer that differs, if it changed.
 
     A layer holds more than its attention, so this is a place to look at, not yet a cause.
@@ -107,7 +108,7 @@ def _kernel_difference(
                 f"attention.kernel: {call.module} of prompt {prompt} is called in another "
                 f"way ({changes_text}), and its layer is the first that differs: {amount(item)}"
             )
-            return FirstDifference(
+            return Difference(
                 signal="attention.kernel", item=f"{prompt} · {call.module}", what=what
             )
     return None

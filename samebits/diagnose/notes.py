@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.describe import short, some
 from samebits.compare.outcome import differs
+from samebits.compare.raised import checks
 from samebits.records.subject import Reason
 
 if TYPE_CHECKING:
@@ -39,6 +40,16 @@ def notes(
         *_signal_notes(signals),
         *_informing_notes(informing),
     )
+
+
+def raised_notes(reference: Capture, candidate: Capture) -> Iterator[str]:
+    """Yield which checks raise on both sides, so that there is nothing to compare."""
+    both = [check for check in checks(reference, candidate) if not check.differs]
+    if any(check.is_same for check in both):
+        names = some(check.name for check in both if check.is_same)
+        yield f"not observed, as it raises the same here and in the reference: {names}"
+    for check in (check for check in both if not check.is_same):
+        yield f"{check.name} raises here and in the reference: {check.reference} → {check.candidate}"
 
 
 def _origin_notes(capture: Capture) -> Iterator[str]:

@@ -27,7 +27,7 @@ from samebits.diagnose.exit_code import exit_code
 from samebits.diagnose.expected import apply_expected
 from samebits.diagnose.first import first_difference, token_splits
 from samebits.diagnose.hunt import steps
-from samebits.diagnose.notes import notes
+from samebits.diagnose.notes import notes, raised_notes
 from samebits.records.comparison import CellResult, SignalComparison, TokenSplit
 from samebits.records.ids import EXPLANATORY, Signal, Verdict
 
@@ -102,6 +102,8 @@ def result(
     judged = _cell_result(cell, state, reference_state, values, everywhere)
     capture = state.capture
     capture_notes = notes(capture, judged.signals, judged.informing) if capture else ()
+    if capture is not None and reference_state is not None and reference_state.capture is not None:
+        capture_notes = (*capture_notes, *raised_notes(reference_state.capture, capture))
     update = {
         "notes": tuple(dict.fromkeys((*_run_notes(state, runs, judged), *capture_notes))),
         "skips": capture.skips if capture is not None else (),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Sighting, raised
-from samebits.records.finding import RuleText
+from samebits.findings.rule import COMPUTED, DECODED, RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -177,120 +176,9 @@ def _longer_mask(case: Case) -> Iterator[Sighting]:
 
 
 RULES = (
-    Rule(
-        RuleText(
-            code="SB601",
-            name="attention is computed by a different kernel",
-            kind="rounding",
-            looks_for="attention by hand, in plain torch operations, in one release and "
-            "scaled_dot_product_attention in the other, if hidden states, logits or decoding are "
-            "the first to differ and the precision ladder classifies the difference as rounding",
-            cause="One of the two releases computes this class's attention with torch's "
-            "scaled_dot_product_attention (sdpa), the other in plain torch operations (eager), "
-            "because the default attn_implementation of the class changed. Both compute the same "
-            "function and round differently. Affected: everyone who compares exact numbers of "
-            "this model across the two releases.",
-            remedy="None is needed. For the same bits, set `attn_implementation='eager'` in "
-            "both releases. This works if the class's eager code is the same in both; the "
-            "evidence says whether it is.",
-            example='AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager")',
-            releases="depends on the model",
-            references=("transformers/modeling_utils.py, _autoset_attn_implementation",),
-        ),
-        _changed_kernel,
-    ),
-    Rule(
-        RuleText(
-            code="SB602",
-            name="a mask one column longer than the keys is no longer cropped",
-            kind="crash",
-            looks_for="a RuntimeError about sizes that differ by one in dimension 3, raised in an "
-            "attention function of the library",
-            cause="Up to 4.57 (sdpa) and 5.1 (eager) the attention functions of the library "
-            "cut the mask to the number of keys: `attention_mask[:, :, :, :keys]`. Later releases "
-            "do not, and a mask that is one column too long raises RuntimeError. Affected: custom "
-            "models that make a 4D mask with past + seq + 1 columns.",
-            remedy="Cut the mask to the number of keys yourself.",
-            example="attention_mask = attention_mask[:, :, :, : key_states.shape[-2]]",
-            releases="sdpa: 5.0.0 and later. eager: 5.2.0 and later.",
-            references=("transformers/integrations/sdpa_attention.py",),
-        ),
-        _longer_mask,
-    ),
-    Rule(
-        RuleText(
-            code="SB603",
-            name="`create_causal_mask` takes different arguments in each release",
-            kind="crash",
-            looks_for="a TypeError of create_causal_mask or create_sliding_window_causal_mask",
-            cause="The keyword input_embeds was renamed to inputs_embeds: 5.2 accepts both, "
-            "5.9 only the new name. cache_position was required at first, later optional, and is "
-            "now refused. A wrong keyword raises TypeError. Affected: custom models that call "
-            "create_causal_mask.",
-            remedy="Look at the signature and pass only what it has.",
-            example="known = inspect.signature(create_causal_mask).parameters\n"
-            'kwargs["inputs_embeds" if "inputs_embeds" in known else "input_embeds"] = hidden\n'
-            'if "cache_position" in known:\n    kwargs["cache_position"] = cache_position\n'
-            "mask = create_causal_mask(**kwargs)",
-            releases="4.48 has no create_causal_mask. 4.53 to 5.6 accept input_embeds. 5.9 and "
-            "later refuse cache_position.",
-            references=("transformers/masking_utils.py",),
-        ),
-        raised("TypeError", r"create_\w*causal_mask\(\)"),
-    ),
-    Rule(
-        RuleText(
-            code="SB604",
-            name="heads of one decoded token are packed into the query",
-            kind="rounding",
-            looks_for="sdpa calls for the first decoded token: on one side a query with all heads "
-            "and one position, with repeated keys; on the other a query with the key-value heads, "
-            "where the heads of a group take the place of positions. Decoding has to be the first "
-            "signal that differs, and the precision ladder must not classify the difference as "
-            "diverged. Further changes of decoding have findings of their own",
-            cause="Up to 5.15 the library's sdpa function repeats keys and values for "
-            "grouped-query attention. For one token with a mask (a padded batch, a sliding "
-            "window) 5.23 instead reshapes the query with pack_gqa: `[rows, heads, 1, dim]` "
-            "becomes `[rows, key-value heads, group, dim]`. This is the same function with "
-            "different shapes, so the kernel sums in a different order. Affected: everyone who "
-            "compares exact numbers of decoding with a grouped-query model across the two "
-            "releases.",
-            remedy="None is needed. For the older bits use eager attention, which decodes the "
-            "same bits in both releases. Own code that calls the library's sdpa function can pass "
-            "keys and values that are already repeated, from a module without "
-            "num_key_value_groups.",
-            example='AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager")',
-            releases="5.23.0. Not in 5.15.1 and before.",
-            references=(
-                "transformers/integrations/sdpa_attention.py, pack_gqa",
-                "tests/custom/library-sdpa.repair.diff",
-            ),
-        ),
-        _packed,
-    ),
-    Rule(
-        RuleText(
-            code="SB605",
-            name="eager attention and sdpa compute different functions in this model",
-            kind="silent",
-            looks_for="attention by hand, in plain torch operations, in one release and "
-            "scaled_dot_product_attention in the other, in cells that the precision ladder "
-            "classifies as diverged and whose logits are identical once both sides use eager "
-            "attention",
-            cause="scaled_dot_product_attention has no argument for a soft-cap or for other "
-            "changes of the scores. If a release uses it for such a model, it leaves them out "
-            "without a warning. 4.48 to 5.2 do so for gemma2 by default; 5.23 refuses sdpa for "
-            "it. Affected: users of gemma2, and of custom models with changed attention scores, "
-            "who do not set attn_implementation.",
-            remedy="Set `attn_implementation='eager'` in every release. Eager attention "
-            "computes what the config says.",
-            example='AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager")',
-            releases="gemma2 with sdpa: 4.48 to 5.2 (measured here)",
-            references=(
-                "docs/found.md",
-                "https://github.com/huggingface/transformers/pull/32865",
-            ),
-        ),
-        _different_function,
-    ),
+    Rule("SB601", _changed_kernel, explains=COMPUTED),
+    Rule("SB602", _longer_mask, explains=RAISED),
+    Rule("SB603", raised("TypeError", r"create_\w*causal_mask\(\)"), explains=RAISED),
+    Rule("SB604", _packed, explains=DECODED),
+    Rule("SB605", _different_function, explains=COMPUTED),
 )

@@ -47,6 +47,8 @@ class Case:
     """Result of the precision ladder for the difference; None if it did not run."""
     training: TrainingReport | None = None
     """One training step of the model; None if the cell was not trained."""
+    reference_training: TrainingReport | None = None
+    """That of the reference."""
 
     @cached_property
     def texts(self) -> tuple[OperationComparison, ...]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.facts import setting_changes
-from samebits.findings.rule import Rule, Sighting
-from samebits.records.finding import RuleText
+from samebits.findings.rule import COMPUTED, Rule, Sighting
 from samebits.records.settings import BATCH_INVARIANT, OFF
 
 if TYPE_CHECKING:
@@ -111,86 +110,8 @@ def _own_logits(capture: Capture, prompt: str) -> str | None:
 
 
 RULES = (
-    Rule(
-        RuleText(
-            code="SB921",
-            name="a release has another setting of torch, such as TF32",
-            kind="silent",
-            scope="release",
-            looks_for="a setting of torch for precision, determinism or the choice of kernels that has "
-            "another value than in the reference, and that neither the load of the model nor its "
-            "prompts set",
-            cause="These settings hold for the whole process. A package that is imported with "
-            "transformers can change them, and another torch can have another default. With TF32, "
-            "products of float32 on a GPU have 10 bits of mantissa in place of 23. Affected: every "
-            "model in the process, whether or not its bits differ on the machine of this run.",
-            remedy="Set what you need after the imports. The evidence has the expressions that read the "
-            "settings.",
-            example='torch.set_float32_matmul_precision("highest")  # no TF32 in products\n'
-            "torch.backends.cudnn.allow_tf32 = False  # none in convolutions",
-            releases="depends on the stack; none of 4.48, 4.57, 5.2 and 5.23 changes one on import",
-            references=(
-                "torch/backends/__init__.py",
-                "https://docs.pytorch.org/docs/stable/notes/cuda.html",
-            ),
-        ),
-        _switched(by_model=False),
-    ),
-    Rule(
-        RuleText(
-            code="SB922",
-            name="a model sets torch's settings in one release only",
-            kind="silent",
-            looks_for="a setting of torch for precision, determinism or the choice of kernels that has "
-            "another value than in the reference, and that the load of the model or its prompts set in "
-            "one of the two releases",
-            cause="The model's code, or code of the release that runs for it, changes a setting for the "
-            "whole process, in one release and not in the other. Affected: this model, and every "
-            "other one that is loaded after it.",
-            remedy="Change no global setting in a model. Use a context manager around the operation that "
-            "needs it.",
-            example="with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):\n"
-            "    hidden = self.convolution(hidden)",
-            releases="depends on the model",
-            references=("torch/backends/__init__.py", "tests/findings/test_devices.py"),
-        ),
-        _switched(by_model=True),
-    ),
-    Rule(
-        RuleText(
-            code="SB923",
-            name="a batch-invariant mode is on, and a row depends on its batch",
-            kind="silent",
-            looks_for="a batch-invariant mode (a module named batch_invariant… whose "
-            "is_batch_invariant_mode_enabled() is true) and a relation between a row alone and the same "
-            "row in a batch that does not hold byte for byte",
-            cause="The mode replaces some operations of torch by kernels whose result for a row does not "
-            "depend on the other rows. An operation that it does not replace still depends on them. "
-            "Affected: code that relies on the mode, such as for a policy's log probabilities in "
-            "reinforcement learning.",
-            remedy="Trace both ways and look which operation differs first, then replace it, too.",
-            releases="depends on the mode and on the operations that a release uses",
-            references=("https://github.com/thinking-machines-lab/batch_invariant_ops",),
-        ),
-        _batch_dependent,
-    ),
-    Rule(
-        RuleText(
-            code="SB924",
-            name="a kernel that only a GPU has computes other bits",
-            kind="silent",
-            looks_for="logits of flash attention, grouped experts or TF32 that differ from the "
-            "reference's, where each repeats its bytes and the cell's own way gives the same logits in "
-            "both releases",
-            cause="The release calls the kernel in another way, or chooses another one. Whether that is "
-            "rounding is not known: run the kernel as a variant, such as `attention: flash_attention_2`. "
-            "Affected: users of that kernel.",
-            remedy="Add the kernel to the model's variants in matrix.yaml. Its cells have a verdict.",
-            example="models:\n  mine: {path: mine, dtypes: bfloat16, devices: cuda, "
-            "attention: [default, flash_attention_2]}",
-            releases="depends on the model",
-            references=("transformers/modeling_flash_attention_utils.py",),
-        ),
-        _other_kernel,
-    ),
+    Rule("SB921", _switched(by_model=False)),
+    Rule("SB922", _switched(by_model=True), explains=COMPUTED),
+    Rule("SB923", _batch_dependent),
+    Rule("SB924", _other_kernel, explains=COMPUTED),
 )

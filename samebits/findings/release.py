@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.findings.registry import RULES
+from samebits.base.finding_pages import finding_page
 from samebits.records.finding import StackFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from samebits.records.comparison import CellResult
-
-_RELEASE_CODES = frozenset(rule.text.code for rule in RULES if rule.text.scope == "release")
+    from samebits.records.finding import Finding
 
 
 def of_the_model(result: CellResult) -> CellResult:
     """Return the result with only those findings that are about its model."""
-    about_model = tuple(
-        finding for finding in result.findings if finding.code not in _RELEASE_CODES
-    )
+    about_model = tuple(finding for finding in result.findings if not _of_release(finding))
     return result.model_copy(update={"findings": about_model})
 
 
@@ -29,7 +26,7 @@ def of_stacks(results: Iterable[CellResult]) -> dict[str, tuple[StackFinding, ..
     for result in results:
         by_code, model = stacks.setdefault(result.cell.stack, {}), result.cell.model
         for finding in result.findings:
-            if finding.code not in _RELEASE_CODES:
+            if not _of_release(finding):
                 continue
             stack_finding = by_code.get(finding.code) or StackFinding(
                 code=finding.code, where=finding.where, evidence=finding.evidence, models=()
@@ -40,3 +37,7 @@ def of_stacks(results: Iterable[CellResult]) -> dict[str, tuple[StackFinding, ..
         name: tuple(stack_finding for _, stack_finding in sorted(by_code.items()))
         for name, by_code in stacks.items()
     }
+
+
+def _of_release(finding: Finding) -> bool:
+    return finding_page(finding.code).scope == "release"

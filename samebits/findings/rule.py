@@ -1,14 +1,17 @@
-"""Rules: the text of a finding, and the function that recognises the defect in a cell."""
+"""Rules: the code of a finding, and the function that recognises the defect in a cell."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.base.finding_pages import finding_page
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
-    from samebits.records.finding import RuleText
 
 
 class Sighting(NamedTuple):
@@ -20,12 +23,35 @@ class Sighting(NamedTuple):
     """The stack that saves, if it is about what a save writes."""
 
 
-class Rule(NamedTuple):
-    """A named defect."""
+RAISED: frozenset[str] = frozenset({"raised"})
+"""What a rule explains that recognises the exception of a failed cell."""
+UNSTABLE: frozenset[str] = frozenset({"unstable"})
+"""What a rule explains that finds numbers which differ from run to run."""
+COMPUTED: frozenset[str] = frozenset({"hidden_states", "logits", "outputs", "decode", "greedy"})
+DECODED: frozenset[str] = frozenset({"decode", "greedy"})
 
-    text: RuleText
+
+class Rule(NamedTuple):
+    """The check for a named defect."""
+
+    code: str
+    """``SB101``, the name of its page in docs/findings/."""
     check: Callable[[Case], Iterator[Sighting]]
     """Yields only where the evidence leaves no doubt."""
+    explains: frozenset[str] = frozenset()
+    """The signals whose difference it explains, :data:`RAISED` or :data:`UNSTABLE`; nothing for a
+    defect beside the verdict, such as one of saving, of a tokenizer or of training."""
+
+    @property
+    def text(self) -> RuleText:
+        """What its page says."""
+        return _text(self.code)
+
+
+@cache
+def _text(code: str) -> RuleText:
+    page = finding_page(code)._asdict()
+    return RuleText.model_validate({field: page[field] for field in RuleText.model_fields})
 
 
 def raised(type_name: str, pattern: str) -> Callable[[Case], Iterator[Sighting]]:

@@ -9,18 +9,18 @@ from samebits.compare.texts import (
     BARE,
     ENCODE,
     differences,
-    differing_stage,
+    differing_stages,
     is_raised,
     place,
+    trials,
 )
-from samebits.findings.rule import Rule, Sighting, raised
-from samebits.records.finding import RuleText
+from samebits.findings.rule import RAISED, Rule, Sighting, raised
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.compare.texts import Difference
+    from samebits.compare.texts import Difference, Trial
     from samebits.findings.case import Case
     from samebits.records.tokenizer import TokenizerSignal
 
@@ -93,7 +93,7 @@ def _different_corpus(case: Case) -> Iterator[Sighting]:
         (
             f"{len(differing)} of {n_texts} differ, the first is {first.case}",
             *side_lines(case, *lines),
-            *_part_lines(case, first.case),
+            *_part_lines(case, first.case, differing),
             *_slow_lines(case, differing),
         ),
     )
@@ -119,8 +119,8 @@ def _type(part: str) -> str:
     return str(value.get("type")) if isinstance(value, dict) else f"{len(value)} tokens"
 
 
-def _part_lines(case: Case, text: str) -> Iterator[str]:
-    """Yield the part of the backend that gives other ids for a text, on both sides and in the file."""
+def _part_lines(case: Case, text: str, differing: list[Difference]) -> Iterator[str]:
+    """Yield what was put back and gives the other ids, or what changed, on both sides and in the file."""
     tokenizers = tokenizer_pair(case)
     assert tokenizers is not None
     reference, candidate = tokenizers
@@ -132,23 +132,55 @@ def _part_lines(case: Case, text: str) -> Iterator[str]:
     if not all(built):
         return
     changed = [name for name in _PARTS if built[0].get(name) != built[1].get(name)]
-    part = differing_stage(text, reference.corpus, candidate.corpus)
-    if not part and "added_tokens" in changed:
-        part = "added_tokens"
-    if part:
-        yield f"the part that gives something else is the {part}"
+    tried = trials(differing, reference.corpus, candidate.corpus)
+    shown_by = next((trial for trial in tried if trial.n_same == len(differing)), None)
+    if shown_by is not None:
+        parts = tuple(shown_by.parts.split(", "))
+        yield f"what gives something else is the {' and the '.join(parts)}"
+    else:
+        parts = differing_stages(text, reference.corpus, candidate.corpus, changed)
+        parts = parts or tuple(changed)
+        if parts:
+            word = "confirmed" if tried else "tried"
+            yield f"parts that changed, listed, not {word}: {', '.join(parts)}"
+    if tried:
+        best = max(tried, key=lambda trial: trial.n_same)
+        yield _trial_line(case, best, len(differing))
+    for part in parts:
         shown = (f"{part} {sides.get(part, 'null')[:_MAX_PART]}" for sides in built)
         yield from side_lines(case, *shown)
         declared = (reference.parts.declared or candidate.parts.declared).get(part)
         if declared is not None:
             yield f"tokenizer.json: {part} {declared[:_MAX_PART]}"
+            yield from _as_declared(case, part, built, declared)
     others = [
         f"{name} ({' → '.join(types)})"
         for name in changed
-        if name != part and len(set(types := [_type(sides[name]) for sides in built])) > 1
+        if name not in parts and len(set(types := [_type(sides[name]) for sides in built])) > 1
     ]
     if others:
         yield f"parts of another type: {', '.join(others)}"
+
+
+def _trial_line(case: Case, trial: Trial, n_differing: int) -> str:
+    assert case.reference is not None
+    stacks = case.reference.cell.stack, case.capture.cell.stack
+    changed, other = stacks if trial.is_reference else stacks[::-1]
+    return (
+        f"tried: with the {trial.parts} of tokenizer.json, {changed} gives {other}'s ids for "
+        f"{trial.n_same} of {plural(n_differing, 'text')} that differ"
+    )
+
+
+def _as_declared(
+    case: Case, part: str, built: tuple[dict[str, str], dict[str, str]], declared: str
+) -> Iterator[str]:
+    """Yield which release has a part as the file has it, if only one has."""
+    assert case.reference is not None
+    stacks = case.reference.cell.stack, case.capture.cell.stack
+    same = [stack for stack, sides in zip(stacks, built, strict=True) if sides[part] == declared]
+    if len(same) == 1:
+        yield f"{same[0]} has the {part} of tokenizer.json, and the other release does not"
 
 
 def _slow_lines(case: Case, differing: list[Difference]) -> Iterator[str]:
@@ -220,117 +252,13 @@ def _changed_methods(case: Case) -> Iterator[Sighting]:
 
 
 RULES = (
+    Rule("SB806", _different_ids),
+    Rule("SB807", _changed_padding_side),
+    Rule("SB808", _chat_template_type),
+    Rule("SB809", _changed_methods),
     Rule(
-        RuleText(
-            code="SB806",
-            name="the tokenizer splits the same text into different tokens",
-            kind="silent",
-            looks_for="a prompt, or a text of the corpus, whose ids without special tokens differ "
-            "from the reference's. The evidence names the part of the backend that first gives "
-            "something else for this text, as both releases have it and as tokenizer.json has it",
-            cause="4.x uses the tokenizer in tokenizer.json as it is. For some classes "
-            "(LlamaTokenizer …) 5.x takes only the vocabulary and the merges from the file. It "
-            "builds the tokenizer with its own normalizer, its own pre-tokenizer and its own rule "
-            "for unknown characters. The model then gets different input ids. Affected: "
-            "checkpoints whose tokenizer_config.json names such a class and whose tokenizer.json "
-            "differs from what the class builds.",
-            remedy="Name a class in tokenizer_config.json that uses tokenizer.json as it is.",
-            example='{"tokenizer_class": "PreTrainedTokenizerFast"}  # tokenizer_config.json',
-            releases="Depends on the class and the file. Measured: 5.23's LlamaTokenizer drops "
-            "an unknown character, where 4.x gives the unknown token. Byte-level BPE with "
-            "LlamaTokenizerFast loses its spaces in 5.3.0, and up to 5.10 for model_type llama. "
-            "5.2's BertTokenizer does not lower-case if only tokenizer.json says so. "
-            "RobertaTokenizer over WordPiece splits into letters from 5.2 on.",
-            references=(
-                "https://github.com/huggingface/transformers/issues/45488",
-                "https://github.com/huggingface/transformers/issues/45701",
-                "transformers/models/llama/tokenization_llama.py",
-                "tests/custom/tokenizer-llama.diff",
-            ),
-        ),
-        _different_ids,
-    ),
-    Rule(
-        RuleText(
-            code="SB807",
-            name="the tokenizer pads on the other side",
-            kind="silent",
-            looks_for="a loaded tokenizer with a different padding_side than in the reference",
-            cause="tokenizer_config.json does not contain padding_side, so the default of the "
-            "tokenizer class decides. Releases load different classes: 4.x's LlamaTokenizerFast "
-            "pads left, TokenizersBackend right. A decoder that generates from a batch padded on "
-            "the right continues after pad tokens, without a warning. Affected: batched "
-            "generation with such a tokenizer.",
-            remedy="Write padding_side into tokenizer_config.json, and set it in code that "
-            "depends on it.",
-            example='{"padding_side": "left"}  # tokenizer_config.json',
-            releases="llama: left in 4.x, right in 5.0 to 5.2, left again by 5.6",
-            references=(
-                "transformers/tokenization_utils_tokenizers.py",
-                "tests/custom/tokenizer-llama.repair.diff",
-            ),
-        ),
-        _changed_padding_side,
-    ),
-    Rule(
-        RuleText(
-            code="SB808",
-            name="`apply_chat_template` returns a different type",
-            kind="api",
-            scope="release",
-            looks_for="apply_chat_template of one message, without further arguments, that "
-            "returns a different type than in the reference",
-            cause="Up to 4.57 apply_chat_template returns a list of token ids. 5.0 made "
-            "return_dict=True the default: it returns a BatchEncoding, whose len() is the number "
-            "of its fields, not of tokens. Affected: code that uses the result as a list or a "
-            "tensor.",
-            remedy="Pass return_dict in every call.",
-            example="ids = tokenizer.apply_chat_template(messages, return_dict=False)",
-            releases="List: up to 4.57. BatchEncoding: 5.0.0 and later.",
-            references=("transformers/tokenization_utils_base.py, apply_chat_template",),
-        ),
-        _chat_template_type,
-    ),
-    Rule(
-        RuleText(
-            code="SB809",
-            name="methods of the tokenizer differ from the reference's",
-            kind="api",
-            scope="release",
-            looks_for="methods that the reference's tokenizer has and this one does not, a "
-            "different result of decode for a list of lists, or different fields in what a call "
-            "of the tokenizer returns",
-            cause="5.0 removed encode_plus, batch_encode_plus, "
-            "build_inputs_with_special_tokens, prepare_for_model, as_target_tokenizer and "
-            "additional_special_tokens. It made decode accept a batch. It also stopped returning "
-            "token_type_ids for models that do not ask for them. Affected: code that calls these "
-            "methods or reads this field.",
-            remedy="Call the tokenizer itself: tokenizer(texts). If the model needs certain "
-            "fields, name them in model_input_names.",
-            example='batch = tokenizer(texts, padding=True, return_tensors="pt")\n'
-            '{"model_input_names": ["input_ids", "attention_mask"]}  # tokenizer_config.json',
-            releases="Up to 4.57 the methods exist; in 5.0.0 and later they do not",
-            references=("transformers/tokenization_utils_base.py", "MIGRATION_GUIDE_V5.md"),
-        ),
-        _changed_methods,
-    ),
-    Rule(
-        RuleText(
-            code="SB810",
-            name="the tokenizer's class does not exist in this release",
-            kind="crash",
-            looks_for="ValueError: Tokenizer class TokenizersBackend does not exist",
-            cause='5.x saved the tokenizer and wrote `"tokenizer_class": "TokenizersBackend"` '
-            "(SB802). 4.x does not have this class and refuses to load the tokenizer. Affected: "
-            "users of 4.x who load a tokenizer that 5.x saved.",
-            remedy="Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast.",
-            example='{"tokenizer_class": "PreTrainedTokenizerFast"}  # tokenizer_config.json',
-            releases="Saved by 5.x and loaded by 4.x",
-            references=(
-                "https://github.com/huggingface/transformers/issues/47553",
-                "tests/custom/tokenizer-backend.repair.diff",
-            ),
-        ),
+        "SB810",
         raised("ValueError", r"Tokenizer class TokenizersBackend does not exist"),
+        explains=RAISED,
     ),
 )

@@ -24,11 +24,10 @@ from samebits.compare.texts import (
 )
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines, tokenizer_pair
-from samebits.records.finding import RuleText
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
     from samebits.records.outcomes import OperationComparison, Place
@@ -236,236 +235,16 @@ def _template_names(tokenizer: TokenizerSignal) -> tuple[str, ...]:
     return tuple(conversations.operations.get("template", {})) if conversations else ()
 
 
-_ISSUES = "https://github.com/huggingface/transformers/issues"
-
-
-def _references(*numbers: int, files: Iterable[str] = ()) -> tuple[str, ...]:
-    return (*(f"{_ISSUES}/{number}" for number in numbers), *files)
-
-
 RULES = (
-    Rule(
-        RuleText(
-            code="SB811",
-            name="the tokenizer adds other special tokens",
-            kind="silent",
-            looks_for="a text that gives the same ids without special tokens and other ids with "
-            "them, of which there are not fewer than in the reference (fewer are SB801)",
-            cause="Where a release builds the post-processor itself, from the class or from "
-            "add_bos_token and add_eos_token, the one in tokenizer.json is not used. The model "
-            "then gets a token that it did not get before, such as a second BOS. Affected: "
-            "checkpoints whose tokenizer.json has another post-processor than the class builds.",
-            remedy="Name a class in tokenizer_config.json that uses tokenizer.json as it is, and "
-            "let its post-processor add the tokens that the model was trained with.",
-            example='{"tokenizer_class": "PreTrainedTokenizerFast"}  # tokenizer_config.json',
-            releases="Depends on the class and the file. Measured: XLMRobertaTokenizer adds BOS "
-            "and EOS from 5.2 on, also where tokenizer.json adds only EOS.",
-            references=("transformers/tokenization_utils_tokenizers.py",),
-        ),
-        _other_special_tokens,
-    ),
-    Rule(
-        RuleText(
-            code="SB812",
-            name="the same ids are decoded to another text",
-            kind="silent",
-            looks_for="a text whose ids are the same, or ids drawn from the whole vocabulary that "
-            "stand for the same tokens, and whose decoded text differs; also with "
-            "skip_special_tokens and in a batch",
-            cause="For some classes 5.x builds the decoder itself and does not use the one in "
-            "tokenizer.json. A decoder for ▁ leaves the letters of byte-level BPE as they are, or "
-            "drops every space. The model computes the same, but what users read is wrong. "
-            "Affected: checkpoints whose tokenizer_config.json names such a class.",
-            remedy="Name a class in tokenizer_config.json that uses tokenizer.json as it is.",
-            example='{"tokenizer_class": "PreTrainedTokenizerFast"}  # tokenizer_config.json',
-            releases="Byte-level BPE with LlamaTokenizerFast: wrong in 5.3.0, and up to 5.10 for "
-            "model_type llama. RobertaTokenizer over WordPiece: wrong from 5.2 on.",
-            references=_references(44779, 45488),
-        ),
-        _differing(*DECODING),
-    ),
-    Rule(
-        RuleText(
-            code="SB813",
-            name="`clean_up_tokenization_spaces` has another effect",
-            kind="silent",
-            scope="release",
-            looks_for="ids that are decoded to the same text without the clean-up and to another "
-            "text with clean_up_tokenization_spaces=True, or without the argument",
-            cause="The clean-up removes spaces before punctuation and in English contractions. By "
-            "5.10 decode ignores clean_up_tokenization_spaces=True for BPE tokenizers, as it "
-            "damages code. Affected: users who set it in the call or in tokenizer_config.json, "
-            "and compare decoded text.",
-            remedy="Leave the clean-up to your own code, or set "
-            "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output.",
-            releases="Applied up to 5.3.0. Ignored for BPE in 5.10 and later.",
-            references=("transformers/tokenization_utils_tokenizers.py, _decode",),
-        ),
-        _cleaned_otherwise,
-    ),
-    Rule(
-        RuleText(
-            code="SB814",
-            name="a streamer gives another text",
-            kind="silent",
-            looks_for="ids that are decoded at once to the same text, and token by token, through "
-            "TextStreamer, to another one",
-            cause="A streamer decodes all tokens that it holds and prints what is new. Its rules "
-            "for spaces, line ends, Chinese characters and incomplete bytes are the release's. "
-            "Affected: users who show the text while it is generated.",
-            remedy="Decode the ids of the whole answer once more at the end, and show that text.",
-            releases="depends on the tokenizer",
-            references=("transformers/generation/streamers.py",),
-        ),
-        _streamed_otherwise,
-    ),
-    Rule(
-        RuleText(
-            code="SB815",
-            name="offsets, word ids or masks of the tokens differ",
-            kind="silent",
-            looks_for="a text or a pair with the same ids, and with other character offsets, word "
-            "ids, special token masks or token type ids",
-            cause="Word ids and offsets come from the normalizer, the pre-tokenizer and the "
-            "post-processor, token types from the post-processor. Where a release builds these "
-            "parts itself, they can differ although the ids are the same. Affected: token "
-            "classification, question answering, and everything that maps tokens to characters.",
-            remedy="Name a class in tokenizer_config.json that uses tokenizer.json as it is.",
-            example='{"tokenizer_class": "PreTrainedTokenizerFast"}  # tokenizer_config.json',
-            releases="Depends on the class and the file. Measured: word ids of Qwen2Tokenizer over "
-            "a plain byte-level pre-tokenizer, from 5.2 on.",
-            references=("transformers/models/qwen2/tokenization_qwen2.py",),
-        ),
-        _differing(*MARKING),
-    ),
-    Rule(
-        RuleText(
-            code="SB816",
-            name="pairs, batches or windows of the same texts differ",
-            kind="silent",
-            looks_for="texts that have the same ids one by one, and other ids or attention masks "
-            "as a pair, in a padded or truncated batch, in overlapping windows, or as a list of "
-            "words; padding and truncation are named in the call",
-            cause="How two texts are joined, and how many special tokens are counted when a text "
-            "is cut, is decided by the post-processor; padding by the pad token. Where a release "
-            "builds them itself, a batch can differ although each text alone is the same. "
-            "Affected: training and evaluation in batches, question answering, rerankers.",
-            remedy="Set pad_token, padding_side and truncation_side in tokenizer_config.json, and "
-            "name a class there that uses tokenizer.json as it is.",
-            example='{"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>",\n'
-            ' "padding_side": "right", "truncation_side": "right"}  # tokenizer_config.json',
-            releases="depends on the class and the file",
-            references=("transformers/tokenization_utils_tokenizers.py",),
-        ),
-        _differing(*BATCHING),
-    ),
-    Rule(
-        RuleText(
-            code="SB817",
-            name="the same id is another token",
-            kind="silent",
-            looks_for="ids drawn from the whole vocabulary that stand for other tokens, a "
-            "vocabulary of another size, or a bos, eos, pad, unk, sep, cls or mask token with "
-            "another id",
-            cause="A class that builds its tokenizer itself adds the special tokens that it "
-            "expects, at the ids that it expects. What the checkpoint does not have gets a new "
-            "id behind the vocabulary, for which the embedding has no row, or an existing token "
-            "takes its part. Affected: checkpoints whose special tokens are not those of the "
-            "class that tokenizer_config.json names.",
-            remedy="Name every special token in tokenizer_config.json, and a class that uses "
-            "tokenizer.json as it is.",
-            example='{"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>",\n'
-            ' "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}',
-            releases="Depends on the class and the file. Measured: GemmaTokenizer over a "
-            "vocabulary without <mask>, from 5.3 on.",
-            references=("transformers/tokenization_utils_tokenizers.py",),
-        ),
-        _other_vocabulary,
-    ),
-    Rule(
-        RuleText(
-            code="SB818",
-            name="a call of the tokenizer raises an exception",
-            kind="crash",
-            looks_for="a text, ids or a conversation for which the reference returns something "
-            "and this release raises; calls that one of them does not have are left out",
-            cause="The usual causes: no pad token is set in this release, so that a batch cannot "
-            "be padded; a part of the tokenizer refuses a text that it took before, such as a "
-            "lone surrogate; a chat template uses what this release's Jinja environment does not "
-            "have. Affected: code that makes this call.",
-            remedy="Set what the exception names: pad_token in tokenizer_config.json, text without "
-            "lone surrogates, a template without that function.",
-            releases="depends on the tokenizer",
-            references=(),
-        ),
-        _raises,
-    ),
-    Rule(
-        RuleText(
-            code="SB819",
-            name="the chat template renders another text",
-            kind="silent",
-            looks_for="a conversation that apply_chat_template(tokenize=False) renders to another "
-            "text, a template that is another one, or a template that this release does not read",
-            cause="Templates are in tokenizer_config.json, in chat_template.jinja or in a folder "
-            "of named templates, and releases read different ones of them, in a different order. "
-            "The environment (trimmed blocks, tojson, line ends, the choice of a template when "
-            "tools are passed) is the release's as well. The model then gets another prompt. "
-            "Affected: everyone who calls apply_chat_template or a server that does.",
-            remedy="Keep one template, in one place that all releases read: the key chat_template "
-            "of tokenizer_config.json. Name the template in the call if there are several.",
-            example='{"chat_template": "{% for message in messages %}…"}  # tokenizer_config.json',
-            releases="The folder additional_chat_templates is not read by 4.48, and read by 4.57 and "
-            "later",
-            references=("transformers/utils/chat_template_utils.py",),
-        ),
-        _rendered_otherwise,
-    ),
-    Rule(
-        RuleText(
-            code="SB820",
-            name="ids or masks of a rendered chat differ",
-            kind="silent",
-            looks_for="a conversation that is rendered to the same text, and whose ids, assistant "
-            "mask or type of result (with return_dict in the call) differ; only if the texts of "
-            "the corpus have the same ids",
-            cause="apply_chat_template tokenizes the rendered text without special tokens, and "
-            "finds the parts of the assistant by character offsets. Where offsets or added tokens "
-            "differ, so do ids and masks, and training on answers masks other tokens. Affected: "
-            "fine-tuning with assistant_only_loss, and servers that pass ids.",
-            remedy="Render with tokenize=False, tokenize the text with add_special_tokens=False, "
-            "and compare with what the model was trained on.",
-            releases="depends on the tokenizer",
-            references=("https://github.com/huggingface/trl/issues/6105",),
-        ),
-        _differing(*OF_RENDERED),
-    ),
-)
-
-OF_CONTINUED = (
-    Rule(
-        RuleText(
-            code="SB826",
-            name="`continue_final_message` cuts the text at another place",
-            kind="silent",
-            scope="release",
-            looks_for="a conversation that is rendered with continue_final_message=True to another "
-            "text, or for which only one side raises, where the same template renders all other "
-            "conversations alike",
-            cause="4.48 looks for the text of the last message in the rendered chat and cuts behind "
-            "it. A message without text is found at the very end, so that nothing is cut and the "
-            "model continues behind the end of a turn; a message whose last part is an image raises "
-            "KeyError. Later releases put a mark behind the text of the message and cut there. "
-            "Affected: code that prefills an answer with nothing, or with text and an image behind it.",
-            remedy="Continue only messages with text, and put the text behind the images. For an "
-            "empty answer render with add_generation_prompt=True.",
-            example="tokenizer.apply_chat_template(messages, add_generation_prompt=True)",
-            releases="Cut behind the text that is found: 4.48. Cut at a mark: 4.57 and later.",
-            references=(
-                "https://github.com/huggingface/transformers/pull/40732",
-                "transformers/utils/chat_template_utils.py, render_jinja_template",
-            ),
-        ),
-        _continued_otherwise,
-    ),
+    Rule("SB811", _other_special_tokens),
+    Rule("SB812", _differing(*DECODING)),
+    Rule("SB813", _cleaned_otherwise),
+    Rule("SB814", _streamed_otherwise),
+    Rule("SB815", _differing(*MARKING)),
+    Rule("SB816", _differing(*BATCHING)),
+    Rule("SB817", _other_vocabulary),
+    Rule("SB818", _raises),
+    Rule("SB819", _rendered_otherwise),
+    Rule("SB820", _differing(*OF_RENDERED)),
+    Rule("SB826", _continued_otherwise),
 )

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.training import relation_line
-from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 _BY_TRAINER = "Trainer: rows accumulated = one batch"
 _BY_MODEL = "rows accumulated = one batch"
 _ACCUMULATED: TrainerRunName = "accumulated"
-_TRIED = "Compared in every release in which Trainer trains a model for four steps and for one."
 _MAX_LINES = 6
 _WITHOUT_NUMBERS: tuple[TrainerSubject, ...] = (
     "argument",
@@ -133,175 +131,12 @@ def _other_numbers(case: Case) -> Iterator[Sighting]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(
-        RuleText(
-            code="SB851",
-            name="a default of TrainingArguments changed",
-            kind="silent",
-            scope="release",
-            looks_for=(
-                "An argument that shapes a training (optimizer, scheduler, decay, clipping, order of "
-                "rows, precision, averaging over devices) and has another value than in the "
-                "reference where a user names only a folder. An argument that one release lacks is "
-                "not compared; nor are those of logs, files and evaluation."
-            ),
-            cause="The release has another default, or chooses another one for this torch.",
-            remedy="Write the argument yourself. The evidence has the value of the reference.",
-            example='TrainingArguments(output_dir, optim="adamw_torch")',
-            releases=_TRIED,
-            references=("transformers: src/transformers/training_args.py",),
-        ),
-        _changed("argument"),
-    ),
-    Rule(
-        RuleText(
-            code="SB852",
-            name="Trainer takes the rows in another order",
-            kind="silent",
-            scope="release",
-            looks_for=(
-                "Four rows of a dataset, in the order in which the model receives them from Trainer "
-                "with the default seed. Rows are told by their content."
-            ),
-            cause="Another sampler, another seed of it, or numbers that are drawn before it.",
-            remedy=(
-                "Give Trainer the order: a dataset in the order that you want, and a sampler by "
-                "overriding `_get_train_sampler`."
-            ),
-            releases=_TRIED,
-            references=("transformers: src/transformers/trainer.py (_get_train_sampler)",),
-        ),
-        _changed("order of rows"),
-    ),
-    Rule(
-        RuleText(
-            code="SB853",
-            name="Trainer takes other learning rates",
-            kind="silent",
-            scope="release",
-            looks_for=(
-                "The learning rate of each group of parameters at each update, in twelve digits, "
-                "with default arguments, but optim='adamw_torch'."
-            ),
-            cause="Another scheduler, another warm-up, or a step that is counted otherwise.",
-            remedy="Write lr_scheduler_type, learning_rate and warmup_steps yourself.",
-            releases=_TRIED,
-            references=("transformers: src/transformers/optimization.py",),
-        ),
-        _changed("learning rates"),
-    ),
-    Rule(
-        RuleText(
-            code="SB854",
-            name="rows that Trainer accumulates teach something else than one batch",
-            kind="silent",
-            scope="release",
-            looks_for=(
-                "Four rows in four micro-batches of one step, against the same four rows as one "
-                "batch, both by Trainer: the loss, the norm or a weight differs in float64, too. A "
-                "model that breaks the relation by itself has SB843, and not this."
-            ),
-            cause=(
-                "Trainer divides by the number of micro-batches unless the model takes "
-                "num_items_in_batch, which it reads from forward's signature: `**kwargs` is enough. "
-                "A model that takes it and does not use it then gets four times the gradient."
-            ),
-            remedy=(
-                "Set `accepts_loss_kwargs = False` on the class, so that Trainer divides, or divide "
-                "by num_items_in_batch in the model's loss."
-            ),
-            example="class MyModel(PreTrainedModel):\n    accepts_loss_kwargs = False",
-            releases=_TRIED,
-            references=("transformers: src/transformers/trainer.py (training_step)",),
-        ),
-        _accumulated,
-    ),
-    Rule(
-        RuleText(
-            code="SB855",
-            name="Trainer gives the model other rows, labels or num_items_in_batch",
-            kind="silent",
-            scope="release",
-            looks_for=(
-                "What the model's forward receives for each row: the names of its arguments, whether "
-                "it is a row of the dataset, where its labels count, and num_items_in_batch. Numbers must "
-                "differ beyond rounding: a model may ignore what it is passed."
-            ),
-            cause=(
-                "The collator or remove_unused_columns drops or changes a column, or labels are "
-                "counted otherwise: up to 5.2 Trainer counts the first label of each row, which the "
-                "shifted loss never uses."
-            ),
-            remedy=(
-                "To get the reference's scale, give Trainer a compute_loss_func that divides by the "
-                "count that you want. Losses of both releases are not comparable without it."
-            ),
-            releases=_TRIED,
-            references=("transformers: src/transformers/trainer.py (_get_num_items_in_batch)",),
-        ),
-        _changed("rows received", "labels received", "num_items_in_batch", harmful=True),
-    ),
-    Rule(
-        RuleText(
-            code="SB856",
-            name="Trainer builds another optimizer",
-            kind="silent",
-            scope="release",
-            looks_for=(
-                "The optimizer's class, its betas, eps and decay as built, and the tensors of the "
-                "checkpoint that get the decay, where numbers differ beyond rounding. Whether it is fused "
-                "is no part of it."
-            ),
-            cause="Another default, or another rule for parameters without a decay.",
-            remedy="Pass `optimizers=(optimizer, scheduler)` to Trainer.",
-            releases=_TRIED,
-            references=("transformers: src/transformers/trainer.py (get_decay_parameter_names)",),
-        ),
-        _changed("optimizer", "weight decay", harmful=True),
-    ),
-    Rule(
-        RuleText(
-            code="SB857",
-            name="Trainer computes other numbers, and nothing that it was given differs",
-            kind="silent",
-            looks_for=(
-                "Losses, norms and weights of four steps by Trainer that differ in float64, too, "
-                "where the plain training step agrees, and order, rates, labels, "
-                "num_items_in_batch and optimizer are the same."
-            ),
-            cause=(
-                "Trainer scales, clips or averages otherwise between the loss and the update. Or "
-                "experts are one stacked parameter, as from 5.0 on: an expert that no token of a "
-                "step reaches then has a gradient of zeros instead of none, and AdamW moves it on "
-                "by its momentum and its decay."
-            ),
-            remedy=(
-                "Compare `training_step` and `compute_loss` of both releases. For experts compare "
-                "runs of one major release only: no argument of Trainer restores the old update."
-            ),
-            releases=_TRIED,
-            references=("transformers: src/transformers/trainer.py (training_step)",),
-        ),
-        _other_numbers,
-    ),
-    Rule(
-        RuleText(
-            code="SB858",
-            name="Trainer's log shows other numbers of the same training",
-            kind="api",
-            scope="release",
-            looks_for=(
-                "The learning rates in the log, where the updates used the same ones, and whether "
-                "losses are rounded to four digits."
-            ),
-            cause=(
-                "4.48 logs the rate of the next step, and a loss of four digits. Later releases log "
-                "the rate that the step used, and from 5.0 on all digits of the loss."
-            ),
-            remedy="Do not compare logs of both releases line by line; compare the weights.",
-            releases=_TRIED,
-            references=("transformers: src/transformers/trainer.py (_maybe_log_save_evaluate)",),
-        ),
-        _changed("logged learning rates", "rounding of the log"),
-    ),
+    Rule("SB851", _changed("argument")),
+    Rule("SB852", _changed("order of rows")),
+    Rule("SB853", _changed("learning rates")),
+    Rule("SB854", _accumulated),
+    Rule("SB855", _changed("rows received", "labels received", "num_items_in_batch", harmful=True)),
+    Rule("SB856", _changed("optimizer", "weight decay", harmful=True)),
+    Rule("SB857", _other_numbers),
+    Rule("SB858", _changed("logged learning rates", "rounding of the log")),
 )

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.case import seen_with
 from samebits.findings.rule import Rule, Sighting
-from samebits.records.finding import RuleText
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -30,10 +29,8 @@ _MEANS = {
 }
 _HIGHER = 1.5
 """How many times larger a loss must be for a reader to call it higher."""
-_ACCUMULATION = "https://github.com/huggingface/transformers/pull/34191"
 _LOSSES: tuple[TrainingSignal, ...] = ("loss", "other losses")
 _GRADIENTS: tuple[TrainingSignal, ...] = ("gradients", "norm")
-_TRIED = "Compared in every release in which a model is trained for one step."
 
 
 def _diverged(case: Case) -> TrainingComparison | None:
@@ -71,14 +68,30 @@ def _other_loss(case: Case) -> Iterator[Sighting]:
 
 
 def _other_gradients(case: Case) -> Iterator[Sighting]:
-    """Find gradients that differ where logits and losses agree."""
+    """Find gradients that differ where logits and losses agree, but for tensors that are frozen."""
     comparison = _diverged(case)
     if comparison is None or comparison.first is None:
         return
-    gradients = [i for i in comparison.items if i.signal in _GRADIENTS and _is(i)]
+    gradients = [
+        i for i in comparison.items if i.signal in _GRADIENTS and _is(i) and not i.frozen_in
+    ]
+    if all(i.signal == "norm" for i in gradients) and _frozen_items(comparison):
+        return  # the norm of other gradients
     if gradients and comparison.first.signal in _GRADIENTS:
         lines = (*map(item_line, gradients), *_begins(comparison))
         yield Sighting(_place(gradients[0]), _evidence(case, lines))
+
+
+def _frozen_items(comparison: TrainingComparison) -> list[TrainingItem]:
+    return [item for item in comparison.items if item.frozen_in and _is(item)]
+
+
+def _frozen(case: Case) -> Iterator[Sighting]:
+    """Find tensors that one release trains and the other one does not."""
+    comparison = _diverged(case)
+    frozen = _frozen_items(comparison) if comparison is not None else []
+    if frozen:
+        yield Sighting(_place(frozen[0]), _evidence(case, tuple(map(item_line, frozen))))
 
 
 def _unwritten(case: Case) -> Iterator[Sighting]:
@@ -206,95 +219,11 @@ def _evidence(case: Case, lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule("SB841", _other_loss),
+    Rule("SB842", _other_gradients),
+    Rule("SB843", _broken("rows accumulated = one batch")),
     Rule(
-        RuleText(
-            code="SB841",
-            name="the loss is another function of the same logits",
-            kind="silent",
-            looks_for=(
-                "A training forward whose logits agree with the reference's, or differ by rounding, "
-                "and whose loss differs in float64, too; or a loss that another formula gives: "
-                "another divisor, labels shifted once more or once less; or a loss that one side "
-                "refuses to compute or does not return, also where the logits differ"
-            ),
-            cause=(
-                "The loss moved from the models' code to a shared function, which divides by "
-                "num_items_in_batch, shifts the labels, and leaves out -100 in its own way. A model "
-                "with a loss of its own, or a release with another default, computes another number."
-            ),
-            remedy=(
-                "Compute the loss from the logits in your training code, or take the model's "
-                "`loss_function` in every release. The evidence names both formulas, where known."
-            ),
-            releases=_TRIED,
-            references=(_ACCUMULATION, "https://github.com/huggingface/transformers/pull/35438"),
-        ),
-        _other_loss,
-    ),
-    Rule(
-        RuleText(
-            code="SB842",
-            name="gradients differ where logits and loss agree",
-            kind="silent",
-            looks_for=(
-                "A gradient that differs in float64, too, or that only one side computes, in "
-                "checkpoint space, where logits and losses agree or differ by rounding; and tensors "
-                "of the checkpoint that two parameters hold on one side only; and the norm of the "
-                "gradients with a router's loss."
-            ),
-            cause=(
-                "A part of the forward was detached or computed without a graph, a tied parameter "
-                "became two, or a function has another backward."
-            ),
-            remedy=(
-                "Compare the forward's code of the two releases around the tensor that is named. "
-                "After a lost tie call `model.tie_weights()` behind the load."
-            ),
-            releases=_TRIED,
-        ),
-        _other_gradients,
-    ),
-    Rule(
-        RuleText(
-            code="SB843",
-            name="accumulated micro-batches teach something else than one batch",
-            kind="silent",
-            looks_for=(
-                "Four micro-batches of one row, whose losses get the same num_items_in_batch, "
-                "against one batch of four rows: the loss, or a gradient, differs in float64, too."
-            ),
-            cause=(
-                "The model takes num_items_in_batch and does not divide by it, or averages each "
-                "micro-batch before. Rows with few labels then weigh more than those with many."
-            ),
-            remedy=(
-                "Pass num_items_in_batch on to the loss function, or set "
-                "`accepts_loss_kwargs = False` on the class, so that Trainer divides itself."
-            ),
-            releases=_TRIED,
-            references=(_ACCUMULATION, "https://github.com/huggingface/transformers/issues/37766"),
-        ),
-        _broken("rows accumulated = one batch"),
-    ),
-    Rule(
-        RuleText(
-            code="SB844",
-            name="gradient checkpointing changes the gradients",
-            kind="silent",
-            looks_for=(
-                "The same step with gradient_checkpointing_enable() and without it, dropout off, and "
-                "dropout on with one seed: the loss, or a gradient, differs in float64, too."
-            ),
-            cause=(
-                "A checkpointed block runs twice, and does not compute the same the second time: it "
-                "draws numbers, counts its calls, or uses a cache that the first time filled."
-            ),
-            remedy=(
-                "Make the block a function of its arguments. With use_reentrant=True call "
-                "`model.enable_input_require_grads()`, as the first block has no other graph."
-            ),
-            releases=_TRIED,
-        ),
+        "SB844",
         _broken(
             "gradient checkpointing = without",
             "gradient checkpointing, reentrant = without",
@@ -302,94 +231,19 @@ RULES: tuple[Rule, ...] = (
         ),
     ),
     Rule(
-        RuleText(
-            code="SB845",
-            name="a training forward computes something else than evaluation or decoding",
-            kind="silent",
-            looks_for=(
-                "Logits of train() with every dropout at zero against those of eval(), and the log "
-                "probabilities of tokens in a training forward against those of generate()."
-            ),
-            cause="The code takes another branch if self.training is set, or if there is a cache.",
-            remedy=(
-                "Score and train with the same branch. On-policy methods compare log probabilities "
-                "of both, and take the difference for a change of the policy."
-            ),
-            releases=_TRIED,
-        ),
+        "SB845",
         _broken("train() without dropout = eval()", "logprobs of training = logprobs of decoding"),
     ),
     Rule(
-        RuleText(
-            code="SB846",
-            name="two ways to train that must agree do not",
-            kind="silent",
-            looks_for=(
-                "Packed rows against padded ones, where the second sequence does not see the first; "
-                "a step with the first half of the parameters frozen, or with an adapter on a linear "
-                "layer, against a whole one; the router's loss asked for by the config against the "
-                "argument; the backward of eager attention against that of sdpa; autocast against "
-                "bfloat16 weights; in float64, too."
-            ),
-            cause=(
-                "Labels or positions are counted over a whole packed row, a frozen parameter cuts "
-                "the graph of others, a weight is used beside its layer's forward, a switch of the "
-                "config is not read, one of the two attentions has another mask, or code looks at "
-                "autocast."
-            ),
-            remedy="Train in the way that agrees with the reference, until the release is repaired.",
-            releases=_TRIED,
-        ),
+        "SB846",
         _broken(
             "packed = padded",
             "frozen layers leave other gradients",
-            "an adapter leaves other gradients",
             "router loss by config = by argument",
             "eager backward = sdpa backward",
-            "bfloat16 by autocast = by weights",
         ),
     ),
-    Rule(
-        RuleText(
-            code="SB847",
-            name="memory that was never written makes the loss higher",
-            kind="silent",
-            looks_for=(
-                "A loss more than one and a half times the reference's, in a cell whose forward "
-                "differs and whose load left a tensor unwritten."
-            ),
-            cause=(
-                "5.x makes a model on the meta device, and fills buffers only where the class says "
-                "how. The model then trains, and its loss starts several times higher."
-            ),
-            remedy="Repair the load first: SB301 says how. Training on would unlearn the defect.",
-            releases="4.57 → 5.0",
-            references=("https://github.com/unslothai/unsloth/pull/4112",),
-        ),
-        _unwritten,
-    ),
-    Rule(
-        RuleText(
-            code="SB848",
-            name="accumulated steps are averaged in another way than in the reference",
-            kind="silent",
-            scope="release",
-            looks_for=(
-                "A forward that takes num_items_in_batch, by Trainer's own rule, in one of two "
-                "releases only."
-            ),
-            cause=(
-                "Until 4.46 Trainer averaged the losses of micro-batches, so that rows with few "
-                "labels weighed more. Since then it passes the number of labels of all of them to "
-                "models that take it, and they came one by one, release by release."
-            ),
-            remedy=(
-                "Compare runs without accumulation, or pass `compute_loss_func` to Trainer in both "
-                "releases. SB843 says whether a model that takes the number also divides by it."
-            ),
-            releases="4.45 → 4.46, and single models in later releases",
-            references=(_ACCUMULATION, "https://github.com/huggingface/transformers/pull/34283"),
-        ),
-        _other_accumulation,
-    ),
+    Rule("SB847", _unwritten),
+    Rule("SB848", _other_accumulation),
+    Rule("SB849", _frozen),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.compare.phases import STORED
 from samebits.findings.case import weights_of
-from samebits.findings.rule import Rule, Sighting, raised
-from samebits.records.finding import RuleText
+from samebits.findings.rule import RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,83 +84,12 @@ def _untied(case: Case) -> Iterator[Sighting]:
 
 
 RULES = (
+    Rule("SB401", _declared_as_list, explains=RAISED),
+    Rule("SB402", _no_post_init, explains=RAISED),
     Rule(
-        RuleText(
-            code="SB401",
-            name="_tied_weights_keys is a list",
-            kind="crash",
-            looks_for="AttributeError: 'list' object has no attribute 'keys', raised while the "
-            "model loads or is saved, if a class of the model declares _tied_weights_keys as a "
-            "list or if the failing line ties weights",
-            cause="Since 5.0 _tied_weights_keys is a dict: name of the tied tensor -> name of "
-            "its source. A list, the form of 4.x, raises AttributeError: always when the model is "
-            "saved, and when it is loaded if config.tie_word_embeddings is true. Affected: custom "
-            "models with the list of 4.x.",
-            remedy="Declare a dict. 4.x only iterates over the names, so the dict works in all "
-            "releases.",
-            example='_tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}',
-            releases="5.0.0 and later",
-            references=(
-                "https://github.com/huggingface/transformers/issues/44861",
-                "transformers/modeling_utils.py",
-            ),
-        ),
-        _declared_as_list,
-    ),
-    Rule(
-        RuleText(
-            code="SB402",
-            name="`__init__` does not call `post_init()`",
-            kind="crash",
-            looks_for="AttributeError for all_tied_weights_keys",
-            cause="Since 5.0 post_init() collects the tied names in all_tied_weights_keys, "
-            "and from_pretrained reads them. A model whose __init__ does not call post_init() "
-            "raises AttributeError while it loads. Affected: custom models without this call, "
-            "which 4.x accepts.",
-            remedy="Call self.post_init() at the end of the __init__ of every class that "
-            "derives from PreTrainedModel.",
-            example="self.post_init()",
-            releases="5.0.0 and later",
-            references=("https://github.com/huggingface/transformers/issues/43883",),
-        ),
-        _no_post_init,
-    ),
-    Rule(
-        RuleText(
-            code="SB403",
-            name="a custom `tie_weights` does not accept the new arguments",
-            kind="crash",
-            looks_for="TypeError: tie_weights() got an unexpected keyword argument",
-            cause="5.x calls `tie_weights(missing_keys=…, recompute_mapping=…)`. A custom "
-            "tie_weights(self) does not accept these arguments and raises TypeError while the "
-            "model loads. Affected: custom models that override tie_weights.",
-            remedy="Accept all arguments and pass them on.",
-            example="def tie_weights(self, *args, **kwargs):\n    super().tie_weights(*args, **kwargs)",
-            releases="5.0.0 and later",
-            references=("transformers/modeling_utils.py, tie_weights",),
-        ),
+        "SB403",
         raised("TypeError", r"tie_weights\(\) got an unexpected keyword argument"),
+        explains=RAISED,
     ),
-    Rule(
-        RuleText(
-            code="SB404",
-            name="embeddings that were tied are now two tensors",
-            kind="silent",
-            looks_for="two names that share memory in the reference and do not share it in this "
-            "release",
-            cause="4.x ties input and output embeddings unless the config says "
-            "tie_word_embeddings=false. As true is its default, the config.json that it saves "
-            "does not contain the field. 5.x ties only what _tied_weights_keys names, and only if "
-            "the config says tie_word_embeddings=true. Otherwise the head is a tensor of its own: "
-            "random, if the checkpoint does not contain it. Affected: custom models that rely on "
-            "get_output_embeddings() and on the default of 4.x.",
-            remedy="Declare _tied_weights_keys as a dict, which 4.x accepts too, and write "
-            "tie_word_embeddings into config.json. Both are needed.",
-            example='_tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}\n'
-            '{"tie_word_embeddings": true}  # config.json',
-            releases="5.0.0 and later",
-            references=("transformers/modeling_utils.py, tie_weights",),
-        ),
-        _untied,
-    ),
+    Rule("SB404", _untied, explains=STORED),
 )

@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING
 from samebits.compare.outcome import differs, has_other_shape
 from samebits.findings.case import seen_with
 from samebits.findings.rule import Rule, Sighting
-from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
+    from samebits.records.capture import ForwardFacts
     from samebits.records.usage import UsageSignal
 
     Check = Callable[[Case], Iterator[Sighting]]
 
 _WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
 _WITH_MAPS = ("tensors", "tensors and None")
-_PULLS = "https://github.com/huggingface/transformers/pull"
 
 
 def _no_attentions(case: Case) -> Iterator[Sighting]:
@@ -57,6 +56,48 @@ def _other_output(case: Case) -> Iterator[Sighting]:
             evidence.setdefault(tensor, f"{item.name}: {step.own:.2g} → float64 {step.float64:.2g}")
     if evidence:
         yield Sighting(", ".join(evidence), tuple(evidence.values()))
+
+
+def _one_more_argument(case: Case) -> Iterator[Sighting]:
+    """Find arguments without which forward raises or gives other logits here, and not in the reference."""
+    lines: dict[str, list[str]] = {}
+    for prompt, name, facts, before in _omissions(case):
+        omission, other = facts.omitted[name], before.omitted.get(name)
+        if name not in facts.optional or (name in before.optional and other is None):
+            continue
+        what = f"raises {omission.message}" if omission.message else "gives other logits"
+        without = "gives the same logits" if other else "takes no such argument"
+        lines.setdefault(name, []).append(
+            f"{prompt}: without {name} forward {what}; the reference {without}"
+        )
+    for name, evidence in lines.items():
+        yield Sighting(f"forward({name}=…)", tuple(evidence))
+
+
+def _argument_left_out(case: Case) -> Iterator[Sighting]:
+    """Find prompts whose logits are those of the reference once an argument is added that it does not use."""
+    lines: dict[str, list[str]] = {}
+    for prompt, name, facts, before in _omissions(case):
+        logits = before.logits
+        if name in facts.optional or logits is None or logits.hash != facts.omitted[name].complete:
+            continue
+        lines.setdefault(name, []).append(
+            f"{prompt}: with {name} the logits have the bytes of the reference, without it they have others"
+        )
+    for name, evidence in lines.items():
+        yield Sighting(f"forward({name}=…)", tuple(evidence))
+
+
+def _omissions(case: Case) -> Iterator[tuple[str, str, ForwardFacts, ForwardFacts]]:
+    """Yield prompt, argument and both sides' facts where leaving out the argument has an effect here alone."""
+    before = case.reference.signals.forward if case.reference is not None else None
+    for prompt, facts in (case.capture.signals.forward or {}).items():
+        if before is None or prompt not in before:
+            continue
+        for name, omission in facts.omitted.items():
+            other = before[prompt].omitted.get(name)
+            if omission.effect != "none" and (other is None or other.effect == "none"):
+                yield prompt, name, facts, before[prompt]
 
 
 def _other_logits(case: Case) -> Iterator[Sighting]:
@@ -226,250 +267,23 @@ def _with_the_asked(check: Check) -> Check:
 
 
 _RULES = (
-    Rule(
-        RuleText(
-            code="SB901",
-            name="`output_attentions=True` returns no attention maps",
-            kind="api",
-            scope="release",
-            looks_for="a forward with output_attentions=True whose attentions are None or empty, "
-            "if the same model returns tensors with eager attention",
-            cause="scaled_dot_product_attention (sdpa), the usual default, cannot return "
-            "attention maps. 4.48 switches to eager attention for such a call. Later releases "
-            "warn once and return None for each layer, None or an empty tuple. Affected: code "
-            "that reads outputs.attentions without setting attn_implementation.",
-            remedy="Load the model with `attn_implementation='eager'` when you need maps. Use "
-            "another copy for the logits, because eager attention rounds differently. Setting "
-            "config.output_attentions instead is refused.",
-            example='model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager")',
-            releases="4.53: (None, …). 4.57 to 5.1: None, in some classes (None, …). 5.2 and "
-            "later: ().",
-            references=(
-                "transformers/integrations/sdpa_attention.py",
-                "transformers/utils/output_capturing.py",
-            ),
-        ),
-        _no_attentions,
-    ),
-    Rule(
-        RuleText(
-            code="SB902",
-            name="requesting attention maps changes the logits",
-            kind="rounding",
-            scope="release",
-            looks_for="a forward with output_attentions=True that returns maps, and whose logits "
-            "differ from those without it",
-            cause="scaled_dot_product_attention cannot return attention maps, so the class "
-            "computes attention in plain torch operations for this call. That is the same "
-            "function, rounded differently. Affected: everyone who compares exact logits with and "
-            "without output_attentions.",
-            remedy="Compare without output_attentions, or with `attn_implementation='eager'` "
-            "on both sides.",
-            releases="4.48. Later releases return no maps instead (SB901).",
-            references=("transformers/models/llama/modeling_llama.py of 4.48",),
-        ),
-        _other_logits,
-    ),
-    Rule(
-        RuleText(
-            code="SB903",
-            name="packed sequences are not kept apart",
-            kind="silent",
-            scope="release",
-            looks_for="two sequences in one row, with position_ids that restart, where a change "
-            "of the first changes the logits of the second by more than rounding",
-            cause="From 4.53 on position_ids that restart give each sequence its own block of "
-            "the mask, but only without an attention_mask and without a cache. A mask of ones or "
-            "use_cache=True (the default) switches this off. Before 4.53 there is no such mask. "
-            "Convolutions and recurrent states run across the border in every release. Affected: "
-            "training or scoring with packed sequences.",
-            remedy="From 4.53 on pass no attention_mask and use_cache=False. Otherwise put one "
-            "sequence into each row.",
-            example="model(ids, position_ids=restarting, attention_mask=None, use_cache=False)",
-            releases="4.48: always. 4.53 to 5.23: with a mask or a cache.",
-            references=(f"{_PULLS}/39194", f"{_PULLS}/46634", "transformers/masking_utils.py"),
-        ),
-        _packed_sequences,
-    ),
-    Rule(
-        RuleText(
-            code="SB904",
-            name="the cache holds fewer positions than were fed",
-            kind="api",
-            scope="release",
-            looks_for="key tensors of the cache that are shorter than the number of tokens fed, "
-            "after a forward longer than the sliding window",
-            cause="By 4.57 a sliding-window layer of DynamicCache keeps only the last window "
-            "- 1 positions. The HybridCache of 4.48 keeps the window. The shape of the keys is "
-            "therefore not the number of tokens. Affected: code that takes the past length from "
-            "the shape of cached keys.",
-            remedy="Take the past length from get_seq_length(), not from the shape of the "
-            "keys. Do not crop such a cache to a length before the positions that it dropped.",
-            example="past = cache.get_seq_length()  # not cache.layers[0].keys.shape[-2]",
-            releases="4.57 and later. gemma2 also in 4.48, where get_seq_length() returns the "
-            "window too.",
-            references=("transformers/cache_utils.py, DynamicSlidingWindowLayer",),
-        ),
-        _short_key_tensors,
-    ),
-    Rule(
-        RuleText(
-            code="SB905",
-            name="cache_position is accepted and ignored",
-            kind="api",
-            scope="release",
-            looks_for="a forward whose signature does not name cache_position, that accepts it, "
-            "and that gives the same bits for wrong positions",
-            cause="cache_position was removed from the signatures between 5.2 and 5.6. An "
-            "argument of this name disappears in `**kwargs` without an exception. Affected: code "
-            "that passes cache_position to place tokens in the sequence or in a static cache.",
-            remedy="Pass position_ids, and let the cache count its tokens: get_seq_length(). "
-            "Code that writes to a static cache has to compute the positions from it.",
-            example="start = cache.get_seq_length()\n"
-            "position_ids = torch.arange(start, start + input_ids.shape[1])[None]",
-            releases="A parameter up to 5.2, gone by 5.6. Classes that never had it ignore it in "
-            "every release.",
-            references=(f"{_PULLS}/44181", f"{_PULLS}/44759"),
-        ),
-        _ignored_position,
-    ),
-    Rule(
-        RuleText(
-            code="SB906",
-            name="`generate()` does not advance `position_ids`",
-            kind="silent",
-            scope="release",
-            looks_for="a generate() with position_ids that feeds the last position of the prompt "
-            "at every step, and whose logits differ from those without the argument",
-            cause="Up to 5.1 generate() keeps the position_ids that it gets and passes their "
-            "last entry at every step, so every new token has the position of the last prompt "
-            "token. 5.2 appends the next position. Affected: callers of generate() that pass "
-            "position_ids.",
-            remedy="Pass attention_mask instead of position_ids, and generate() counts the "
-            "positions. Or decode step by step with forward.",
-            releases="Wrong in 4.48 to 5.1. Right from 5.2 on.",
-            references=(
-                "https://github.com/huggingface/transformers/issues/29149",
-                f"{_PULLS}/43734",
-            ),
-        ),
-        _frozen_positions,
-    ),
-    Rule(
-        RuleText(
-            code="SB907",
-            name="assisted generation refuses min_new_tokens",
-            kind="crash",
-            scope="release",
-            looks_for="ValueError: Passing `MinLengthLogitsProcessor` …, if assisted generation "
-            "works without min_new_tokens",
-            cause="generate() turns min_new_tokens into a MinLengthLogitsProcessor, and its "
-            "candidate generator then refuses this processor with a ValueError. By 5.6 the "
-            "candidate generator leaves it out. Affected: calls of generate() with "
-            "assistant_model and min_new_tokens.",
-            remedy="Do not combine min_new_tokens with an assistant: leave out one of the two.",
-            releases="Fails in 4.57 to 5.2. Works in 4.48 and 4.53, and in 5.6 and later.",
-            references=("transformers/generation/candidate_generator.py",),
-        ),
-        _min_new_tokens,
-    ),
-    Rule(
-        RuleText(
-            code="SB908",
-            name="a generation strategy now needs code from the hub",
-            kind="crash",
-            scope="release",
-            looks_for="a ValueError that asks for trust_remote_code=True, for penalty_alpha or "
-            "num_beam_groups",
-            cause="Contrastive search and group beam search were moved from the library to "
-            "repositories of transformers-community on the hub. Their arguments now download that "
-            "code, and raise ValueError without trust_remote_code=True. Affected: calls of "
-            "generate() with penalty_alpha or num_beam_groups.",
-            remedy="Use num_beams or sampling. Or pass trust_remote_code=True, which downloads "
-            "and runs the current code from the hub.",
-            releases="4.48 and 4.53 have both strategies. 4.57 and later need the hub.",
-            references=(f"{_PULLS}/40428", "transformers/generation/utils.py"),
-        ),
-        _hub_strategies,
-    ),
-    Rule(
-        RuleText(
-            code="SB909",
-            name="safe_serialization=False is ignored",
-            kind="api",
-            scope="release",
-            looks_for="save_pretrained(safe_serialization=False) that writes safetensors",
-            cause="5.0 removed the parameter. The argument disappears in `**kwargs`, and "
-            "save_pretrained writes safetensors. Affected: code that needs pytorch_model.bin.",
-            remedy="If you need a pickle, write it yourself.",
-            example='torch.save(model.state_dict(), folder / "pytorch_model.bin")',
-            releases="5.0.0 and later",
-            references=(f"{_PULLS}/42734", f"{_PULLS}/42904"),
-        ),
-        _ignored_safe_serialization,
-    ),
-    Rule(
-        RuleText(
-            code="SB910",
-            name="`save_pretrained` uses another key for the dtype or other file sizes",
-            kind="api",
-            scope="release",
-            looks_for="a different key for the dtype in config.json, or a different default of "
-            "max_shard_size, than in the reference",
-            cause="By 4.57 the key torch_dtype in config.json is called dtype; programs that "
-            "look for the old key do not find it. In 5.0 the default of max_shard_size changed "
-            "from 5GB to 50GB. Affected: tools that read config.json, and uploads or file systems "
-            "with a limit on file size.",
-            remedy="Pass the dtype in every load, and max_shard_size in every save.",
-            example='model.save_pretrained(folder, max_shard_size="5GB")',
-            releases="dtype: 4.57 and later. 50GB: 5.0.0 and later.",
-            references=("transformers/configuration_utils.py, to_dict", f"{_PULLS}/42904"),
-        ),
-        _changed_saving,
-    ),
-    Rule(
-        RuleText(
-            code="SB911",
-            name="gradient checkpointing has a different default",
-            kind="api",
-            scope="release",
-            looks_for="gradient_checkpointing_enable() without arguments that sets a different "
-            "use_reentrant than in the reference",
-            cause="5.0 changed the default from use_reentrant=True to False. The two differ "
-            "in which hooks run, in random states, and in the handling of inputs without "
-            "gradients. Affected: training with gradient checkpointing that does not set "
-            "use_reentrant.",
-            remedy="Set use_reentrant yourself.",
-            example='model.gradient_checkpointing_enable({"use_reentrant": False})',
-            releases="True up to 4.57. False from 5.0.0 on.",
-            references=("transformers/modeling_utils.py, gradient_checkpointing_enable",),
-        ),
-        _changed_use_reentrant,
-    ),
-)
-_OUTPUT_RULE = Rule(
-    RuleText(
-        code="SB912",
-        name="an output has the same name and holds something else",
-        kind="silent",
-        looks_for="a tensor that forward returns beside the logits, under the same name in "
-        "both releases, in another shape or with a difference that float64 does not remove, "
-        "while no layer and no logit differs by more than rounding",
-        cause="The model computes the same, and puts another intermediate result where the "
-        "former one was. In 5.0 `get_text_features()` and `get_image_features()` of CLIP and "
-        "its relatives write their projection over `pooler_output`, and forward returns these "
-        "objects as `text_model_output` and `vision_model_output`: pooled features there are "
-        "projected ones since.",
-        remedy="Take the tensor from where it is the same in both releases. For CLIP call the "
-        "inner models.",
-        example="pooled = model.text_model(**text_inputs).pooler_output\n"
-        "pooled = model.vision_model(**image_inputs).pooler_output",
-        releases="CLIP and its relatives: 5.0.0 and later. Custom models: any release.",
-        references=("transformers/models/clip/modeling_clip.py, get_text_features",),
-    ),
-    _other_output,
+    Rule("SB901", _no_attentions),
+    Rule("SB902", _other_logits),
+    Rule("SB903", _packed_sequences),
+    Rule("SB904", _short_key_tensors),
+    Rule("SB905", _ignored_position),
+    Rule("SB906", _frozen_positions),
+    Rule("SB907", _min_new_tokens),
+    Rule("SB908", _hub_strategies),
+    Rule("SB909", _ignored_safe_serialization),
+    Rule("SB910", _changed_saving),
+    Rule("SB911", _changed_use_reentrant),
 )
 RULES = (
     *(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES),
-    _OUTPUT_RULE,  # no made model answers for outputs
+    Rule(
+        "SB912", _other_output, explains=frozenset({"outputs"})
+    ),  # no made model answers for outputs
+    Rule("SB913", _one_more_argument),
+    Rule("SB914", _argument_left_out, explains=frozenset({"hidden_states", "logits"})),
 )

@@ -15,23 +15,29 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.base.digests import digest_of_file, machine_fingerprint
 from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
+from samebits.diagnose.deciding import with_deciding
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.checkpoints import Checkpoints
+from samebits.jobs.common import ReadyCell
 from samebits.jobs.inputs import Feeder
-from samebits.jobs.ladder import Climber
+from samebits.jobs.lab import Lab
+from samebits.jobs.ladder import climb
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.records.ids import CellId
-from samebits.stacks.build import StackBuilder, probes_digest
-from samebits.stacks.environment import PROBE_PACKAGES, probe_environment
+from samebits.stacks import contents
+from samebits.stacks.build import StackBuilder, environment_folder, probes_digest
+from samebits.stacks.environment import probe_environment
+from samebits.stacks.installer import Commands, Installer
 from samebits.stacks.places import stacks_folder
 from samebits.stacks.probes import PROBES
 from samebits.stacks.process import StackProcess, start_process
 from samebits.stacks.slots import Slots
 from samebits.storage.store import Store
+from samebits_wire.places import PROBE_PACKAGES_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any, Self
 
     from samebits.jobs.checkpoints import Checkpoint
@@ -40,7 +46,8 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult
     from samebits.records.ladder import LadderFile
-    from samebits.stacks.build import Run, Stack
+    from samebits.stacks.build import Stack
+    from samebits.stacks.installer import Run
     from samebits.stacks.process import Starter
 
 Runs = tuple["Capture", "Capture"]
@@ -59,7 +66,7 @@ class Side(NamedTuple):
     stack: Stack
     process: StackProcess
     runner: CellRunner
-    climber: Climber
+    lab: Lab
     feeder: Feeder
 
     def cell(self, model: ModelSpec) -> CellId:
@@ -75,17 +82,14 @@ class Side(NamedTuple):
 
     async def observe(self, subject: Subject, values: tuple[str, ...] = ()) -> Runs:
         """Return both runs of a model; ``values`` are hashes of tensors to store."""
-        model, checkpoint = subject
-        return await self.runner.observe(
-            self.cell(model), model, checkpoint, self.stack, self.process, values
-        )
+        return await self.runner.observe(self._ready(subject), values)
 
     async def climb(self, subject: Subject, ask: Ask) -> LadderFile:
         """Return what a model computes on the precision ladder."""
-        model, checkpoint = subject
-        return await self.climber.climb(
-            self.cell(model), model, checkpoint, self.stack, self.process, ask
-        )
+        return await climb(self.lab, self._ready(subject), ask)
+
+    def _ready(self, subject: Subject) -> ReadyCell:
+        return ReadyCell(self.cell(subject.model), *subject, self.stack, self.process)
 
 
 class Bench:
@@ -100,10 +104,12 @@ class Bench:
         kernels: Mapping[str, str] | None = None,
         starter: Starter | None = None,
         run: Run | None = None,
+        say: Callable[[str], None] = lambda _line: None,
     ) -> None:
         self.root = root
         self.store = Store(root)
-        self.builder = StackBuilder(root, environ, stacks=stacks_folder(root, environ), run=run)
+        self._installer = Installer(environ, run=run or Commands(), say=say)
+        self.builder = StackBuilder(root, self._installer, stacks=stacks_folder(root, environ))
         self.probes = probes_digest(PROBES)
         self.fingerprint = machine_fingerprint(kernels)
         self._environ = environ
@@ -115,6 +121,7 @@ class Bench:
         self._slots = Slots(cores or 1, cores)
         self._sides: list[Side] = []
         self._modules: list[Path] = []
+        self._built: list[Path] = []
 
     async def __aenter__(self) -> Self:
         """Return itself."""
@@ -122,8 +129,10 @@ class Bench:
 
     async def __aexit__(self, *_: object) -> None:
         """End the processes."""
-        self.builder.end()
+        self._installer.end()
         await asyncio.gather(*(side.process.close() for side in self._sides))
+        for folder in self._built:
+            contents.record_bytecode(folder)
         for folder in self._modules:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -140,10 +149,11 @@ class Bench:
         Raises StackError if the probes' packages cannot be had.
         """
         folder = self.builder.probe_packages(stack.python, version)
-        return self._side(stack, {PROBE_PACKAGES: str(folder)}, fresh=True)
+        return self._side(stack, {PROBE_PACKAGES_VARIABLE: str(folder)}, fresh=True)
 
     def rebuilt(self, stack: Stack) -> Side:
         """Return the side of a stack that samebits built."""
+        self._built.append(environment_folder(stack))
         return self._side(stack, {}, fresh=False)
 
     def _side(self, stack: Stack, more: Mapping[str, str], *, fresh: bool) -> Side:
@@ -160,7 +170,7 @@ class Bench:
             stack.id, stack.python, {**environment, **more}, log, self._slots, self._starter
         )
         cache = JobCache(self.root, self.store, self.probes, self.fingerprint, fresh=fresh)
-        side = Side(stack, process, CellRunner(cache), Climber(cache), Feeder(cache))
+        side = Side(stack, process, CellRunner(cache), Lab(cache), Feeder(cache))
         self._sides.append(side)
         return side
 
@@ -189,14 +199,14 @@ async def compared(
         side, subject = sides[side_cell]
         rerun[side_cell] = await side.observe(subject, hashes)
 
-    async def climb(asks: Mapping[CellId, list[Ask]]) -> dict[CellId, list[LadderFile]]:
+    async def climb_all(asks: Mapping[CellId, list[Ask]]) -> dict[CellId, list[LadderFile]]:
         return {
             cell_id: [await sides[cell_id][0].climb(sides[cell_id][1], ask) for ask in listed]
             for cell_id, listed in asks.items()
         }
 
-    results = await judge_by_ladder([result() if missing else first], runs, store, climb)
+    results = await judge_by_ladder([result() if missing else first], runs, store, climb_all)
     gone: set[Any] = set()
     if missing:
         gone = {c for c, _ in wanted(runs[reference][0], runs[cell][0], results[0].signals, store)}
-    return unmeasured(results[0], rerun, gone)
+    return with_deciding(unmeasured(results[0], rerun, gone))

@@ -6,12 +6,14 @@ import argparse
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.base.checkpoint import is_checkpoint, own_code
 from samebits.base.errors import SamebitsError, nearest, shown
 from samebits.check.command import option_values
-from samebits.check.model import ModelError, read_model
+from samebits.check.model import not_run, read_model
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.gate.bench import Bench
 from samebits.gate.interpreter import (
@@ -32,13 +34,14 @@ from samebits.gate.lockfile import (
 from samebits.gate.model import named_specs, recorded_spec
 from samebits.gate.recorder import record
 from samebits.gate.verifier import Verifier
+from samebits.matrix.checkpoint import CheckpointError, faults
 from samebits.records.lock import LockFile
 from samebits.records.verification import VerificationFile
 from samebits.stacks.places import cache_folder
 from samebits.terminal.gate import change_lines, verified_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from samebits.gate.interpreter import Installed
     from samebits.gate.recorder import Entry
@@ -134,18 +137,28 @@ def add_arguments(record: argparse.ArgumentParser, verify: argparse.ArgumentPars
 
 
 def read_project(
-    lock: Path, python: Path | None, environ: Mapping[str, str], *, own: bool = False
+    lock: Path,
+    python: Path | None,
+    environ: Mapping[str, str],
+    checkpoints: Iterable[Path] = (),
+    *,
+    own: bool = False,
 ) -> Project:
     """Return the project of a lock; with ``own`` its interpreter is the running one.
+
+    ``checkpoints`` are the folders of its models, of which nothing is run.
 
     Raises:
         InterpreterError: there is no interpreter with torch and transformers.
 
     """
     folder = lock.absolute().parent
-    interpreter = Path(sys.executable) if own else find_interpreter(python, folder, environ)
+    interpreter = (
+        Path(sys.executable) if own else find_interpreter(python, folder, environ, checkpoints)
+    )
     work = folder / WORK
-    root = work if work.is_dir() else cache_folder(environ) / "gate"
+    is_own = work.is_dir() and not is_checkpoint(folder)
+    root = work if is_own else cache_folder(environ) / "gate"
     return Project(lock, interpreter, read_interpreter(interpreter), root)
 
 
@@ -164,8 +177,12 @@ async def run_record(
     """
     lock = read_lock(options.lock) if options.lock.exists() or options.update else LockFile()
     specs, removed = _to_record(options, lock)
-    project = read_project(options.lock, options.python, environ)
+    _require_whole_files(specs)
+    checkpoints = [Path(spec.path) for spec in specs if spec.path]
+    project = read_project(options.lock, options.python, environ, checkpoints)
     say(f"{project.python}: {_versions(project.installed)}")
+    untrusted = {spec.name: spec.path for spec in specs if not spec.trust_remote_code}
+    _say_what_is_not_run({name: Path(path) for name, path in untrusted.items() if path}, say)
     entries: list[Entry] = []
     if specs:
         async with _bench(project, environ, specs, kernels) as bench:
@@ -193,6 +210,13 @@ async def run_record(
     write_lock(options.lock, updated)
     say(f"{options.lock} is written: commit it.")
     return PASS
+
+
+def _say_what_is_not_run(folders: Mapping[str, Path], say: Callable[[str], None]) -> None:
+    """Say which code of models that nobody trusts is there; ``folders`` are theirs, by name."""
+    for name, folder in folders.items():
+        if line := not_run(own_code(folder)):
+            say(f"{name}: {line}")
 
 
 def _to_record(options: argparse.Namespace, lock: LockFile) -> tuple[list[ModelSpec], set[str]]:
@@ -226,12 +250,28 @@ def _to_record(options: argparse.Namespace, lock: LockFile) -> tuple[list[ModelS
     for name in names:
         try:
             specs.append(recorded_spec(name, lock.models[name], options.lock.absolute().parent))
-        except ModelError:
+        except CheckpointError:
             removed.add(name)
     if not specs and not removed:
         msg = "name a model, such as ../checkpoint; or --update, which records the lock's again"
         raise UsageError(msg)
     return specs, removed
+
+
+def _specs_there(lock: LockFile, names: Iterable[str], folder: Path) -> Iterator[ModelSpec]:
+    """Yield the models of entries with a folder; what is not there has a verdict of its own."""
+    for name in names:
+        with suppress(CheckpointError):
+            yield recorded_spec(name, lock.models[name], folder)
+
+
+def _require_whole_files(specs: Iterable[ModelSpec]) -> None:
+    """Raise CheckpointError for what the files of the models show before anything runs."""
+    problems = [
+        fault for spec in specs if spec.path is not None for fault in faults(Path(spec.path), spec)
+    ]
+    if problems:
+        raise CheckpointError("\n".join(dict.fromkeys(problems)))
 
 
 def matching(word: str, lock: LockFile) -> list[str]:
@@ -261,8 +301,13 @@ async def run_verify(
     started = time.monotonic()
     lock = read_lock(options.lock)
     names = _named_entries(options.models, lock, options.lock)
-    project = read_project(options.lock, options.python, environ)
+    folder = options.lock.absolute().parent
+    folders = {name: folder / path for name in names if (path := lock.models[name].path)}
+    _require_whole_files(_specs_there(lock, folders, folder))
+    project = read_project(options.lock, options.python, environ, folders.values())
     say(f"{project.python}: {_versions(project.installed)}")
+    trusted = {name for name in names if lock.models[name].trust_remote_code}
+    _say_what_is_not_run({n: path for n, path in folders.items() if n not in trusted}, say)
     return await verify_entries(
         project,
         lock,
@@ -289,7 +334,7 @@ async def verify_entries(
     """Return the results of some entries in the environment of a project."""
     started = time.monotonic() if at is None else at
     needs_hub = any(lock.models[name].hub for name in names)
-    async with Bench(project.root, environ, needs_hub=needs_hub, kernels=kernels) as bench:
+    async with Bench(project.root, environ, needs_hub=needs_hub, kernels=kernels, say=say) as bench:
         side = bench.current(_stack(project), project.installed.python)
         verifier = Verifier(
             lock, _folder(project), side, project.installed, bench, rebuilds=rebuilds, say=say

@@ -5,6 +5,7 @@ A lock has their hashes only. A file that the project has committed is found by 
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,20 +76,25 @@ def restored(
 
 def _from_git(path: Path, hash: str) -> bytes | None:
     """Return the content with this hash that a file had in some commit; None if there is none."""
-    log = ["log", f"--max-count={_MAX_COMMITS}", "--format=%H", "--", path.name]
-    commits = _git(path.parent, log)
+    listed = ["rev-list", f"--max-count={_MAX_COMMITS}", "HEAD", "--", path.name]
+    commits = _git(path.parent, listed)
     for commit in commits.decode("ascii", "replace").split():
-        content = _git(path.parent, ["show", f"{commit}:./{path.name}"])
+        content = _git(path.parent, ["cat-file", "blob", f"{commit}:./{path.name}"])
         if content and blake3(content).hexdigest()[:SHORT] == hash:
             return content
     return None
 
 
 def _git(folder: Path, arguments: list[str]) -> bytes:
-    """Return what git prints; nothing without git, outside of a repository, or after an error."""
+    """Return what git prints; nothing without git, outside of a repository, or after an error.
+
+    The repository may have come with the model, and its config can name programs. So only commands
+    that run none are used (``log`` would verify signatures), and nothing is fetched.
+    """
     try:
         process = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
+            ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments],
+            env={**os.environ, "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"},
             capture_output=True,
             check=False,
             timeout=_SECONDS,

@@ -14,9 +14,10 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
+from samebits.base.checkpoint import is_checkpoint
 from samebits.base.digests import digest_of
 from samebits.base.errors import SamebitsError
-from samebits.records.lock import Environment
+from samebits.records.lock import SOURCE, Environment
 from samebits.records.record import Record
 from samebits.stacks.build import Stack
 from samebits.stacks.probes import ENVIRONMENT
@@ -79,14 +80,19 @@ class Installed(Record):
     gpus: tuple[str, ...] = ()
 
 
-def find_interpreter(named: Path | None, folder: Path, environ: Mapping[str, str]) -> Path:
+def find_interpreter(
+    named: Path | None,
+    folder: Path,
+    environ: Mapping[str, str],
+    checkpoints: Iterable[Path] = (),
+) -> Path:
     """Return the interpreter of the project in ``folder``.
 
     It is the one that is named, else that of the active virtual environment, of ``.venv`` in the
-    folder or above it, or the one that runs this program.
+    folder or above it, or the one that runs this program. ``checkpoints`` are the folders of models.
 
     Raises:
-        InterpreterError: the one that is named does not exist.
+        InterpreterError: the one that is named does not exist, or ``.venv`` lies in a checkpoint.
 
     """
     if named is not None:
@@ -99,10 +105,27 @@ def find_interpreter(named: Path | None, folder: Path, environ: Mapping[str, str
             raise InterpreterError(msg)
         return program.absolute()  # a link into another folder is what makes it an environment
     active = environ.get("VIRTUAL_ENV")
-    folders = [Path(active)] if active else []
-    folders += [parent / ".venv" for parent in (folder.absolute(), *folder.absolute().parents)]
-    programs = (_program(environment) for environment in folders)
-    return next((program for program in programs if program.exists()), Path(sys.executable))
+    if active and _program(Path(active)).exists():
+        return _program(Path(active))
+    parents = (folder.absolute(), *folder.absolute().parents)
+    owner = next((parent for parent in parents if _program(parent / ".venv").exists()), None)
+    if owner is None:
+        return Path(sys.executable)
+    _refuse_of_a_model(owner, {path.resolve() for path in checkpoints})
+    return _program(owner / ".venv")
+
+
+def _refuse_of_a_model(folder: Path, checkpoints: set[Path]) -> None:
+    """Raise InterpreterError if a folder with ``.venv`` is a model's, or lies in one."""
+    above = (folder.resolve(), *folder.resolve().parents)
+    if not is_checkpoint(folder) and checkpoints.isdisjoint(above):
+        return
+    msg = (
+        f"{folder / '.venv'} lies in the folder of a model, so it may have come with the model, and it "
+        f"was not run. If it is yours, name it: --python {folder / '.venv'}. Else activate your "
+        "project's environment, or put samebits.lock into your project (--lock)"
+    )
+    raise InterpreterError(msg)
 
 
 def _program(environment: Path) -> Path:
@@ -155,7 +178,8 @@ def environment_of(installed: Installed, modules: Iterable[str] = ()) -> Environ
     roots += [name for name, package in by_name.items() if imported & set(package.modules)]
     names = sorted(_closure(roots, by_name, installed.markers))
     origins = {name: by_name[name].origin for name in names}
-    sources = {n: _address(n, o) for n, o in origins.items() if o is not None and _is_public(o)}
+    addresses = {n: _address(n, o) for n, o in origins.items() if o is not None and _is_public(o)}
+    sources = {n: address for n, address in addresses.items() if re.fullmatch(SOURCE, address)}
     return Environment(
         python=installed.python,
         packages={str(name): by_name[name].version for name in names},

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
-from samebits.base.atomic import replace
 from samebits.base.digests import digest_of
 from samebits.base.errors import SamebitsError
 from samebits.records.lock import FORMAT_VERSION, LockFile
+from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

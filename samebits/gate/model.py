@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from samebits.base.errors import SamebitsError
 from samebits.check import hub
-from samebits.check.model import ModelError, read_folder, read_model
+from samebits.check.model import read_folder, read_model
 from samebits.check.text import Entry, matrix_text
 from samebits.matrix import load, yamltext
+from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.levels import at_level
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ def named_specs(
         CodeError: the model has code of its own, and ``trusts_code`` does not say whether it may run.
 
     """
-    if model.has_code and trusts_code is None:
+    if model.loads_code and trusts_code is None:
         msg = (
-            f"{model.typed}: the model comes with code of its own (auto_map in config.json), which runs "
+            f"{model.typed}: the model comes with code of its own ({model.code.places}), which runs "
             "only if you say so: add --trust-remote-code. The lock keeps your answer, and verify follows "
             "it. With --no-trust-remote-code the class of transformers is used"
         )
@@ -66,7 +67,7 @@ def recorded_spec(name: str, entry: RecordedModel, folder: Path) -> ModelSpec:
     """Return the model of an entry of the lock in ``folder``.
 
     Raises:
-        ModelError: it is not there.
+        CheckpointError: it is not there.
 
     """
     if entry.path is not None:
@@ -108,13 +109,13 @@ def one_variant(model: ModelSpec, variant: Variant) -> ModelSpec:
 def relative_path(path: Path, folder: Path) -> str:
     """Return the path of a checkpoint as a lock in ``folder`` has it.
 
-    Raises ModelError if there is no relative one.
+    Raises CheckpointError if there is no relative one.
     """
     try:
         return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
     except ValueError as error:  # another drive
         msg = f"{path} is on another drive than {folder}: put the lock on the same one (--lock)"
-        raise ModelError(msg) from error
+        raise CheckpointError(msg) from error
 
 
 def imported_modules(model: ModelSpec) -> set[str]:

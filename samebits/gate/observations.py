@@ -38,10 +38,11 @@ def short(identity: object) -> str:
 def mismatches(recorded: Hashes, capture: Capture) -> list[Mismatch]:
     """Return what is not as recorded, in the order of the flow of data.
 
-    A signal that the record lacks, or that was not observed at all, is not listed.
+    A signal that the record lacks, or that was not observed at all, is not listed. What only this
+    side has comes last: a new buffer, such as one that nothing reads, changes no recorded number.
     """
     observed = hashes(capture)
-    return [
+    listed = [
         mismatch
         for unit in units()
         if unit.name in recorded and unit.name in observed
@@ -51,6 +52,7 @@ def mismatches(recorded: Hashes, capture: Capture) -> list[Mismatch]:
             {str(o.subject): o for o in unit.observations(capture)},
         )
     ]
+    return sorted(listed, key=lambda mismatch: mismatch.kind == "only here")
 
 
 def _of_signal(

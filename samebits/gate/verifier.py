@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import StackError
-from samebits.base.redaction import without_folders
-from samebits.check.model import ModelError
 from samebits.compare.describe import some
 from samebits.compare.pair import ended, reason
 from samebits.compare.phases import failures
@@ -27,10 +25,12 @@ from samebits.gate.lockfile import machine_key
 from samebits.gate.model import imported_modules, recorded_spec
 from samebits.gate.observations import count, mismatches, unobserved
 from samebits.gate.recorder import machine, recorded_files
+from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.plan import command_line
 from samebits.records.ids import Verdict
 from samebits.records.lock import SHORT
 from samebits.records.verification import Kept, PackageChange, Verified
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -147,7 +147,7 @@ class Verifier:
         known = Verified(model=name, verdict=Kept.UNDECIDED, n_tensors=count(entry.signals))
         try:
             spec = recorded_spec(name, entry, self._folder)
-        except ModelError as error:
+        except CheckpointError as error:
             return _ended(known, Kept.NOT_THERE, str(error))
         subject = await self._side.with_inputs(self._bench.subject(spec))
         runs = await self._side.observe(subject)

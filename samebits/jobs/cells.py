@@ -12,32 +12,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.base.digests import digest_of
 from samebits.base.errors import CaptureError
-from samebits.base.redaction import without_folders
 from samebits.compare.probes import may_be_the_machine
 from samebits.compare.signals import agrees
 from samebits.jobs.cache import aside
-from samebits.jobs.common import follows_from, model_of, threads_of
+from samebits.jobs.common import follows_from, job_of
 from samebits.jobs.records import CellJob, CellStore, ObservedModel, RelationOptions, RunName
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import NO_DEVICE, Capture, Failure, Skip, Unfinished
-from samebits.stacks.process import Ended, StackProcess, tail
+from samebits.records.kinds import CELL
+from samebits.stacks.process import tail
+from samebits_wire.atomic import move, remove
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
+    from samebits.jobs.common import ReadyCell
     from samebits.matrix.spec import ModelSpec
     from samebits.records.capture import Extent
     from samebits.records.ids import CellId
-    from samebits.stacks.build import Stack
+    from samebits.stacks.process import Ended
 
 RUNS: tuple[RunName, RunName] = ("a", "b")
 VALUES_LIMIT = 16 << 20
@@ -59,56 +60,51 @@ class FinishedRun(NamedTuple):
     def discard(self) -> None:
         """Remove its files."""
         for path in (self.job.capture, self.job.log):
-            Path(path).unlink(missing_ok=True)
+            remove(Path(path))
 
 
 class CellRunner:
     """Runs cells and reads their captures."""
 
-    def __init__(self, cache: JobCache, *, sweep: bool = False) -> None:
+    def __init__(self, cache: JobCache) -> None:
         self._cache = cache
-        self._sweep = sweep
 
     async def observe(
         self,
-        cell: CellId,
-        model: ModelSpec,
-        checkpoint: Checkpoint,
-        stack: Stack,
-        process: StackProcess,
+        ready: ReadyCell,
         wanted: Iterable[str] = (),
         started: Callable[[], None] = lambda: None,
     ) -> tuple[Capture, Capture]:
-        """Return the captures of both runs of ``cell``; ``started`` is called when they begin.
+        """Return the captures of both runs of a cell; ``started`` is called when they begin.
 
         ``wanted`` are hashes of tensors whose values a second look stores. With them the cell
         always runs again.
         """
-        folder = self._folder(cell, model, checkpoint, stack)
-        ready: tuple[Capture, ...] = ()
+        folder, checkpoint, model = self.folder(ready), ready.checkpoint, ready.model
+        known: tuple[Capture, ...] = ()
         if not wanted and self._cache.may_reuse(checkpoint):
-            n_beside = process.n_beside(threads_of(model, checkpoint, cell.variant))
-            ready = await self._ready(folder, n_beside, in_full=model.second_in_full)
-        if len(ready) == len(RUNS):
-            await self.share(checkpoint, folder, ready)
-            return without_false_alarms(*ready)
+            n_beside = ready.process.n_beside(ready.threads)
+            known = await self._known(folder, n_beside, in_full=model.second_in_full)
+        if len(known) == len(RUNS):
+            await self.share(checkpoint, folder, known)
+            return without_false_alarms(*known)
         _remove_leftovers(folder)
 
         async def run(run: RunName, *, short: bool = False) -> FinishedRun:
-            job = self._job(cell, model, checkpoint, folder, run, tuple(wanted), short=short)
-            return self._read(cell, job, await process.run(job.as_json(), started))
+            job = self._job(ready, folder, run, tuple(wanted), short=short)
+            ended = await ready.process.run(job.as_json(), started)
+            return self._read(ready.cell, job, ended)
 
-        if ready:
+        if known:
             second = await run("b")
-            captures = ready[0], self._keep(second)
-            await self.share(checkpoint, folder, captures)
-            return without_false_alarms(*captures)
-        first, second = await asyncio.gather(run("a"), run("b", short=not model.second_in_full))
-        if second.capture.extent == "short" and not _may_stand(second.capture, first.capture):
-            second.discard()
-            second = await run("b")
-        captures = self._keep(first), self._keep(second)
-        if wanted and self._cache.sharing is not None and checkpoint.pinned:
+            captures = known[0], self._keep(second)
+        else:
+            first, second = await asyncio.gather(run("a"), run("b", short=not model.second_in_full))
+            if second.capture.extent == "short" and not _may_stand(second.capture, first.capture):
+                second.discard()
+                second = await run("b")
+            captures = self._keep(first), self._keep(second)
+        if wanted and checkpoint.pinned:
             await asyncio.to_thread(self._cache.sharing.push_tensors, {*wanted})
         await self.share(checkpoint, folder, captures)
         return without_false_alarms(*captures)
@@ -118,17 +114,17 @@ class CellRunner:
     ) -> None:
         """Push the captures of a cell to the shared store if they hold on every such machine."""
         sharing = self._cache.sharing
-        if sharing is None or not checkpoint.pinned or not all(map(_is_shared, captures)):
+        if not checkpoint.pinned or not all(map(_is_shared, captures)):
             return
         name = _shared_name(sharing.name_of(folder), in_full=captures[1].extent == "full")
         await asyncio.to_thread(sharing.push, name, [folder / f"{run}.json" for run in RUNS])
 
-    async def _ready(self, folder: Path, n_beside: int, *, in_full: bool) -> tuple[Capture, ...]:
+    async def _known(self, folder: Path, n_beside: int, *, in_full: bool) -> tuple[Capture, ...]:
         """Return the cached captures, of this work folder or of a shared store."""
-        ready = self._cached_captures(folder, n_beside, in_full=in_full)
+        known = self._cached_captures(folder, n_beside, in_full=in_full)
         sharing = self._cache.sharing
-        if len(ready) == len(RUNS) or sharing is None:
-            return ready
+        if len(known) == len(RUNS):
+            return known
 
         def is_whole() -> bool:
             with contextlib.suppress(CaptureError):
@@ -140,13 +136,11 @@ class CellRunner:
             name = _shared_name(sharing.name_of(folder), in_full=is_full)
             if await asyncio.to_thread(sharing.fetch, name, folder, is_whole, names):
                 return self._cached_captures(folder, n_beside, in_full=in_full)
-        return ready
+        return known
 
-    def paths(
-        self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
-    ) -> tuple[Path, Path]:
+    def paths(self, ready: ReadyCell) -> tuple[Path, Path]:
         """Return the paths of both captures, whether or not they exist."""
-        folder = self._folder(cell, model, checkpoint, stack)
+        folder = self.folder(ready)
         return folder / "a.json", folder / "b.json"
 
     def are_captured(self, paths: tuple[Path, Path], model: ModelSpec) -> bool:
@@ -173,35 +167,30 @@ class CellRunner:
         try:
             return self._capture(path)
         except CaptureError:
-            path.unlink(missing_ok=True)
+            remove(path)
             raise
 
-    def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
-        relations = self._relations(model)
-        key = digest_of(
-            {
-                **follows_from(cell, model, checkpoint, stack),
-                "greedy": model.greedy,
-                "relations": relations and relations.model_dump(),
-                "usage": tries_usage(cell, model),
-                "processors": asks_processors(cell, model),
-                "reloads": model.reloads,
-                "large": model.large,
-                "budget": model.budget,
-                "probe files": [file.model_dump(mode="json") for file in model.probe_files],
-                "probes": self._cache.probes,
-                "machine": self._cache.machine_of(cell.variant),
-            }
-        )
-        return (
-            self._cache.root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
-        )
+    def folder(self, ready: ReadyCell) -> Path:
+        """Return the folder of a cell's captures, named after everything that determines their bits."""
+        cell, model, relations = ready.cell, ready.model, self._relations(ready.model)
+        facts = {
+            **follows_from(ready),
+            "greedy": model.greedy,
+            "relations": relations and relations.model_dump(),
+            "usage": tries_usage(cell, model),
+            "processors": asks_processors(cell, model),
+            "reloads": model.reloads,
+            "large": model.large,
+            "budget": model.budget,
+            "probe files": [file.model_dump(mode="json") for file in model.probe_files],
+        }
+        return self._cache.path_of_cell(CELL.folder, cell, facts).with_suffix("")
 
     def _relations(self, model: ModelSpec) -> RelationOptions | None:
         """Return how the relations inside the cell are tested; None if they are not."""
         if not model.relations:
             return None
-        return RelationOptions(sweep=self._sweep, samples=model.samples, large=model.insists)
+        return RelationOptions(samples=model.samples, large=model.insists)
 
     def _cached_captures(
         self, folder: Path, n_beside: int, *, in_full: bool
@@ -231,40 +220,25 @@ class CellRunner:
         return captures if agrees(second, first) else ()
 
     def _job(
-        self,
-        cell: CellId,
-        model: ModelSpec,
-        checkpoint: Checkpoint,
-        folder: Path,
-        run: RunName,
-        wanted: tuple[str, ...],
-        *,
-        short: bool,
+        self, ready: ReadyCell, folder: Path, run: RunName, wanted: tuple[str, ...], *, short: bool
     ) -> CellJob:
-        path = aside(folder / f"{run}.json")
+        path, cell, model = aside(folder / f"{run}.json"), ready.cell, ready.model
         # a short run that agrees has the tensors of run a, which stores them
         limit, wanted = (0, ()) if short else (VALUES_LIMIT, wanted)
-        return CellJob(
-            cell=cell,
-            run=run,
-            short=short,
-            threads=threads_of(model, checkpoint, cell.variant),
-            timeout=model.timeout,
-            budget=model.budget,
-            log=str(path.with_suffix(".log")),
-            capture=str(path),
-            store=CellStore(root=str(self._cache.root), limit=limit, wanted=wanted),
-            model=ObservedModel(
-                **dict(model_of(model, checkpoint)),
-                greedy=model.greedy,
-                relations=self._relations(model),
-                usage=tries_usage(cell, model),
-                processors=asks_processors(cell, model),
-                reloads=model.reloads,
-                large=model.large,
-                probes=model.probe_files,
-            ),
+        fields = job_of(ready, path)
+        observed = ObservedModel(
+            **dict(fields["model"]),
+            greedy=model.greedy,
+            relations=self._relations(model),
+            usage=tries_usage(cell, model),
+            processors=asks_processors(cell, model),
+            reloads=model.reloads,
+            large=model.large,
+            probes=model.probe_files,
         )
+        store = CellStore(root=str(self._cache.root), limit=limit, wanted=wanted)
+        fields |= {"model": observed, "store": store}
+        return CellJob(run=run, short=short, capture=str(path), **fields)
 
     def _keep(self, run: FinishedRun) -> Capture:
         """Publish a run's files, note it if another run may end otherwise, and return it."""
@@ -290,7 +264,7 @@ class CellRunner:
             extent = "" if _is_enough(capture, job) else "short "
             threads = "" if capture.threads == job.threads else f", {capture.threads} threads"
             reason = f"it wrote the {extent}capture of {capture.cell}, run {capture.run}{threads}"
-            path.unlink()  # else it would be kept, and a later run would read it
+            remove(path)  # else it would be kept, and a later run would read it
         unrepeatable = f"{cell} wrote no result"
         if ended.stopped:
             capture = _ended_early(_empty_capture(cell, job), job, ended)
@@ -410,9 +384,9 @@ def _publish(job: CellJob) -> Path:
     for path in (Path(job.log), Path(job.capture)):
         published = path.with_name(f"{job.run}{path.suffix}")
         try:
-            path.replace(published)
+            move(path, published)
         except FileNotFoundError:
-            published.unlink(missing_ok=True)
+            remove(published)
     return published
 
 
@@ -423,7 +397,7 @@ def _remove_leftovers(folder: Path) -> None:
     for path in (path for pattern in patterns for path in folder.glob(pattern)):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                remove(path)
 
 
 def _shared_name(name: str, *, in_full: bool) -> str:
@@ -461,6 +435,15 @@ def _is_repeatable(capture: Capture) -> bool:
 def absent(cell: CellId, reason: str) -> tuple[Capture, Capture]:
     """Return the captures of a cell that the packages of its model exclude."""
     first, second = (Capture(cell=cell, run=run, status="absent", absent=reason) for run in RUNS)
+    return first, second
+
+
+def not_finished(cell: CellId, phase: str, reason: str) -> tuple[Capture, Capture]:
+    """Return the captures of a cell that the machine did not let start."""
+    unfinished = Unfinished(phase=phase, reason=" ".join(without_folders(reason).split()))
+    first, second = (
+        Capture(cell=cell, run=run, status="unfinished", unfinished=unfinished) for run in RUNS
+    )
     return first, second
 
 

@@ -13,13 +13,21 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samebits.base import seal
 from samebits.base.digests import digest_of, digest_of_file
-from samebits.base.filestate import Dependencies
-from samebits.base.hashes import digest_of_folder, hash_of_file, hash_of_text, hashes_of_folder
+from samebits.base.filestate import Dependencies, below
+from samebits.base.hashes import (
+    MAX_UNKNOWN,
+    digest_of_folder,
+    hash_of_file,
+    hash_of_text,
+    hashes_of_folder,
+    is_read,
+)
 from samebits.base.patches import patched_files, write_patched
+from samebits.compare.describe import some
 from samebits.records.inputs import Inputs
 from samebits.records.record import Record
+from samebits_wire import seal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,8 +58,21 @@ class Checkpoint(Record):
     """Bytes of its files; None for a hub id. A part of it that a capsule tries keeps the whole's."""
     builder: str | None = None
     """Id of the stack that made it from the recipe."""
+    unread: tuple[str, ...] = ()
+    """Files that are neither weights nor code, and too large to be read."""
     inputs: Inputs | None = None
     """Inputs of its cells; None until a stack has chosen them."""
+
+    @property
+    def note(self) -> str:
+        """What the report says of files that are not read; '' if all are."""
+        if not self.unread:
+            return ""
+        size = f"{MAX_UNKNOWN >> 30} GiB"
+        names = some(self.unread)
+        return (
+            f"{self.model}: larger than {size} and neither weights nor code, so not read: {names}"
+        )
 
     @property
     def pinned(self) -> bool:
@@ -67,11 +88,18 @@ def _below_current(folder: Path) -> str:
 
 
 def size_of(folder: Path) -> int | None:
-    """Return the bytes of the files of a checkpoint; None if they cannot be listed."""
+    """Return the bytes of the files of a checkpoint that are read; None if they cannot be listed."""
     try:
-        return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+        files = [path for path in folder.iterdir() if path.is_file() and is_read(path)]
+        return sum(path.stat().st_size for path in files)
     except OSError:
         return None
+
+
+def unread_files(folder: Path) -> tuple[str, ...]:
+    """Return the names of the files of a checkpoint that are too large to be read."""
+    paths = (Path(path) for path in below(str(folder)))
+    return tuple(p.relative_to(folder).as_posix() for p in paths if p.is_file() and not is_read(p))
 
 
 def builder_of(model: ModelSpec, stacks: Sequence[Stack]) -> Stack | None:
@@ -194,6 +222,7 @@ class Checkpoints:
             shown_folder="" if model.patch else _below_current(linked),
             digest=digest,
             n_bytes=size_of(folder),
+            unread=unread_files(folder),
         )
 
     def _patched(self, model: ModelSpec, folder: Path) -> Path:

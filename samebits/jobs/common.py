@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.jobs.records import CellModel
+from samebits.matrix.spec import Prompt
 from samebits.records.inputs import Inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from samebits.jobs.checkpoints import Checkpoint
+    from samebits.matrix.arguments import InputSetEntry
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import CellId, Variant
     from samebits.stacks.build import Stack
+    from samebits.stacks.process import StackProcess
 
 SEVERAL = 4
 """Threads of a large model, on any machine: another number sums in another order."""
@@ -25,6 +28,28 @@ Below, several jobs fit in memory side by side, and keep more cores busy than se
 job do, as only its forwards use them.
 """
 NOT_CHOSEN = "the arguments of the model's forward were not read on any stack"
+
+
+class ReadyCell(NamedTuple):
+    """A cell with everything that its jobs need."""
+
+    cell: CellId
+    model: ModelSpec
+    checkpoint: Checkpoint
+    stack: Stack
+    process: StackProcess
+
+    @property
+    def threads(self) -> int:
+        """Threads of its jobs."""
+        return threads_of(self.model, self.checkpoint, self.cell.variant)
+
+
+class ReadyPair(NamedTuple):
+    """Two cells of one model to compare."""
+
+    reference: ReadyCell
+    candidate: ReadyCell
 
 
 def threads_of(model: ModelSpec, checkpoint: Checkpoint, variant: Variant) -> int:
@@ -39,20 +64,28 @@ def model_of(model: ModelSpec, checkpoint: Checkpoint) -> CellModel:
     """Return where a job loads the model of a cell from, with its prompts and inputs."""
     return CellModel(
         **loading(model, checkpoint),
-        prompts=model.prompts,
+        prompts=prompts_of(model, checkpoint),
         inputs=inputs_of(checkpoint),
     )
 
 
-def job_of(cell: CellId, model: ModelSpec, checkpoint: Checkpoint, path: Path) -> dict[str, Any]:
+def prompts_of(model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Prompt | InputSetEntry]:
+    """Return everything that forward is run with, by name: what matrix.yaml asks for, then what was made beside it.
+
+    The latter is in the inputs alone, and the job needs no more than its name.
+    """
+    return model.prompts | {name: Prompt(length=1) for name in inputs_of(checkpoint).more}
+
+
+def job_of(ready: ReadyCell, path: Path) -> dict[str, Any]:
     """Return the fields that every job of a cell has; its log has the name of ``path``."""
     return {
-        "cell": cell,
-        "threads": threads_of(model, checkpoint, cell.variant),
-        "timeout": model.timeout,
-        "budget": model.budget,
+        "cell": ready.cell,
+        "threads": ready.threads,
+        "timeout": ready.model.timeout,
+        "budget": ready.model.budget,
         "log": str(path.with_suffix(".log")),
-        "model": model_of(model, checkpoint),
+        "model": model_of(ready.model, ready.checkpoint),
     }
 
 
@@ -99,19 +132,17 @@ def digest_of_inputs(checkpoint: Checkpoint) -> list[str]:
     return [inputs.digest, inputs.reason]
 
 
-def follows_from(
-    cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
-) -> dict[str, Any]:
+def follows_from(ready: ReadyCell) -> dict[str, Any]:
     """Return everything that determines a cell's results, without the question itself.
 
     A result file is named after the digest of this and of the question.
     """
     return {
-        "cell": str(cell),
-        "stack": stack.lock_digest,
-        "checkpoint": identity_of(checkpoint),
-        **loading_facts(model),
-        "prompts": {name: prompt.model_dump() for name, prompt in model.prompts.items()},
-        "inputs": digest_of_inputs(checkpoint),
-        "threads": threads_of(model, checkpoint, cell.variant),
+        "cell": str(ready.cell),
+        "stack": ready.stack.lock_digest,
+        "checkpoint": identity_of(ready.checkpoint),
+        **loading_facts(ready.model),
+        "prompts": {name: prompt.model_dump() for name, prompt in ready.model.prompts.items()},
+        "inputs": digest_of_inputs(ready.checkpoint),
+        "threads": ready.threads,
     }

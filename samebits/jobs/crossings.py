@@ -25,33 +25,33 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import is_older
 from samebits.base.hashes import hash_of_file
-from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
+from samebits.jobs.cache import no_result, run_aside
 from samebits.jobs.common import (
     digest_of_inputs,
     identity_of,
     inputs_of,
     loading,
     loading_facts,
-    threads_of,
 )
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.records import FedModel, LoadJob, SaveJob
+from samebits.matrix.plan import first_on_cpu
 from samebits.records.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
+from samebits.records.kinds import LOAD, SAVE
 from samebits.records.record import read_record
+from samebits_wire.atomic import remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from samebits.jobs.cache import JobCache, Left
-    from samebits.jobs.checkpoints import Checkpoint
+    from samebits.jobs.common import ReadyCell
     from samebits.matrix.plan import Plan, PlannedRow
-    from samebits.matrix.spec import Matrix, ModelSpec
+    from samebits.matrix.spec import Matrix
     from samebits.records.capture import Failure
-    from samebits.records.ids import Variant
     from samebits.records.made import MadeModel
-    from samebits.stacks.build import Stack
-    from samebits.stacks.process import Ended, StackProcess
+    from samebits.stacks.process import Ended
 
 SIZE_LIMIT = 1 << 30
 """Largest model that is saved, in bytes; each stack's copy stays on disk."""
@@ -63,23 +63,6 @@ _OF_FILES = ("subfolder", "variant", "use_safetensors")
 """Arguments of from_pretrained that say which files to read."""
 
 
-class CrossedModel(NamedTuple):
-    """The model of a crossing, in one variant."""
-
-    model: ModelSpec
-    variant: Variant
-    checkpoint: Checkpoint
-    asked_of: MadeModel | None = None
-    """What was made, if the checkpoint is that of a made model."""
-
-
-class CrossingStack(NamedTuple):
-    """A stack of a crossing, and its process."""
-
-    stack: Stack
-    process: StackProcess
-
-
 class SavedCopy(NamedTuple):
     """A copy of a model that a stack saved, and the record of the save."""
 
@@ -89,13 +72,17 @@ class SavedCopy(NamedTuple):
     """Digest of ``saved.json``, which lists the hash of every file."""
 
 
+class Made(NamedTuple):
+    """The cells of a crossing with a made model in place of theirs."""
+
+    parties: list[ReadyCell]
+    asked_of: MadeModel | None
+
+
 def rows_to_cross(matrix: Matrix, plan: Plan) -> tuple[PlannedRow, ...]:
     """Return the first CPU row of every model with crossings and at least two stacks."""
-    first: dict[str, PlannedRow] = {}
-    for row in plan.rows:
-        if row.variant.device == "cpu" and matrix.model(row.model).crossings:
-            first.setdefault(row.model, row)
-    return tuple(row for row in first.values() if len(row.cells) > 1)
+    rows = first_on_cpu(plan, lambda model: matrix.model(model).crossings)
+    return tuple(row for row in rows if len(row.cells) > 1)
 
 
 class Crosser:
@@ -105,82 +92,74 @@ class Crosser:
         self._cache = cache
         self._temporary: list[Path] = []
 
-    async def cross(
-        self, subject: CrossedModel, parties: Sequence[CrossingStack]
-    ) -> CrossingsReport:
+    async def cross(self, parties: Sequence[ReadyCell]) -> CrossingsReport:
         """Save the model in every stack, and load every saved copy in every stack.
 
         A made model takes the place of one that is too large.
         """
-        saved = await self._saved_copies(subject, parties)
+        saved = await self._saved_copies(parties)
         outcomes = {copy.record.outcome for copy in saved.values()}
         if "skipped" in outcomes and "saved" not in outcomes:
-            made = await self._made(subject, parties)
-            if isinstance(made, CrossedModel):
-                report = await self.cross(made, parties)
+            made = await self._made(parties)
+            if isinstance(made, Made):
+                report = await self.cross(made.parties)
                 return report.model_copy(update={"asked_of": made.asked_of})
             saved = {id: _with_reason(copy, made) for id, copy in saved.items()}
-        if not all(self._are_cached(subject, party, _loadable(saved)) for party in parties):
+        if not await self._are_cached(parties, _loadable(saved)):
             # the copies are about to be loaded: damaged ones are saved again
             checks = (asyncio.to_thread(_remove_unless_whole, copy) for copy in saved.values())
             if not all(await asyncio.gather(*checks)):
-                saved = await self._saved_copies(subject, parties)
-        loaded = await asyncio.gather(*(self._load(subject, party, saved) for party in parties))
+                saved = await self._saved_copies(parties)
+        loaded = await asyncio.gather(*(self._load(party, saved) for party in parties))
         return CrossingsReport(
-            model=subject.model.name,
-            variant=str(subject.variant),
+            model=parties[0].model.name,
+            variant=str(parties[0].cell.variant),
             crossings=tuple(by_saver[saver] for saver in saved for by_saver in loaded),
         )
 
     def close(self) -> None:
         """Remove copies that no later run may use, and copies that have not been used for long."""
         cutoff = time.time() - UNUSED
-        saved = (self._cache.root / "saved").glob("s*")
+        saved = (self._cache.root / SAVE.folder).glob("s*")
         unused = [path for path in saved if is_older(path, cutoff)]
         for path in (*self._temporary, *unused):
             remove(path)
 
-    async def _saved_copies(
-        self, subject: CrossedModel, parties: Sequence[CrossingStack]
-    ) -> dict[str, SavedCopy]:
+    async def _saved_copies(self, parties: Sequence[ReadyCell]) -> dict[str, SavedCopy]:
         """Return the copy of each stack, by stack id."""
-        copies = await asyncio.gather(*(self._save(subject, party) for party in parties))
+        copies = await asyncio.gather(*(self._save(party) for party in parties))
         return {party.stack.id: copy for party, copy in zip(parties, copies, strict=True)}
 
-    async def _made(
-        self, subject: CrossedModel, parties: Sequence[CrossingStack]
-    ) -> CrossedModel | str:
+    async def _made(self, parties: Sequence[ReadyCell]) -> Made | str:
         """Return a small model of the same kind, or the reason why no stack can make one."""
         reason = ""
         for party in parties:
-            copy = await self._save(subject, party, makes=True)
+            copy = await self._save(party, makes=True)
             if copy.record.outcome == "saved" and not await asyncio.to_thread(
                 _remove_unless_whole, copy
             ):
-                copy = await self._save(subject, party, makes=True)
+                copy = await self._save(party, makes=True)
             if copy.record.outcome == "saved":
-                return await self._fed(subject, party, copy)
+                return Made(await self._fed(party, copy, parties), copy.record.made)
             failure = copy.record.failure
             reason = reason or copy.record.reason or (failure.in_short if failure else "")
         return reason
 
     async def _fed(
-        self, subject: CrossedModel, party: CrossingStack, copy: SavedCopy
-    ) -> CrossedModel:
-        """Return a made model with inputs of its own, as its vocabulary is smaller."""
+        self, maker: ReadyCell, copy: SavedCopy, parties: Sequence[ReadyCell]
+    ) -> list[ReadyCell]:
+        """Return the cells with a made model and inputs of its own, as its vocabulary is smaller."""
         update = {"source": str(copy.folder), "revision": None, "digest": copy.digest}
-        checkpoint = subject.checkpoint.model_copy(update={**update, "inputs": None})
-        choosers = [(party.stack, party.process)]
+        checkpoint = maker.checkpoint.model_copy(update={**update, "inputs": None})
         # save_pretrained writes neither a subfolder nor the files of a variant
-        load = {name: v for name, v in subject.model.load.items() if name not in _OF_FILES}
-        model = subject.model.model_copy(update={"load": load})
+        load = {name: v for name, v in maker.model.load.items() if name not in _OF_FILES}
+        model = maker.model.model_copy(update={"load": load})
+        choosers = [(maker.stack, maker.process)]
         checkpoint = await Feeder(self._cache).choose(model, checkpoint, choosers)
-        return subject._replace(model=model, checkpoint=checkpoint, asked_of=copy.record.made)
+        return [party._replace(model=model, checkpoint=checkpoint) for party in parties]
 
-    async def _save(
-        self, subject: CrossedModel, party: CrossingStack, *, makes: bool = False
-    ) -> SavedCopy:
-        folder = self._saved_folder(subject, party.stack, makes=makes)
+    async def _save(self, party: ReadyCell, *, makes: bool = False) -> SavedCopy:
+        folder = self._saved_folder(party, makes=makes)
         self._cache.dependencies.file(folder / "saved.json")
         if (cached := _read_saved(folder)) is not None:
             os.utime(folder)
@@ -189,9 +168,9 @@ class Crosser:
         shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_name(f"{folder.name}.log")
         job = SaveJob(
-            **_job_fields(subject, party.stack),
+            **_job_fields(party),
             out=str(folder),
-            limit=_limit(subject),
+            limit=_limit(party),
             makes=makes,
             log=str(log),
         )
@@ -199,87 +178,76 @@ class Crosser:
         self._cache.dependencies.file(folder / "saved.json")
         if _read_saved(folder) is None:
             self._cache.dependencies.mark_unrepeatable(
-                f"{subject.model.name} was not saved by {party.stack.id}"
+                f"{party.model.name} was not saved by {party.stack.id}"
             )
         copy = _read_saved(folder, even_if_transient=True)
-        return copy or _failed_save(subject, party.stack, folder, no_result(ended, log))
+        return copy or _failed_save(party, folder, no_result(ended, log))
 
-    def _saved_folder(self, subject: CrossedModel, stack: Stack, *, makes: bool = False) -> Path:
-        key = self._facts(subject, stack) | ({"makes": True} if makes else {})
-        if self._cache.may_reuse(subject.checkpoint):
-            return self._cache.root / "saved" / f"s{digest_of(key)[:23]}"
-        folder = self._cache.root / "saved" / f"s{uuid.uuid4().hex[:23]}"
+    def _saved_folder(self, party: ReadyCell, *, makes: bool = False) -> Path:
+        key = self._facts(party) | ({"makes": True} if makes else {})
+        if self._cache.may_reuse(party.checkpoint):
+            return self._cache.root / SAVE.folder / f"s{digest_of(key)[:23]}"
+        folder = self._cache.root / SAVE.folder / f"s{uuid.uuid4().hex[:23]}"
         self._temporary += [folder, folder.with_name(f"{folder.name}.log")]
         return folder
 
-    async def _load(
-        self, subject: CrossedModel, party: CrossingStack, saved: Mapping[str, SavedCopy]
-    ) -> dict[str, Crossing]:
+    async def _load(self, party: ReadyCell, saved: Mapping[str, SavedCopy]) -> dict[str, Crossing]:
         """Return the crossings into one stack, by saver."""
         loader = party.stack.id
         ready = _loadable(saved)
         crossings = {saver: _unsaved_crossing(copy.record, loader) for saver, copy in saved.items()}
         if ready:
-            crossings |= await self._crossings_of_ready(subject, party, ready)
+            crossings |= await self._crossings_of_ready(party, ready)
         return crossings
 
     async def _crossings_of_ready(
-        self, subject: CrossedModel, party: CrossingStack, ready: Mapping[str, SavedCopy]
+        self, party: ReadyCell, ready: Mapping[str, SavedCopy]
     ) -> dict[str, Crossing]:
-        path = self._result_path(subject, party.stack, ready)
-        cached = self._cache.find(path, _FORM, subject.checkpoint)
-        if cached is None and await self._cache.fetch(
-            subject.checkpoint,
-            path,
-            lambda: self._cache.find(path, _FORM, subject.checkpoint) is not None,
-        ):
-            cached = self._cache.find(path, _FORM, subject.checkpoint)
+        path = self._result_path(party, ready)
+        cached = await self._cache.find(path, CrossingsFile, party.checkpoint)
         if cached is not None:
-            await self._cache.share(subject.checkpoint, path)
             return {crossing.saver: crossing for crossing in cached.crossings}
-        compared = await self._run_loader(subject, party, ready, path)
+        compared = await self._run_loader(party, ready, path)
         crossings = {
             saver: crossing.model_copy(update={"restored": ready[saver].record.restored})
             for saver, crossing in compared.items()
         }
-        if subject.checkpoint.pinned and all(map(_is_repeatable, crossings.values())):
-            file = CrossingsFile(
-                model=subject.model.name,
-                variant=str(subject.variant),
-                stack=party.stack.id,
-                crossings=tuple(crossings.values()),
-            )
+        file = CrossingsFile(
+            model=party.model.name,
+            variant=str(party.cell.variant),
+            stack=party.stack.id,
+            crossings=tuple(crossings.values()),
+        )
+        if party.checkpoint.pinned and file.is_repeatable:
             self._cache.store.write_json(path, file.model_dump_json(indent=1))
             self._cache.dependencies.file(path)
-            await self._cache.share(subject.checkpoint, path)
+            await self._cache.share(party.checkpoint, path)
         else:
             self._cache.dependencies.mark_unrepeatable(
-                f"{party.stack.id} loads the copies of {subject.model.name} in every run"
+                f"{party.stack.id} loads the copies of {party.model.name} in every run"
             )
         return crossings
 
-    def _are_cached(
-        self, subject: CrossedModel, party: CrossingStack, ready: Mapping[str, SavedCopy]
+    async def _are_cached(
+        self, parties: Sequence[ReadyCell], ready: Mapping[str, SavedCopy]
     ) -> bool:
-        """Return True if the result of a loader is cached; False if there is nothing to load."""
-        if not ready:
-            return False
-        path = self._result_path(subject, party.stack, ready)
-        return self._cache.find(path, _FORM, subject.checkpoint) is not None
+        """Return True if the results of all loaders are cached; False if there is nothing to load."""
+        found = [
+            await self._cache.find(self._result_path(party, ready), CrossingsFile, party.checkpoint)
+            for party in parties
+            if ready
+        ]
+        return bool(found) and None not in found
 
     async def _run_loader(
-        self,
-        subject: CrossedModel,
-        party: CrossingStack,
-        ready: Mapping[str, SavedCopy],
-        path: Path,
+        self, party: ReadyCell, ready: Mapping[str, SavedCopy], path: Path
     ) -> dict[str, Crossing]:
         """Run the loader; after a crash, run it again for the copies after the one that crashed."""
         crossings: dict[str, Crossing] = {}
         remaining = list(ready)
         while remaining:
             folders = {saver: str(ready[saver].folder) for saver in remaining}
-            left = await self._run_job(subject, party, folders, path)
+            left = await self._run_job(party, folders, path)
             if left.result is None:
                 ended = left.ended
                 return crossings | _crossings_without_original(remaining, party.stack.id, ended)
@@ -296,13 +264,13 @@ class Crosser:
         return {saver: crossings[saver] for saver in ready}
 
     async def _run_job(
-        self, subject: CrossedModel, party: CrossingStack, folders: Mapping[str, str], path: Path
+        self, party: ReadyCell, folders: Mapping[str, str], path: Path
     ) -> Left[CrossingsFile]:
         """Run one job and return what it left; the file of its result is removed."""
 
         def job(written: Path) -> LoadJob:
             return LoadJob(
-                **_job_fields(subject, party.stack),
+                **_job_fields(party),
                 savers=dict(folders),
                 result=str(written),
                 log=str(path.with_suffix(".log")),
@@ -312,62 +280,45 @@ class Crosser:
         left.written.unlink(missing_ok=True)
         return left
 
-    def _result_path(
-        self, subject: CrossedModel, stack: Stack, ready: Mapping[str, SavedCopy]
-    ) -> Path:
-        facts = self._facts(subject, stack)
-        facts["inputs"] = digest_of_inputs(subject.checkpoint)
+    def _result_path(self, party: ReadyCell, ready: Mapping[str, SavedCopy]) -> Path:
+        facts = self._facts(party)
+        facts["inputs"] = digest_of_inputs(party.checkpoint)
         facts["savers"] = {saver: copy.digest for saver, copy in ready.items()}
-        names = (subject.model.name, str(subject.variant), stack.id)
-        return self._cache.path("crossings", *names, facts=facts)
+        return self._cache.path_of_cell(LOAD.folder, party.cell, facts)
 
-    def _facts(self, subject: CrossedModel, stack: Stack) -> dict[str, Any]:
+    def _facts(self, party: ReadyCell) -> dict[str, Any]:
         """Return everything that determines the bits of a save or a load."""
-        checkpoint = subject.checkpoint
+        variant = party.cell.variant
         return {
-            "model": subject.model.name,
-            "variant": str(subject.variant),
-            "stack": [stack.id, stack.lock_digest],
-            "checkpoint": identity_of(checkpoint),
-            **loading_facts(subject.model),
-            "limit": _limit(subject),
+            "model": party.model.name,
+            "variant": str(variant),
+            "stack": [party.stack.id, party.stack.lock_digest],
+            "checkpoint": identity_of(party.checkpoint),
+            **loading_facts(party.model),
+            "limit": _limit(party),
             "probes": self._cache.probes,
-            "machine": self._cache.machine_of(subject.variant),
-            "threads": _threads(subject),
+            "machine": self._cache.machine_of(variant),
+            "threads": party.threads,
         }
 
 
-def _limit(subject: CrossedModel) -> int:
+def _limit(party: ReadyCell) -> int:
     """Return the largest size in bytes with which the model is saved."""
-    return sys.maxsize if subject.model.large else SIZE_LIMIT
+    return sys.maxsize if party.model.large else SIZE_LIMIT
 
 
-def _threads(subject: CrossedModel) -> int:
-    return threads_of(subject.model, subject.checkpoint, subject.variant)
-
-
-def _job_fields(subject: CrossedModel, stack: Stack) -> dict[str, Any]:
+def _job_fields(party: ReadyCell) -> dict[str, Any]:
     """Return the fields that both kinds of job share."""
+    variant, checkpoint = party.cell.variant, party.checkpoint
     return {
-        "name": subject.model.name,
-        "variant_name": str(subject.variant),
-        "stack": stack.id,
-        "threads": _threads(subject),
-        "timeout": subject.model.timeout,
-        "variant": subject.variant,
-        "model": FedModel(
-            **loading(subject.model, subject.checkpoint),
-            inputs=inputs_of(subject.checkpoint),
-        ),
+        "name": party.model.name,
+        "variant_name": str(variant),
+        "stack": party.stack.id,
+        "threads": party.threads,
+        "timeout": party.model.timeout,
+        "variant": variant,
+        "model": FedModel(**loading(party.model, checkpoint), inputs=inputs_of(checkpoint)),
     }
-
-
-def remove(path: Path) -> None:
-    """Remove a file or a folder, as far as that is possible."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    path.unlink(missing_ok=True)
 
 
 def _read_saved(folder: Path, *, even_if_transient: bool = False) -> SavedCopy | None:
@@ -375,7 +326,7 @@ def _read_saved(folder: Path, *, even_if_transient: bool = False) -> SavedCopy |
     record = read_record(path, SavedModel)
     if record is None:
         return None
-    if not is_repeatable(record) and not even_if_transient:
+    if not record.is_repeatable and not even_if_transient:
         return None
     return SavedCopy(folder, record, digest_of_file(path))
 
@@ -396,12 +347,12 @@ def _remove_unless_whole(saved: SavedCopy) -> bool:
     return whole
 
 
-def _failed_save(subject: CrossedModel, stack: Stack, folder: Path, failure: Failure) -> SavedCopy:
+def _failed_save(party: ReadyCell, folder: Path, failure: Failure) -> SavedCopy:
     """Return the record of a save whose process ended without a result."""
     record = SavedModel(
-        model=subject.model.name,
-        variant=str(subject.variant),
-        stack=stack.id,
+        model=party.model.name,
+        variant=str(party.cell.variant),
+        stack=party.stack.id,
         outcome="failed",
         failure=failure,
     )
@@ -443,11 +394,3 @@ def _crossings_without_original(
         saver: Crossing(saver=saver, loader=loader, outcome="not tried", reason=reason)
         for saver in savers
     }
-
-
-def _is_repeatable(crossing: Crossing) -> bool:
-    """Return True if another run of the same load would give the same result."""
-    return crossing.outcome != "not tried" and is_repeatable(crossing)
-
-
-_FORM = ResultForm(CrossingsFile, lambda file: all(map(_is_repeatable, file.crossings)))

@@ -1,20 +1,22 @@
-"""Runner of input jobs, in which one stack chooses the inputs of a model before its cells run.
+"""Runner of input jobs, in which one stack chooses class and inputs of a model before its cells run.
 
 The reference stack chooses them if it can read the model, otherwise the oldest stack that can. The
-digest of the inputs is part of the name of every result of the model's cells.
+digest of both is part of the name of every result of the model's cells.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.base.digests import digest_of_file
-from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
+from samebits.jobs.cache import CachedJob
 from samebits.jobs.common import identity_of, loading, loading_facts
 from samebits.jobs.records import InputsJob, JobStore, PromptedModel
 from samebits.matrix.arguments import InputSet
 from samebits.records.inputs import Inputs, InputsFile
+from samebits.records.kinds import INPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
     from samebits.stacks.process import StackProcess
 
 NO_STACK = "no stack could read the arguments of the model's forward"
-_FORM = ResultForm(InputsFile, is_repeatable, InputsFile.tensors)
 
 
 class Feeder:
@@ -46,30 +47,28 @@ class Feeder:
         reasons = []
         for stack, process in choosers:
             path = self._path(model, checkpoint, stack)
-            choice = await self._choice(model, checkpoint, stack, process, path)
-            if choice is not None and choice.is_chosen:
-                inputs = Inputs(record=str(path), root=str(self._cache.root), digest=choice.digest)
+            job = CachedJob(
+                path,
+                InputsFile,
+                checkpoint,
+                partial(self._job, model, checkpoint, stack),
+                unrepeatable=f"{stack.id} could not choose inputs for {model.name}",
+            )
+            choice = await self._cache.result(job, process)
+            if isinstance(choice, InputsFile) and choice.is_chosen:
+                inputs = Inputs(
+                    record=str(path),
+                    root=str(self._cache.root),
+                    digest=choice.digest,
+                    model_class=choice.model_class,
+                    kinds=choice.kinds,
+                    more=choice.more(model.prompts),
+                )
                 return checkpoint.model_copy(update={"inputs": inputs})
-            reasons.append(f"{stack.id}: {choice.reason if choice else 'it wrote no result'}")
+            reason = choice.reason if isinstance(choice, InputsFile) else "it wrote no result"
+            reasons.append(f"{stack.id}: {reason}")
         inputs = Inputs(reason=": ".join([NO_STACK, *reasons[:1]]))
         return checkpoint.model_copy(update={"inputs": inputs})
-
-    async def _choice(
-        self,
-        model: ModelSpec,
-        checkpoint: Checkpoint,
-        stack: Stack,
-        process: StackProcess,
-        path: Path,
-    ) -> InputsFile | None:
-        job = CachedJob(
-            path,
-            _FORM,
-            checkpoint,
-            lambda written: self._job(model, checkpoint, stack, written),
-            unrepeatable=f"{stack.id} could not choose inputs for {model.name}",
-        )
-        return await self._cache.result(job, process)
 
     def _path(self, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
         facts = {
@@ -81,7 +80,7 @@ class Feeder:
             "probes": self._cache.probes,
             **self._given(model),
         }
-        return self._cache.path("inputs", model.name, stack.id, facts=facts)
+        return self._cache.path(INPUTS.folder, model.name, stack.id, facts=facts)
 
     def _given(self, model: ModelSpec) -> dict[str, Any]:
         """Return what a result depends on through input sets: files, and positions in a message."""

@@ -1,11 +1,12 @@
 """The jobs as they are sent to a stack, one record per kind.
 
-``probes/samebits_probe/process/jobs.py`` has the same keys for the side that reads them;
+``probes/samebits_wire/jobs.py`` has the same keys for the side that reads them;
 ``tests/jobs/test_records.py`` holds both together. The process of a stack adds ``id`` and ``slots``.
 """
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer
@@ -103,8 +104,6 @@ class CellModel(FedModel):
 class RelationOptions(Record):
     """How the relations inside a cell are tested."""
 
-    sweep: bool
-    """At every length residue and every split."""
     samples: int
     """Number of prompts over which the error of the cache is averaged."""
     large: bool
@@ -153,6 +152,7 @@ class TrialJob(CapsuleJob):
     """Run a script of a capsule."""
 
     script: str
+    trust_remote_code: bool
     run: RunName
     threads: int
     store: LimitedStore
@@ -204,25 +204,45 @@ class CellJob(JobOfCell):
     model: ObservedModel
 
 
-class Rungs(Ask):
-    """A question to the ladder, and where its answer goes."""
+class Task(Record):
+    """What is asked of a cell, and where the answer goes."""
+
+    result: str = ""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the answer follows from: of a donor's file its name, and no other path."""
+        facts = self.model_dump(mode="json", exclude={"result", "folder"})
+        return facts | ({"donor": PurePath(facts["donor"]).stem} if "donor" in facts else {})
+
+    @property
+    def stores(self) -> bool:
+        """True if values of tensors are stored."""
+        return True
+
+
+class TaskJob(JobOfCell):
+    """The fields of the jobs that have a task."""
+
+    store: LimitedStore
+    model: CellModel
+
+
+class Rungs(Task, Ask):
+    """A question to the ladder."""
 
     probe_files: tuple[ProbeFile, ...]
     """The files with the probes of the question."""
-    result: str
 
 
-class LadderJob(JobOfCell):
+class LadderJob(TaskJob):
     """Run a cell on every rung of the precision ladder."""
 
     kind: Literal["ladder"] = "ladder"
     run: RunName = "a"
-    store: LimitedStore
-    model: CellModel
     ladder: Rungs
 
 
-class Tracing(Record):
+class Tracing(Task):
     """What to trace of one prompt."""
 
     prompt: str
@@ -236,19 +256,16 @@ class Tracing(Record):
     look: tuple[int, ...]
     """Numbers of operations whose inputs and outputs are stored."""
     rung: Literal["own", "float64"]
-    result: str
 
 
-class TraceJob(JobOfCell):
+class TraceJob(TaskJob):
     """Trace one prompt of a cell."""
 
     kind: Literal["trace"] = "trace"
-    store: LimitedStore
-    model: CellModel
     trace: Tracing
 
 
-class DonorQuestion(Record):
+class DonorTask(Task):
     """What the reference is to provide for a graft."""
 
     role: Literal["donor"] = "donor"
@@ -261,7 +278,7 @@ class DonorQuestion(Record):
     """Names of the tensors in memory to store."""
 
 
-class PatientSearch(PatientQuestion):
+class PatientTask(Task, PatientQuestion):
     """Differences to try in the candidate, and how long."""
 
     role: Literal["patient"] = "patient"
@@ -275,49 +292,42 @@ class PatientSearch(PatientQuestion):
     """Seconds after which no further set is started."""
 
 
-class DonorTask(DonorQuestion):
-    """A donor's question, and where its answer goes."""
-
-    result: str
-
-
-class PatientTask(PatientSearch):
-    """A patient's question, and where its answer goes."""
-
-    result: str
-
-
-class GraftJob(JobOfCell):
+class GraftJob(TaskJob):
     """Store pieces of the reference, or try them in the candidate."""
 
     kind: Literal["graft"] = "graft"
-    store: LimitedStore
-    model: CellModel
     graft: DonorTask | PatientTask
 
 
-class TrainingOptions(Record):
-    """What to observe of a training step."""
+class StepTask(Task):
+    """The fields of both ways to train."""
 
     values: bool
     """Whether to compute in float64, too, and to store tensors: asked where a pair differs."""
-    relations: bool
-    """Whether to test relations between ways to train."""
     large: bool
     """Whether its size keeps nothing from being tried: no made model answers for it."""
-    result: str
+
+    @property
+    def stores(self) -> bool:
+        """True if values of tensors are stored."""
+        return self.values
 
 
-class TrainingJob(JobOfCell):
+class TrainingOptions(StepTask):
+    """What to observe of a training step."""
+
+    relations: bool
+    """Whether to test relations between ways to train."""
+
+
+class TrainingJob(TaskJob):
     """Train a cell for one step."""
 
     kind: Literal["training"] = "training"
-    store: LimitedStore
-    model: CellModel
     training: TrainingOptions
 
 
-class StepTracing(Record):
+class StepTracing(Task):
     """What to trace of a training step."""
 
     batch: str
@@ -327,19 +337,16 @@ class StepTracing(Record):
     rung: Literal["own", "float64"]
     large: bool
     """As in :class:`TrainingOptions`."""
-    result: str
 
 
-class StepTraceJob(JobOfCell):
+class StepTraceJob(TaskJob):
     """Trace one training step of a cell."""
 
     kind: Literal["step-trace"] = "step-trace"
-    store: LimitedStore
-    model: CellModel
     step: StepTracing
 
 
-class StepGraftTask(Record):
+class StepGraftTask(Task):
     """What to store of a reference's loss, or to try in a candidate."""
 
     role: Literal["donor", "graft"]
@@ -351,39 +358,42 @@ class StepGraftTask(Record):
     """Tensors of the checkpoint whose gradients are not compared."""
     without: tuple[str, ...]
     """Tensors whose gradients count where one side has none."""
-    donor: str
+    donor: str = ""
     """Path of the donor's result; '' for the donor itself."""
-    result: str
 
 
-class StepGraftJob(JobOfCell):
+class StepGraftJob(TaskJob):
     """Put pieces of a reference's loss into a candidate's training step."""
 
     kind: Literal["step-graft"] = "step-graft"
-    store: LimitedStore
-    model: CellModel
     graft: StepGraftTask
 
 
-class TrainerOptions(Record):
+class TrainerOptions(StepTask):
     """What to observe of transformers' own Trainer."""
 
     folder: str
     """Folder with accelerate, which no stack has and Trainer needs."""
-    values: bool
-    """Whether to compute in float64, too, and to store tensors: asked where a pair differs."""
-    large: bool
-    """Whether its size keeps nothing from being tried: no made model answers for it."""
-    result: str
 
 
-class TrainerJob(JobOfCell):
+class TrainerJob(TaskJob):
     """Train a cell by transformers' own Trainer."""
 
     kind: Literal["trainer"] = "trainer"
-    store: LimitedStore
-    model: CellModel
     trainer: TrainerOptions
+
+
+JOB_OF: dict[type[Task], tuple[type[TaskJob], str]] = {
+    Rungs: (LadderJob, "ladder"),
+    Tracing: (TraceJob, "trace"),
+    DonorTask: (GraftJob, "graft"),
+    PatientTask: (GraftJob, "graft"),
+    TrainingOptions: (TrainingJob, "training"),
+    StepTracing: (StepTraceJob, "step"),
+    StepGraftTask: (StepGraftJob, "graft"),
+    TrainerOptions: (TrainerJob, "trainer"),
+}
+"""Task -> its job, and the key of the task in it."""
 
 
 class CrossingJob(Job):

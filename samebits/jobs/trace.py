@@ -1,61 +1,24 @@
-"""Runner of trace jobs, which locates where the operations of a pair of cells start to differ."""
+"""What locates where the operations of a pair of cells start to differ: traces of both, joined."""
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from samebits.base.redaction import without_folders
-from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, job_of
-from samebits.jobs.records import LimitedStore, TraceJob, Tracing
-from samebits.records.trace import Trace
+from samebits.jobs.records import Tracing
+from samebits.records.capture import Failure
+from samebits.records.kinds import TRACE
 from samebits.trace import blame
 from samebits.trace.replay import closer
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from samebits.jobs.cache import JobCache
-    from samebits.jobs.checkpoints import Checkpoint
-    from samebits.matrix.spec import ModelSpec
-    from samebits.records.ids import CellId
-    from samebits.records.tensor import TensorRef
-    from samebits.records.trace import Cause
-    from samebits.stacks.build import Stack
-    from samebits.stacks.process import StackProcess
+    from samebits.jobs.common import ReadyPair
+    from samebits.jobs.lab import Lab
+    from samebits.records.trace import Cause, Trace
     from samebits.trace.question import TracePhase, TraceRequest
 
 Rung = Literal["own", "float64"]
-
-VALUES_LIMIT = 16 << 20
-"""Bytes up to which inputs and outputs of an operation are stored to measure their distance."""
-
-
-class TracedCell(NamedTuple):
-    """One cell of a pair, with its stack and process."""
-
-    cell: CellId
-    stack: Stack
-    process: StackProcess
-
-
-class TracedModel(NamedTuple):
-    """The model and checkpoint of both cells."""
-
-    model: ModelSpec
-    checkpoint: Checkpoint
-
-
-class CellPair(NamedTuple):
-    """Two cells of one model to compare."""
-
-    subject: TracedModel
-    reference: TracedCell
-    candidate: TracedCell
-    same_weights: frozenset[str]
 
 
 class LocatedCause(NamedTuple):
@@ -67,166 +30,79 @@ class LocatedCause(NamedTuple):
     """Index of the first differing output among the outputs of the prompt."""
 
 
-class Tracer:
-    """Traces cells; a cell that is in several pairs is traced once."""
-
-    def __init__(self, cache: JobCache) -> None:
-        self._cache = cache
-        self._running: dict[Path, asyncio.Task[Trace | None]] = {}
-
-    async def cause(
-        self,
-        subject: TracedModel,
-        reference: TracedCell,
-        candidate: TracedCell,
-        request: TraceRequest,
-    ) -> Cause | str:
-        """Return where the candidate starts to differ, or why no trace shows it."""
-        pair = CellPair(subject, reference, candidate, request.same_weights)
-        try:
-            first = await self._first_located(pair, request.questions, "own")
-            if isinstance(first, str):
-                return first
-            if not request.beyond_rounding:
-                return first.cause
-            longer = [question.to_its_end() for question in request.questions]
-            return with_beyond(first, await self._first_located(pair, longer, "float64"))
-        except Exception as error:  # noqa: BLE001  a failed explanation must not change a verdict
-            message = without_folders(f"{type(error).__name__}: {error}")
-            return f"the traces could not be joined: {message}"
-
-    async def _first_located(
-        self, pair: CellPair, questions: Sequence[TracePhase], rung: Rung
-    ) -> LocatedCause | str:
-        reasons: dict[str, None] = {}
-        for question in questions:
-            located = await self._locate(pair, question, rung)
-            if not isinstance(located, str):
-                return located
-            reasons[located] = None
-        return "; ".join(reasons)
-
-    async def _locate(self, pair: CellPair, question: TracePhase, rung: Rung) -> LocatedCause | str:
-        traced_pair = pair.reference, pair.candidate
-        reference, candidate = await asyncio.gather(
-            *(self._trace(pair.subject, traced, question, rung) for traced in traced_pair)
-        )
-        if (
-            (reason := _unusable_reason(reference) or _unusable_reason(candidate))
-            or reference is None
-            or candidate is None
-        ):
-            return reason
-        blamed = await asyncio.to_thread(blame.blame, reference, candidate, pair.same_weights)
-        if blamed is None:
-            return NOTHING
-        cause = blame.cause(blamed)
-        if cause is None:
-            return f"no independent point of divergence was found before {blamed.joined.sink}"
-        looks = await asyncio.gather(
-            *(
-                self._trace(pair.subject, traced, question, rung, tuple(wanted))
-                for traced, wanted in zip(traced_pair, blamed.looks, strict=True)
-            )
-        )
-        cause = closer(cause, blamed, looks[0], looks[1], self._cache.store)
-        changed = [
-            str(trace.cell)
-            for trace in (reference, candidate)
-            if trace.effect == "changed the bits"
-        ]
-        if changed:
-            note = f"tracing itself changed the logits of {' and '.join(changed)}"
-            cause = cause.model_copy(update={"evidence": (*cause.evidence, note)})
-        return LocatedCause(cause, question, blamed.joined.place)
-
-    async def _trace(
-        self,
-        subject: TracedModel,
-        traced: TracedCell,
-        question: TracePhase,
-        rung: Rung,
-        look: tuple[int, ...] = (),
-    ) -> Trace | None:
-        """Return a trace, which runs once for all pairs that need it; None if it failed."""
-        path = self._path(subject, traced, question, rung, look)
-        if path not in self._running:
-            tracing = partial(_tracing, subject.model, question, rung, look)
-            log = path.with_suffix(".log")
-            job = CachedJob(
-                path,
-                _FORM,
-                subject.checkpoint,
-                lambda written: self._job(subject, traced, tracing(written), log),
-                unrepeatable=f"{traced.cell} left no trace, or failed for a reason that may be the machine",
-                cell=traced.cell,
-            )
-            result = self._cache.result(job, traced.process)
-            self._running[path] = asyncio.create_task(result)
-        return await asyncio.shield(self._running[path])
-
-    def _path(
-        self,
-        subject: TracedModel,
-        traced: TracedCell,
-        question: TracePhase,
-        rung: Rung,
-        look: tuple[int, ...],
-    ) -> Path:
-        cell = traced.cell
-        facts = {
-            **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
-            "question": [
-                question.prompt,
-                question.what,
-                sorted(question.forced.items()),
-                question.steps,
-            ],
-            "new_tokens": subject.model.greedy,
-            "look": list(look),
-            "rung": rung,
-        }
-        return self._cache.path_of_cell("traces", cell, facts)
-
-    def _job(
-        self, subject: TracedModel, traced: TracedCell, tracing: Tracing, log: Path
-    ) -> TraceJob:
-        return TraceJob(
-            **job_of(traced.cell, subject.model, subject.checkpoint, log),
-            store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
-            trace=tracing,
-        )
+async def cause(lab: Lab, pair: ReadyPair, request: TraceRequest) -> Cause | str:
+    """Return where the candidate starts to differ, or why no trace shows it."""
+    try:
+        first = await _first_located(lab, pair, request, "own")
+        if isinstance(first, str):
+            return first
+        if not request.beyond_rounding:
+            return first.cause
+        return with_beyond(first, await _first_located(lab, pair, request, "float64"))
+    except Exception as error:  # noqa: BLE001  a failed explanation must not change a verdict
+        message = without_folders(f"{type(error).__name__}: {error}")
+        return f"the traces could not be joined: {message}"
 
 
-def _tracing(
-    model: ModelSpec, question: TracePhase, rung: Rung, look: tuple[int, ...], path: Path
-) -> Tracing:
-    return Tracing(
+async def _first_located(
+    lab: Lab, pair: ReadyPair, request: TraceRequest, rung: Rung
+) -> LocatedCause | str:
+    """Return the cause of the first question that shows one; those in float64 go to their end."""
+    reasons: dict[str, None] = {}
+    for question in request.questions:
+        asked = question if rung == "own" else question.to_its_end()
+        located = await _locate(lab, pair, asked, rung, request.same_weights)
+        if not isinstance(located, str):
+            return located
+        reasons[located] = None
+    return "; ".join(reasons)
+
+
+async def _locate(
+    lab: Lab, pair: ReadyPair, question: TracePhase, rung: Rung, same_weights: frozenset[str]
+) -> LocatedCause | str:
+    tracing = Tracing(
         prompt=question.prompt,
         what=question.what,
         forced=question.forced,
         steps=question.steps,
-        new_tokens=model.greedy,
-        look=look,
+        new_tokens=pair.candidate.model.greedy,
+        look=(),
         rung=rung,
-        result=str(path),
     )
+    reference, candidate = await asyncio.gather(*(lab.ask(TRACE, tracing, side) for side in pair))
+    if isinstance(reference, Failure) or isinstance(candidate, Failure):
+        return "a trace was not written"
+    if reason := _unusable_reason(reference) or _unusable_reason(candidate):
+        return reason
+    blamed = await asyncio.to_thread(blame.blame, reference, candidate, same_weights)
+    if blamed is None:
+        return NOTHING
+    cause = blame.cause(blamed)
+    if cause is None:
+        return f"no independent point of divergence was found before {blamed.joined.sink}"
+    looks = await asyncio.gather(
+        *(
+            lab.ask(TRACE, tracing.model_copy(update={"look": tuple(wanted)}), side)
+            for side, wanted in zip(pair, blamed.looks, strict=True)
+        )
+    )
+    seen = [None if isinstance(look, Failure) else look for look in looks]
+    cause = closer(cause, blamed, seen[0], seen[1], lab.cache.store)
+    changed = [
+        str(trace.cell) for trace in (reference, candidate) if trace.effect == "changed the bits"
+    ]
+    if changed:
+        note = f"tracing itself changed the logits of {' and '.join(changed)}"
+        cause = cause.model_copy(update={"evidence": (*cause.evidence, note)})
+    return LocatedCause(cause, question, blamed.joined.place)
 
 
-def _tensors(trace: Trace) -> Iterator[TensorRef]:
-    """Yield every input and output that a trace looked at."""
-    for look in trace.looks.values():
-        yield from (*look.inputs, *look.outputs)
-
-
-_FORM = ResultForm(Trace, is_repeatable, _tensors)
 NOTHING = "the traces of both are the same"
 
 
-def _unusable_reason(trace: Trace | None) -> str:
+def _unusable_reason(trace: Trace) -> str:
     """Return why a trace cannot be joined; '' if it can."""
-    if trace is None:
-        return "a trace was not written"
     if trace.failure is None:
         return ""
     first = trace.failure.message.partition("\n")[0]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from samebits.compare.outcome import differs
+from samebits.compare.phases import STORED
 from samebits.records.ladder import Constant, Side
 from samebits.records.subject import Reason
 from samebits.records.tensor import NUMPY_DTYPES
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from samebits.records.comparison import ItemComparison, SignalComparison
     from samebits.records.ids import Signal
     from samebits.records.tensor import TensorRef
-
-STORED: frozenset[Signal] = frozenset({"weights", "buffers", "inv_freq"})
-"""Signals of tensors that exist before anything is computed."""
 
 
 def constants(signals: Iterable[SignalComparison], values: TensorSource) -> tuple[Constant, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from samebits.compare.standing import Standing, judged
+from samebits.compare.standing import judged
 from samebits.ladder.distance import tensor_distance
 from samebits.records.ladder import Flip
 
@@ -81,7 +81,7 @@ def _other_scores(
     )
     if native is None or promoted is None:
         return False
-    return not promoted.finite_alike or judged(native.max_abs, promoted.max_abs) == Standing.BROKEN
+    return not promoted.finite_alike or judged(native.max_abs, promoted.max_abs) == "diverged"
 
 
 Choices = tuple[tuple["Choice", ...], tuple["Choice", ...]]

@@ -63,6 +63,7 @@ def ladder(
         kind=result.kind,
         rule=result.rule,
         reason=reason,
+        rests_on=result.rests_on,
         worse=side,
         worse_ratio=ratio,
         steps=evidence.steps,

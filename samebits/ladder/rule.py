@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
 from samebits.compare.outcome import differs, has_other_shape
-from samebits.compare.registry import signal_names
+from samebits.compare.phases import STORED
 from samebits.records.ids import EXPLANATORY
-from samebits.records.ladder import ON_LADDER
+from samebits.records.ladder import ON_LADDER, Decider
 from samebits.records.subject import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from samebits.records.comparison import SignalComparison
+    from samebits.records.comparison import ItemComparison, SignalComparison
+    from samebits.records.ids import Signal
     from samebits.records.ladder import (
         Constant,
         Flip,
@@ -43,6 +44,11 @@ sqrt(n).
 """
 
 
+OWN_RULES: frozenset[Signal] = frozenset({"inputs", "greedy", "state", *STORED, *ON_LADDER})
+"""Signals that a rule below speaks for by name; every other one is a probe of the user's or an added
+signal."""
+
+
 class Evidence(NamedTuple):
     """Everything that was found about a pair."""
 
@@ -57,12 +63,17 @@ class Evidence(NamedTuple):
     """The cell whose logits differ from those of its own run; '' if there is none."""
 
 
+_SCORES: frozenset[Signal] = frozenset({"logits", "decode"})
+
+
 class Judgement(NamedTuple):
     """The kind of difference, the rule that decided, and why."""
 
     kind: Kind
     rule: Rule
     reason: str
+    rests_on: tuple[Decider, ...] = ()
+    """The differences that the rule rests on; () for rounding, which rests on all of them."""
 
 
 def judgement(evidence: Evidence) -> Judgement:
@@ -90,7 +101,7 @@ def _other_inputs(evidence: Evidence) -> Judgement | None:
     if not items:
         return None
     reason = f"the inputs differ: {some(map(str, items))}"
-    return Judgement("diverged", "inputs", reason)
+    return Judgement("diverged", "inputs", reason, _deciders(("inputs", item) for item in items))
 
 
 def _changed_constant(evidence: Evidence) -> Judgement | None:
@@ -99,7 +110,7 @@ def _changed_constant(evidence: Evidence) -> Judgement | None:
         return None
     names = some(f"{constant.name} ({constant.signal})" for constant in changed)
     reason = f"both sides start from different numbers, however small the difference: {names}"
-    return Judgement("diverged", "stored constant", reason)
+    return Judgement("diverged", "stored constant", reason, _deciders(map(_of_constant, changed)))
 
 
 def _unrepeated(evidence: Evidence) -> Judgement | None:
@@ -111,7 +122,8 @@ def _not_finite(evidence: Evidence) -> Judgement | None:
     step = next((s for s in evidence.steps if s.reason == Reason.NOT_FINITE), None)
     if step is None:
         return None
-    return Judgement("diverged", "not finite", f"{_step_text(step)}: {step.note}")
+    reason = f"{_step_text(step)}: {step.note}"
+    return Judgement("diverged", "not finite", reason, _deciders([_of_step(step)]))
 
 
 def _diverged(evidence: Evidence) -> Judgement | None:
@@ -124,10 +136,12 @@ def _diverged(evidence: Evidence) -> Judgement | None:
             f"{_slope_text(diverged[0])}, while logits and decoding agree in float64: "
             "the layer's output is a different quantity, but what is computed from it is the same"
         )
-        return Judgement("undecided", "nothing", reason)
+        return Judgement("undecided", "nothing", reason, _deciders(map(_of_step, diverged)))
     step = max(diverged, key=lambda step: step.float64 or 0.0)
     reason = f"the difference is still there in float64: {_slope_text(step)}"
-    return Judgement("diverged", "slope", reason)
+    prompts = {step.subject.prompt for step in diverged if step.signal != "hidden_states"}
+    reaching = [step for step in diverged if not prompts or step.subject.prompt in prompts]
+    return Judgement("diverged", "slope", reason, _deciders(map(_of_step, reaching)))
 
 
 def _other_choice(evidence: Evidence) -> Judgement | None:
@@ -143,22 +157,31 @@ def _other_choice(evidence: Evidence) -> Judgement | None:
 
 
 def _other_output(evidence: Evidence) -> Judgement | None:
-    """Return an output that the candidate returns in another shape, or no longer."""
+    """Return an output that the candidate returns in another shape, or no longer.
+
+    Logits and scores of decoding that are of another function weigh more.
+    """
+    if not evidence.unrepeated and any(
+        step.kind == "diverged" and step.signal in _SCORES for step in evidence.steps
+    ):
+        return None
     items = [
         item
         for signal in evidence.signals
         if signal.signal == "outputs"
         for item in filter(differs, signal.items)
     ]
-    missing = [item.name for item in items if item.candidate is None]
+    missing = [item for item in items if item.candidate is None]
     if missing:
-        reason = f"forward no longer returns what it returns in the reference: {some(missing)}"
-        return Judgement("diverged", "missing output", reason)
-    reshaped = [f"{item.name} ({item.note})" for item in items if has_other_shape(item)]
+        names = some(item.name for item in missing)
+        reason = f"forward no longer returns what it returns in the reference: {names}"
+        return Judgement("diverged", "missing output", reason, _deciders(map(_of_output, missing)))
+    reshaped = [item for item in items if has_other_shape(item)]
     if not reshaped:
         return None
-    reason = f"forward returns something else under the same name: {some(reshaped)}"
-    return Judgement("diverged", "shape", reason)
+    names = some(f"{item.name} ({item.note})" for item in reshaped)
+    reason = f"forward returns something else under the same name: {names}"
+    return Judgement("diverged", "shape", reason, _deciders(map(_of_output, reshaped)))
 
 
 def _left_behind(evidence: Evidence) -> Judgement | None:
@@ -174,26 +197,27 @@ def _left_behind(evidence: Evidence) -> Judgement | None:
         return None
     item = items[0]
     text = f"prompt {item.subject.prompt} run again after all else: {item.note}"
+    deciders = _deciders([("state", item.subject)])
     if item.reason == Reason.STATE:
-        return Judgement("diverged", "state", text)
-    return Judgement("undecided", "nothing", text)
+        return Judgement("diverged", "state", text, deciders)
+    return Judgement("undecided", "nothing", text, deciders)
 
 
 def _other_result(evidence: Evidence) -> Judgement | None:
-    """Return a part of a probe's result that has another shape, or that only one side has."""
-    for signal in _of_probes(evidence.signals):
+    """Return a part of a probe's result or of an added signal that has another shape or one side."""
+    for signal in _others(evidence.signals):
         for item in filter(differs, signal.items):
             one_sided = item.outcome in ("only here", "only in reference")
             if one_sided or has_other_shape(item):
                 reason = f"{signal.signal} {item.name}: {item.note}"
-                return Judgement("diverged", "probe", reason)
+                deciders = _deciders([(signal.signal, item.subject)])
+                return Judgement("diverged", "probe", reason, deciders)
     return None
 
 
-def _of_probes(signals: Iterable[SignalComparison]) -> Iterator[SignalComparison]:
-    """Yield the signals that are probes of the user's."""
-    names = signal_names()
-    return (signal for signal in signals if signal.signal not in names)
+def _others(signals: Iterable[SignalComparison]) -> Iterator[SignalComparison]:
+    """Yield the signals that make a verdict and have no rule by name."""
+    return (s for s in signals if s.signal not in OWN_RULES and s.signal not in EXPLANATORY)
 
 
 def _unknown(evidence: Evidence) -> Judgement | None:
@@ -201,21 +225,24 @@ def _unknown(evidence: Evidence) -> Judgement | None:
     if unknown:
         names = some(constant.name for constant in unknown)
         reason = f"it is not known whether one side's numbers are the other's, rounded: {names}"
-        return Judgement("undecided", "nothing", reason)
+        return Judgement("undecided", "nothing", reason, _deciders(map(_of_constant, unknown)))
     if evidence.missing:
         return Judgement("undecided", "nothing", evidence.missing)
     return None
 
 
 def _uncovered(evidence: Evidence) -> Judgement | None:
-    """Return what differs but is not on the ladder, which must cover each prompt's signals."""
+    """Return what differs and was not judged: no signal rounds because another one does."""
     covered = {_coverage(step.signal, step.subject) for step in evidence.steps}
-    for signal in (*ON_LADDER, *(probe.signal for probe in _of_probes(evidence.signals))):
-        for subject in _differing_items(evidence.signals, signal):
-            if _coverage(signal, subject) not in covered:
-                reason = f"{signal} of {subject} was not computed on the ladder"
-                return Judgement("undecided", "nothing", reason)
+    covered |= {(constant.signal, str(constant.subject)) for constant in evidence.constants}
+    covered |= {("greedy", split.prompt) for split in evidence.splits}
     bearing = [signal for signal in evidence.signals if signal.signal not in EXPLANATORY]
+    for signal in bearing:
+        for subject in _differing_items(evidence.signals, signal.signal):
+            if _coverage(signal.signal, subject) not in covered:
+                reason = f"{signal.signal} of {subject} was not computed on the ladder"
+                deciders = _deciders([(signal.signal, subject)])
+                return Judgement("undecided", "nothing", reason, deciders)
     blocked: list[str] = [
         s.signal for s in bearing if s.outcome == "not compared" and not s.excused
     ]
@@ -231,8 +258,8 @@ def _uncovered(evidence: Evidence) -> Judgement | None:
 
 
 def _coverage(signal: str, subject: Subject) -> tuple[str, str]:
-    """Return what a step of the ladder covers: an output, a part of a probe's result, or a prompt."""
-    if signal == "outputs":
+    """Return what one judgement covers: a stored tensor, an output, a part of a result, or a prompt."""
+    if signal == "outputs" or signal in STORED:
         return signal, str(subject)
     return signal, subject.prompt_row or subject.tensor
 
@@ -242,7 +269,8 @@ def _undecided(evidence: Evidence) -> Judgement | None:
     if not undecided:
         return None
     step = undecided[0]
-    return Judgement("undecided", "nothing", f"{_slope_text(step)}: {step.note}")
+    reason = f"{_slope_text(step)}: {step.note}"
+    return Judgement("undecided", "nothing", reason, _deciders([_of_step(step)]))
 
 
 def _far_split(evidence: Evidence) -> Judgement | None:
@@ -256,7 +284,7 @@ def _far_split(evidence: Evidence) -> Judgement | None:
             f"tokens differ at step {far.step} of {far.prompt}, which is not a near-tie: "
             f"{explanation}"
         )
-        return Judgement("diverged", "tokens", reason)
+        return Judgement("diverged", "tokens", reason, _of_tokens(evidence, far))
     unknown = next((split for split in evidence.splits if split.near_tie is None), None)
     if unknown is None:
         return None
@@ -264,7 +292,7 @@ def _far_split(evidence: Evidence) -> Judgement | None:
         f"it is not known whether the split at step {unknown.step} of {unknown.prompt} is a "
         "near-tie: "
     )
-    return Judgement("undecided", "nothing", reason + unknown.note)
+    return Judgement("undecided", "nothing", reason + unknown.note, _of_tokens(evidence, unknown))
 
 
 def _rounding(evidence: Evidence) -> Judgement:
@@ -347,6 +375,34 @@ def starts(steps: Iterable[LadderStep]) -> Iterator[LadderStep]:
         if step.own and prompt not in prompts:
             prompts.add(prompt)
             yield step
+
+
+def _deciders(differences: Iterable[tuple[Signal, Subject]]) -> tuple[Decider, ...]:
+    """Return the first difference of each signal, of layers the first in order of execution."""
+    subjects: dict[Signal, list[Subject]] = {}
+    for signal, subject in differences:
+        subjects.setdefault(signal, []).append(subject)
+    return tuple(
+        Decider(signal=signal, subject=min(listed, key=lambda subject: subject.layer or 0))
+        for signal, listed in subjects.items()
+    )
+
+
+def _of_step(step: LadderStep) -> tuple[Signal, Subject]:
+    return step.signal, step.subject
+
+
+def _of_constant(constant: Constant) -> tuple[Signal, Subject]:
+    return constant.signal, constant.subject
+
+
+def _of_output(item: ItemComparison) -> tuple[Signal, Subject]:
+    return "outputs", item.subject
+
+
+def _of_tokens(evidence: Evidence, split: SplitJudgement) -> tuple[Decider, ...]:
+    subjects = _differing_items(evidence.signals, "greedy")
+    return _deciders(("greedy", s) for s in subjects if s.prompt_row == split.prompt)
 
 
 def _step_text(step: LadderStep) -> str:

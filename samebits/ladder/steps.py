@@ -16,7 +16,7 @@ from samebits.compare.forwards import (
 from samebits.compare.outputs import output_pairs
 from samebits.compare.phases import row_subject
 from samebits.compare.probes import canonical, same_fact
-from samebits.compare.standing import Standing, judged
+from samebits.compare.standing import LEAKED, NOT_FINITE, PARTLY, judged
 from samebits.ladder.distance import Distance, own_errors, tensor_distance
 from samebits.records.ladder import LadderStep
 from samebits.records.subject import Reason, Subject
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from samebits.records.tensor import TensorRef
 
 ZEROS = "the values are equal: only signs of zeros or bits of NaN differ"
-LEAKED = "not every operation runs in float64, so a difference that remains there proves nothing"
 NO_FACT = "a fact that was not computed in float64"
 SAME_FACT = (
     "the fact is the same in float64: a choice that rounding flips, or one that depends on the "
@@ -233,35 +232,24 @@ def verdict(
     if own is None:
         return "undecided", "the values of both sides are not stored", None
     if not own.finite_alike:
-        return "diverged", "one side is not finite where the other is", Reason.NOT_FINITE
+        return "diverged", NOT_FINITE, Reason.NOT_FINITE
     if own.same_values and (high is None or high.max_abs == 0):
         return "same", "", None
     if high is None:
         return *_noise_verdict(own if low is None else low, noises), None
     if not high.finite_alike:
-        note = "in float64 one side is not finite where the other is"
-        return "diverged", note, Reason.NOT_FINITE
+        return "diverged", f"in float64 {NOT_FINITE}", Reason.NOT_FINITE
     if own.max_abs == 0 and not own.same_values and not high.same_values and high.max_abs == 0:
         return "undecided", ZEROS, None
     before = low.max_abs if low is not None else own.max_abs
     before = before or _largest(errors) or 0.0
-    kind = _KINDS[judged(before, high.max_abs)]
+    kind = judged(before, high.max_abs)
     if own.same_values:
         if kind == "rounding":
             return "same", "", None
         # a constant that one side stores rounded and the other computes shows only in float64
         return (kind if low is not None and low.max_abs else "undecided"), HIDDEN, None
-    if kind == "undecided":
-        note = "float64 removes a part of it: what remains is too large for rounding"
-        return kind, note, None
-    return kind, "", None
-
-
-_KINDS: dict[Standing, Kind] = {
-    Standing.ROUNDING: "rounding",
-    Standing.BROKEN: "diverged",
-    Standing.UNDECIDED: "undecided",
-}
+    return kind, PARTLY if kind == "undecided" else "", None
 
 
 def _noise_verdict(float32: Distance, noises: list[Distance | None]) -> tuple[Kind, str]:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from samebits.lint.bounds import bound_of, bounds
 from samebits.lint.engine import UNREADABLE, lint, python_files, selected
 from samebits.lint.fix import fix_files
 from samebits.lint.registry import rules
-from samebits.lint.releases import scope
+from samebits.lint.releases import NEWEST, Range, scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from samebits.lint.problem import Problem
 
 HELP = "read a model's own code: what means something else in some transformers release"
-FORMATS = ("text", "json", "github", "sarif")
+FORMATS = ("text", "json", "github")
+_PATIENCE = 5.0
+"""Seconds between two lines about how far a run is."""
 _ROUNDS = 5
 """How often a file is repaired again: a repair can make room for another one."""
 
@@ -48,10 +52,17 @@ def main(arguments: Sequence[str]) -> int:
     except ValueError as error:
         parser.error(f"--from and --to: {error}")
 
+    bound = _no_bound if options.first or options.last else _bound
+    for note in () if bound is _no_bound else bounds(files):
+        sys.stderr.write(
+            f"{note.package} requires transformers {note.text}: only these releases count (--from and "
+            "--to name others)\n"
+        )
+
     def wanted(problem: Problem) -> bool:
         if problem.code == UNREADABLE:
             return True
-        if not problem.releases.meet(releases):
+        if not problem.releases.within(bound(problem.path)).meet(releases):
             return False
         chosen = not options.select or selected(problem.code, options.select)
         return chosen and not selected(problem.code, options.ignore)
@@ -64,12 +75,41 @@ def main(arguments: Sequence[str]) -> int:
     if options.fix:
         repaired = _repair(files, wanted)
         sys.stderr.write(f"{repaired} repaired\n")
-    problems = [problem for problem in lint(files).problems if wanted(problem)]
-    problems = [problem._replace(path=_shown(problem.path)) for problem in problems]
+    seen = lint(files, _Clock(len(files)).say).problems
+    problems = [
+        p._replace(path=_shown(p.path), releases=p.releases.within(bound(p.path)))
+        for p in seen
+        if wanted(p)
+    ]
     output = import_module(f"samebits.lint.formats.{options.format}").render(problems)
     if output:
         sys.stdout.write(f"{output}\n")
     return 1 if problems else 0
+
+
+def _no_bound(_path: Path) -> Range:
+    return Range((0, 0), NEWEST)
+
+
+def _bound(path: Path) -> Range:
+    """Return the releases that the package of a file requires."""
+    bound = bound_of(path.absolute().parent)
+    return bound.releases if bound else _no_bound(path)
+
+
+class _Clock:
+    """Says on standard error how far a long run is: a large package takes a minute."""
+
+    def __init__(self, n_files: int) -> None:
+        self._n_files = n_files
+        self._next = time.monotonic() + _PATIENCE
+
+    def say(self, what: str) -> None:
+        """Print a line about the step that begins, if enough time has gone since the last one."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _PATIENCE
+            sys.stderr.write(f"{self._n_files:,} files: {what} …\n")
+            sys.stderr.flush()
 
 
 def _repair(files: list[Path], wanted: Callable[[Problem], bool]) -> int:

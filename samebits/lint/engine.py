@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.lint.guards import behind_guards
 from samebits.lint.problem import Problem
 from samebits.lint.project import Project
 from samebits.lint.registry import rules
@@ -11,7 +12,7 @@ from samebits.lint.releases import Releases
 from samebits.lint.source import Source, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
@@ -49,21 +50,27 @@ def python_files(paths: Iterable[Path]) -> Iterator[Path]:
                 yield file
 
 
-def lint(files: Iterable[Path]) -> Result:
-    """Lint files as one project: their classes may derive from each other."""
-    sources, unread = _read(files)
+def lint(files: Iterable[Path], say: Callable[[str], None] = lambda _: None) -> Result:
+    """Lint files as one project: their classes may derive from each other.
+
+    ``say`` gets the name of each step that begins.
+    """
+    sources, unread = _read(files, say)
     unique: dict[tuple[object, ...], Problem] = {}
-    for problem in _problems(sources):
+    for problem in _problems(sources, say):
         unique.setdefault((problem.code, *_place(problem)), problem)
     ordered = sorted([*unread, *unique.values()], key=lambda p: (*_place(p), p.code))
     return Result(ordered, sources)
 
 
-def _read(files: Iterable[Path]) -> tuple[dict[Path, Source], list[Problem]]:
+def _read(
+    files: Iterable[Path], say: Callable[[str], None]
+) -> tuple[dict[Path, Source], list[Problem]]:
     """Return the files that can be read, and a problem for each of the rest."""
     sources: dict[Path, Source] = {}
     unread: list[Problem] = []
     for path in dict.fromkeys(files):
+        say(f"reading {path.name}")
         try:
             sources[path] = Source(path, path.read_bytes())
         except UnreadableError as error:
@@ -73,12 +80,17 @@ def _read(files: Iterable[Path]) -> tuple[dict[Path, Source], list[Problem]]:
     return sources, unread
 
 
-def _problems(sources: dict[Path, Source]) -> Iterator[Problem]:
-    """Yield what the rules report, in their order, and no comment ignores."""
+def _problems(sources: dict[Path, Source], say: Callable[[str], None]) -> Iterator[Problem]:
+    """Yield what the rules report, in their order, and no comment ignores.
+
+    A file that is imported only where the code asks for the release is the author's answer to it.
+    """
     project = Project(sources.values())
+    guarded = behind_guards(sources)
     for rule in rules():
+        say(f"looking for {rule.code}, {rule.page.name}")
         for problem in rule.check(project):
-            if not _ignored(sources[problem.path], problem):
+            if problem.path not in guarded and not _ignored(sources[problem.path], problem):
                 yield problem
 
 

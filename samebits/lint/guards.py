@@ -8,6 +8,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
     from samebits.lint.source import Source
 
 _QUESTIONS = {"hasattr", "signature", "getfullargspec", "find_spec", "import_module", "callable"}
@@ -41,6 +44,64 @@ def guarded(source: Source, node: ast.AST, errors: set[str] = _USE_ERRORS) -> bo
             return True
         inner = outer
     return False
+
+
+def behind_guards(sources: Mapping[Path, Source]) -> set[Path]:
+    """Return the files that are imported only below a question about the release, or by such files."""
+    by_end: dict[tuple[str, ...], list[Path]] = {}
+    for path in sources:
+        parts = path.absolute().with_suffix("").parts
+        parts = parts[:-1] if parts[-1] == "__init__" else parts
+        for start in range(max(len(parts) - _MAX_DEPTH, 0), len(parts)):
+            by_end.setdefault(parts[start:], []).append(path)
+    importers: dict[Path, list[tuple[Path, bool]]] = {}
+    for path, source in sources.items():
+        for node in (*source.by_kind.get(ast.ImportFrom, ()), *source.by_kind.get(ast.Import, ())):
+            asks = _asks_release(source, node)
+            for module in _modules(path, node):
+                targets = by_end.get(module, [])
+                if len(targets) == 1 and targets[0] != path:
+                    importers.setdefault(targets[0], []).append((path, asks))
+    behind: set[Path] = set()
+    while True:
+        more = {
+            path
+            for path, places in importers.items()
+            if path not in behind and all(asks or owner in behind for owner, asks in places)
+        }
+        if not more:
+            return behind
+        behind |= more
+
+
+_MAX_DEPTH = 12
+_RELEASE = re.compile(r"version|transformers_(?:ge|gt|le|lt|v?\d)", re.IGNORECASE)
+
+
+def _asks_release(source: Source, node: ast.AST) -> bool:
+    """Return True below an ``if`` whose condition names a version."""
+    inner = node
+    for outer in source.ancestors(node):
+        if isinstance(outer, ast.If) and inner is not outer.test:
+            names = (n for n in ast.walk(outer.test) if isinstance(n, (ast.Name, ast.Attribute)))
+            if any(_RELEASE.search(n.id if isinstance(n, ast.Name) else n.attr) for n in names):
+                return True
+        inner = outer
+    return False
+
+
+def _modules(path: Path, node: ast.AST) -> Iterator[tuple[str, ...]]:
+    """Yield the modules that an import may name, as parts of paths: ``peft.tuners.x`` or the like."""
+    if isinstance(node, ast.Import):
+        yield from (tuple(alias.name.split(".")) for alias in node.names)
+    if not isinstance(node, ast.ImportFrom):
+        return
+    parts = tuple(node.module.split(".")) if node.module else ()
+    if node.level:
+        folder = path.absolute().parents[node.level - 1].parts
+        parts = (*folder[-_MAX_DEPTH:], *parts)[-_MAX_DEPTH:]
+    yield parts
+    yield from ((*parts, alias.name)[-_MAX_DEPTH:] for alias in node.names)
 
 
 def _catches(node: ast.Try, inner: ast.AST, errors: set[str]) -> bool:

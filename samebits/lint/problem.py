@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from samebits.base.finding_pages import finding_page
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from samebits.base.finding_pages import FindingPage
     from samebits.lint.project import Project
     from samebits.lint.releases import Releases
 
@@ -47,8 +50,11 @@ class LintRule(NamedTuple):
     """One finding that code alone shows."""
 
     code: str
-    name: str
-    """As in docs/findings/."""
     level: Level
     """error: an exception. warning: wrong numbers, or another type. note: rounding."""
     check: Callable[[Project], Iterator[Problem]]
+
+    @property
+    def page(self) -> FindingPage:
+        """What docs/findings/ says of it."""
+        return finding_page(self.code)

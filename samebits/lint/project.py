@@ -126,20 +126,22 @@ class Project:
             for source, node in self.nodes(ast.Call)
         )
 
-    def only_base_model(self, entry: Class) -> bool:
-        """Return True if every base outside of the project is ``PreTrainedModel`` or harmless."""
+    def only_base_model(self, entry: Class, *, of_models: bool = False) -> bool:
+        """Return True if every base outside of the project is ``PreTrainedModel`` or harmless.
+
+        With ``of_models``, so are ``BertPreTrainedModel`` and its like, the bases of one model's classes:
+        none of them has an ``__init__`` of its own that finishes the model.
+        """
         if self.makes_classes:
             return False
         outside = self.family(entry)[1]
         names = {name.rpartition(".")[2] for name in outside if name.startswith("transformers.")}
         foreign = {n for n in outside if not n.startswith("transformers.")}
         harmless = {"nn.Module", "torch.nn.Module", "ABC", "abc.ABC", "object"}
-        return (
-            "PreTrainedModel" in names
-            and names
-            <= {"PreTrainedModel", "GenerationMixin", "ModuleUtilsMixin", "PushToHubMixin"}
-            and foreign <= harmless
-        )
+        bases = {n for n in names if of_models and n.endswith("PreTrainedModel")}
+        bases |= names & {"PreTrainedModel"}
+        mixins = {"GenerationMixin", "ModuleUtilsMixin", "PushToHubMixin"}
+        return bool(bases) and names - bases <= mixins and foreign <= harmless
 
     @cached_property
     def models(self) -> list[Class]:

@@ -26,10 +26,10 @@ class Range(NamedTuple):
     def __str__(self) -> str:
         """Return ``5.0 and later``, ``4.48 to 4.55`` or ``5.9``."""
         if self.last == NEWEST:
-            return f"{_text(self.first)} and later"
+            return f"{release_text(self.first)} and later"
         if self.first == self.last:
-            return _text(self.first)
-        return f"{_text(self.first)} to {_text(self.last)}"
+            return release_text(self.first)
+        return f"{release_text(self.first)} to {release_text(self.last)}"
 
 
 class Releases(NamedTuple):
@@ -47,6 +47,11 @@ class Releases(NamedTuple):
         *rest, last = map(str, self.ranges)
         phrase = f"{', '.join(rest)}, and {last}" if rest else last
         return f"{phrase}; {self.note}" if self.note else phrase
+
+    def within(self, scope: Range) -> Releases:
+        """Return the releases of the scope among these."""
+        cut = (Range(max(r.first, scope.first), min(r.last, scope.last)) for r in self.ranges)
+        return self._replace(ranges=tuple(r for r in cut if r.first <= r.last))
 
     def meet(self, scope: Range) -> bool:
         """Return True if the problem exists in a release of the scope."""
@@ -66,6 +71,22 @@ def between(first: str, last: str, note: str = "") -> Releases:
 def union(*parts: Releases, note: str = "") -> Releases:
     """Return the releases of all parts, which are in order and do not overlap."""
     return Releases(tuple(r for part in parts for r in part.ranges), note)
+
+
+def joined(*parts: Releases) -> Releases:
+    """Return the releases of all parts, which are in order; those that follow each other are one range."""
+    ranges: list[Range] = []
+    for part in (r for p in parts for r in p.ranges):
+        if ranges and _follows(ranges[-1].last, part.first):
+            ranges.append(Range(ranges.pop().first, part.last))
+        else:
+            ranges.append(part)
+    return Releases(tuple(ranges))
+
+
+def _follows(last: Release, first: Release) -> bool:
+    """Return True if no release lies between two; 4.57 is the last one of 4.x."""
+    return first == (last[0], last[1] + 1) or (last, first) == ((4, 57), (5, 0))
 
 
 def runs(marks: Iterable[tuple[str, bool]]) -> Releases:
@@ -111,5 +132,6 @@ def _number(text: str) -> Release:
     return int(major), int(minor)
 
 
-def _text(release: Release) -> str:
-    return ".".join(map(str, release))
+def release_text(release: Release) -> str:
+    """Return ``4.57``, or ``5.x`` for the last release of a major one."""
+    return f"{release[0]}.{'x' if release[1] == NEWEST[1] else release[1]}"

@@ -50,15 +50,15 @@ def load(path: Path) -> Matrix:
 def parse(yaml: Yaml, path: Path) -> Matrix:
     """Return the Matrix of a parsed YAML file. Raises MatrixError as :func:`load` does."""
     if yaml.data is None:
-        raise MatrixError(_lines(yaml.problems, path))
+        raise MatrixError(lines(yaml.problems, path))
     if not isinstance(yaml.data, dict):
         text = "the file is not a mapping: start with models: and write the models under it"
-        raise MatrixError(_lines([*yaml.problems, Problem(yaml.place(()), text)], path))
+        raise MatrixError(lines([*yaml.problems, Problem(yaml.place(()), text)], path))
     checked = check(yaml, yaml.data, path.parent)
     builder = _MatrixBuilder(yaml, checked, path.parent)
     problems = [*yaml.problems, *checked.problems, *builder.problems()]
     if problems:
-        raise MatrixError(_lines(problems, path))
+        raise MatrixError(lines(problems, path))
     return builder.matrix(str(path))
 
 
@@ -76,7 +76,8 @@ def _numbers(version: str) -> tuple[float, ...]:
     return (*parts, *[math.inf] * (3 - len(parts)))
 
 
-def _lines(problems: Iterable[Problem], path: Path) -> list[str]:
+def lines(problems: Iterable[Problem], path: Path) -> list[str]:
+    """Return problems with their positions in the file, in its order."""
     ordered = sorted(dict.fromkeys(problems), key=lambda problem: problem.place)
     return [_line(problem, path) for problem in ordered]
 

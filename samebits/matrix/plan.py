@@ -17,7 +17,7 @@ from samebits.records.record import Record
 from samebits.text.lists import comma_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from samebits.matrix.spec import Matrix, ModelSpec, Rule
@@ -83,6 +83,15 @@ class Plan(Record):
     def cells_of(self, stack: str) -> tuple[CellId, ...]:
         """Return the cells of one stack, in order."""
         return tuple(cell for cell in self.cells if cell.stack == stack)
+
+
+def first_on_cpu(plan: Plan, is_wanted: Callable[[str], bool]) -> tuple[PlannedRow, ...]:
+    """Return the first CPU row of every model that is wanted."""
+    first: dict[str, PlannedRow] = {}
+    for row in plan.rows:
+        if row.variant.device == "cpu" and is_wanted(row.model):
+            first.setdefault(row.model, row)
+    return tuple(first.values())
 
 
 def plan(matrix: Matrix, selection: Selection) -> Plan:

@@ -77,7 +77,8 @@ def _hint(path: Path) -> str:
     return f": {suggestion}" if is_typo else ": write it relative to the matrix file"
 
 
-_ARRAYS = (".npz", ".safetensors")
+ARRAYS = (".npz", ".safetensors")
+"""Suffixes of files of named arrays."""
 _KINDS = {"f": (2, 4, 8), "i": (1, 2, 4, 8), "u": (1,), "b": (1,)}
 """Kinds of numpy dtypes that a file of inputs may have -> their bytes."""
 _STORED_DTYPES = frozenset({"F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"})
@@ -91,7 +92,7 @@ def bad_arrays(base: Path, name: str, declared: Collection[str] = ()) -> str | N
     """
     path = base / name
     try:
-        if path.suffix not in _ARRAYS:
+        if path.suffix not in ARRAYS:
             return _other_file(name)
         if not path.is_file():
             return f"{shown(name)} does not exist{_hint(path)}"

@@ -31,7 +31,7 @@ ATTENTION = (
     "flash_attention_3",
     "flex_attention",
 )
-DEVICES = ("cpu", "cuda", "mps", "xpu", "npu", "hpu")
+DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 NAME_LENGTH = 80
@@ -216,6 +216,10 @@ def _requirement(text: str) -> str:
 
 
 def _parsed_requirement(text: str, example: str) -> Requirement:
+    _line(text)  # packaging takes line breaks in addresses and markers, and uv would read two lines
+    if "\\" in text or "${" in text:
+        msg = f"{shown(text)} has a backslash or a variable, which no requirement needs: remove it"
+        raise mistake(msg)
     try:
         return Requirement(text)
     except InvalidRequirement:

@@ -7,10 +7,11 @@ below ``build: config:``, ``build: tokenizer: parts:`` and ``config:``, ``build:
 
 from __future__ import annotations
 
+import copy
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 from yaml.error import Mark, MarkedYAMLError
@@ -70,6 +71,22 @@ class Yaml:
         """Return the position of the last of the keys."""
         key, value = self._nodes(keys)
         return _place((key or value).start_mark)
+
+    def with_part(self, keys: Keys, part: Yaml, key: str) -> Yaml:
+        """Return this file with a key of another one in the mapping at ``keys``.
+
+        What is below the key has its position in the other file.
+        """
+        data = copy.deepcopy(self.data)
+        inner: Any = data
+        for name in keys:
+            inner = inner[name]
+        assert isinstance(part.data, dict)
+        assert part.root is not None
+        inner[key] = part.data[key]
+        node = self._nodes(keys)[1]
+        grafted = {**self.pairs[node], key: part.pairs[part.root][key]}
+        return replace(self, data=data, pairs={**self.pairs, **part.pairs, node: grafted})
 
     def _nodes(self, keys: Keys) -> tuple[Node | None, Node]:
         """Return the nodes of a key and its value; an item of a list has no key."""
@@ -344,6 +361,8 @@ def _is_typed(keys: Keys) -> bool:
             return True
     elif keys[:1] == ("defaults",):
         settings = keys[1:]
+    elif keys[:1] == ("inputs",):  # a file of inputs alone
+        settings = keys
     else:
         return False
     return settings[:1] == ("load",) or (

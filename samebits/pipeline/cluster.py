@@ -15,9 +15,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import samebits_wire
 from samebits.base.errors import SamebitsError
-from samebits.base.redaction import without_folders
 from samebits.pipeline.resources import unmet
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,7 +72,7 @@ def run(address: str, tasks: Sequence[Task], folder: Path, say: Callable[[str], 
         import ray  # noqa: PLC0415  an extra
     except ImportError as error:
         raise ClusterError(_HELP) from error
-    path = os.pathsep.join(filter(None, (_source(), os.environ.get("PYTHONPATH", ""))))
+    path = os.pathsep.join(filter(None, (*_sources(), os.environ.get("PYTHONPATH", ""))))
     started = _connect(ray, address, {"env_vars": {"PYTHONPATH": path}})
     try:
         machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -149,7 +150,8 @@ def _failures(ray: Any, numbers: dict[Any, int], say: Callable[[str], None]) -> 
     return failures
 
 
-def _source() -> str:
-    """Return the folder from which workers import samebits: on a cluster it is installed there."""
-    folder = str(Path(__file__).parents[2])
-    return "" if folder in {p for p in sys.path if p.endswith("site-packages")} else folder
+def _sources() -> list[str]:
+    """Return the folders from which workers import samebits: on a cluster it is installed there."""
+    installed = {path for path in sys.path if path.endswith("site-packages")}
+    folders = (Path(__file__).parents[2], *(Path(path).parent for path in samebits_wire.__path__))
+    return [str(folder) for folder in folders if str(folder) not in installed]

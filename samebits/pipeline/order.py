@@ -55,8 +55,6 @@ class Order(Record):
     """Run the newest stack with the releases of this package instead of the matrix's stacks."""
     level: Annotated[Level, Use(is_its_word=True)] = "default"
     """How much is asked of each model."""
-    sweep: bool = False
-    """Test the relations inside a cell at every length residue and every split."""
     causes: bool = False
     """Also trace rounding and expected differences to where they start."""
     capsules: Annotated[Scope, Use(repeated=False)] = "none"
@@ -98,12 +96,17 @@ class Order(Record):
         return self.work or self.matrix.resolve().parent / WORK
 
     @property
+    def uv_project(self) -> Path | None:
+        """The folder whose settings of uv may count: that of matrix.yaml; None for a check."""
+        return None if self.checks else self.matrix.resolve().parent
+
+    @property
     def leaves_receipt(self) -> bool:
         """True if a receipt may answer the same command the next time."""
         return all(_use(type(self).model_fields[name]).receipt for name, _ in self._given())
 
     def repeated_words(self) -> list[str]:
-        """Return the options that the command in the report repeats, such as ``--sweep``."""
+        """Return the options that the command in the report repeats, such as ``--causes``."""
         words = []
         for name, value in self._given():
             use = _use(type(self).model_fields[name])

@@ -1,4 +1,4 @@
-"""What a task on a cluster asks of its machine, from the cells that it runs: CPUs, accelerators, memory."""
+"""What a task on a cluster asks of its machine, from the cells that it runs: CPUs, GPUs, memory."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ Whatever needs more is left out where it does not fit."""
 _NARROW = 2
 """Bytes of a number in most checkpoints."""
 _WIDTHS = {"float64": 8, "float32": 4}
-_OF_RAY = {"cuda": "GPU", "xpu": "GPU", "npu": "NPU", "hpu": "HPU"}
-"""Kind of device -> Ray's name of the resource (its page on accelerators)."""
+_GPUS = ("cuda", "xpu")
+"""Kinds of devices that Ray counts as GPUs."""
+
+_OF_RAY = ("CPU", "memory", "GPU")
+"""Ray's names of the fields of :class:`Resources`."""
 
 
 class Resources(NamedTuple):
@@ -32,29 +35,21 @@ class Resources(NamedTuple):
     cpus: int
     memory: int
     """Bytes; 0 if no size of a checkpoint is known, such as of one on the hub."""
-    accelerators: Mapping[str, int]
-    """Ray's name of the resource -> number."""
+    gpus: int = 0
 
     def most(self, machine: Mapping[str, float]) -> Resources:
         """Return the same, but no more than a machine has: more would never be scheduled."""
-        has = {name: int(machine.get(name, 0)) for name in ("CPU", "memory", *self.accelerators)}
-        there = {name: min(n, has[name]) for name, n in self.accelerators.items() if has[name]}
-        return Resources(min(self.cpus, has["CPU"]), min(self.memory, has["memory"]), there)
+        wanted = zip(self, _OF_RAY, strict=True)
+        return Resources(*(min(n, int(machine.get(name, 0))) for n, name in wanted))
 
     def options(self) -> dict[str, object]:
         """Return the options of a Ray task."""
-        custom = {name: n for name, n in self.accelerators.items() if name != "GPU"}
-        return {
-            "num_cpus": self.cpus,
-            "num_gpus": self.accelerators.get("GPU", 0),
-            "memory": self.memory or None,
-            **({"resources": custom} if custom else {}),
-        }
+        return {"num_cpus": self.cpus, "num_gpus": self.gpus, "memory": self.memory or None}
 
 
 def of_cells(matrix: Matrix, cells: Iterable[CellId], jobs: int) -> Resources:
     """Return what a task asks for that runs these cells with so many jobs side by side."""
-    cpus, memory, accelerators = jobs, 0, dict[str, int]()
+    cpus, memory, gpus = jobs, 0, 0
     for cell in cells:
         model = matrix.model(cell.model)
         size = _size(matrix, model)
@@ -62,10 +57,9 @@ def of_cells(matrix: Matrix, cells: Iterable[CellId], jobs: int) -> Resources:
         if size is not None:
             memory = max(memory, jobs * (IMPORTS + _needs(size, cell.variant)))
         kind, _, index = cell.variant.device.partition(":")
-        if kind in _OF_RAY:
-            name = _OF_RAY[kind]
-            accelerators[name] = max(accelerators.get(name, 0), int(index or 0) + 1)
-    return Resources(cpus, memory, accelerators)
+        if kind in _GPUS:
+            gpus = max(gpus, int(index or 0) + 1)
+    return Resources(cpus, memory, gpus)
 
 
 def _size(matrix: Matrix, model: ModelSpec) -> int | None:
@@ -92,8 +86,7 @@ def unmet(asked: Iterable[Resources], machines: Iterable[Mapping[str, float]]) -
     machines, asked = list(machines), list(asked)
     missing: dict[str, None] = {}
     for needs in asked:
-        wanted = {"CPU": needs.cpus, "memory": needs.memory, **needs.accelerators}
-        for name, number in wanted.items():
+        for number, name in zip(needs, _OF_RAY, strict=True):
             if number and not any(machine.get(name, 0) >= number for machine in machines):
                 shown = (
                     f"{number / 2**30:.0f} GiB of memory"

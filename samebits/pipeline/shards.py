@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from samebits.base import seal
 from samebits.base.digests import digest_of
 from samebits.base.errors import SamebitsError
 from samebits.matrix.plan import Plan
 from samebits.records.shard import ShardRecord
 from samebits.text.numbers import plural
+from samebits_wire import seal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,7 +58,7 @@ def only(plan: Plan, cells: set[CellId]) -> Plan:
 
 def run_of(matrix: Matrix, order: Order, probes: str) -> str:
     """Return the digest of what the shards of one run share."""
-    asked = [order.selection.model_dump(mode="json"), order.level, order.sweep]
+    asked = [order.selection.model_dump(mode="json"), order.level]
     facts = matrix.model_dump(mode="json", exclude={"path"})
     return digest_of([facts, asked, probes, order.kernels])[:16]
 

@@ -5,20 +5,57 @@ All removed facts remain in the captures. They are the same on both sides, or wh
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from samebits.records.report import AttentionReport, LoadReport
+from samebits.compare.processing import reports_of
+from samebits.compare.texts import texts_of
+from samebits.records.report import AttentionReport, LoadReport, RowFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from samebits.records.capture import AttentionCall, AttentionSignal
+    from samebits.records.band import Band
+    from samebits.records.capture import AttentionCall, AttentionSignal, Signals
     from samebits.records.comparison import CellResult, ItemComparison, Metrics
     from samebits.records.processor import ProcessorsSignal
     from samebits.records.provenance import IntegritySignal
     from samebits.records.relations import Relation, RelationsSignal
     from samebits.records.state import StateSignal
     from samebits.records.tokenizer import TokenizerSignal
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+def facts(signals: Mapping[str, Signals], bands: Sequence[Band], reference: str) -> RowFacts:
+    """Return what the captures of a row say, by stack."""
+
+    def each(of: Callable[[Signals], T | None]) -> dict[str, T]:
+        """Return what some stacks have, by stack."""
+        values = ((stack, of(of_stack)) for stack, of_stack in signals.items())
+        return {stack: value for stack, value in values if value}
+
+    def trimmed(of: Callable[[Signals], S | None], trim: Callable[[S], T]) -> dict[str, T]:
+        return {stack: trim(signal) for stack, signal in each(of).items()}
+
+    reports, calls = attention(each(lambda s: s.attention))
+    tokenizers, all_processors = each(lambda s: s.tokenizer), each(lambda s: s.processors)
+    return RowFacts(
+        bands=tuple(bands),
+        attention=reports,
+        calls=calls,
+        relations=trimmed(lambda s: s.relations, relations),
+        state=trimmed(lambda s: s.state if s.state and s.state.is_left else None, state),
+        integrity=trimmed(lambda s: s.integrity, load),
+        tokenizers={stack: tokenizer(signal) for stack, signal in tokenizers.items()},
+        texts=texts_of(tokenizers, reference),
+        processors={stack: processors(signal) for stack, signal in all_processors.items()},
+        processed=reports_of(all_processors, reference),
+        usage=each(lambda s: s.usage),
+        unrun=each(lambda s: s.unrun),
+        settings=each(lambda s: s.settings.changes if s.settings else None),
+        device=each(lambda s: s.device),
+    )
 
 
 def result(untrimmed: CellResult) -> CellResult:

@@ -24,19 +24,7 @@ from samebits.records.state import StateSignal
 from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
-
-FORMAT_VERSION: Literal[9] = 9
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
-# 4: a skip of a tensor names it in fields; three more kinds of skips; short runs.
-# 5: its hashes are BLAKE3, which it names.
-# 6: every output of a forward, and the state that is left behind.
-# 7: what the tokenizer makes of a corpus and of conversations.
-# 8: what processors make of images, videos and sounds.
-# 9: torch's settings, what exists only on a GPU, what processors make of outputs of a model, and whether
-#    beams keep their state.
+from samebits_wire import formats
 
 Extent = Literal["full", "short"]
 """How much a run observes.
@@ -117,6 +105,8 @@ class Skip(Record):
     what: str
     """The phase or signal, with the prompt if it is of one: ``greedy``, ``forward long``."""
     reason: str
+    raised: bool = False
+    """True if the reason is an exception that the check raised."""
     why: Why = "plain"
     tensor: str = ""
     """The tensor, if it is of a single one."""
@@ -139,6 +129,17 @@ class Unfinished(Record):
     """One line, such as no progress for some seconds, killed by a signal, or out of memory."""
     step: str = ""
     """Progress of that phase, such as ``forward 31 of 350``; '' if it does not count steps."""
+
+
+class UnrunModule(Record):
+    """A module that no prompt ran: it was not called, and no operation read its parameters."""
+
+    name: str
+    """The outermost of which no part ran, such as ``model.vision_tower``."""
+    parameters: int
+    """Number of its parameters."""
+    one_of_several: bool = False
+    """True if others of its class in the same list ran, as with experts that no token was sent to."""
 
 
 class LoadFacts(Record):
@@ -283,6 +284,16 @@ class Layer(Record):
     """False if dimension 1 is not the axis of the prompt's padding."""
 
 
+class Omission(Record):
+    """What a forward does without one of its optional arguments, measured against one with it."""
+
+    effect: Literal["none", "other logits", "raises"]
+    message: str = ""
+    """The exception, if it raises."""
+    complete: str = ""
+    """Hash of the logits with the argument; '' without logits."""
+
+
 class ForwardFacts(Record):
     """One forward over one prompt."""
 
@@ -290,6 +301,10 @@ class ForwardFacts(Record):
     """The arguments of forward: input_ids, attention_mask, pixel_values …"""
     constants: dict[str, Any] | None = None
     """For an input set of matrix.yaml: its arguments that are no tensors; None for a prompt."""
+    optional: tuple[str, ...] = ()
+    """Those of the inputs that only some releases take or use."""
+    omitted: dict[str, Omission] = Field(default_factory=dict)
+    """Optional input -> what forward does without it; observed in run a only. A prompt of text is fed without."""
     text: str | None = None
     real_rows: tuple[tuple[int, int], ...] | None = None
     """Per batch row, the half-open range of positions that are not padding; None: no padding."""
@@ -302,6 +317,11 @@ class ForwardFacts(Record):
     hidden_states: tuple[Layer, ...] = ()
     tokens: dict[str, str] = Field(default_factory=dict)
     """token id -> text, for ids that a report may show, if the model has a tokenizer."""
+
+    @property
+    def common_inputs(self) -> dict[str, TensorRef]:
+        """The inputs that every release takes."""
+        return {name: ref for name, ref in self.inputs.items() if name not in self.optional}
 
 
 class GreedyFacts(Record):
@@ -381,6 +401,8 @@ class Signals(Record):
     """torch's settings after the prompts, and what changed them; observed in run a only."""
     device: tuple[DeviceProbe, ...] | None = None
     """What exists only on a GPU; run a of cells that are not on the CPU."""
+    unrun: tuple[UnrunModule, ...] | None = None
+    """The modules that no prompt ran; observed in run a only."""
     evidence: EvidenceSignal | None = None
     """Observations that explain a difference; made in run a only."""
     named: dict[Signal, dict[str, dict[str, TensorRef]]] = Field(default_factory=dict)
@@ -395,7 +417,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[9] = FORMAT_VERSION
+    format_version: Literal[11] = formats.CAPTURE
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

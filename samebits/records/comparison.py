@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from samebits.records.capsule import Capsule
 from samebits.records.capture import Failure, Skip, Unfinished
-from samebits.records.finding import Finding, Step
+from samebits.records.finding import Explanation, Finding, Step
 from samebits.records.graft import Graft
 from samebits.records.ids import CellId, Signal, Verdict
 from samebits.records.ladder import Ladder, LadderStep
@@ -148,8 +148,8 @@ class FactChange(Record):
     candidate: Any
 
 
-class FirstDifference(Record):
-    """The first difference between two cells in the order of data flow."""
+class Difference(Record):
+    """One difference between two cells: the first one in the order of data flow, or the one that decides."""
 
     signal: Signal
     item: str
@@ -195,7 +195,10 @@ class CellResult(Record):
     changes: dict[str, tuple[FactChange, ...]] = Field(default_factory=dict)
     """Kind -> explanatory facts that changed; the kinds are ``config``, ``load``, ``tokenizer``,
     ``attention.kernel``, ``weights layout``."""
-    first: FirstDifference | None = None
+    first: Difference | None = None
+    """The first difference in the order of data flow."""
+    deciding: Difference | None = None
+    """The difference that decides the verdict, if it is not :attr:`first`, which then only rounds."""
     splits: tuple[TokenSplit, ...] = ()
     ladder: Ladder | None = None
     """Result of the precision ladder for a cell that differs; None: the ladder was not run."""
@@ -220,6 +223,8 @@ class CellResult(Record):
     """Observations that do not affect the verdict, such as padding rows that differ."""
     findings: tuple[Finding, ...] = ()
     """Known defects that rules recognised."""
+    explained_by: tuple[Explanation, ...] = ()
+    """The known defects that explain the verdict, of this cell or of its reference."""
     steps: tuple[Step, ...] = ()
     """The suspects that were checked as the cause, and the result of each check."""
     reproduce: str = ""
@@ -232,3 +237,8 @@ class CellResult(Record):
     def compared(self) -> Verdict:
         """The verdict on the part that was compared: ``rest`` if there is one, else ``judged``."""
         return self.judged if self.rest is None else self.rest
+
+    @property
+    def decisive(self) -> Difference | None:
+        """The difference that decides the verdict; None if nothing differs."""
+        return self.deciding or self.first

@@ -14,13 +14,8 @@ from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
 from samebits.records.made import MadeModel
 from samebits.records.record import Record
-
-FORMAT_VERSION: Literal[4] = 4
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: tensors without plain bytes are named.
-# 4: its hashes are BLAKE3, which it names.
+from samebits.records.result import JobFile, is_repeatable
+from samebits_wire import formats
 
 CrossingOutcome = Literal[
     "same bits",
@@ -78,6 +73,11 @@ class Crossing(Record):
         """True if saving in one stack and loading in the other lost something."""
         return self.outcome not in {"same bits", "absent", "not tried"}
 
+    @property
+    def is_repeatable(self) -> bool:
+        """True if another run of the same load would give the same result."""
+        return self.outcome != "not tried" and is_repeatable(self.failure)
+
 
 class CrossingsReport(Record):
     """Every saver by loader pair of one model in one variant."""
@@ -90,11 +90,11 @@ class CrossingsReport(Record):
     """The made model that was saved and loaded in place of a large one; None: the model itself."""
 
 
-class SavedModel(Record):
+class SavedModel(JobFile):
     """The outcome of ``save_pretrained`` in one stack: ``saved.json`` in the model's folder."""
 
     format: Literal["samebits-saved"] = "samebits-saved"
-    format_version: Literal[4] = FORMAT_VERSION
+    format_version: Literal[4] = formats.CROSSING
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     model: str
     variant: str
@@ -112,15 +112,25 @@ class SavedModel(Record):
     made: MadeModel | None = None
     """What was made, if the folder holds a made model; None: it holds the model itself."""
 
+    @property
+    def is_repeatable(self) -> bool:
+        """True unless the machine may be the reason of its failure."""
+        return is_repeatable(self.failure)
 
-class CrossingsFile(Record):
+
+class CrossingsFile(JobFile):
     """One stack's results for every checkpoint that the stacks saved of a model."""
 
     format: Literal["samebits-crossings"] = "samebits-crossings"
-    format_version: Literal[4] = FORMAT_VERSION
+    format_version: Literal[4] = formats.CROSSING
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     model: str
     variant: str
     stack: str
     """Id of the loader."""
     crossings: tuple[Crossing, ...]
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if every crossing is."""
+        return all(crossing.is_repeatable for crossing in self.crossings)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
-from samebits.records.record import Record
+from samebits.records.record import RAISED, Record
 from samebits.records.tensor import TensorRef
 
 
@@ -44,6 +46,8 @@ class EvidenceSignal(Record):
     prompts: dict[str, PromptEvidence] = Field(default_factory=dict)
     skips: dict[str, str] = Field(default_factory=dict)
     """``rotary``, ``attention`` or ``eager`` -> why it was not observed."""
+    raised: Annotated[dict[str, str], RAISED] = Field(default_factory=dict)
+    """``eager``: the exception of a load with eager attention and its forwards, '' if there was none."""
 
     @property
     def eager_logits(self) -> TensorRef | None:

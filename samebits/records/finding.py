@@ -66,6 +66,15 @@ class Finding(Record):
         return bool(self.saver)
 
 
+class Explanation(Record):
+    """A known defect that explains the verdict on a cell."""
+
+    code: str
+    where: str
+    stack: str
+    """The stack that has the defect: the cell's, or its reference's."""
+
+
 class StackFinding(Record):
     """One rule of scope ``release`` that matched in cells of one stack."""
 

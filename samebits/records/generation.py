@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from samebits.records.record import Record
+from samebits.records.record import RAISED, Record
 
 
 class GenerationWay(Record):
@@ -25,7 +25,7 @@ class GenerationWay(Record):
     """Beams only: the score of every sequence that it returns, by which it chose them."""
     drew: bool = False
     """True if it drew random numbers."""
-    refused: str = ""
+    refused: Annotated[str, RAISED] = ""
     """The exception."""
 
 
@@ -34,7 +34,7 @@ class ProcessorScores(Record):
 
     scores: str = ""
     """Hash of the scores that it returns."""
-    refused: str = ""
+    refused: Annotated[str, RAISED] = ""
     """The exception."""
 
 

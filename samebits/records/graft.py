@@ -9,18 +9,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.records.capture import Failure
-from samebits.records.ids import CellId
 from samebits.records.record import Record
+from samebits.records.result import CellFile
 from samebits.records.tensor import TensorRef
-
-FORMAT_VERSION: Literal[4] = 4
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: a set whose run was lost.
-# 4: its hashes are BLAKE3, which it names.
+from samebits_wire import formats
 
 SuspectKind = Literal[
     "config",
@@ -57,16 +49,13 @@ class DonorOutput(Record):
     ref: TensorRef
 
 
-class DonorFile(Record):
+class DonorFile(CellFile):
     """What the reference cell provides for grafts."""
 
     format: Literal["samebits-donor"] = "samebits-donor"
-    format_version: Literal[4] = FORMAT_VERSION
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    cell: CellId
+    format_version: Literal[4] = formats.GRAFT
     prompt: str
     what: Literal["forward", "decode"]
-    failure: Failure | None = None
     mismatch: str = ""
     """Where its results differ from those of the cell's earlier run; '' if they do not."""
     outputs: tuple[DonorOutput, ...] = ()
@@ -119,16 +108,13 @@ class Try(Record):
         return self.of > 0 and self.same == self.of and not self.error
 
 
-class GraftFile(Record):
+class GraftFile(CellFile):
     """The results of one patient: the sets of suspects that were tried."""
 
     format: Literal["samebits-graft"] = "samebits-graft"
-    format_version: Literal[4] = FORMAT_VERSION
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    cell: CellId
+    format_version: Literal[4] = formats.GRAFT
     prompt: str
     what: Literal["forward", "decode"]
-    failure: Failure | None = None
     mismatch: str = ""
     """Why nothing was tried: where its results differ from those of the cell's earlier run."""
     suspects: tuple[GraftSuspect, ...] = ()

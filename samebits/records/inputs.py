@@ -14,15 +14,12 @@ from samebits.base.digests import digest_of
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
 from samebits.records.record import Record
+from samebits.records.result import JobFile, is_repeatable
 from samebits.records.tensor import TensorRef
+from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-FORMAT_VERSION: Literal[2] = 2
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: its hashes are BLAKE3, which it names.
+    from collections.abc import Collection
 
 
 class TokenRow(Record):
@@ -41,7 +38,8 @@ class PromptInputs(Record):
     tensors: dict[str, TensorRef] = Field(default_factory=dict)
     """Argument of forward -> tensor; floating-point tensors are converted to the cell's dtype."""
     constants: dict[str, Any] | None = None
-    """Arguments of an input set that are no tensors, and are passed as they are; None: a prompt."""
+    """Arguments of an input set that are no tensors, and are passed as they are; {} for what is fed whole, such as
+    a prompt with an image; None: a plain prompt."""
     real_rows: tuple[tuple[int, int], ...] | None = None
     """As in samebits.records.capture.ForwardFacts."""
     rows: tuple[TokenRow, ...] = ()
@@ -53,22 +51,27 @@ class PromptInputs(Record):
     text: str | None = None
     reason: str = ""
     """Why there are no inputs."""
+    optional: tuple[str, ...] = ()
+    """Those of the tensors that are passed only where forward has such a parameter."""
     paste: str = ""
     """Lines to write below the model in matrix.yaml, so that there are."""
     why: Literal["plain", "inputs"] = "plain"
     """plain: the prompt has no meaning for the model. inputs: no inputs can be made."""
 
 
-class InputsFile(Record):
+class InputsFile(JobFile):
     """The inputs that one stack chose for a model."""
 
     format: Literal["samebits-inputs"] = "samebits-inputs"
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[4] = formats.INPUTS
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     model: str
     stack: str
     """The stack that read signature and config; every stack uses the inputs that it chose."""
     model_class: str = ""
+    """The class that it chose, which every stack loads."""
+    kinds: tuple[str, ...] = ()
+    """What the class takes beside token ids: ``images``, ``sounds``."""
     prompts: dict[str, PromptInputs] = Field(default_factory=dict)
     crossing: PromptInputs = PromptInputs()
     """The inputs for the logits that a crossing compares."""
@@ -89,16 +92,20 @@ class InputsFile(Record):
             return f"{self.failure.type}: {self.failure.in_short}"
         return self.absent
 
+    def more(self, prompts: Collection[str]) -> tuple[str, ...]:
+        """Return the prompts that the stack made beside ``prompts``."""
+        return tuple(name for name in self.prompts if name not in prompts)
+
     @property
     def digest(self) -> str:
-        """Digest of the inputs, independent of the stack that chose them."""
-        inputs = self.model_dump(mode="json", include={"prompts", "crossing"}, exclude_none=True)
-        return digest_of(inputs)
+        """Digest of class and inputs, independent of the stack that chose them."""
+        fields = {"model_class", "kinds", "prompts", "crossing"}
+        return digest_of(self.model_dump(mode="json", include=fields, exclude_none=True))
 
-    def tensors(self) -> Iterator[TensorRef]:
-        """Yield every input tensor."""
-        for prompt in (*self.prompts.values(), self.crossing):
-            yield from prompt.tensors.values()
+    @property
+    def is_repeatable(self) -> bool:
+        """True unless the machine may be the reason of its failure."""
+        return is_repeatable(self.failure)
 
 
 class Inputs(Record):
@@ -109,5 +116,12 @@ class Inputs(Record):
     root: str = ""
     """Folder whose ``tensors/`` contains the bytes."""
     digest: str = ""
-    """Digest of the inputs: results of different inputs are never mixed."""
+    """Digest of class and inputs: results of different ones are never mixed."""
+    model_class: str = ""
+    """Name of the class that every stack loads; '' if no stack could choose one. The class of a user and that
+    of remote code go before."""
+    kinds: tuple[str, ...] = ()
+    """What that class takes beside token ids. A release whose class of this name takes other data has another one."""
+    more: tuple[str, ...] = ()
+    """Prompts that were made beside the model's, such as those with an image."""
     reason: str = ""

@@ -6,21 +6,13 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.records.capture import Failure
-from samebits.records.ids import CellId, Signal
+from samebits.records.ids import Signal
+from samebits.records.judgement import Judgement
 from samebits.records.record import Record
+from samebits.records.result import CellFile
 from samebits.records.subject import Reason, Subject, with_name
 from samebits.records.tensor import TensorRef
-
-FORMAT_VERSION: Literal[6] = 6
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: what aligned tensors give.
-# 4: several computations with aligned tensors; decodes that are those of the cell's own run.
-# 5: its hashes are BLAKE3, which it names.
-# 6: every output of a forward.
+from samebits_wire import formats
 
 RungName = Literal["own", "float32", "noise", "float64"]
 """own: the variant's dtype. float32 and float64: every smaller float is promoted to that dtype.
@@ -116,14 +108,11 @@ class Aligned(Record):
     """The exception, or ''."""
 
 
-class LadderFile(Record):
+class LadderFile(CellFile):
     """The results of one cell on all rungs."""
 
     format: Literal["samebits-ladder"] = "samebits-ladder"
-    format_version: Literal[6] = FORMAT_VERSION
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    cell: CellId
-    failure: Failure | None = None
+    format_version: Literal[6] = formats.LADDER
     rungs: dict[RungName, Rung] = Field(default_factory=dict)
     aligned: tuple[Aligned, ...] = ()
     """What was computed again with aligned tensors."""
@@ -133,7 +122,7 @@ class LadderFile(Record):
     seconds: float = 0.0
 
 
-Kind = Literal["same", "rounding", "diverged", "undecided"]
+Kind = Literal["same", Judgement]
 
 
 class Errors(Record):
@@ -258,6 +247,13 @@ class Alignment(Record):
     """Why it cannot be known."""
 
 
+class Decider(Record):
+    """A difference that a rule rests on."""
+
+    signal: Signal
+    subject: Subject
+
+
 class Ladder(Record):
     """The result of the precision ladder for a cell and its reference."""
 
@@ -265,6 +261,9 @@ class Ladder(Record):
     rule: Rule
     reason: str
     """One line in plain words."""
+    rests_on: tuple[Decider, ...] = ()
+    """The differences that the rule rests on, the first one of each signal; () for rounding, which
+    rests on all of them, and where no rule could decide."""
     worse: Side | None = None
     """The side whose result in the variant's dtype is clearly farther from its own float64."""
     worse_ratio: float | None = None

@@ -78,7 +78,7 @@ class OperationComparison(Record):
 
     operation: str
     n_compared: int
-    """Cases that both sides observed, and whose inputs are the same."""
+    """Cases that both sides observed, whose inputs are the same, and in which one did not raise."""
     n_differ: int
     n_raised: int = 0
     """Cases among those that differ in which only the candidate raised."""

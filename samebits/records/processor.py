@@ -135,7 +135,9 @@ class PartComparison(Record):
     load: tuple[str, str] | None = None
     """What the loads gave, if only one of them gave an object."""
     n_compared: int = 0
-    """Cases that both sides ran."""
+    """Cases that both sides ran, and in which one of them did not raise."""
+    n_both_raise: int = 0
+    """Cases in which both sides raise, so that there is nothing to compare."""
     differences: tuple[ProcessorDifference, ...] = ()
 
     @property

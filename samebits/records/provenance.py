@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from samebits.records.record import Record
+from samebits.records.record import RAISED, Record
 
 Source = Literal[
     "loaded",
@@ -46,6 +46,11 @@ class Provenance(Record):
     and in the dtype of this tensor."""
     stored_as: str = ""
     """Name of that tensor in the checkpoint; '' if it is the same."""
+
+    restored_without: tuple[str, ...] | None = None
+    """The methods without which a load gives this tensor the checkpoint's bytes, such as
+    ``_init_weights``; ``_tied_weights_keys``: with ties turned round, target for source; () if none
+    of this does; None: not tried, as nothing was lost, or the model is too large."""
 
     @property
     def is_uncovered(self) -> bool:
@@ -91,4 +96,7 @@ class IntegritySignal(Record):
     """dtype -> number of parameters after a load without a dtype argument; None: not tried, for
     example because checkpoint and config have no other dtype than float32."""
     round_trip: RoundTrip | None = None
+    raised: Annotated[dict[str, str], RAISED] = Field(default_factory=dict)
+    """``second load``, ``save``, ``load of the saved``, ``load without a dtype`` -> the exception, '' if it
+    worked."""
     seconds: float = 0.0

@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from samebits.base import seal
+from samebits_wire import seal
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+RAISED = "raised"
+"""Mark of a field, ``Annotated[str, RAISED]``, that holds the exception of a check, '' if it answered;
+of a dict: question -> exception."""
 
 
 class Record(BaseModel):
@@ -29,8 +34,6 @@ R = TypeVar("R", bound=Record)
 def read_record(path: Path, kind: type[R]) -> R | None:
     """Return the record in a file; None if it is missing, damaged or of another format."""
     try:
-        if not path.is_file():  # reading a pipe would block
-            return None
         return kind.model_validate_json(seal.read(path))
     except (OSError, seal.SealError, ValidationError):
         return None

@@ -110,6 +110,8 @@ class Inapplicable(Record):
 
     relation: RelationName
     reason: str
+    raised: bool = False
+    """True if the reason is an exception."""
 
 
 class Precision(Record):

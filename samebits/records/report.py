@@ -8,7 +8,7 @@ from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.band import Band
-from samebits.records.capture import AttentionCall, AttentionSignal
+from samebits.records.capture import AttentionCall, AttentionSignal, UnrunModule
 from samebits.records.comparison import CellResult
 from samebits.records.crossing import CrossingsReport
 from samebits.records.device import DeviceProbe
@@ -25,7 +25,7 @@ from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.training import TrainingReport
 from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[9] = 9
+SCHEMA_VERSION: Literal[11] = 11
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -40,6 +40,11 @@ SCHEMA_VERSION: Literal[9] = 9
 # 8: one training step of each model, where its draws moved with dropout, and how it accumulates.
 # 9: the first operation of a training step that differs, the pieces of a loss that restore it, each
 #    model trained by transformers' own Trainer, torch's settings that changed, and what only a GPU has.
+# 10: which files name code of a model that was not run, modules that no prompt ran, what decides a
+#    verdict, the defects that explain it, tensors that are trained in one release only, the step of a
+#    load that replaces a tensor, and the steps of a model that are no part of the class that was compared.
+# 11: no draws with dropout, no loss with label smoothing, no training by an adapter or under
+#    autocast, no classes of Trainer's collator and sampler.
 
 
 class StackReport(Record):
@@ -71,9 +76,13 @@ class PackagesReport(Record):
     models: tuple[str, ...]
     stack: str
     listed: tuple[str, ...]
-    """As matrix.yaml lists them."""
+    """As matrix.yaml lists them, and those of ``images``."""
+    images: tuple[str, ...] = ()
+    """What samebits added, as the models have image or video processors."""
     packages: dict[str, str] = Field(default_factory=dict)
     """What was installed beside the stack's own packages: name -> version."""
+    replaced: dict[str, str] = Field(default_factory=dict)
+    """Name -> version of the stack, of those that stand in for the stack's own."""
     lock: str | None = None
     """Path of the lock file, relative to the report."""
     failure: str | None = None
@@ -93,6 +102,11 @@ class CheckpointReport(Record):
     folder: str = ""
     """The model's folder as seen from where the run started; '' if it is not below it, or if the
     files of the cells are a patched copy."""
+    not_run: tuple[str, ...] = ()
+    """Files of a folder that are code of the model, or name it, where nobody said that it may run."""
+    steps: tuple[str, ...] = ()
+    """What its folder adds to the model that transformers loads, and no cell ran: for
+    sentence-transformers ``Pooling (1_Pooling)``, from modules.json."""
 
 
 class AttentionReport(Record):
@@ -114,8 +128,8 @@ class LoadReport(IntegritySignal):
     """source -> number of tensors, including plain ones."""
 
 
-class Row(Record):
-    """One model in one variant: a row of the summary table."""
+class RowHead(Record):
+    """What a row is about, and its cells."""
 
     model: str
     variant: str
@@ -128,6 +142,11 @@ class Row(Record):
     """Stack that the others are compared with: the matrix's, or the oldest that ran."""
     cells: tuple[CellResult, ...]
     """In the order of the stacks."""
+
+
+class RowFacts(Record):
+    """What the captures of a row's cells say; it follows from its own files alone."""
+
     bands: tuple[Band, ...] = ()
     """The cells grouped into runs of neighbouring stacks with the same bits."""
     attention: dict[str, AttentionReport] = Field(default_factory=dict)
@@ -151,12 +170,12 @@ class Row(Record):
     """stack -> what its processors make of seeded inputs, compared with the reference's."""
     usage: dict[str, UsageSignal] = Field(default_factory=dict)
     """stack -> results of common uses of the model."""
+    unrun: dict[str, tuple[UnrunModule, ...]] = Field(default_factory=dict)
+    """stack -> the modules that no prompt ran; only such cells."""
     settings: dict[str, tuple[SettingChange, ...]] = Field(default_factory=dict)
     """stack -> torch's settings that changed in its cell, or by the import; only such cells."""
     device: dict[str, tuple[DeviceProbe, ...]] = Field(default_factory=dict)
     """stack -> what exists only on a GPU; only cells on one."""
-    training: dict[str, TrainingReport] = Field(default_factory=dict)
-    """stack -> one training step of the model, and its comparison with the reference's."""
 
     def ran(self, stack: str) -> AttentionSignal:
         """Return the attention calls of the cell of one stack."""
@@ -166,6 +185,13 @@ class Row(Record):
             for prompt, indices in report.calls.items()
         }
         return AttentionSignal(requested=report.requested, resolved=report.resolved, calls=calls)
+
+
+class Row(RowFacts, RowHead):
+    """One model in one variant: a row of the summary table."""
+
+    training: dict[str, TrainingReport] = Field(default_factory=dict)
+    """stack -> one training step of the model, and its comparison with the reference's."""
 
 
 class ExpectedReport(Record):
@@ -219,7 +245,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[9] = SCHEMA_VERSION
+    schema_version: Literal[11] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

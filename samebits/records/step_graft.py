@@ -6,27 +6,19 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.records.capture import Failure
 from samebits.records.graft import Proof, Try, Untried
-from samebits.records.ids import CellId
 from samebits.records.record import Record
+from samebits.records.result import CellFile
 from samebits.records.step_trace import Rung
 from samebits.records.tensor import TensorRef
-
-FORMAT_VERSION: Literal[1] = 1
-# History of FORMAT_VERSION:
-# 1: first.
+from samebits_wire import formats
 
 
-class StepDonor(Record):
+class StepDonor(CellFile):
     """What the reference provides: the pieces of its loss, and the results of its step."""
 
     format: Literal["samebits-step-donor"] = "samebits-step-donor"
-    format_version: Literal[1] = FORMAT_VERSION
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    cell: CellId
-    failure: Failure | None = None
+    format_version: Literal[1] = formats.STEP_GRAFT
     results: dict[str, str] = Field(default_factory=dict)
     """``loss`` and the tensors of the checkpoint -> digest of the loss or of the gradient."""
     calls: tuple[dict[str, Any], ...] = ()
@@ -38,14 +30,11 @@ class StepDonor(Record):
     leaks: tuple[str, ...] = ()
 
 
-class StepGraftFile(Record):
+class StepGraftFile(CellFile):
     """The results of a candidate: the sets of pieces that were tried."""
 
     format: Literal["samebits-step-graft"] = "samebits-step-graft"
-    format_version: Literal[1] = FORMAT_VERSION
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    cell: CellId
-    failure: Failure | None = None
+    format_version: Literal[1] = formats.STEP_GRAFT
     tried: tuple[Try, ...] = ()
     """In order; the first is the step with nothing put in."""
     untried: tuple[tuple[str, str], ...] = ()

@@ -6,27 +6,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.records.capture import Failure
-from samebits.records.ids import CellId
 from samebits.records.record import Record
+from samebits.records.result import CellFile
 from samebits.records.trace import Trace
-
-FORMAT_VERSION: Literal[1] = 1
-# History of FORMAT_VERSION:
-# 1: first.
+from samebits_wire import formats
 
 Rung = Literal["own", "float64"]
 
 
-class StepTrace(Record):
+class StepTrace(CellFile):
     """A forward with labels and its backward, operation by operation."""
 
     format: Literal["samebits-step-trace"] = "samebits-step-trace"
-    format_version: Literal[1] = FORMAT_VERSION
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    cell: CellId
-    failure: Failure | None = None
+    format_version: Literal[1] = formats.STEP_TRACE
     trace: Trace | None = None
     """Its marks are logits, losses and gradients in checkpoint space; None if it failed."""
     belongs: dict[int, tuple[str, str]] = Field(default_factory=dict)

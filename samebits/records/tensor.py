@@ -1,8 +1,4 @@
-"""The identity of a tensor: a hash of its dtype, its shape and its bytes.
-
-probes/samebits_probe/model/tensor.py computes the same hash inside the stacks; a test compares
-both.
-"""
+"""The identity of a tensor: a hash of its dtype, its shape and its bytes."""
 
 from __future__ import annotations
 
@@ -15,12 +11,12 @@ from blake3 import blake3
 from pydantic import Field
 
 from samebits.records.record import Record
+from samebits_wire.tensors import header
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Iterator
 
-HASH_HEADER = b"samebits-tensor-1"
-"""Names the format of the hashed bytes; another format gets another number."""
+    from numpy.typing import NDArray
 
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "float64": np.dtype(np.float64),
@@ -64,13 +60,28 @@ class TensorRef(Record):
         return self.numel * NUMPY_DTYPES[self.dtype].itemsize
 
 
-def hasher(dtype: str, shape: tuple[int, ...]) -> blake3:
-    """Return the BLAKE3 of a tensor's header; the caller adds its contiguous little-endian bytes.
+def stored_tensors(value: object) -> Iterator[TensorRef]:
+    """Yield every stored tensor in records and JSON values, at any depth."""
+    left = [value]
+    while left:
+        value = left.pop()
+        if isinstance(value, TensorRef):
+            if value.stored:
+                yield value
+        elif isinstance(value, Record):
+            left += vars(value).values()
+        elif isinstance(value, dict):
+            if value.get("stored") is True and {"hash", "dtype", "shape"} <= value.keys():
+                known = {name: value[name] for name in TensorRef.model_fields}
+                yield TensorRef.model_validate(known)
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            left += value
 
-    The header distinguishes tensors of equal bytes but different dtype or shape.
-    """
-    dims = ",".join(str(n) for n in shape)
-    return blake3(b"\0".join((HASH_HEADER, dtype.encode(), dims.encode(), b"")))
+
+def hasher(dtype: str, shape: tuple[int, ...]) -> blake3:
+    """Return the BLAKE3 of a tensor's header; the caller adds its contiguous little-endian bytes."""
+    return blake3(header(dtype, shape))
 
 
 def tensor_hash(dtype: str, shape: tuple[int, ...], data: bytes | memoryview) -> str:

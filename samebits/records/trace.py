@@ -6,18 +6,10 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.records.capture import Failure
-from samebits.records.ids import CellId
 from samebits.records.record import Record
+from samebits.records.result import CellFile
 from samebits.records.tensor import TensorRef
-
-FORMAT_VERSION: Literal[4] = 4
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: its hashes are BLAKE3, which it names.
-# 4: traces of training steps.
+from samebits_wire import formats
 
 
 class Value(Record):
@@ -96,20 +88,17 @@ class Look(Record):
     """Outputs for copies with the same strides."""
 
 
-class Trace(Record):
+class Trace(CellFile):
     """One prompt of one cell, operation by operation."""
 
     format: Literal["samebits-trace"] = "samebits-trace"
-    format_version: Literal[4] = FORMAT_VERSION
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    cell: CellId
+    format_version: Literal[4] = formats.TRACE
     prompt: str
     """For a training step, the name of the batch."""
     what: Literal["forward", "decode", "training"]
     rung: Literal["own", "float64"] = "own"
     """float64: computed in promoted float64; values are compared so coarsely (to 2^-20 of the
     largest number) that rounding makes no difference."""
-    failure: Failure | None = None
     effect: Literal["none", "changed the bits", "not checked"] = "not checked"
     """Whether tracing changed the logits."""
     real_rows: tuple[tuple[int, int], ...] | None = None

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from samebits.records.capture import Failure
+from samebits.records.judgement import TrainingOutcome, TrainingStanding
 from samebits.records.record import Record
 from samebits.records.tensor import TensorRef
 
@@ -54,8 +55,6 @@ class TrainerRun(Record):
     """Tensors of the checkpoint in the group to which a weight decay applies, or would apply."""
     scheduler: str = ""
     """Its class, and the function that it calls."""
-    collator: str = ""
-    sampler: str = ""
     weights: dict[str, TensorRef] = Field(default_factory=dict)
     """Tensor of the checkpoint -> its values behind the run, in the checkpoint's shape."""
 
@@ -72,12 +71,6 @@ class TrainerFacts(Record):
 
 TrainerSignal = Literal["losses", "norms", "weights"]
 """In the order of data flow."""
-TrainerOutcome = Literal["identical", "rounding", "diverged", "undecided", "not compared"]
-TrainerStanding = Literal[
-    "identical", "rounding", "diverged", "undecided", "follows", "failed", "not compared"
-]
-"""follows: the plain training step differs already, and with it all that Trainer computes. failed:
-Trainer trains the model in the reference and raises here."""
 TrainerSubject = Literal[
     "argument",
     "order of rows",
@@ -88,8 +81,6 @@ TrainerSubject = Literal[
     "optimizer",
     "weight decay",
     "scheduler",
-    "collator",
-    "sampler",
     "logged learning rates",
     "rounding of the log",
 ]
@@ -115,7 +106,7 @@ class TrainerItem(Record):
     run: TrainerRunName
     place: str
     """``step 2``, or a tensor of the checkpoint."""
-    outcome: TrainerOutcome
+    outcome: TrainingOutcome
     reference: float | None = None
     candidate: float | None = None
     own: float | None = None
@@ -129,11 +120,11 @@ class TrainerComparison(Record):
 
     reference: str
     """The reference's stack."""
-    standing: TrainerStanding
+    standing: TrainingStanding
     first: TrainerItem | None = None
     items: tuple[TrainerItem, ...] = ()
     """Items that are not identical, the worst of each signal first; at most a few of each."""
-    counts: dict[TrainerOutcome, int] = Field(default_factory=dict)
+    counts: dict[TrainingOutcome, int] = Field(default_factory=dict)
     changes: tuple[TrainerChange, ...] = ()
     reason: str = ""
 
@@ -155,7 +146,7 @@ class TrainerReport(Record):
     items: tuple[float | None, ...] = ()
     """num_items_in_batch of each step."""
     built: dict[str, str] = Field(default_factory=dict)
-    """optimizer, scheduler, collator and sampler."""
+    """optimizer and scheduler."""
     arguments: dict[str, str] = Field(default_factory=dict)
     """The arguments of TrainingArguments that shape a training."""
     comparison: TrainerComparison | None = None

@@ -10,26 +10,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.records.capture import Failure
-from samebits.records.ids import CellId
-from samebits.records.record import Record
+from samebits.records.result import CellFile
 from samebits.records.trainer import TrainerFacts
 from samebits.records.training import TrainingRelations
-
-FORMAT_VERSION: Literal[1] = 1
-# History of FORMAT_VERSION:
-# 1: first.
+from samebits_wire import formats
 
 
-class TrainerFile(Record):
+class TrainerFile(CellFile):
     """One cell trained by Trainer."""
 
     format: Literal["samebits-trainer"] = "samebits-trainer"
-    format_version: Literal[1] = FORMAT_VERSION
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    cell: CellId
-    failure: Failure | None = None
+    format_version: Literal[3] = formats.TRAINER
     reason: str = ""
     """Why Trainer did not run."""
     accelerate: str = ""

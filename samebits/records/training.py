@@ -10,21 +10,17 @@ from typing import Literal
 
 from pydantic import Field
 
-from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
-from samebits.records.ids import CellId
+from samebits.records.judgement import TrainingOutcome, TrainingStanding
 from samebits.records.made import MadeModel
 from samebits.records.record import Record
 from samebits.records.relations import Distance
+from samebits.records.result import CellFile
 from samebits.records.step_graft import StepGraft
 from samebits.records.step_trace import StepOrigin
 from samebits.records.tensor import TensorRef
 from samebits.records.trainer import TrainerReport
-
-FORMAT_VERSION: Literal[2] = 2
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
+from samebits_wire import formats
 
 TrainingRelationName = Literal[
     "train() without dropout = eval()",
@@ -35,10 +31,8 @@ TrainingRelationName = Literal[
     "rows accumulated = one batch",
     "packed = padded",
     "frozen layers leave other gradients",
-    "an adapter leaves other gradients",
     "router loss by config = by argument",
     "eager backward = sdpa backward",
-    "bfloat16 by autocast = by weights",
     "Trainer: rows accumulated = one batch",
 ]
 """The names of the relations between two ways to train."""
@@ -50,8 +44,7 @@ class BatchFacts(Record):
     loss: float | None = None
     """None: the model refused the batch."""
     others: dict[str, float] = Field(default_factory=dict)
-    """Further scalars of the output, such as aux_loss; of the first batch also the loss with label
-    smoothing."""
+    """Further scalars of the output, such as aux_loss."""
     logits: TensorRef | None = None
     formula: str = ""
     """Name of the usual formula that gives this loss from these logits and labels; '' if none or
@@ -75,37 +68,14 @@ class StepFacts(Record):
     updated each for itself, as after a lost tie. Their gradients are added."""
     without: tuple[str, ...] = ()
     """Tensors that get no gradient."""
+    frozen: tuple[str, ...] = ()
+    """Those of them whose parameters have requires_grad = False."""
     norm: float
     """Global norm of the gradients."""
     behind: float
     """Loss of the first batch behind one step of AdamW."""
     leaks: tuple[str, ...] = ()
     """Operations on the float64 rung with less than float64 precision."""
-
-
-class Draw(Record):
-    """One draw of numbers in a training forward with dropout."""
-
-    operation: str
-    """torch's name of it, such as bernoulli_."""
-    module: str = ""
-    """The module that ran; '' for code of the model itself."""
-    shape: tuple[int, ...]
-    hash: str
-    """Of the numbers in their order, whatever their shape and dtype."""
-
-
-class ChanceFacts(Record):
-    """A training forward of the first batch with dropout, with a seed that is the same everywhere."""
-
-    loss: float | None = None
-    """None: the forward raised."""
-    n: int = 0
-    """Draws of torch's generator."""
-    draws: tuple[Draw, ...] = ()
-    """The first of them."""
-    refused: str = ""
-    """The exception of the forward; '' if there was none."""
 
 
 class TrainingRelation(Record):
@@ -134,6 +104,8 @@ class Untried(Record):
 
     relation: TrainingRelationName
     reason: str
+    raised: bool = False
+    """True if the reason is an exception."""
 
 
 class TrainingRelations(Record):
@@ -145,14 +117,11 @@ class TrainingRelations(Record):
     """Why there are no distances in float64; '' if there are."""
 
 
-class TrainingFile(Record):
+class TrainingFile(CellFile):
     """One training step of one cell."""
 
     format: Literal["samebits-training"] = "samebits-training"
-    format_version: Literal[2] = FORMAT_VERSION
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    cell: CellId
-    failure: Failure | None = None
+    format_version: Literal[5] = formats.TRAINING
     reason: str = ""
     """Why the model was not trained: it has no loss, draws numbers, or is too large."""
     asked_of: MadeModel | None = None
@@ -167,8 +136,6 @@ class TrainingFile(Record):
     """Why a step in float64 was asked for and failed."""
     takes_items: bool | None = None
     """Whether Trainer passes num_items_in_batch to forward; None if it counts no labels."""
-    chance: ChanceFacts | None = None
-    """None: training draws no numbers."""
     relations: TrainingRelations | None = None
     seconds: float = 0.0
 
@@ -179,12 +146,6 @@ TrainingSignal = Literal[
     "logits", "loss", "other losses", "gradients", "norm", "loss behind an update"
 ]
 """In the order of data flow."""
-TrainingOutcome = Literal["identical", "rounding", "diverged", "undecided", "not compared"]
-TrainingStanding = Literal[
-    "identical", "rounding", "diverged", "undecided", "follows", "failed", "not compared"
-]
-"""follows: the forward differs already, and with it all that is computed from it. failed: the model
-is trained in the reference and raises here."""
 
 
 class TrainingItem(Record):
@@ -203,6 +164,8 @@ class TrainingItem(Record):
     formulas: tuple[str, ...] = ()
     """The formula of the loss in the reference and in the candidate, where both are known and
     differ."""
+    frozen_in: str = ""
+    """The stack in which the tensor gets no gradient because its requires_grad is False."""
     note: str = ""
 
 
@@ -219,9 +182,6 @@ class TrainingComparison(Record):
     counts: dict[TrainingOutcome, int] = Field(default_factory=dict)
     """Outcome -> number of items."""
     reason: str = ""
-    draws: str = ""
-    """How a forward with dropout and one seed differs: where a draw moved; '' if it does not. It
-    has no part in the standing."""
     takes_items: tuple[bool, bool] | None = None
     """Whether Trainer passes num_items_in_batch to the reference and to the candidate, where they
     differ: accumulation then takes another mean."""

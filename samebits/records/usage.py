@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Annotated
 
 from pydantic import Field
 
 from samebits.records.generation import GenerationSignal
 from samebits.records.made import MadeModel
-from samebits.records.record import Record
+from samebits.records.record import RAISED, Record
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -23,7 +24,7 @@ class Attentions(Record):
     the exception."""
     logits_changed: bool | None = None
     """Whether the argument changed the bits of the logits; None if no tensors were returned."""
-    set_in_config: str = ""
+    set_in_config: Annotated[str, RAISED] = ""
     """The exception of ``config.output_attentions = True``; '' if there is none."""
     eager: str | None = None
     """The same as ``given`` for the model forced to eager; None: not tried, because tensors were
@@ -39,7 +40,7 @@ class PackedWay(Record):
     """Largest change of the second sequence's logits when the first sequence is replaced."""
     from_alone: float | None = None
     """Largest distance of the second sequence's logits from those of a separate run."""
-    refused: str = ""
+    refused: Annotated[str, RAISED] = ""
     """The exception."""
 
 
@@ -105,14 +106,14 @@ class PositionIds(Record):
     same_logits: bool | None = None
     """Whether the logits of every step equal those of generate() without the argument; None: it
     raised."""
-    refused: str = ""
+    refused: Annotated[str, RAISED] = ""
     """The exception."""
 
 
 class Assisted(Record):
     """Exceptions of assisted generation; '' if there is none."""
 
-    min_new_tokens: str
+    min_new_tokens: Annotated[str, RAISED]
     """Exception of ``generate(assistant_model=…, min_new_tokens=2)``."""
     plain: str = ""
     """Exception of the same call without ``min_new_tokens``, tried if the first failed."""
@@ -129,7 +130,7 @@ class Beams(Record):
     """The same for the beams: each row against a forward of its own tokens."""
     of_others: float | None = None
     """Largest distance between two beams, which is what a state of another beam would give."""
-    refused: str = ""
+    refused: Annotated[str, RAISED] = ""
     """The exception."""
 
     def keeps_state(self, dtype: str) -> bool | None:
@@ -150,7 +151,7 @@ class Checkpointing(Record):
 
     use_reentrant: bool | None = None
     """The value passed to torch.utils.checkpoint; None: it is not passed."""
-    refused: str = ""
+    refused: Annotated[str, RAISED] = ""
     """The exception."""
 
 
@@ -162,7 +163,7 @@ class SavedFiles(Record):
     files: tuple[str, ...] = ()
     dtype_keys: tuple[str, ...] = ()
     """The keys of config.json that contain the dtype."""
-    refused: str = ""
+    refused: Annotated[str, RAISED] = ""
     """The exception."""
 
 
@@ -175,7 +176,7 @@ class UsageSignal(Record):
     cache_position: CachePosition | None = None
     position_ids: PositionIds | None = None
     assisted: Assisted | None = None
-    strategies: dict[str, str] | None = None
+    strategies: Annotated[dict[str, str] | None, RAISED] = None
     """Argument of generate() -> its exception, '' if there is none. These are strategies that some
     releases have moved to code on the hub."""
     beams: Beams | None = None
@@ -184,6 +185,8 @@ class UsageSignal(Record):
     saved: SavedFiles | None = None
     skips: dict[str, str] = Field(default_factory=dict)
     """Field of this record -> why it is None."""
+    raised: Annotated[dict[str, str], RAISED] = Field(default_factory=dict)
+    """Field of this record that was asked for -> the exception, '' if there is an answer."""
     asked_of: MadeModel | None = None
     """The made model that answered for a large one; None: the model itself did."""
     seconds: float = 0.0

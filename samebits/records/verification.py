@@ -82,7 +82,7 @@ class Verified(Record):
     first: Mismatch | None = None
     """The first recorded observation that is not the same, in the order of the flow of data."""
     difference: str = ""
-    """The first difference in numbers, from both sides on this machine."""
+    """The difference that decides, in numbers, from both sides on this machine."""
     figure: str = ""
     """The largest difference."""
     packages: tuple[PackageChange, ...] = ()

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from samebits.reports.write import Written
 
 OLDEST_VERSION = 5
-"""The oldest schema_version that can be read: since then, fields were only added."""
+"""The oldest schema_version that can be read: since then, fields were added, or are left out here."""
+_GONE = (
+    "an adapter leaves other gradients",
+    "bfloat16 by autocast = by weights",
+    "collator",
+    "sampler",
+)
+"""Relations between ways to train, and subjects of Trainer's changes, that are no longer asked."""
 
 
 class ReportFileError(SamebitsError):
@@ -45,7 +52,7 @@ def read(path: Path) -> Source:
 
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(content := path.read_bytes())
     except OSError as error:
         raise ReportFileError(_damaged(path, error.strerror or str(error))) from error
     except (ValueError, RecursionError) as error:
@@ -60,7 +67,10 @@ def read(path: Path) -> Source:
             f"({document['samebits']})"
         )
         raise ReportFileError(msg)
-    current = {key: value for key, value in document.items() if key != "schema_version"}
+    current = (
+        document if version == SCHEMA_VERSION else json.loads(content, object_hook=_without_gone)
+    )
+    current = {key: value for key, value in current.items() if key != "schema_version"}
     try:
         return Source(Report.model_validate_json(json.dumps(current)), document)
     except ValidationError as error:
@@ -95,6 +105,21 @@ def rewrite(
         names,
         source.document,
         single_file=single_file or owned.has_single_file(folder),
+    )
+
+
+def _without_gone(part: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of an earlier version without what no report has any more."""
+    return {
+        key: [e for e in value if not _is_gone(e)] if isinstance(value, list) else value
+        for key, value in part.items()
+        if not (key == "draws" and "standing" in part)
+    }
+
+
+def _is_gone(element: object) -> bool:
+    return isinstance(element, dict) and (
+        element.get("relation") in _GONE or element.get("subject") in _GONE
     )
 
 

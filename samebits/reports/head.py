@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, fails
 from samebits.records.ids import Verdict
-from samebits.reports.plain import advice, on_one_line
+from samebits.reports.plain import advice, on_one_line, wrong_reference
 from samebits.reports.sections.at_a_glance import steps
+from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.findings import named
 from samebits.reports.sections.overview import headline
 from samebits.reports.sections.relations import broken_line
 from samebits.reports.sections.state import left_line
+from samebits.reports.sections.unrun import media_line, unrun_line
 from samebits.reports.stories import places, troubles, verdict_word
 from samebits.text.markdown import clip, visible
 from samebits.text.numbers import count, plural
@@ -37,13 +39,17 @@ def head(report: Report) -> list[str]:
     """Return at most ten lines: the result, why, the worst of it, and what to do."""
     result, extent = _result(report), clip(headline(report), 2 * MAX_WIDTH)
     middle = [
+        *filter(None, [code_line(report)]),
         *_first(report.notes, _MAX_NOTES, "note"),
         *_reasons(report),
         *_worst(report),
         *_moves(report),
         *_absent(report),
+        *_first(steps_lines(report), _MAX_NOTES, "note"),
     ]
-    middle += filter(None, (broken_line(report), left_line(report)))
+    middle += filter(
+        None, (unrun_line(report), media_line(report), broken_line(report), left_line(report))
+    )
     end = list(_to_do(report))
     rest = [*middle[: MAX_LINES - 2 - len(end)], *end]
     return list(map(visible, [result, extent, *(_short(line) for line in rest)]))
@@ -88,6 +94,9 @@ def _trouble(trouble: Trouble, report: Report) -> str:
     cell = shared.first
     codes = ", ".join(sorted(named(shared.cells, report)))
     verdict = cell.verdict if is_everywhere(cell) else verdict_word(cell)
+    wrong = {wrong_reference(each) for each in shared.cells}
+    if codes and wrong != {""} and len(wrong) == 1:
+        codes += f" of {wrong.pop()}, the reference"
     words = " ".join(filter(None, [verdict, cell.figure, codes and f"({codes})"]))
     return f"{story.name} on {places(shared)}: {words}"
 

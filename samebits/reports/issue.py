@@ -11,7 +11,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.base.atomic import replace
 from samebits.base.digests import digest_of
 from samebits.base.errors import SamebitsError
 from samebits.diagnose.exit_code import fails
@@ -21,6 +20,7 @@ from samebits.reports.stories import row_name, troubles, verdict_word
 from samebits.text.blocks import fence, heading, page
 from samebits.text.markdown import Markdown, code, fill, join, markdown, prose
 from samebits.text.numbers import count, plural
+from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
     import argparse

@@ -17,6 +17,7 @@ from samebits.reports.sections.relations_of_model import has_relation_details, r
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
 from samebits.reports.sections.training import has_training_details, training_of
+from samebits.reports.sections.unrun import unrun_of
 from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
 from samebits.text.blocks import cut, heading, link, page
@@ -58,7 +59,7 @@ def _needs_page(rows: list[Row]) -> bool:
         or any(map(expected.has_remarks, rows))
         or attention.has_changed(rows)
         or has_relation_details(rows)
-        or any(row.state for row in rows)
+        or any(row.state or row.unrun for row in rows)
         or has_unclean_loads(rows)
         or has_findings(rows)
         or tokenizers_differ(rows)
@@ -75,6 +76,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             _threads(rows),
             environment.checkpoints_of(model, report),
             overview.model_summary(rows, report),
+            _within(unrun_of(rows)),
             _within(findings_of(rows, report)),
             *_stories(rows, report),
             _within(probes_of(rows)),

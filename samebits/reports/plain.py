@@ -8,11 +8,13 @@ from samebits.diagnose.exit_code import fails
 from samebits.records.ids import Verdict
 from samebits.reports.rulebook import plain_title
 from samebits.reports.stories import cell_in_short, verdict_word
+from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from samebits.records.comparison import CellResult
+    from samebits.records.finding import Explanation
     from samebits.records.report import Report
 
 KINDS = ("crash", "silent", "api", "rounding")
@@ -39,7 +41,9 @@ class Beginning(NamedTuple):
     """Where a cell begins to differ."""
 
     statement: str
-    """The first difference, or the exception."""
+    """What decides, or the exception."""
+    first: str = ""
+    """The first difference in the order of data flow, if another one decides."""
     cause: str = ""
     """The first operation, mask or stored tensor that differs; '' if no cause was found."""
     places: tuple[str, ...] = ()
@@ -48,7 +52,7 @@ class Beginning(NamedTuple):
     @property
     def lines(self) -> list[str]:
         """All of it, a line each."""
-        return [line for line in (self.statement, self.cause, *self.places) if line]
+        return [line for line in (self.statement, self.first, self.cause, *self.places) if line]
 
 
 class Advice(NamedTuple):
@@ -77,7 +81,9 @@ def on_one_line(text: str) -> str:
 
 def beginning(cell: CellResult) -> Beginning:
     """Return where a cell begins to differ, with the module and the source lines."""
-    statement = on_one_line(cell_in_short(cell))
+    statement, first = on_one_line(cell_in_short(cell)), ""
+    if cell.deciding is not None and cell.first is not None:
+        first = f"differs first: {on_one_line(rounded_ulp(cell.first.what))}"
     cause = cell.cause
     if cause is not None:
         places = [
@@ -85,25 +91,54 @@ def beginning(cell: CellResult) -> Beginning:
             for side in (cause.candidate, cause.reference)
             if side and (side.module or side.source)
         ]
-        return Beginning(statement, f"begins: {on_one_line(cause.headline)}", tuple(places))
+        begins = f"begins: {on_one_line(cause.headline)}"
+        return Beginning(statement, first, begins, tuple(places))
     if cell.failure is None or not cell.failure.frames:
-        return Beginning(statement)
+        return Beginning(statement, first)
     frames = cell.failure.frames
     frame = next((frame for frame in reversed(frames) if frame.own), frames[-1])
-    return Beginning(statement, "", (f"at {frame.file}:{frame.line} in {frame.function}",))
+    return Beginning(statement, first, "", (f"at {frame.file}:{frame.line} in {frame.function}",))
 
 
 def advice(
     cells: Iterable[CellResult], report: Report, places: Mapping[str, Place] | None = None
 ) -> list[Advice]:
-    """Return the known defects in some cells, the worst kind first.
+    """Return the known defects that explain the verdict on some cells, the worst kind first.
 
     ``places`` maps the code of a finding to the line of the model's code that shows it.
     """
-    first_places: dict[str, str] = {}
-    for cell in cells:
-        for finding in cell.findings:
-            first_places.setdefault(finding.code, finding.where)
+    explained = [(e, cell) for cell in cells for e in cell.explained_by]
+    return _advice(
+        {e.code: _explained_at(e, cell) for e, cell in reversed(explained)}, report, places
+    )
+
+
+def beside(
+    cells: Iterable[CellResult], report: Report, places: Mapping[str, Place] | None = None
+) -> list[Advice]:
+    """Return the known defects in some cells that explain no verdict, the worst kind first."""
+    cells = list(cells)
+    explaining = {e.code for cell in cells for e in cell.explained_by}
+    findings = [finding for cell in cells for finding in cell.findings]
+    where = {f.code: f.where for f in reversed(findings) if f.code not in explaining}
+    return _advice(where, report, places)
+
+
+def _explained_at(explanation: Explanation, cell: CellResult) -> str:
+    if explanation.stack == cell.cell.stack:
+        return explanation.where
+    return f"{explanation.where}, in the reference {explanation.stack}"
+
+
+def wrong_reference(cell: CellResult) -> str:
+    """Return the stack of the reference if only it has a defect that explains the cell, else ''."""
+    stacks = {explanation.stack for explanation in cell.explained_by}
+    return "" if len(stacks) != 1 or cell.cell.stack in stacks else stacks.pop()
+
+
+def _advice(
+    first_places: Mapping[str, str], report: Report, places: Mapping[str, Place] | None
+) -> list[Advice]:
     texts = [text for text in report.rules if text.scope == "model" and text.code in first_places]
     texts.sort(key=lambda text: KINDS.index(text.kind))
     lines = places or {}

@@ -37,6 +37,7 @@ _OUTCOME_FIELDS = {
     "figure",
     "signals",
     "first",
+    "deciding",
     "splits",
     "unstable",
     "expected",
@@ -188,13 +189,13 @@ def anchors(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def cell_in_short(cell: CellResult) -> str:
-    """Return the most important line about a cell: failure, first difference or headline."""
+    """Return the most important line about a cell: failure, what decides, or headline."""
     if cell.failure and not is_everywhere(cell):
         failure = f"{cell.failure.phase}: {cell.failure.type}: {cell.failure.message}"
         return "; ".join(filter(None, [failure, rest_in_words(cell)]))
     if cell.rest is not None:
         return "; ".join(filter(None, [cell.headline, rest_in_words(cell)]))
-    return rounded_ulp(cell.first.what if cell.first else cell.headline)
+    return rounded_ulp(cell.decisive.what if cell.decisive else cell.headline)
 
 
 def rest_in_words(cell: CellResult) -> str:
@@ -204,8 +205,8 @@ def rest_in_words(cell: CellResult) -> str:
     if cell.rest is None or cell.judged is Verdict.NOT_OBSERVED:
         return ""
     words = _REST_WORDS.get(cell.rest, f"what was compared: {cell.rest}")
-    first_difference = f" ({rounded_ulp(cell.first.what)})" if cell.first else ""
-    return f"{words}{first_difference}" if words else ""
+    difference = f" ({rounded_ulp(cell.decisive.what)})" if cell.decisive else ""
+    return f"{words}{difference}" if words else ""
 
 
 _REST_WORDS = {
@@ -225,7 +226,7 @@ def _story_key(cell: CellResult) -> Hashable:
 
     Figures are left out: they differ from dtype to dtype.
     """
-    signal = cell.first.signal if cell.first else ""
+    signal = cell.decisive.signal if cell.decisive else ""
     failure = (cell.failure.phase, cell.failure.type) if cell.failure else None
     return cell.cell.stack, cell.verdict, cell.judged, cell.rest, cell.expected, signal, failure
 

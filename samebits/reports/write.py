@@ -8,11 +8,11 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.base.atomic import write_temporary
 from samebits.reports import owned
 from samebits.reports.formats.registry import DEFAULT, chosen, render
 from samebits.reports.json import render as render_json
 from samebits.reports.json import text_of
+from samebits_wire.atomic import write_temporary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

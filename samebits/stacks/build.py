@@ -1,7 +1,9 @@
 """Builder of stacks: uv resolves a stack to a lock and builds an environment from it.
 
-An environment is named after its lock and never changed afterwards, so concurrent runs, or a run
-during an upgrade, cannot disturb each other. Packages are hard links into uv's cache.
+A lock has the hash of every wheel. An environment is named after its lock and never changed
+afterwards, so concurrent runs, or a run during an upgrade, cannot disturb each other. One that is not
+as it was installed is left as it is, and built again under another name. Packages are hard links into
+uv's cache.
 
 The packages of the probes, which is BLAKE3, are in a folder of their own in the environment. They are
 no part of the lock, and nothing that the stack resolves or imports can depend on them.
@@ -12,49 +14,56 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
-import uuid
-from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import Field
-from uv import find_uv_bin
 
-from samebits.base import seal
-from samebits.base.atomic import replace
 from samebits.base.digests import digest_of, digest_of_file
-from samebits.base.errors import StackError, shown
-from samebits.base.filestate import Dependencies
+from samebits.base.errors import SamebitsError, StackError, StackMachineError, shown
 from samebits.matrix.spec import StackSpec
 from samebits.records.record import Record, read_record
+from samebits.stacks import contents, uv
+from samebits.stacks.installer import filled, kept_lock
+from samebits.stacks.lock import FORM, is_lock, joined, lines_of, pinned_versions, pins_only
 from samebits.stacks.probes import ARCHITECTURES
 from samebits.stacks.system import SYSTEM, SystemTorch, find_system_torch
+from samebits_wire import seal
+from samebits_wire.atomic import replace
+from samebits_wire.places import PROBE_PACKAGES
 
-Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
-"""Runs a command with text on its standard input in an environment, and waits."""
+if TYPE_CHECKING:
+    import subprocess
 
-_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
-_PLAIN_PIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+(\s*;.*)?")
+    from samebits.stacks.installer import Failure, Installer
+
 _STAMP = "samebits-stack.json"
-PROBE_PACKAGES = "samebits-packages"
-"""Folder in an environment with the packages of the probes, which no path of Python contains; see
-probes/samebits_probe/process/hashing.py."""
 _PROBE_REQUIREMENTS = ("blake3>=0.3.3,<2",)
 """Any release does, as all compute the same hash. The bound is low for old Pythons, and for users
 whose settings of uv exclude new packages."""
+_NOT_RESOLVED = "its packages could not be resolved"
 _NO_STACK = (
-    "Usually the release does not exist, its requirements contradict each other, or the package "
-    "index cannot be reached. Change the stack in matrix.yaml (of samebits check: --from or --to), "
-    "or check the network and run again."
+    "Usually the release does not exist, or its requirements contradict each other. Change the stack "
+    "in matrix.yaml (of samebits check: --from or --to)."
+)
+_MACHINE = (
+    "This says nothing about the packages: usually the network, the package index, a disk or memory "
+    "is the reason. Run the same command again when it is mended."
+)
+_OTHER_FILES = (
+    "The index has other files of this version than when the lock was made. If that is right, "
+    "--upgrade makes a new lock."
+)
+_DAMAGED = (
+    "the environment of stack {id} was damaged and is built again: {}. Results that were computed in "
+    "it are not used"
 )
 _NO_BLAKE3 = "the package blake3, with which samebits hashes tensors, could not be installed"
 _HOW_TO_GET_BLAKE3 = (
@@ -69,13 +78,14 @@ class Stack(Record):
     """A resolved and built stack, stored in its environment as ``samebits-stack.json``."""
 
     format: Literal["samebits-stack"] = "samebits-stack"
-    format_version: Literal[2] = 2
+    format_version: Literal[3] = 3
     id: str
     python: str
     """Path of the interpreter."""
     lock: str
-    """The whole resolution, one ``name==version`` per line."""
+    """The whole resolution, one ``name==version`` per line, with hashes and where it comes from."""
     lock_digest: str
+    """Digest of the lock, and of how often its environment was found to be damaged."""
     packages: dict[str, str]
     architectures: tuple[str, ...] = Field(repr=False)
     """Every model_type that its transformers release knows."""
@@ -88,71 +98,18 @@ class Stack(Record):
         return self.packages["transformers"]
 
 
-class Commands:
-    """Runs commands and waits for them; every external program that builds a stack runs here."""
-
-    def __init__(self) -> None:
-        self._running: set[subprocess.Popen[str]] = set()
-        self._ended = False
-
-    def __call__(
-        self, command: list[str], text: str, env: Mapping[str, str]
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a command and wait for it."""
-        if self._ended:
-            return subprocess.CompletedProcess(command, 1, "", "the run was ended")
-        with subprocess.Popen(
-            command,
-            env=dict(env),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-        ) as process:
-            self._running.add(process)
-            try:
-                output, errors = process.communicate(text)
-            finally:
-                self._running.discard(process)
-        return subprocess.CompletedProcess(command, process.returncode, output, errors)
-
-    def end(self) -> None:
-        """Terminate running commands and start no more, because the user ended the run."""
-        self._ended = True
-        for process in list(self._running):
-            process.terminate()
-
-
 class StackBuilder:
     """Resolves and builds stacks; locks lie in ``root``, environments in ``stacks``."""
 
-    def __init__(
-        self,
-        root: Path,
-        environ: Mapping[str, str],
-        *,
-        exclude_newer: str | None = None,
-        upgrade: bool = False,
-        run: Run | None = None,
-        dependencies: Dependencies | None = None,
-        stacks: Path | None = None,
-        max_age: float | None = None,
-    ) -> None:
-        self._dependencies = dependencies or Dependencies()
-        self._locks = root / "locks"
-        self._stacks = stacks or root / "stacks"
-        self._max_age = max_age
-        self._environ = uv_environment(environ)
-        self._exclude_newer = exclude_newer
-        self._upgrade = upgrade
-        self._commands = Commands()
-        self._run = run or self._commands
+    def __init__(self, root: Path, installer: Installer, *, stacks: Path | None = None) -> None:
+        self._installer = installer
+        self._locks = root.absolute() / "locks"
+        self._stacks = (stacks or root / "stacks").absolute()
         self._system: SystemTorch | None = None
 
     def end(self) -> None:
         """Stop all builds."""
-        self._commands.end()
+        self._installer.end()
 
     def build(self, spec: StackSpec) -> Stack:
         """Return the stack with its environment in place, resolved now or in an earlier run.
@@ -165,12 +122,14 @@ class StackBuilder:
         digest = _lock_digest(lock, spec, system)
         if system is not None:
             digest = digest_of([digest, system.python, *system.folders])  # they can move
-            self._dependencies.mark_unrepeatable("torch is the machine's, which may change it")
-        folder = self._stacks / f"{spec.id}-{digest[:12]}"
-        stack = _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder, system)
+            self._installer.dependencies.mark_unrepeatable(
+                "torch is the machine's, which may change it"
+            )
+        stack = self._environment(spec, lock, digest, system)
         self._add_probe_packages(stack)
-        for path in (folder / _STAMP, Path(stack.python)):
-            self._dependencies.file(path)
+        folder = environment_folder(stack)
+        for path in (folder / _STAMP, contents.mark_of(folder), Path(stack.python)):
+            self._installer.dependencies.file(path)
         return stack
 
     def rebuild(self, stack_id: str, lock: str, python: str) -> Stack:
@@ -183,10 +142,34 @@ class StackBuilder:
 
         """
         spec = StackSpec.model_construct(id=stack_id, transformers="", python=python)
-        folder = self._stacks / f"{stack_id}-{digest_of([lock, python])[:12]}"
-        stack = _read_stamp(folder / _STAMP, stack_id) or self._install(spec, lock, folder)
+        lock = self._pinned_lock(spec, lock)
+        stack = self._environment(spec, lock, digest_of([lock, python]), None)
         self._add_probe_packages(stack)
         return stack
+
+    def _pinned_lock(self, spec: StackSpec, pins: str) -> str:
+        """Return the lines of exactly these packages with hashes, which are kept as a lock is."""
+        digest = digest_of([pins, spec.python, self._installer.links, FORM])
+        path = self._locks / f"{spec.id}-{digest[:12]}.txt"
+        if (lock := kept_lock(path, is_lock)) is not None:
+            return lock
+        failure = _failure(f"stack {spec.id}: {_NOT_RESOLVED}")
+        lock = self._installer.hashed(pins, spec.python, failure, deps=False, dated=False)
+        replace(path, seal.sealed_lines(lock))
+        return lock
+
+    def _environment(
+        self, spec: StackSpec, lock: str, digest: str, system: SystemTorch | None
+    ) -> Stack:
+        """Return the stack of a lock in an environment that is as it was installed."""
+        folder, own = self._installer.folder(
+            self._stacks, spec.id, digest, _DAMAGED.replace("{id}", spec.id)
+        )
+        lock_digest = _lock_digest(lock, spec, system)
+        if own != digest:
+            lock_digest = digest_of([lock_digest, own])
+        stack = _read_stamp(folder / _STAMP, spec.id)
+        return stack or self._install(spec, lock, folder, system, lock_digest)
 
     def probe_packages(self, python: str, version: str) -> Path:
         """Return a folder with the packages of the probes for an interpreter of the user's.
@@ -239,6 +222,19 @@ class StackBuilder:
             "transformers"
         ]
 
+    def newest_release(self, spec: StackSpec, family: str) -> str | None:
+        """Return the newest release of transformers that the index has of a family; None for none.
+
+        An empty ``family`` is all releases. Without an answer of the index the result is None, too.
+        """
+        pattern = f"=={release_pattern(family)}" if family else ""
+        failure = _failure(f"stack {spec.id}")
+        try:
+            lock = self._installer.newest(f"transformers{pattern}", spec.python, failure)
+        except StackError:
+            return None
+        return pinned_versions(lock).get("transformers")
+
     def installed(self, spec: StackSpec, package: str) -> str | None:
         """Return the release of a package that ``spec`` resolves to; None if it does not have it.
 
@@ -271,76 +267,59 @@ class StackBuilder:
         if spec.torch != SYSTEM:
             return None
         if self._system is None:
-            self._system = find_system_torch(self._environ, self._run)
+            self._system = find_system_torch(self._installer.environ, self._installer.run)
         return self._system
 
     def _resolve_lock(self, spec: StackSpec, name: str, requirement_lines: list[str]) -> str:
         system = self._system_of(spec)
         digest = self._resolution_digest(requirement_lines, spec, system)
-        path = self._locks / f"{name}-{digest[:12]}.txt"
-        cached = None
-        if not self._upgrade:
-            self._dependencies.file(path)
-            cached = _kept_lock(path)
-            if cached is not None and not is_old(path, self._max_age):
-                return cached
-        command = [uv_program(), "pip", "compile", "-", "--quiet", "--no-header"]
-        command += ["--no-annotate", "--python-version"]
-        command += [spec.python if system is None else system.version]
-        if self._exclude_newer:
-            command += ["--exclude-newer", self._exclude_newer]
-        error_prefix = f"stack {name}: no set of packages fits"
-        try:
-            lock = self._resolved(command, requirement_lines, error_prefix, system)
-        except StackError:
-            if cached is not None:  # an old lock, without a network
-                return cached
-            raise
-        replace(path, seal.sealed_lines(lock))
-        self._dependencies.file(path)
-        return lock
+        return self._installer.lock(
+            self._locks / f"{name}-{digest[:12]}.txt",
+            _is_stack_lock,
+            partial(self._resolved, spec, name, "\n".join(requirement_lines), system),
+            serves=lambda error: isinstance(error, StackError),
+        )
 
     def _resolved(
-        self,
-        command: list[str],
-        requirement_lines: list[str],
-        error_prefix: str,
-        system: SystemTorch | None,
+        self, spec: StackSpec, name: str, requirement_lines: str, system: SystemTorch | None
     ) -> str:
         """Return a new lock; on a machine's torch, it has all that the machine has."""
-        text = "\n".join(requirement_lines)
+        failure = _failure(f"stack {name}: {_NOT_RESOLVED}")
         if system is None:
-            return self._uv(command, text, error_prefix)
-        with tempfile.TemporaryDirectory(prefix="samebits-lock-") as folder:
-            output = Path(folder) / "lock.txt"
-            files = {
-                "--override": (Path(folder) / "overrides.txt", system.overrides),
-                "--constraint": (Path(folder) / "constraints.txt", system.constraints),
-                "--output-file": (output, system.preferences),  # uv prefers the versions in it
-            }
-            for option, (path, content) in files.items():
-                path.write_text(content, "utf-8")
-                command = [*command, option, str(path)]
-            self._uv(command, text, error_prefix)
-            return system.merged(pinned_versions(output.read_text("utf-8")))
+            return self._installer.hashed(requirement_lines, spec.python, failure)
+        versions = self._installer.resolve(
+            requirement_lines,
+            system.version,
+            failure,
+            overrides=system.overrides,
+            constraints=system.constraints,
+            preferred=system.preferences,
+        )
+        merged = system.merged(pinned_versions(versions))
+        on_top = system.on_top(pinned_versions(merged))
+        if not on_top:
+            return merged
+        hashed = self._installer.hashed(on_top, system.version, failure, deps=False)
+        by_name = {line.partition("==")[0]: line for line in hashed.splitlines()}
+        return joined(by_name.get(line.partition("==")[0], line) for line in merged.splitlines())
 
     def _resolution_digest(
         self, requirement_lines: list[str], spec: StackSpec, system: SystemTorch | None
     ) -> str:
-        links = self._environ.get("UV_FIND_LINKS", "")
         python = spec.python if system is None else system.model_dump(mode="json")
-        return digest_of([requirement_lines, python, self._exclude_newer, links, sys.platform])
+        question = [requirement_lines, python, self._installer.exclude_newer]
+        return digest_of([*question, self._installer.links, sys.platform, FORM])
 
     def _install(
-        self, spec: StackSpec, lock: str, folder: Path, system: SystemTorch | None = None
+        self, spec: StackSpec, lock: str, folder: Path, system: SystemTorch | None, digest: str
     ) -> Stack:
         _remove_leftovers(folder.parent)
-        temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
-        try:
+        stamp = folder / _STAMP
+        with filled(folder, lambda: _read_stamp(stamp, spec.id) is not None) as temporary:
             stack = self._build_environment(spec, lock, temporary, folder, system)
-            return _move_into_place(temporary, folder, stack)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            stack = stack.model_copy(update={"lock_digest": digest})
+            (temporary / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
+        return _read_stamp(stamp, spec.id) or stack  # another run may have built the same lock
 
     def _build_environment(
         self,
@@ -352,38 +331,31 @@ class StackBuilder:
     ) -> Stack:
         """Build the environment for ``folder`` in ``temporary`` and return its stack."""
         error_prefix = f"stack {spec.id}: could not be built"
-        self._uv(
-            [
-                uv_program(),
-                "venv",
-                "--quiet",
-                "--relocatable",
-                "--python",
-                spec.python if system is None else system.python,
-                str(temporary),
-            ],
-            "",
-            error_prefix,
-        )
-        python = _interpreter(temporary)
+        failure = _failure(error_prefix)
+        base = spec.python if system is None else system.python
+        venv = ("venv", "--quiet", "--relocatable", "--python", base, str(temporary))
+        self._installer.uv(*venv, failure=failure)
+        python = str(_interpreter(temporary))
         lock_file = temporary / "requirements.txt"
         packages = pinned_versions(lock)
-        lock_file.write_text(lock if system is None else system.on_top(packages), "utf-8")
-        sync = [uv_program(), "pip", "sync", "--quiet", "--python", str(python), str(lock_file)]
-        self._uv(sync, "", error_prefix)
+        on_top = lock if system is None else lines_of(lock, system.on_top(packages))
+        lock_file.write_text(on_top, "utf-8")
+        sync = ["pip", "sync", "--quiet", "--python", python, str(lock_file)]
+        files = self._installer.install(sync, temporary, failure)
         if system is not None:
             system.link(_site_packages(temporary))
-        output = self._uv([str(python), str(ARCHITECTURES)], "", error_prefix)
+        output = self._installer.call([python, str(ARCHITECTURES)], "", failure)
         stack = Stack(
             id=spec.id,
             python=str(_interpreter(folder)),
             lock=lock,
-            lock_digest=_lock_digest(lock, spec, system),
+            lock_digest="",
             packages=packages,
             architectures=_architectures(output, error_prefix),
             system=system,
         )
-        (temporary / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
+        contents.write(temporary, contents.listed(temporary, files))
+        contents.record_bytecode(temporary)
         return stack
 
     def _add_probe_packages(self, stack: Stack) -> None:
@@ -392,45 +364,38 @@ class StackBuilder:
         ``exclude_newer`` does not apply: it dates what is observed, and every release of these
         packages gives the same results.
         """
-        folder = Path(stack.python).parents[1]
-        aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
-        target = folder / PROBE_PACKAGES
-        self._install_probe_packages(stack.python, target, f"stack {stack.id}", aside)
+        folder = environment_folder(stack)
+        self._install_probe_packages(
+            stack.python, folder / PROBE_PACKAGES, f"stack {stack.id}", aside=folder
+        )
 
     def _install_probe_packages(
-        self, python: str, target: Path, subject: str, temporary: Path | None = None
+        self, python: str, target: Path, subject: str, aside: Path | None = None
     ) -> None:
-        if _has_probe_packages(target):
+        if self._installer.damage(target) is None:
             return
-        temporary = temporary or target.with_name(f"{target.name}.{uuid.uuid4().hex[:12]}.tmp")
-        temporary.parent.mkdir(parents=True, exist_ok=True)
-        command = [uv_program(), "pip", "install", "--quiet", "--no-deps", "--python"]
-        command += [python, "--target", str(temporary), *_PROBE_REQUIREMENTS]
-        try:
-            self._uv(command, "", f"{subject}: {_NO_BLAKE3}", _HOW_TO_GET_BLAKE3)
-            if not _has_probe_packages(target):
-                shutil.rmtree(target, ignore_errors=True)  # files are missing in it
-            temporary.rename(target)
-        except OSError:
-            if not _has_probe_packages(target):  # another run has just installed them
-                raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-    def _uv(self, command: list[str], text: str, error_prefix: str, remedy: str = _NO_STACK) -> str:
-        process = self._run(command, text, self._environ)
-        if process.returncode == 0:
-            return process.stdout
-        output = without_colors(process.stderr or process.stdout)
-        msg = f"{error_prefix}:\n{output}\n{remedy}"
-        raise StackError(msg)
+        failure = _failure(f"{subject}: {_NO_BLAKE3}", _HOW_TO_GET_BLAKE3)
+        words = ["pip", "install", "--quiet", "--no-deps", "--python", python, "--target"]
+        with filled(target, lambda: contents.damage(target) is None, aside) as temporary:
+            temporary.parent.mkdir(parents=True, exist_ok=True)
+            command = [*words, str(temporary), *_PROBE_REQUIREMENTS]
+            files = self._installer.install(command, temporary, failure, own=False)
+            contents.write(temporary, files)
 
 
-def _has_probe_packages(folder: Path) -> bool:
-    """Return True if BLAKE3 is there: its Python module and the extension that it loads."""
-    package = folder / "blake3"
-    extensions = (*package.glob("blake3*.so"), *package.glob("blake3*.pyd"))
-    return (package / "__init__.py").is_file() and bool(extensions)
+def _failure(error_prefix: str, remedy: str = _NO_STACK) -> Failure:
+    """Return what makes the error of a call of uv."""
+
+    def failure(process: subprocess.CompletedProcess[str]) -> SamebitsError:
+        output = uv.last_words(process)
+        if uv.is_about_packages(output):
+            return StackError(f"{error_prefix}: no set of packages fits:\n{output}\n{remedy}")
+        advice = _MACHINE if remedy is _NO_STACK else remedy
+        if uv.is_about_hashes(output):
+            advice = _OTHER_FILES
+        return StackMachineError(f"{error_prefix}:\n{output}\n{advice}")
+
+    return failure
 
 
 def requirements(spec: StackSpec) -> list[str]:
@@ -461,24 +426,9 @@ def release_pattern(version: str) -> str:
     return version if version.count(".") >= 2 else f"{version}.*"
 
 
-def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return uv's environment variables: with pip's find-links, without an active virtualenv."""
-    env = {k: v for k, v in environ.items() if k not in {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"}}
-    if "PIP_FIND_LINKS" in env:
-        # uv ignores pip's settings, and a CPU build of torch is often available only there
-        env.setdefault("UV_FIND_LINKS", env["PIP_FIND_LINKS"])
-    return env
-
-
-def uv_program() -> str:
-    """Return uv's program: that of the package uv, else the one on the PATH."""
-    try:
-        return find_uv_bin()
-    except FileNotFoundError as error:
-        if (program := shutil.which("uv")) is not None:
-            return program
-        msg = "uv, which makes the environments, is not installed: pip install uv"
-        raise StackError(msg) from error
+def environment_folder(stack: Stack) -> Path:
+    """Return the folder of a stack's environment."""
+    return Path(stack.python).parent.parent
 
 
 def _interpreter(folder: Path) -> Path:
@@ -496,22 +446,10 @@ def _site_packages(folder: Path) -> Path:
 def _read_stamp(path: Path, stack_id: str) -> Stack | None:
     """Return the stack that a stamp describes; None if there is no usable one."""
     stack = read_record(path, Stack)
-    if stack is None or "transformers" not in stack.packages:
+    if stack is None or "transformers" not in stack.packages or stack.id != stack_id:
         return None
-    return stack if stack.id == stack_id and Path(stack.python).exists() else None
-
-
-def _move_into_place(temporary: Path, folder: Path, stack: Stack) -> Stack:
-    try:
-        temporary.rename(folder)
-    except OSError:
-        # another run has just built the same lock, or left an incomplete folder
-        if (existing := _read_stamp(folder / _STAMP, stack.id)) is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-            return existing
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)
-    return stack
+    python = _interpreter(path.parent)  # the stamp of a copied folder names the original's
+    return stack.model_copy(update={"python": str(python)}) if python.exists() else None
 
 
 def _architectures(output: str, error_prefix: str) -> tuple[str, ...]:
@@ -527,48 +465,17 @@ def _architectures(output: str, error_prefix: str) -> tuple[str, ...]:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove incomplete environments of killed runs."""
+    """Remove incomplete environments of killed runs, and the files of damaged ones."""
     cutoff = time.time() - _STALE_AFTER
+    contents.remove_damaged(folder, cutoff)
     for path in folder.glob(f"*-*.{'[0-9a-f]' * 12}.tmp"):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def is_old(lock: Path, max_age: float | None) -> bool:
-    """Return True if a lock was written more than ``max_age`` seconds ago; None: never too old."""
-    return max_age is not None and time.time() - lock.stat().st_mtime > max_age
-
-
-def _kept_lock(path: Path) -> str | None:
-    """Return the lock of an earlier run; None if there is none or it is damaged."""
-    try:
-        lock = seal.opened_lines(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return lock if {"torch", "transformers"} <= pinned_versions(lock).keys() else None
-
-
-def is_plain_lock(text: str) -> bool:
-    """Return True if a lock file is whole and pins versions of an index, and nothing else.
-
-    A lock from another machine has to be: a line with an address would install what is there.
-    """
-    try:
-        lines = seal.opened_lines(text).splitlines()
-    except ValueError:
-        return False
-    return bool(lines) and all(_PLAIN_PIN.fullmatch(line) for line in lines if line.strip())
-
-
-def pinned_versions(lock: str) -> dict[str, str]:
-    """Return the pinned versions of a lock: name -> version."""
-    return dict(_PIN.findall(lock))
-
-
-def without_colors(text: str) -> str:
-    """Return what a program printed without its codes for colors."""
-    return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
+def _is_stack_lock(lock: str) -> bool:
+    return {"torch", "transformers"} <= pinned_versions(lock).keys() and pins_only(lock)
 
 
 def probes_digest(folder: Path) -> str:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
-from samebits.base import seal
-from samebits.base.atomic import replace
 from samebits.records.ids import Level
+from samebits.records.kinds import KINDS
 from samebits.records.record import Record, read_record
+from samebits_wire import seal
+from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -27,18 +28,7 @@ FILE = "costs.json"
 MAX_CELLS = 20_000
 """Maximum number of cells in the file; those that ran longest ago are dropped first."""
 
-PHASE_OF = {
-    "cell": "cells",
-    "save": "crossings",
-    "load": "crossings",
-    "training": "training",
-    "trainer": "Trainer",
-    "ladder": "third look",
-    "trace": "causes",
-    "step-trace": "training",
-    "step-graft": "training",
-    "graft": "grafts",
-}
+PHASE_OF = {kind.name: kind.phase for kind in KINDS if kind.phase}
 """Kind of job -> the phase of a run in which most jobs of the kind run."""
 
 BY_CELLS = ("comparing", "findings")

@@ -55,14 +55,6 @@ KERNELS = (
 """Variables that make torch, MKL and oneDNN use the kernels of another CPU; never read from the
 user's environment."""
 
-PROBE_PACKAGES = "SAMEBITS_PROBE_PACKAGES"
-"""Variable with the folder of the probes' own packages, for an environment that is not samebits' to
-write to; probes/samebits_probe/process/hashing.py reads it."""
-
-PACKAGES = "SAMEBITS_PACKAGES"
-"""Variable with the folder of a model's packages, which a stack's process puts last on its path;
-probes/samebits_probe/process/own.py reads it."""
-
 _SHOWN = (
     *KERNELS,
     "CUDA_VISIBLE_DEVICES",

@@ -1,8 +1,9 @@
-"""Packages of a model, beside those of a stack: resolved and installed in a folder of their own.
+"""Packages of a model, beside those of a stack: resolved and installed in folders of their own.
 
-The folder comes last on Python's path, and holds only what the stack does not have. uv resolves it
-with every version of the stack's lock as a constraint. So a package never moves transformers, torch
-or anything else of the stack, and models without packages run in the environment as it was.
+What the stack does not have comes last on Python's path. What it has in another version than the
+packages need comes before the stack's own, but only for packages that decide no bits: ``STAYS`` lists
+those that never move. The environment of a stack is never changed, and models without packages run
+in it as it was.
 """
 
 from __future__ import annotations
@@ -10,50 +11,73 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-import uuid
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from pydantic import Field
 
-from samebits.base import seal
-from samebits.base.atomic import replace
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.errors import SamebitsError
-from samebits.base.filestate import Dependencies
-from samebits.base.redaction import without_folders
 from samebits.matrix.values import is_path_of_package
 from samebits.records.record import Record, read_record
-from samebits.stacks.build import (
-    Commands,
-    Run,
-    Stack,
-    is_old,
-    pinned_versions,
-    uv_environment,
-    uv_program,
-    without_colors,
-)
+from samebits.stacks import contents, uv
+from samebits.stacks.build import Stack, environment_folder
+from samebits.stacks.installer import filled
+from samebits.stacks.lock import FORM, is_lock, joined, package_of, pinned_versions, without
+from samebits.stacks.system import ignoring
+from samebits_wire import seal
+from samebits_wire.folders import without_folders
+from samebits_wire.places import INSTEAD
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from samebits.stacks.installer import Failure, Installer
+
+STAYS = {
+    "torch": "computes",
+    "triton": "computes on GPUs",
+    "numpy": "computes in processors, in tables of positions and in torch's own conversions",
+    "scipy": "computes in processors",
+    "pillow": "resizes images",
+    "torchvision": "resizes images",
+    "torchaudio": "computes in processors of sounds",
+    "transformers": "is what is compared",
+    "tokenizers": "makes token ids",
+    "sentencepiece": "makes token ids",
+    "tiktoken": "makes token ids",
+    "regex": "splits texts for tokenizers in Python",
+    "jinja2": "renders chat templates",
+    "safetensors": "loads weights",
+    "huggingface-hub": "chooses the files that are loaded; transformers checks its version",
+}
+"""Package that a model's packages never move in a stack -> what it does to the results. What a stack
+lists under ``packages`` does not move, either."""
 
 _STAMP = "samebits-packages.json"
 _FOLDER = "site-packages"
-"""Name of the folder on the path; paths of source files are shown from it on."""
+"""Name of the folder at the end of the path; paths of source files are shown from it on."""
 _IGNORED = frozenset(
     {"__pycache__", "build", "dist", "node_modules", "reports", "venv"},
 )
 """Folders of a package's source that are no part of it; as are those that begin with a dot."""
 _IGNORED_ENDINGS = (".egg-info", ".pyc")
-_MAX_SENTENCES = 4
 _REMEDY = (
-    "Write versions that both accept as packages: of the stack, such as stacks: [{transformers: "
-    '"4.48", packages: ["numpy<2"]}]; this changes the stack for all models.'
+    "Name a version that fits every stack. Or let the stacks have the version that it needs: "
+    'samebits check --stack-package "numpy<2", in matrix.yaml stacks: [{transformers: "4.48", '
+    'packages: ["numpy<2"]}].'
 )
-_CONTRADICTION = ("no solution found", "unsatisfiable")
+_BUILDS = ("failed to build", "build backend")
+"""What uv says of a package whose own build failed."""
+_DAMAGED = (
+    "packages of a model were damaged and are installed again: {}. Results that were computed with "
+    "them are not used"
+)
 _NO_PACKAGES = (
     "Usually a name is misspelt, the package index cannot be reached, or the package cannot be built "
     "here. Change packages: in matrix.yaml (of samebits check: --package), or check the network and "
@@ -66,21 +90,25 @@ class PackagesError(SamebitsError):
 
     exit_code = 1
 
-    def __init__(self, message: str, *, contradicts: bool) -> None:
+    def __init__(self, message: str, *, contradicts: bool, machine: bool = False) -> None:
         super().__init__(message)
         self.contradicts = contradicts
         """True if their requirements and the stack's exclude each other, which is a result."""
+        self.machine = machine
+        """True if the machine is the reason: then the cells are not finished, instead of failed."""
 
 
 class Added(Record):
     """Installed packages, stored beside their folder as ``samebits-packages.json``."""
 
     format: Literal["samebits-packages"] = "samebits-packages"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     lock: str
     """What was added: ``name==version`` or ``name @ …`` per line, with the hash of local ones."""
     packages: dict[str, str]
     """Name -> version."""
+    replaced: dict[str, str] = Field(default_factory=dict)
+    """Name -> version of the stack, of packages that the model's need in another one."""
     local: tuple[str, ...] = ()
     """Names of those that come from this machine, which nobody else can install."""
 
@@ -89,7 +117,7 @@ class ExtendedStack(Stack):
     """A stack with the packages of a model; its lock and packages are those of both together."""
 
     folder: str
-    """Folder with the packages, for the end of the path."""
+    """Folder with the packages that the stack lacks, for the end of the path."""
     added: Added
     wheels: dict[str, str] = Field(default_factory=dict)
     """Name -> path of the wheel of a package of this machine."""
@@ -105,37 +133,55 @@ class _Local(NamedTuple):
     """Digest of its source."""
 
 
+class _Question(NamedTuple):
+    """What is to be resolved beside a stack."""
+
+    stack: Stack
+    python: str
+    """Version of Python."""
+    indexed: list[str]
+    """Requirements of packages of an index."""
+    local: list[_Local]
+    fixed: Mapping[str, str]
+    """Packages of the stack that must not move: name -> version."""
+
+    @property
+    def failure(self) -> Failure:
+        """Makes the error of a call of uv."""
+        return partial(_error, stack=self.stack)
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Name of a package of this machine -> its line for uv."""
+        return {p.name: f"{p.name} @ {p.wheel.resolve().as_uri()}" for p in self.local}
+
+    @property
+    def requirements(self) -> list[str]:
+        """Everything that a resolution has to fit."""
+        pins = (f"{name}=={version}" for name, version in sorted(self.fixed.items()))
+        return [*self.indexed, *self.addresses.values(), *pins]
+
+    def digest(self, installer: Installer) -> str:
+        """Return the digest of all that the answer depends on."""
+        local = [[p.name, p.digest] for p in self.local]
+        question = [self.indexed, local, self.stack.lock_digest, self.python, sorted(self.fixed)]
+        return digest_of([*question, installer.exclude_newer, installer.links, sys.platform, FORM])
+
+
 class PackageBuilder:
     """Resolves and installs packages of models; locks and folders lie in ``root``."""
 
-    def __init__(
-        self,
-        root: Path,
-        matrix_folder: Path,
-        environ: Mapping[str, str],
-        *,
-        exclude_newer: str | None = None,
-        upgrade: bool = False,
-        max_age: float | None = None,
-        run: Run | None = None,
-        dependencies: Dependencies | None = None,
-    ) -> None:
-        self._root = root / "packages"
+    def __init__(self, root: Path, matrix_folder: Path, installer: Installer) -> None:
+        self._installer = installer
+        self._root = root.absolute() / "packages"
         self._matrix_folder = matrix_folder
-        self._environ = uv_environment(environ)
-        self._exclude_newer = exclude_newer
-        self._upgrade = upgrade
-        self._max_age = max_age
-        self._commands = Commands()
-        self._run = run or self._commands
-        self._dependencies = dependencies or Dependencies()
 
-    def end(self) -> None:
-        """Stop all installations."""
-        self._commands.end()
-
-    def extend(self, stack: Stack, python: str, packages: Sequence[str]) -> ExtendedStack:
+    def extend(
+        self, stack: Stack, python: str, packages: Sequence[str], stays: Iterable[str] = ()
+    ) -> ExtendedStack:
         """Return the stack with packages that matrix.yaml lists; ``python`` is its version.
+
+        ``stays`` has requirements whose packages must not move, besides those of ``STAYS``.
 
         Raises:
             PackagesError: they contradict the stack, or could not be installed.
@@ -143,69 +189,87 @@ class PackageBuilder:
         """
         local = [self._local(stack, package) for package in packages if is_path_of_package(package)]
         indexed = [package for package in packages if not is_path_of_package(package)]
-        lines = self._resolve(stack, python, indexed, local)
-        added = _added(lines, local)
+        immovable = {*STAYS, *map(package_of, stays)}
+        fixed = {name: v for name, v in stack.packages.items() if name in immovable}
+        python = python if stack.system is None else stack.system.version
+        lines = self._lines(_Question(stack, python, indexed, local, fixed))
+        added = _added(lines, local, stack)
         key = digest_of([stack.lock_digest, added.lock])
-        folder = self._root / f"{stack.id}-{key[:12]}"
+        folder, key = self._installer.folder(self._root, stack.id, key, _DAMAGED)
         if read_record(folder / _STAMP, Added) != added:
             self._install(stack, lines, added, folder)
-        self._dependencies.file(folder / _STAMP)
+        self._installer.dependencies.file(folder / _STAMP)
+        self._installer.dependencies.file(contents.mark_of(folder))
         fields = {name: getattr(stack, name) for name in Stack.model_fields}
+        lock = without(stack.lock, added.replaced).rstrip()
         fields |= {
-            "lock": f"{stack.lock.rstrip()}\n# packages of the model\n{added.lock}",
+            "lock": f"{lock}\n# packages of the model\n{added.lock}",
             "lock_digest": key,
             "packages": stack.packages | added.packages,
         }
         wheels = {package.name: str(package.wheel) for package in local}
         return ExtendedStack(**fields, folder=str(folder / _FOLDER), added=added, wheels=wheels)
 
-    def _resolve(
-        self, stack: Stack, python: str, indexed: list[str], local: list[_Local]
-    ) -> list[str]:
+    def _lines(self, question: _Question) -> list[str]:
         """Return the lines of everything to install, without what the stack has."""
-        question = [indexed, [[p.name, p.digest] for p in local], stack.lock_digest, python]
-        links = self._environ.get("UV_FIND_LINKS", "")
-        digest = digest_of([*question, self._exclude_newer, links, sys.platform])
-        path = self._root / "locks" / f"{stack.id}-{digest[:12]}.txt"
-        cached = None if self._upgrade else _kept_lines(path)
-        self._dependencies.file(path)
-        if cached is None or is_old(path, self._max_age):
-            cached = self._new_lines(stack, python, indexed, local, cached)
-            replace(path, seal.sealed_lines("".join(f"{line}\n" for line in cached)))
-            self._dependencies.file(path)
+        digest = question.digest(self._installer)
+        lock = self._installer.lock(
+            self._root / "locks" / f"{question.stack.id}-{digest[:12]}.txt",
+            is_lock,
+            partial(self._resolved, question),
+            serves=lambda error: isinstance(error, PackagesError) and not error.contradicts,
+        )
         # a wheel's path may be another one today, and a line of a lock is not installed twice
-        paths = {p.name: f"{p.name} @ {p.wheel.resolve().as_uri()}" for p in local}
-        return [paths.get(_name(line), line) for line in cached]
+        addresses = question.addresses
+        return [addresses.get(package_of(line), line) for line in lock.splitlines()]
 
-    def _new_lines(
-        self,
-        stack: Stack,
-        python: str,
-        indexed: list[str],
-        local: list[_Local],
-        cached: list[str] | None,
-    ) -> list[str]:
-        constraints = self._root / "locks" / f"{stack.id}-{stack.lock_digest[:12]}.constraints"
-        replace(constraints, "".join(f"{n}=={v}\n" for n, v in sorted(stack.packages.items())))
-        command = [uv_program(), "pip", "compile", "-", "--quiet", "--no-header", "--no-annotate"]
-        if stack.system is not None:
-            overrides = constraints.with_suffix(".overrides")
-            replace(overrides, stack.system.overrides)
-            python, command = stack.system.version, [*command, "--override", str(overrides)]
-        command += ["--python-version", python, "--constraints", str(constraints)]
-        if self._exclude_newer:
-            command += ["--exclude-newer", self._exclude_newer]
-        wheels = [f"{p.name} @ {p.wheel.resolve().as_uri()}" for p in local]
+    def _resolved(self, question: _Question) -> str:
+        """Return a new lock, with the hashes of wheels for the lines of an index."""
+        stripped = map(str.strip, self._versions(question).splitlines())
+        lines = [n for n in stripped if n and n[0] != "#" and not _has(question.stack, n)]
+        pinned = [line for line in lines if pinned_versions(line)]
+        if not pinned:
+            return joined(lines)
+        text, python = "\n".join(pinned), question.python
+        lock = self._installer.hashed(text, python, question.failure, deps=False)
+        hashed = {package_of(line): line for line in lock.splitlines()}
+        return joined(hashed.get(package_of(n), n) if n in pinned else n for n in lines)
+
+    def _versions(self, question: _Question) -> str:
+        """Return the resolution of requirements, with as much of the stack as they allow.
+
+        What the stack lacks is chosen first, as if what may move did not exist: else a resolver that
+        has chosen the newest fsspec takes a datasets of years ago, which sets no bound on it.
+        """
+        stack, wanted = question.stack, question.requirements
+        movable = stack.packages.keys() - question.fixed.keys()
+        chosen = pinned_versions(self._compile(question, wanted, ignored=movable))
+        pins = [f"{name}=={v}" for name, v in chosen.items() if name not in stack.packages]
+        preferred = joined(f"{name}=={stack.packages[name]}" for name in sorted(movable))
         try:
-            output = self._uv(command, "\n".join([*indexed, *wheels]), stack)
+            return self._compile(question, [*wanted, *pins], preferred=preferred)
         except PackagesError as error:
-            if cached is None or error.contradicts:
+            if not error.contradicts:
                 raise
-            return cached  # an old lock, without a network
-        lines = [line.strip() for line in output.splitlines()]
-        return [
-            line for line in lines if line and line[0] != "#" and _name(line) not in stack.packages
-        ]
+        return self._compile(question, wanted, preferred=preferred)
+
+    def _compile(
+        self,
+        question: _Question,
+        wanted: list[str],
+        *,
+        ignored: Collection[str] = (),
+        preferred: str = "",
+    ) -> str:
+        system = question.stack.system
+        overrides = ignoring(ignored) + (system.overrides if system is not None else "")
+        return self._installer.resolve(
+            "\n".join(wanted),
+            question.python,
+            question.failure,
+            overrides=overrides,
+            preferred=preferred,
+        )
 
     def _local(self, stack: Stack, package: str) -> _Local:
         """Return a package of this machine, as a wheel that is built from it once per content."""
@@ -221,17 +285,14 @@ class PackageBuilder:
         return _Local(wheel, name, version, digest)
 
     def _built_wheel(self, stack: Stack, source: Path, folder: Path) -> Path:
-        temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
-        temporary.mkdir(parents=True)
-        try:
+        with filled(folder, lambda: any(folder.glob("*.whl"))) as temporary:
+            temporary.mkdir(parents=True)
             if source.suffix == ".whl":
                 shutil.copy2(source, temporary / source.name)
             else:
-                command = [uv_program(), "build", "--quiet", "--wheel", "--python", stack.python]
-                self._uv([*command, "--out-dir", str(temporary), str(source)], "", stack)
-            _move(temporary, folder, lambda: any(folder.glob("*.whl")))
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+                words = ("build", "--quiet", "--wheel", "--python", stack.python)
+                target = ("--out-dir", str(temporary), str(source))
+                self._installer.uv(*words, *target, failure=partial(_error, stack=stack))
         wheel = next(folder.glob("*.whl"), None)
         if wheel is None:
             msg = f"{source.name}: its build made no wheel. {_NO_PACKAGES}"
@@ -240,65 +301,66 @@ class PackageBuilder:
 
     def _digest(self, source: Path) -> str:
         """Return the digest of a package's source, which the run depends on from now on."""
-        self._dependencies.file(source)
+        self._installer.dependencies.file(source)
         if source.is_file():
             return digest_of([source.name, digest_of_file(source)])
         digests = {}
         for path in _source_files(source):
-            self._dependencies.file(path)
+            self._installer.dependencies.file(path)
             if path.is_file():
                 digests[path.relative_to(source).as_posix()] = digest_of_file(path)
         return digest_of(digests)
 
     def _install(self, stack: Stack, lines: list[str], added: Added, folder: Path) -> None:
-        temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
-        target = temporary / _FOLDER
-        target.mkdir(parents=True)
-        try:
-            if lines:
-                command = [uv_program(), "pip", "install", "--quiet", "--no-deps", "--python"]
-                command += [stack.python, "--target", str(target), "--requirements", "-"]
-                self._uv(command, "\n".join(lines), stack)
+        targets: dict[str, list[str]] = {_FOLDER: []}
+        for line in lines:
+            name = INSTEAD if package_of(line) in added.replaced else _FOLDER
+            targets.setdefault(name, []).append(line)
+        with filled(folder, lambda: read_record(folder / _STAMP, Added) == added) as temporary:
+            for name, wanted in targets.items():
+                self._install_into(temporary / name, wanted, stack)
+            contents.write(temporary, contents.listed(temporary))
             (temporary / _STAMP).write_text(seal.sealed(added.model_dump_json(indent=1)), "utf-8")
-            _move(temporary, folder, lambda: read_record(folder / _STAMP, Added) == added)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
-    def _uv(self, command: list[str], text: str, stack: Stack) -> str:
-        process = self._run(command, text, self._environ)
-        if process.returncode == 0:
-            return process.stdout
-        raise _error(process, stack)
+    def _install_into(self, target: Path, lines: list[str], stack: Stack) -> None:
+        target.mkdir(parents=True)
+        if not lines:
+            return
+        words = ["pip", "install", "--quiet", "--no-deps", "--python", stack.python]
+        words += ["--target", str(target), "--requirements", "-"]
+        failure = partial(_error, stack=stack)
+        self._installer.install(words, target, failure, text="\n".join(lines))
+
+
+def installations(stack: Stack) -> list[Path]:
+    """Return the folders in which a stack's packages are installed."""
+    extended = [Path(stack.folder).parent] if isinstance(stack, ExtendedStack) else []
+    return [environment_folder(stack), *extended]
 
 
 def _error(process: subprocess.CompletedProcess[str], stack: Stack) -> PackagesError:
-    output = without_folders(without_colors(process.stderr or process.stdout))
-    beside = f"transformers {stack.transformers} and the other packages of stack {stack.id}"
-    if not any(words in output.casefold() for words in _CONTRADICTION):
+    output = without_folders(uv.last_words(process))
+    beside = f"transformers {stack.transformers}"
+    if not uv.is_about_packages(output):
         msg = f"the model's packages could not be installed beside {beside}:\n{output}\n{_NO_PACKAGES}"
-        return PackagesError(msg, contradicts=False)
-    reason = _sentence(output)
-    return PackagesError(
-        f"its packages cannot be installed beside {beside}: {reason} {_REMEDY}", contradicts=True
-    )
+        is_built = any(words in output.casefold() for words in _BUILDS)
+        return PackagesError(msg, contradicts=False, machine=not is_built)
+    msg = f"its packages do not fit {beside}: {_sentence(output)} {_REMEDY}"
+    return PackagesError(msg, contradicts=True)
 
 
 def _sentence(output: str) -> str:
-    """Return the end of uv's explanation of a contradiction as one line, without its drawing.
-
-    It goes through the versions of a package from old to new, so its end is about the newest.
-    """
+    """Return uv's explanation of a contradiction as one line, without its drawing."""
     text = " ".join(re.sub(r"[^\x00-\x7f]+", " ", output).split())
     start = re.search(r"\bBecause\b", text)
-    sentences = (text[start.start() :] if start else text).split(". ")
-    return ". ".join(sentences[-_MAX_SENTENCES:]).removeprefix("And because ")
+    return text[start.start() :] if start else text
 
 
-def _added(lines: list[str], local: list[_Local]) -> Added:
+def _added(lines: list[str], local: list[_Local], stack: Stack) -> Added:
     by_name = {package.name: package for package in local}
     listed, versions = [], {}
     for line in lines:
-        name = _name(line)
+        name = package_of(line)
         package = by_name.get(name)
         if package is None:
             listed.append(line)
@@ -308,14 +370,33 @@ def _added(lines: list[str], local: list[_Local]) -> Added:
             versions[name] = package.version
     text = "".join(f"{line}\n" for line in listed)
     return Added(
-        lock=text, packages=versions, local=tuple(sorted(by_name.keys() & versions.keys()))
+        lock=text,
+        packages=versions,
+        replaced={name: stack.packages[name] for name in versions if name in stack.packages},
+        local=tuple(sorted(by_name.keys() & versions.keys())),
     )
 
 
-def _name(line: str) -> str:
-    """Return the name of the package in a line of a lock, as uv writes names."""
-    match = re.match(r"[A-Za-z0-9._-]+", line)
-    return re.sub(r"[-_.]+", "-", match.group()).lower() if match else ""
+def with_versions(packages: Sequence[str], extended: ExtendedStack) -> tuple[str, ...]:
+    """Return packages as listed, each of an index in exactly the version of an extended stack."""
+    return tuple(_exactly(package, extended.packages) for package in packages)
+
+
+def _exactly(package: str, versions: Mapping[str, str]) -> str:
+    if is_path_of_package(package) or "@" in package:
+        return package  # its content is that of every stack
+    requirement = Requirement(package)
+    version = versions.get(str(canonicalize_name(requirement.name)))
+    if version is None:
+        return package
+    requirement.specifier = SpecifierSet(f"=={version}")
+    return str(requirement)
+
+
+def _has(stack: Stack, line: str) -> bool:
+    """Return True if a stack has what a line of a lock names, in this version."""
+    version = stack.packages.get(package_of(line))
+    return version is not None and pinned_versions(line).get(package_of(line)) == version
 
 
 def _name_and_version(wheel: Path) -> tuple[str, str]:
@@ -327,14 +408,6 @@ def _name_and_version(wheel: Path) -> tuple[str, str]:
     return str(name), str(version)
 
 
-def _kept_lines(path: Path) -> list[str] | None:
-    """Return the lines of an earlier resolution; None if there is none or it is damaged."""
-    try:
-        return seal.opened_lines(path.read_text("utf-8")).splitlines()
-    except (OSError, ValueError):
-        return None
-
-
 def _source_files(folder: Path) -> Iterator[Path]:
     """Yield the files of a package's source and the folders that hold them, in order."""
     for path in sorted(folder.iterdir()):
@@ -344,14 +417,3 @@ def _source_files(folder: Path) -> Iterator[Path]:
         yield path
         if path.is_dir():
             yield from _source_files(path)
-
-
-def _move(temporary: Path, folder: Path, is_whole: Callable[[], bool]) -> None:
-    """Rename a finished folder, unless another run has just made the same one."""
-    try:
-        temporary.rename(folder)
-    except OSError:
-        if is_whole():
-            return
-        shutil.rmtree(folder, ignore_errors=True)
-        temporary.rename(folder)

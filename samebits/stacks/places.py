@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from platformdirs import user_cache_path
 
+from samebits.base.checkpoint import is_checkpoint
 from samebits.base.homes import expanded
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ def stacks_folder(work: Path, environ: Mapping[str, str]) -> Path:
     """Return the folder of the stacks of a project with the work folder ``work``.
 
     A folder ``stacks`` in the work folder, or a link of that name, takes the place of the shared
-    one.
+    one; not if it lies in the folder of a model, which may have brought it.
     """
     own = work / "stacks"
-    return own if own.exists() else cache_folder(environ) / "stacks"
+    is_own = own.exists() and not is_checkpoint(work.absolute().parent)
+    return own if is_own else cache_folder(environ) / "stacks"
 
 
 def checks_folder(environ: Mapping[str, str]) -> Path:

@@ -5,7 +5,12 @@ imports) busy as there are cores. A job says how many threads it has, so that it
 on the load of the machine; it takes as many slots.
 
 A job has no time limit. The stack's process ends a job that makes no progress, and reports every
-ten seconds which jobs run. The host ends a stack's process that reports nothing for too long.
+ten seconds which jobs run. The host ends a stack's process that reports nothing for too long, or that
+does nothing while it starts.
+
+What the machine or a store did is tried once more: a start that a signal, missing memory or a full
+disk ended, a job whose process died, a job that a damaged file ended. It is never a failure of the
+model.
 """
 
 from __future__ import annotations
@@ -13,22 +18,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from samebits.base.redaction import without_folders
+from samebits.base.errors import MACHINE_ERRORS
 from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.stacks import probes
 from samebits.stacks.costs import Spending
+from samebits_wire.atomic import read_whole
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from pathlib import Path
 
     from samebits.stacks.slots import Slots
 
@@ -37,11 +45,28 @@ _MAX_SILENCE = 120.0
 every ten seconds, but it also imports what its children imported, slowly from a cold disk."""
 _CHECK_INTERVAL = 5.0
 """Seconds between two checks for messages of a stack process."""
-_TIME_TO_END = 5.0
+_TIME_TO_END = 3.0
 """Seconds that a stack process has to end its children and itself."""
 _MAX_START = 900.0
 """Seconds after which a process that still imports is considered hung; cold disks take minutes."""
+_MAX_IDLE = 60.0
+"""Seconds after which a process that imports is considered hung if it used no CPU and read nothing."""
+_TRIES = 2
+"""How often a process is started if the machine ended it, or did not let it start."""
+_IMPORTING = "while it imported its packages"
 _HUNG = "the stack's process stopped answering"
+_STORE_FAULT = "StoreFault: "
+"""Name of the exception of probes/samebits_probe/process/files.py."""
+_OF_THE_MACHINE = re.compile(
+    r"MemoryError|bad_alloc|annot allocate memory|failed to map segment|"
+    r"No space left|Disk quota|Read-only file system|Input/output error|File too large|"
+    r"Too many open files|Resource temporarily unavailable"
+)
+"""What the last line of a log says if memory, a disk or the kernel's limits ended a process."""
+_NO_ROOM = re.compile(
+    rf"MemoryError\b|OSError: \[Errno (?:{'|'.join(str(number) for number in MACHINE_ERRORS)})\]"
+)
+"""The exception that ended a job for want of memory or disk."""
 _LINE_LIMIT = 1 << 24
 """Maximum bytes of an answer line; the machine facts list every installed package."""
 
@@ -68,6 +93,8 @@ class Ended(Record):
     """Text on how long it made no progress, if it was ended for that."""
     lost: str = ""
     """Why there is no answer: the stack's process died or did not start."""
+    machine: bool = False
+    """True if it was lost by a fault of the machine."""
 
     meanwhile: str = ""
     """CPU use during that time, which distinguishes a slow job from a waiting one."""
@@ -84,6 +111,9 @@ class Ended(Record):
         """The same without phase and step."""
         if self.lost:
             return self.lost
+        if self.is_store_fault:
+            detail = self.said.removeprefix(_STORE_FAULT)
+            return f"a kept file was damaged or missing, also after it was made again: {detail}"
         if self.timed_out:
             detail = "; ".join(
                 filter(
@@ -92,16 +122,25 @@ class Ended(Record):
             )
             return f"{self.stalled or 'no progress'} ({detail})"
         if self.signal is not None:
-            text = f"killed by signal {self.signal} ({self._signal})"
-            return text + (_OUT_OF_MEMORY if self._signal == "SIGKILL" else "")
+            return _killed_by(self.signal)
         if self.exit:
             return f"exited with {self.exit}" + (f": {self.said}" if self.said else "")
         return ""
 
     @property
     def stopped(self) -> bool:
-        """True if it was ended from outside, for lack of progress or memory."""
-        return not self.lost and (self.timed_out or self._signal in _OUTSIDE_SIGNALS)
+        """True if it was ended from outside: for lack of progress or memory, or by another fault."""
+        if self.lost:
+            return self.machine
+        by_machine = bool(self.exit) and bool(_NO_ROOM.match(self.said))
+        return (
+            self.timed_out or self._signal in _OUTSIDE_SIGNALS or self.is_store_fault or by_machine
+        )
+
+    @property
+    def is_store_fault(self) -> bool:
+        """True if a file that another job left was damaged or missing."""
+        return self.said.startswith(_STORE_FAULT)
 
     @property
     def crashed(self) -> bool:
@@ -134,6 +173,8 @@ class Running(Record):
     """Seconds since the last progress."""
 
 
+Mend = Callable[[Mapping[str, Any]], Awaitable[None]]
+"""Makes the kept files again that a job needs."""
 OnStep = Callable[[Mapping[str, Any], Running], None]
 """Called with the progress of each running job every ten seconds, and with phase '' at its end."""
 
@@ -155,6 +196,14 @@ class Process(Protocol):
 
     def log_tail(self) -> str:
         """Return the last lines of its log."""
+        ...
+
+    def exit_code(self) -> int | None:
+        """Return its exit code, negative for a signal; None if it did not end by itself."""
+        ...
+
+    def activity(self) -> tuple[int, ...] | None:
+        """Return what grows while it works; None if the platform does not tell."""
         ...
 
 
@@ -184,6 +233,7 @@ class StackProcess:
     ) -> None:
         self.stack_id = stack_id
         self.on_step: OnStep = lambda _job, _running: None
+        self.mend: Mend = _mend_nothing
         self.machine: dict[str, Any] | None = None
         self.spent: dict[str, tuple[int, float]] = {}
         """Kind of job -> number of jobs and CPU seconds; ``imports`` for the process itself."""
@@ -202,7 +252,8 @@ class StackProcess:
         self._reader: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._got_message = False
-        self._failed = ""
+        self._failed: Ended | None = None
+        """How every job ends, because the process does not start."""
         self._closed = False
         self._count = 0
 
@@ -213,13 +264,30 @@ class StackProcess:
 
         ``started`` is called when a slot is free for it.
         """
-        async with self._slots.taken(_threads_of(job)):
-            started()
-            ended = await self._send(job)
-            if ended.lost and not self._failed and not self._closed:
-                ended = await self._run_separately(job)
+        ended = await self._run(job, started)
+        if ended.is_store_fault and not self._closed:
+            await self.mend(job)
+            ended = await self._run(job, started)
         self._record_cost(job, ended)
         return ended
+
+    async def _run(self, job: Mapping[str, Any], started: Callable[[], None]) -> Ended:
+        ended = await self._run_here(job, started)
+        if ended.lost and self._failed is None and not self._closed:
+            return await self._run_separately(job)
+        return ended
+
+    async def _run_here(
+        self, job: Mapping[str, Any], started: Callable[[], None] = lambda: None
+    ) -> Ended:
+        """Run a job in this process; while the process starts, the job takes no slot."""
+        while (process := await self._started()) is not None:
+            async with self._slots.taken(_threads_of(job)):
+                if self._process is process:
+                    started()
+                    return await self._send(process, job)
+        assert self._failed is not None
+        return self._failed
 
     def n_beside(self, threads: int) -> int:
         """Return how many jobs of that many threads share the machine's memory."""
@@ -254,14 +322,11 @@ class StackProcess:
         )
         separate.on_step = self.on_step
         try:
-            return await separate._send(job)
+            return await separate._run_here(job)
         finally:
             await separate.close()
 
-    async def _send(self, job: Mapping[str, Any]) -> Ended:
-        process = await self._started()
-        if process is None:
-            return Ended(lost=self._failed)
+    async def _send(self, process: Process, job: Mapping[str, Any]) -> Ended:
         self._count += 1
         identity = f"{self.stack_id}#{self._count}"
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
@@ -271,9 +336,10 @@ class StackProcess:
             await process.write(json.dumps({**job, **added}))
             return await future
         except OSError as error:
-            return Ended(
-                lost=f"the connection to the stack's process was lost: {without_folders(str(error))}"
+            reason = (
+                f"the connection to the stack's process was lost: {without_folders(str(error))}"
             )
+            return Ended(lost=reason, machine=True)
         finally:
             self._waiting.pop(identity, None)
             self.on_step(job, Running(id=identity, phase=""))
@@ -281,13 +347,13 @@ class StackProcess:
     async def close(self) -> None:
         """End the process and its waiting jobs."""
         self._closed = True
-        await self._end("the stack's process was ended")
+        await self._end(_ENDED)
 
     async def _end(self, reason: str) -> None:
         """End the process; the next job starts it again."""
         process, reader, self._reader = self._process, self._reader, None
         watcher, self._watcher = self._watcher, None
-        self._fail_waiting(reason)
+        self._fail_waiting(Ended(lost=reason, machine=True))
         for task in (reader, watcher):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
@@ -298,36 +364,44 @@ class StackProcess:
 
     async def _started(self) -> Process | None:
         async with self._starting:
-            if self._process is None and not self._failed:
-                await self._start()
+            if self._process is None and self._failed is None:
+                async with self._slots.taken():
+                    self._failed = await self._start()
             return self._process
 
-    async def _start(self) -> None:
+    async def _start(self) -> Ended | None:
+        """Start the process, once more if the machine ended it; return why there is none."""
+        failure = await self._try_to_start()
+        for _ in range(1, _TRIES):
+            if failure is None or not failure.machine:
+                return failure
+            failure = await self._try_to_start()
+        if failure is None:
+            return None
+        return failure.model_copy(update={"lost": f"{failure.lost} ({_TRIES} tries)"})
+
+    async def _try_to_start(self) -> Ended | None:
         try:
             process = await self._starter(self._python, self._environment, self._log)
         except OSError as error:
             message = without_folders(str(error))
-            self._failed = f"the stack's interpreter could not be started: {message}"
-            return
+            reason = f"the stack's interpreter could not be started: {message}"
+            return Ended(lost=reason, machine=True)
         try:
-            async with asyncio.timeout(_MAX_START):
-                self.machine = await _ready_facts(process)
-        except TimeoutError:
-            self._failed = f"the stack did not finish importing its packages in {_MAX_START:.0f} s"
+            self.machine = await _ready_facts(process)
+        except TimeoutError as error:
+            await process.end()
+            return Ended(lost=str(error), machine=True)
         except asyncio.CancelledError:
             await process.end()
             raise
         if self.machine is None:
             await process.end()
-            if not self._failed:
-                log = without_folders(process.log_tail())
-                self._failed = (
-                    f"the stack could not import its packages; the end of its log:\n{log}"
-                )
-            return
+            return _not_imported(process)
         self._process = process
         self._reader = asyncio.create_task(self._read_answers(process))
         self._watcher = asyncio.create_task(self._watch(process))
+        return None
 
     async def _watch(self, process: Process) -> None:
         """End a process that has jobs and sends no messages.
@@ -351,10 +425,10 @@ class StackProcess:
             waiting = self._waiting.get(str(answer.pop("id", "")))
             if waiting is not None and not waiting.future.done():
                 waiting.future.set_result(_read_end(answer))
-        self._fail_waiting(
-            f"the stack's process died; the end of its log:\n{without_folders(process.log_tail())}"
-        )
+        if self._process is process:
+            self._process = None
         await process.end()
+        self._fail_waiting(_died(process))
 
     def _report_progress(self, running: list[Any]) -> None:
         """Pass on the progress of running jobs; invalid entries are ignored."""
@@ -364,11 +438,11 @@ class StackProcess:
                 if progress.id in self._waiting:
                     self.on_step(self._waiting[progress.id].job, progress)
 
-    def _fail_waiting(self, reason: str) -> None:
+    def _fail_waiting(self, ended: Ended) -> None:
         self._process = None
         for waiting in self._waiting.values():
             if not waiting.future.done():
-                waiting.future.set_result(Ended(lost=reason))
+                waiting.future.set_result(ended)
 
 
 class _Waiting(NamedTuple):
@@ -392,12 +466,78 @@ def cell_of(job: Mapping[str, Any]) -> str:
     return ""
 
 
+_ENDED = "the stack's process was ended"
+
+
+async def _mend_nothing(_job: Mapping[str, Any]) -> None:
+    """Make nothing again: a process outside of a run has nobody who could."""
+
+
 async def _ready_facts(process: Process) -> dict[str, Any] | None:
-    """Return the machine's facts from the process's ready message; None if the process ends."""
+    """Return the machine's facts from the process's ready message; None if the process ends.
+
+    Raises:
+        TimeoutError: it takes too long, or does nothing; the message says so.
+
+    """
+    reading = asyncio.create_task(_first_ready(process))
+    activity, n_checks, n_idle = process.activity(), 0, 0
+    try:
+        while not (await asyncio.wait({reading}, timeout=_CHECK_INTERVAL))[0]:
+            before, activity = activity, process.activity()
+            n_checks += 1
+            n_idle = n_idle + 1 if activity is not None and activity == before else 0
+            # checks are counted, as the machine may have been asleep
+            if n_idle * _CHECK_INTERVAL >= _MAX_IDLE:
+                msg = f"the stack's process did nothing for {_MAX_IDLE:.0f} s {_IMPORTING}"
+                raise TimeoutError(msg)
+            if n_checks * _CHECK_INTERVAL >= _MAX_START:
+                msg = f"the stack did not finish importing its packages in {_MAX_START:.0f} s"
+                raise TimeoutError(msg)
+    finally:
+        reading.cancel()
+    return reading.result()
+
+
+async def _first_ready(process: Process) -> dict[str, Any] | None:
     async for message in _messages(process):
         if isinstance(ready := message.get("ready"), dict):
             return ready
     return None
+
+
+def _not_imported(process: Process) -> Ended:
+    """Return why a process ended before it was ready: by a fault of the machine, or of its packages."""
+    code, log = process.exit_code(), without_folders(process.log_tail()).strip()
+    if code is not None and code < 0:
+        return Ended(lost=f"the stack's process was {_killed_by(-code)} {_IMPORTING}", machine=True)
+    last = log.rpartition("\n")[2]
+    if _OF_THE_MACHINE.search(last):
+        return Ended(lost=f"the stack's process ended {_IMPORTING}: {last}", machine=True)
+    return Ended(lost=f"the stack could not import its packages; {_log_or_code(code, log)}")
+
+
+def _died(process: Process) -> Ended:
+    """Return why a process that had jobs is gone."""
+    code, log = process.exit_code(), without_folders(process.log_tail()).strip()
+    if code is not None and code < 0:
+        reason = f"the stack's process was {_killed_by(-code)}"
+        return Ended(lost=reason, machine=_signal_name(-code) in _OUTSIDE_SIGNALS)
+    if _OF_THE_MACHINE.search(last := log.rpartition("\n")[2]):
+        return Ended(lost=f"the stack's process died: {last}", machine=True)
+    return Ended(lost=f"the stack's process died; {_log_or_code(code, log)}")
+
+
+def _log_or_code(code: int | None, log: str) -> str:
+    """Return the end of a log in words; without one, the exit code."""
+    if log:
+        return f"the end of its log:\n{log}"
+    return f"its log is empty, and its exit code is {'unknown' if code is None else code}"
+
+
+def _killed_by(number: int) -> str:
+    name = _signal_name(number)
+    return f"killed by signal {number} ({name})" + (_OUT_OF_MEMORY if name == "SIGKILL" else "")
 
 
 async def _messages(process: Process) -> AsyncIterator[dict[str, Any]]:
@@ -425,6 +565,7 @@ class _PipedProcess:
     def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
         self._process = process
         self._log = log
+        self._was_killed = False
 
     async def write(self, line: str) -> None:
         assert self._process.stdin is not None
@@ -444,7 +585,7 @@ class _PipedProcess:
         try:
             await asyncio.wait_for(self._process.wait(), _TIME_TO_END)
         except TimeoutError:
-            pass
+            self._was_killed = True
         finally:
             with contextlib.suppress(ProcessLookupError):  # it has already ended
                 self._process.kill()
@@ -452,6 +593,20 @@ class _PipedProcess:
 
     def log_tail(self) -> str:
         return tail(self._log)
+
+    def exit_code(self) -> int | None:
+        return None if self._was_killed else self._process.returncode
+
+    def activity(self) -> tuple[int, ...] | None:
+        """Return its page faults, CPU ticks and bytes read, from /proc."""
+        folder = Path("/proc") / str(self._process.pid)
+        try:
+            # "pid (name) state ppid …"; a name may contain spaces and brackets
+            fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+            n_read = (folder / "io").read_text("ascii").split()[1]
+            return (*(int(fields[i]) for i in (7, 9, 11, 12)), int(n_read))
+        except (OSError, ValueError, IndexError):
+            return None
 
 
 async def start_process(python: str, environment: Mapping[str, str], log: Path) -> Process:
@@ -475,9 +630,7 @@ async def start_process(python: str, environment: Mapping[str, str], log: Path) 
 def tail(log: Path, lines: int = 15) -> str:
     """Return the last lines of a log without this machine's folders; '' if there is no log."""
     try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - (1 << 14)))
-            text = file.read().decode("utf-8", "replace")
+        text = read_whole(log, end=1 << 14).decode("utf-8", "replace")
     except OSError:
         return ""
     return without_folders("\n".join(text.splitlines()[-lines:]))

@@ -24,7 +24,7 @@ from samebits.stacks.probes import ENVIRONMENT
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
     Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
@@ -61,7 +61,7 @@ class SystemTorch(Record):
     def overrides(self) -> str:
         """Requirements that a resolution ignores, as the machine has them and no index may."""
         names = {"torch", *(name for name, v in self.packages.items() if _is_own_build(v))}
-        return "".join(f"{name}; {_NEVER}\n" for name in sorted(names))
+        return ignoring(names)
 
     @property
     def preferences(self) -> str:
@@ -83,6 +83,11 @@ class SystemTorch(Record):
         # addsitedir also reads the .pth files of these folders, which editable packages need
         calls = "; ".join(f"site.addsitedir({folder!r})" for folder in self.folders)
         (site_packages / _PTH).write_text(f"import site; {calls}\n", "utf-8")
+
+
+def ignoring(names: Iterable[str]) -> str:
+    """Return the lines of overrides by which a resolution ignores packages."""
+    return "".join(f"{name}; {_NEVER}\n" for name in sorted(names))
 
 
 def find_system_torch(environ: Mapping[str, str], run: Run) -> SystemTorch:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from samebits.base.errors import SamebitsError
+from samebits.base.redaction import without_credentials
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -88,6 +90,34 @@ class Obstore:
         return sorted(str(entry["path"]) for entry in listed)
 
 
+def check_address(address: str) -> None:
+    """Refuse an address that holds credentials, as addresses are shown.
+
+    Raises:
+        StoreAddressError: it has a user, a password, a key or a signature.
+
+    """
+    if _folder(address) is not None or address == shown_address(address):
+        return
+    msg = (
+        f"the address of the store has more than {shown_address(address)}: a user, a password, a key or "
+        "a signature. Addresses are shown in reports. Write --store without that, and set the "
+        "credentials in the environment: "
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_SERVICE_ACCOUNT, AZURE_STORAGE_ACCOUNT_KEY "
+        "or AZURE_STORAGE_SAS_TOKEN."
+    )
+    raise StoreAddressError(msg)
+
+
+def shown_address(address: str) -> str:
+    """Return an address without user, password, query and fragment."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        return address
+    place = re.split(r"[?#]", rest, maxsplit=1)[0]
+    return without_credentials(f"{scheme}://{place}")
+
+
 def opened(address: str) -> Objects:
     """Return the objects at an address: a folder, or a URL such as ``s3://bucket/prefix``.
 
@@ -95,11 +125,13 @@ def opened(address: str) -> Objects:
     A folder that does not exist is made.
 
     Raises:
-        StoreAddressError: there is no such kind of store, or its address is incomplete.
+        StoreAddressError: there is no such kind of store, or its address is incomplete or has
+            credentials in it.
 
     """
     from obstore.store import LocalStore, from_url  # noqa: PLC0415
 
+    check_address(address)
     folder = _folder(address)
     try:
         if folder is not None:

@@ -14,8 +14,9 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits.base import seal
 from samebits.base.filestate import is_older
+from samebits.records.kinds import KINDS
+from samebits_wire import seal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -24,13 +25,7 @@ STALE_AFTER = 7 * 86_400
 """Seconds after which an unused file is removed."""
 
 _FOLDERS = (
-    "traces",
-    "ladders",
-    "grafts",
-    "trainings",
-    "step-traces",
-    "step-grafts",
-    "trainers",
+    *dict.fromkeys(kind.folder for kind in KINDS if not kind.lasts),
     "rows",
     "kept-capsules",
     "receipts",

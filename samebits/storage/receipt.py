@@ -15,13 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.base import seal
-from samebits.base.atomic import replace
 from samebits.base.digests import digest_of, digest_of_file, machine_fingerprint
 from samebits.base.filestate import changed
+from samebits.base.finding_pages import PAGES
 from samebits.base.homes import expanded
 from samebits.stacks.environment import PASSED_ON
 from samebits.stacks.probes import PROBES
+from samebits_wire import seal
+from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ FORMAT_VERSION = 2
 FOLDER = Path(".samebits") / "receipts"
 """Folder of the receipts, relative to the folder of matrix.yaml."""
 
-_SOURCES = (Path(__file__).parents[1], PROBES)
+_SOURCES = (Path(__file__).parents[1], PROBES, PAGES)
 """Folders of all code that an answer depends on; a wheel holds the second inside the first."""
 _SECRETS = {"HF_TOKEN"}
 _RESOLVER_PREFIXES = ("UV_", "PIP_")

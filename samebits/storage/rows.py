@@ -14,28 +14,19 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
 
-from samebits.base import seal
-from samebits.base.atomic import replace
 from samebits.base.digests import digest_of
 from samebits.base.filestate import Identity, changed
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.records.band import Band
-from samebits.records.capture import AttentionCall
 from samebits.records.comparison import CellResult
-from samebits.records.device import DeviceProbe
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
-from samebits.records.outcomes import TextsReport
-from samebits.records.processor import ProcessorsReport, ProcessorsSignal
+from samebits.records.kinds import KINDS
 from samebits.records.record import Record
-from samebits.records.relations import RelationsSignal
-from samebits.records.report import AttentionReport, LoadReport
-from samebits.records.settings import SettingChange
-from samebits.records.state import StateSignal
-from samebits.records.tokenizer import TokenizerSignal
+from samebits.records.report import RowFacts
 from samebits.records.trace import Cause
-from samebits.records.usage import UsageSignal
 from samebits.storage.receipt import source_digest
+from samebits_wire import seal
+from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +36,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId, Level
 
-FORMAT_VERSION: Literal[9] = 9
+FORMAT_VERSION: Literal[11] = 11
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -56,19 +47,20 @@ FORMAT_VERSION: Literal[9] = 9
 # 7: what tokenizers make of a corpus.
 # 8: what processors make of images, videos and sounds.
 # 9: torch's settings that changed, what exists only on a GPU, what processors make of outputs of a model.
+# 10: modules that no prompt ran, and what decides a verdict.
+# 11: what the captures say is one record, which the report's rows have, too.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Cell -> paths of the captures of its first and second run."""
 
-_FOLDERS = {"captures", "ladders", "traces", "grafts"}
-"""Work folders whose files are stored below model and variant, so that a path names its row."""
+_FOLDERS = {kind.folder for kind in KINDS if kind.of_row}
 
 
 class KeptRow(Record):
     """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[9] = FORMAT_VERSION
+    format_version: Literal[11] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """The files that it was computed from, with their states at that time."""
@@ -76,24 +68,9 @@ class KeptRow(Record):
     """Stack that the others are compared with."""
     results: tuple[CellResult, ...]
     """After the ladder, before causes, findings and matrix.yaml's ``expected``."""
-    bands: tuple[Band, ...] = ()
-    """Groups of neighbouring stacks with the same bits."""
+    facts: RowFacts
     outcomes: dict[str, tuple[str, str]]
     """stack -> status of its first run, and the first line of its failure."""
-    attention: dict[str, AttentionReport]
-    calls: tuple[AttentionCall, ...]
-    relations: dict[str, RelationsSignal]
-    state: dict[str, StateSignal] = Field(default_factory=dict)
-    integrity: dict[str, LoadReport]
-    tokenizers: dict[str, TokenizerSignal]
-    texts: dict[str, TextsReport] = Field(default_factory=dict)
-    """stack -> what its tokenizer makes of texts, compared with the reference's."""
-    processors: dict[str, ProcessorsSignal] = Field(default_factory=dict)
-    processed: dict[str, ProcessorsReport] = Field(default_factory=dict)
-    """stack -> what its processors make of seeded inputs, compared with the reference's."""
-    usage: dict[str, UsageSignal]
-    settings: dict[str, tuple[SettingChange, ...]] = Field(default_factory=dict)
-    device: dict[str, tuple[DeviceProbe, ...]] = Field(default_factory=dict)
     causes: dict[str, Cause | str] = Field(default_factory=dict)
     """stack -> where the difference starts, or why a trace does not show it; traced cells only."""
     grafts: dict[str, Graft | str] = Field(default_factory=dict)

@@ -9,34 +9,43 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from samebits.base import seal
-from samebits.base.atomic import write_temporary
 from samebits.base.redaction import Redaction
+from samebits.records.tensor import stored_tensors
 from samebits.storage.shared import MAX_OBJECT
+from samebits_wire import seal
+from samebits_wire.atomic import read_whole, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from samebits.records.tensor import TensorRef
     from samebits.storage.shared import Files, SharedStore
 
 
 class Sharing:
-    """The shared stores of one run: those that are read, in order, and the one that is written."""
+    """The shared stores of one run: those that are read, in order, and the one that is written.
+
+    A run on one machine has none: nothing is found, and nothing is written.
+    """
 
     def __init__(
         self,
         root: Path,
-        sources: Sequence[SharedStore],
-        target: SharedStore | None,
-        environ: Mapping[str, str],
+        sources: Sequence[SharedStore] = (),
+        target: SharedStore | None = None,
+        environ: Mapping[str, str] | None = None,
     ) -> None:
         self._root = root
         self._sources = tuple(sources)
         self._target = target
-        self._redaction = Redaction(environ)
+        self._redaction = Redaction(environ or {})
+
+    @property
+    def is_written(self) -> bool:
+        """True if there is a store that takes results."""
+        return self._target is not None
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -79,7 +88,7 @@ class Sharing:
         for store in self._sources:
             files = store.fetch(name)
             if files is not None and set(files) == {"bin"}:
-                _write(self._root / f"{name}.bin", files["bin"])
+                replace(self._root / f"{name}.bin", files["bin"], lasting=False)
                 return True
         return False
 
@@ -91,7 +100,7 @@ class Sharing:
         try:
             if sum(path.stat().st_size for path in paths) > MAX_OBJECT:
                 return
-            files = {path.name: path.read_bytes() for path in paths}
+            files = {path.name: read_whole(path) for path in paths}
         except OSError:
             return
         documents = [files[key] for key in files if key.endswith(".json")]
@@ -131,7 +140,7 @@ class Sharing:
 
         def read() -> Files | None:
             try:
-                return {"bin": path.read_bytes()}
+                return {"bin": read_whole(path)}
             except OSError:
                 return None
 
@@ -139,7 +148,7 @@ class Sharing:
 
     def _problem_after(self, files: Files, folder: Path, is_whole: Callable[[], bool]) -> str:
         for key, content in files.items():
-            _write(folder / key, content)
+            replace(folder / key, content, lasting=False)
         return "" if is_whole() else "this samebits cannot use its content"
 
 
@@ -165,28 +174,6 @@ def _tensor_name(hash: str) -> str:
 def _stored_hashes(content: bytes) -> set[str]:
     """Return the hashes of the stored tensors that a JSON document lists, at any depth."""
     try:
-        return set(_hashes_in(json.loads(content)))
+        return {ref.hash for ref in stored_tensors(json.loads(content))}
     except (ValueError, RecursionError):
         return set()
-
-
-def _hashes_in(value: Any) -> Iterator[str]:  # noqa: ANN401  any JSON value
-    if isinstance(value, dict):
-        hash = value.get("hash")
-        if (
-            value.get("stored") is True
-            and isinstance(hash, str)
-            and {"dtype", "shape"} <= value.keys()
-        ):
-            yield hash
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    for item in items:
-        yield from _hashes_in(item)
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = write_temporary(path, content, lasting=False)
-    try:
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

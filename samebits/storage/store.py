@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import ValidationError
 
-from samebits.base import seal
-from samebits.base.atomic import replace
 from samebits.base.errors import CaptureError
 from samebits.base.filestate import identity
 from samebits.base.mmap import STRIDE, map_file, release_pages
-from samebits.records.capture import FORMAT_VERSION, Capture
+from samebits.records.capture import Capture
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef, hasher
+from samebits_wire import formats, seal
+from samebits_wire.atomic import read_whole, remove, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -87,7 +86,7 @@ class Store:
         self._verified.discard(ref)
         self._drop(ref.hash)
         with contextlib.suppress(OSError):
-            self.tensor_path(ref).unlink()
+            remove(self.tensor_path(ref))
         return False
 
     def verify_all(self, refs: Iterable[TensorRef]) -> bool:
@@ -98,6 +97,12 @@ class Store:
         stored = (ref for ref in refs if ref.stored and ref.dtype in NUMPY_DTYPES)
         lost = [ref for ref in stored if not self.has(ref)]
         return not lost
+
+    def forget(self) -> None:
+        """Verify every file again when it is read next: one of them turned out to be damaged."""
+        self._verified.clear()
+        self._small.clear()
+        self._small_bytes = 0
 
     def tensor(self, ref: TensorRef) -> NDArray[Any]:
         """Return the values of ``ref``, mapped and read-only.
@@ -163,8 +168,7 @@ def _content_of(path: str, expected: int) -> NDArray[np.uint8]:
         if size == expected:
             if size > _MAX_SMALL:
                 return map_file(path)
-            with open(path, "rb") as file:  # noqa: PTH123
-                data = np.frombuffer(file.read(), np.uint8)
+            data = np.frombuffer(read_whole(path), np.uint8)
             if data.nbytes == expected:
                 return data
             size = data.nbytes
@@ -210,11 +214,10 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def _content(path: Path) -> bytes:
-    """Return a file's content; a model's code may have put a pipe or a device in its place."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_CAPTURE:
-        raise OSError(None, f"it is not a regular file, or has more than {_MAX_CAPTURE:,} bytes")
-    return path.read_bytes()
+    """Return a file's content; a model's code may have put a pipe or a large file in its place."""
+    if path.stat().st_size > _MAX_CAPTURE:
+        raise OSError(None, f"it has more than {_MAX_CAPTURE:,} bytes")
+    return read_whole(path)
 
 
 def _check_format(path: Path, data: dict[str, Any]) -> None:
@@ -226,9 +229,9 @@ def _check_format(path: Path, data: dict[str, Any]) -> None:
         )
         raise CaptureError(msg)
     # True and 1.0 equal 1 in Python, but a probe writes neither as a version
-    if type(version) is not int or version != FORMAT_VERSION:
+    if type(version) is not int or version != formats.CAPTURE:
         msg = (
-            f"{path} has format version {version!r} and this samebits reads {FORMAT_VERSION}: "
+            f"{path} has format version {version!r} and this samebits reads {formats.CAPTURE}: "
             f"another version of samebits wrote it. {_REMEDY}"
         )
         raise CaptureError(msg)

@@ -56,11 +56,11 @@ def _word(model: Verified) -> str:
 def _details(model: Verified) -> Iterator[str]:
     if model.verdict is Kept.IDENTICAL and model.first is None:
         return
+    if model.difference:
+        yield f"differs: {' '.join(model.difference.split())}"
     if model.first is not None:
         more = f", one of {model.n_differ:,} of {model.n_tensors:,}" if model.n_differ > 1 else ""
-        yield f"first difference: {mismatch_text(model.first)}{more}"
-    if model.difference:
-        yield f"in numbers: {' '.join(model.difference.split())}"
+        yield f"first recorded hash that differs: {mismatch_text(model.first)}{more}"
     if model.verdict in _SAYINGS:
         yield _SAYINGS[model.verdict]
     if model.reason:

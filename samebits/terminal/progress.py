@@ -21,6 +21,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from samebits.base import streams
 from samebits.base.workflow import annotation, inert
 from samebits.text.numbers import duration, plural
 from samebits.text.terminal import PLAIN
@@ -499,8 +500,7 @@ class Plain(_Counted):
         encoding = self._stream.encoding or "utf-8"
         # A log in the C locale must not end a run because of a character it cannot encode.
         line = text.encode(encoding, "backslashreplace").decode(encoding)
-        self._stream.write(f"{line}\n")
-        self._stream.flush()
+        streams.write(self._stream, f"{line}\n")
 
 
 class GitHub(Plain):

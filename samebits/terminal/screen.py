@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
-from samebits.reports.plain import advice, beginning
+from samebits.reports.plain import advice, beginning, beside, wrong_reference
+from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.relations import broken_line
 from samebits.reports.sections.state import left_line
+from samebits.reports.sections.unrun import media_line, unrun_line
 from samebits.reports.stories import SEVERITY, is_reference, verdict_word
 from samebits.terminal.summary import to_paste, where
 from samebits.text.markdown import clip, visible
@@ -25,9 +27,12 @@ if TYPE_CHECKING:
     from samebits.reports.plain import Place
 
 WIDTH = 110
+INPUTS_FILE = "inputs.yaml"
+"""Where the lines for a model that cannot be fed are to be written."""
 MAX_FINDINGS = 3
 MAX_REASONS = 3
 _MAX_REMEDY_LINES = 3
+_MAX_REMARK_LINES = 5
 _WORST_FIRST = (*SEVERITY, Verdict.ROUNDING, Verdict.EXPECTED)
 _SAME = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
 
@@ -44,8 +49,17 @@ def screen(report: Report, paths: Sequence[Path], places: Mapping[str, Place]) -
     if worst is not None:
         lines += _difference(worst)
     lines += _findings(report, cells, places)
-    lines += filter(None, [broken_line(report), left_line(report)])
-    lines += [*_reasons(report, worst), *to_paste(report)]
+    notes = (
+        unrun_line(report),
+        *textwrap.wrap(media_line(report), WIDTH, subsequent_indent="  "),
+        broken_line(report),
+        left_line(report),
+        code_line(report),
+    )
+    lines += filter(None, notes)
+    for line in steps_lines(report):
+        lines += _wrapped(line, "", "  ", 3)
+    lines += [*_reasons(report, worst), *to_paste(report, INPUTS_FILE)]
     more = [*_next(report, worst), *_capsules(cells, paths[0]), where(paths)]
     return [*(clip(visible(line), WIDTH * 2) for line in lines), *map(visible, more)]
 
@@ -56,13 +70,21 @@ def _headline(report: Report, cells: list[CellResult]) -> str:
         return f"{model}: incomplete. Nothing that was compared fails, but not everything was."
     if report.exit_code != PASS:
         failing = [cell for cell in cells if not cell.verdict.passes]
-        words = [f"{_label(cell, report)} {verdict_word(cell)}" for cell in failing]
+        words = [
+            f"{_label(cell, report)} {verdict_word(cell)}{_wrong_side(cell)}" for cell in failing
+        ]
         stacks = ", ".join(dict.fromkeys(words)) or "nothing could be compared"
         return f"{model}: does not pass: {stacks}"
     compared = [cell for cell in cells if not is_reference(cell)]
     if all(cell.verdict in _SAME for cell in compared):
         return f"{model}: passes. Every release that knows it computes the same bits."
     return f"{model}: passes. The bits differ by rounding only."
+
+
+def _wrong_side(cell: CellResult) -> str:
+    """Return which side has the defect, if it is the reference."""
+    stack = wrong_reference(cell)
+    return f" (the known defect is in {stack}, the reference)" if stack else ""
 
 
 def _label(cell: CellResult, report: Report) -> str:
@@ -87,8 +109,8 @@ def _releases(report: Report) -> Iterator[str]:
     width = max((len(name) for name, _, _ in lines), default=0)
     verdict_width = max((len(word) for _, word, _ in lines), default=0)
     for name, word, remark in lines:
-        line = f"  {name:<{width}}  {word:<{verdict_width}}  {remark}".rstrip()
-        yield clip(line, WIDTH)
+        start = f"  {name:<{width}}  {word:<{verdict_width}}  "
+        yield from _wrapped(remark, start, " " * 8, _MAX_REMARK_LINES) or [start.rstrip()]
 
 
 def _release(stack: StackReport, cell: CellResult, report: Report) -> str:
@@ -113,6 +135,7 @@ def _difference(cell: CellResult) -> Iterator[str]:
     """Yield where a cell begins to differ, with the module and the source lines."""
     first = beginning(cell)
     yield from _wrapped(f"{cell.cell.stack}: {first.statement}", "", "  ", 3)
+    yield from _wrapped(first.first, "  ", "    ", 2)
     yield from _wrapped(first.cause, "  ", "    ", 2)
     yield from (f"  {place}" for place in first.places)
 
@@ -120,13 +143,15 @@ def _difference(cell: CellResult) -> Iterator[str]:
 def _findings(
     report: Report, cells: list[CellResult], places: Mapping[str, Place]
 ) -> Iterator[str]:
-    """Yield the known defects that explain the difference, each with its remedy."""
-    defects = advice(cells, report, places)
-    for defect in defects[:MAX_FINDINGS]:
+    """Yield the known defects that explain the verdict, then those beside it, with their remedies."""
+    explaining, others = advice(cells, report, places), beside(cells, report, places)
+    for number, defect in enumerate([*explaining, *others][:MAX_FINDINGS]):
+        if number == len(explaining) and _worst(cells) is not None:
+            yield "Beside the verdict:"
         yield clip(defect.heading, WIDTH)
         yield from _wrapped(f"remedy: {defect.remedy}", "  ", "    ", _MAX_REMEDY_LINES)
-    if len(defects) > MAX_FINDINGS:
-        yield f"Also: {', '.join(defect.code for defect in defects[MAX_FINDINGS:])}"
+    if more := [defect.code for defect in [*explaining, *others][MAX_FINDINGS:]]:
+        yield f"Also: {', '.join(more)}"
 
 
 def _reasons(report: Report, worst: CellResult | None) -> Iterator[str]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from samebits.records.report import Report
 
 
+MATRIX = "matrix.yaml"
 MAX_PASTES = 3
 """Models for which lines to write are printed; the report has those of all."""
 
@@ -35,8 +36,11 @@ def where(paths: Sequence[Path]) -> str:
     return f"Report: {', '.join(map(str, paths))}"
 
 
-def to_paste(report: Report) -> list[str]:
-    """Return the lines of matrix.yaml that let models be observed whose inputs samebits cannot make."""
+def to_paste(report: Report, file: str = MATRIX) -> list[str]:
+    """Return the lines that let models be observed whose inputs samebits cannot make.
+
+    They belong below the model in matrix.yaml, or into a file of their own.
+    """
     cells = [cell for row in report.rows for cell in row.cells]
     pastes = {
         skip.paste: cell.cell.model
@@ -47,7 +51,9 @@ def to_paste(report: Report) -> list[str]:
     }
     lines = []
     for text, model in reversed([*pastes.items()][-MAX_PASTES:]):
-        lines.append(f"Write below {model} in matrix.yaml, with its own shapes:")
+        place = f"below {model} in {file}" if file == MATRIX else f"into {file}"
+        more = "" if file == MATRIX else f", and add --inputs {file}"
+        lines.append(f"Write {place}, with its own shapes{more}:")
         lines += [f"  {line}" for line in text.splitlines()]
     return lines
 

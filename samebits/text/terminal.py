@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.base import streams
 from samebits.base.redaction import Redaction
 from samebits.base.workflow import inert
 from samebits.text.markdown import visible
@@ -49,7 +50,7 @@ class TerminalText:
 
     def _write(self, text: str, stream: TextIO) -> None:
         encoding = stream.encoding or "ascii"
-        stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        streams.write(stream, text.encode(encoding, "replace").decode(encoding) + "\n")
 
 
 PLAIN = TerminalText({})

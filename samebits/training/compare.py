@@ -1,58 +1,30 @@
-"""Comparison of the training steps of two cells, in the order of data flow.
-
-Equal bytes are equal. What differs is judged by both sides' float64, by the rule of the precision
-ladder and without a tolerance: rounding shrinks with the precision, another function does not.
-"""
+"""Comparison of the training steps of two cells, in the order of data flow."""
 
 from __future__ import annotations
 
 from collections import Counter
-from math import inf, isfinite, isnan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
-from samebits.compare.standing import Standing, judged
-from samebits.ladder.distance import tensor_distance
-from samebits.records.training import TrainingComparison, TrainingItem
-from samebits.training.chance import moved
+from samebits.compare.standing import PARTLY
+from samebits.records.training import TrainingComparison, TrainingFile, TrainingItem
+from samebits.training.judge import Sides, Summary, diverged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from samebits.compare.pair import TensorSource
-    from samebits.ladder.distance import Distance
+    from samebits.records.judgement import TrainingOutcome, TrainingStanding
     from samebits.records.tensor import TensorRef
-    from samebits.records.training import (
-        BatchFacts,
-        StepFacts,
-        TrainingFile,
-        TrainingOutcome,
-        TrainingSignal,
-        TrainingStanding,
-    )
-
-MAX_OF_SIGNAL = 5
-"""Items of one signal that a report has."""
-NO_VALUES = "its values are not stored"
-LEAKED = "not every operation runs in float64, so a difference that remains there proves nothing"
-_OUTCOMES: dict[Standing, TrainingOutcome] = {
-    Standing.HOLDS: "identical",
-    Standing.ROUNDING: "rounding",
-    Standing.BROKEN: "diverged",
-    Standing.UNDECIDED: "undecided",
-}
-_WORST: tuple[TrainingOutcome, ...] = ("diverged", "undecided", "rounding", "identical")
-_UNDECIDED = "float64 removes a part of it: what remains is too large for rounding"
+    from samebits.records.training import BatchFacts, StepFacts, TrainingSignal
 
 Scalars = tuple["float | None", "float | None"]
 Refs = tuple["TensorRef | None", "TensorRef | None"]
 
 
-class Steps(NamedTuple):
+class Steps(Sides[TrainingFile]):
     """The training steps of a pair, the reference first."""
 
-    reference: TrainingFile
-    candidate: TrainingFile
-    values: TensorSource
+    partly: ClassVar[str] = PARTLY
 
     @property
     def own(self) -> tuple[StepFacts, StepFacts] | None:
@@ -66,16 +38,6 @@ class Steps(NamedTuple):
         a, b = self.reference.float64, self.candidate.float64
         return None if a is None or b is None else (a, b)
 
-    @property
-    def leaks(self) -> bool:
-        """True if a step in float64 had an operation with less precision."""
-        return any(step.leaks for step in self.high or ())
-
-    @property
-    def no_float64(self) -> str:
-        """Why a side has no step in float64; '' if it has."""
-        return self.reference.no_float64 or self.candidate.no_float64
-
 
 def compared(
     reference: TrainingFile, candidate: TrainingFile, values: TensorSource
@@ -83,24 +45,15 @@ def compared(
     """Return the comparison of two training steps, without what the forward explains."""
     stack = reference.cell.stack
     steps = Steps(reference, candidate, values)
-    if candidate.failure is not None and reference.own is not None:
-        failure = candidate.failure
-        return TrainingComparison(
-            reference=stack, standing="failed", reason=f"{failure.type}: {failure.in_short}"
-        )
-    if reason := _not_comparable(reference, candidate):
-        return TrainingComparison(reference=stack, standing="not compared", reason=reason)
-    items = tuple(_items(steps))
-    standing = _standing(items)
-    first = next((item for item in items if item.outcome == standing), None)
-    counts = Counter(item.outcome for item in items)
+    if unjudged := steps.unjudged() or _made_otherwise(reference, candidate):
+        return TrainingComparison(reference=stack, standing=unjudged[0], reason=unjudged[1])
+    summary = Summary(tuple(_items(steps)))
     return TrainingComparison(
         reference=stack,
-        standing=standing,
-        first=first if standing != "identical" else None,
-        items=tuple(_shown(items)),
-        counts=dict(counts),
-        draws=moved(reference, candidate),
+        standing=summary.standing,
+        first=summary.first,
+        items=summary.items,
+        counts=summary.counts,
         takes_items=_takes_items(reference, candidate),
     )
 
@@ -112,43 +65,15 @@ def _takes_items(reference: TrainingFile, candidate: TrainingFile) -> tuple[bool
     return sides[0], sides[1]
 
 
-def needs_values(comparison: TrainingComparison) -> bool:
-    """Return True if float64 is to decide something about a pair."""
-    return bool(comparison.counts.get("undecided"))
-
-
-def _not_comparable(reference: TrainingFile, candidate: TrainingFile) -> str:
-    for side in (reference, candidate):
-        if side.failure is not None:
-            return f"{side.cell.stack}: {side.failure.type}: {side.failure.in_short}"
-        if side.own is None:
-            return f"{side.cell.stack}: {side.reason}"
+def _made_otherwise(
+    reference: TrainingFile, candidate: TrainingFile
+) -> tuple[TrainingStanding, str] | None:
     if (reference.asked_of is None) != (candidate.asked_of is None):
-        return "one side trained a made model, the other the model itself"
+        return "not compared", "one side trained a made model, the other the model itself"
     if reference.asked_of is not None and reference.weights != candidate.weights:
-        return "each release makes its own small model, and theirs hold other weights"
-    return ""
-
-
-def _standing(items: Iterable[TrainingItem]) -> TrainingStanding:
-    outcomes = {item.outcome for item in items}
-    worst = next((outcome for outcome in _WORST if outcome in outcomes), None)
-    return worst or "not compared"
-
-
-def _shown(items: Iterable[TrainingItem]) -> Iterator[TrainingItem]:
-    """Yield the items that are not identical, those of each signal by how bad they are."""
-    by_signal: dict[TrainingSignal, list[TrainingItem]] = {}
-    for item in items:
-        if item.outcome != "identical":
-            by_signal.setdefault(item.signal, []).append(item)
-    for of_signal in by_signal.values():
-        yield from sorted(of_signal, key=_badness)[:MAX_OF_SIGNAL]
-
-
-def _badness(item: TrainingItem) -> tuple[int, float]:
-    rank = _WORST.index(item.outcome) if item.outcome in _WORST else len(_WORST)
-    return rank, -(item.float64 or 0.0)
+        reason = "each release makes its own small model, and theirs hold other weights"
+        return "not compared", reason
+    return None
 
 
 def _items(steps: Steps) -> Iterator[TrainingItem]:
@@ -233,7 +158,7 @@ def _of_gradients(steps: Steps) -> Iterator[TrainingItem]:
         held = [side.carriers.get(name, 1) for side in steps.own]
         if held[0] != held[1]:
             note = f"held by {held[0]} parameters in the reference and by {held[1]} here, each updated for itself"
-            yield item.model_copy(update={"outcome": "diverged", "note": note})
+            yield item.model_copy(update=diverged(note))
         elif name in uncertain and refs[0] != refs[1]:
             note = "several tensors hold the same bytes: it is not known which of them this one is"
             update = {} if alike else {"outcome": "not compared", "note": note}
@@ -256,8 +181,11 @@ def _one_sided(steps: Steps, name: str, *, in_candidate: bool) -> dict[str, obje
     assert steps.own is not None
     side = steps.own[0] if in_candidate else steps.own[1]
     stack = (steps.reference if in_candidate else steps.candidate).cell.stack
+    if name in side.frozen:
+        note = f"its requires_grad is False in {stack}, and True in the other release"
+        return diverged(note) | {"frozen_in": stack}
     if name in side.without:
-        return {"outcome": "diverged", "note": f"it gets no gradient in {stack}"}
+        return diverged(f"it gets no gradient in {stack}")
     note = f"{stack} holds it in a layout that is not traced to the checkpoint"
     return {"outcome": "not compared", "note": note}
 
@@ -279,25 +207,7 @@ def _scalar(
         reference=reference,
         candidate=candidate,
     )
-    if reference is None or candidate is None:
-        if reference is None and candidate is None:
-            return item
-        note = "only one side returns it"
-        return item.model_copy(update={"outcome": "diverged", "note": note})
-    if reference == candidate or (isnan(reference) and isnan(candidate)):
-        return item
-    before = _gap(reference, candidate)
-    if high[0] is None or high[1] is None:
-        note = steps.no_float64 or NO_VALUES
-        return item.model_copy(update={"outcome": "undecided", "own": before, "note": note})
-    return _judged(steps, item, before, _gap(high[0], high[1]))
-
-
-def _gap(reference: float, candidate: float) -> float:
-    """Return the distance of two numbers; infinity if one of them is not finite."""
-    if reference == candidate or (isnan(reference) and isnan(candidate)):
-        return 0.0
-    return abs(reference - candidate) if isfinite(reference) and isfinite(candidate) else inf
+    return steps.numbers(item, high, "only one side returns it")
 
 
 def _tensor(steps: Steps, item: TrainingItem, own: Refs, high: Refs) -> TrainingItem:
@@ -305,36 +215,8 @@ def _tensor(steps: Steps, item: TrainingItem, own: Refs, high: Refs) -> Training
     if reference is None and candidate is None:
         return item.model_copy(update={"outcome": "not compared", "note": "no side returns it"})
     if reference is None or candidate is None:
-        return item.model_copy(update={"outcome": "diverged", "note": "only one side returns it"})
-    if reference.hash == candidate.hash:
-        return item
-    if reference.shape != candidate.shape:
+        return item.model_copy(update=diverged("only one side returns it"))
+    if reference.hash != candidate.hash and reference.shape != candidate.shape:
         note = f"shape {list(reference.shape)} became {list(candidate.shape)}"
-        return item.model_copy(update={"outcome": "diverged", "note": note})
-    before = tensor_distance(reference, candidate, steps.values)
-    after = tensor_distance(*high, steps.values)
-    if before is None or after is None:
-        note = steps.no_float64 or NO_VALUES
-        own_size = before.max_abs if before else None
-        return item.model_copy(update={"outcome": "undecided", "own": own_size, "note": note})
-    return _judged(steps, item, _size(before), _size(after))
-
-
-def _size(distance: Distance) -> float:
-    return distance.max_abs if distance.finite_alike else inf
-
-
-def _judged(steps: Steps, item: TrainingItem, before: float, after: float) -> TrainingItem:
-    update: dict[str, object] = {"own": before, "float64": after}
-    if inf in (before, after):
-        note = "one side is not finite where the other is"
-        return item.model_copy(update=update | {"outcome": "diverged", "note": note})
-    outcome = _OUTCOMES[judged(before, after)]
-    if before == after == 0.0:
-        outcome = "rounding"  # signs of zeros
-    note = ""
-    if steps.leaks and outcome in ("diverged", "undecided"):
-        outcome, note = "undecided", LEAKED
-    elif outcome == "undecided":
-        note = _UNDECIDED
-    return item.model_copy(update=update | {"outcome": outcome, "note": note})
+        return item.model_copy(update=diverged(note))
+    return steps.tensors(item, (reference, candidate), high)

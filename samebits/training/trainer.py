@@ -1,18 +1,14 @@
 """Comparison of what Trainer does with a cell's rows in two releases.
 
-What Trainer chooses and passes on is compared exactly. The numbers are compared as those of a
-training step are: equal bytes are equal, and float64 judges what differs.
+What Trainer chooses and passes on is compared exactly. The numbers are judged as those of a
+training step are.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from itertools import chain
-from math import inf, isfinite, isnan
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from samebits.compare.standing import Standing, judged
-from samebits.ladder.distance import tensor_distance
 from samebits.records.trainer import (
     TrainerChange,
     TrainerComparison,
@@ -20,20 +16,14 @@ from samebits.records.trainer import (
     TrainerReport,
     TrainerRun,
 )
+from samebits.records.trainer_file import TrainerFile
+from samebits.training.judge import Sides, Summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from samebits.compare.pair import TensorSource
-    from samebits.records.tensor import TensorRef
-    from samebits.records.trainer import (
-        TrainerFacts,
-        TrainerOutcome,
-        TrainerRunName,
-        TrainerStanding,
-        TrainerSubject,
-    )
-    from samebits.records.trainer_file import TrainerFile
+    from samebits.records.trainer import TrainerFacts, TrainerRunName, TrainerSubject
     from samebits.records.training import TrainingComparison, TrainingReport
 
 SHAPING = (
@@ -76,10 +66,6 @@ SHAPING = (
 )
 """Arguments of TrainingArguments that shape a training; the others name files, logs, devices and
 evaluation."""
-MAX_OF_SIGNAL = 5
-"""Items of one signal that a report has."""
-NO_VALUES = "its values are not stored"
-LEAKED = "not every operation runs in float64, so a difference that remains there proves nothing"
 _COMPARED: tuple[TrainerRunName, ...] = ("row by row", "accumulated")
 """One batch is compared with the accumulated rows, inside each release."""
 _IMPLEMENTATIONS = ("fused", "foreach", "capturable", "differentiable")
@@ -97,29 +83,9 @@ _CAUSES: tuple[TrainerSubject, ...] = (
 _LOGGED_DIGITS = 4
 _WITH_ITEMS = "items"
 """The batch of the training step that passes num_items_in_batch."""
-_OUTCOMES: dict[Standing, TrainerOutcome] = {
-    Standing.HOLDS: "identical",
-    Standing.ROUNDING: "rounding",
-    Standing.BROKEN: "diverged",
-    Standing.UNDECIDED: "undecided",
-}
-_WORST: tuple[TrainerOutcome, ...] = ("diverged", "undecided", "rounding", "identical")
-
-
-class _Pair(NamedTuple):
-    """The files of a pair, and the values of their tensors."""
-
-    reference: TrainerFile
-    candidate: TrainerFile
-    values: TensorSource
-
-    @property
-    def leaks(self) -> bool:
-        return any(f.float64.leaks for f in (self.reference, self.candidate) if f.float64)
-
-    @property
-    def no_float64(self) -> str:
-        return self.reference.no_float64 or self.candidate.no_float64 or NO_VALUES
+Pair = Sides[TrainerFile]
+Runs = tuple[TrainerRun, TrainerRun]
+HighRuns = tuple["TrainerRun | None", "TrainerRun | None"]
 
 
 def compared(
@@ -127,31 +93,21 @@ def compared(
 ) -> TrainerComparison:
     """Return the comparison of two cells, without what the plain training step explains."""
     stack = reference.cell.stack
-    if candidate.failure is not None and reference.own is not None:
-        failure = candidate.failure
-        reason = f"{failure.type}: {failure.in_short}"
-        return TrainerComparison(reference=stack, standing="failed", reason=reason)
-    if reason := _not_comparable(reference, candidate):
-        return TrainerComparison(reference=stack, standing="not compared", reason=reason)
+    pair = Pair(reference, candidate, values)
+    if unjudged := pair.unjudged():
+        return TrainerComparison(reference=stack, standing=unjudged[0], reason=unjudged[1])
     found = tuple(_changes(reference, candidate))
     causes = [change for change in found if change.is_cause]
-    items = tuple(_items(_Pair(reference, candidate, values)))
-    standing = _standing(items)
-    first = next((i for i in items if i.outcome == standing), None)
+    summary = Summary(tuple(_items(pair)))
     return TrainerComparison(
         reference=stack,
-        standing=standing,
-        first=first if standing != "identical" else None,
-        items=tuple(_shown(items)),
-        counts=dict(Counter(item.outcome for item in items)),
+        standing=summary.standing,
+        first=summary.first,
+        items=summary.items,
+        counts=summary.counts,
         changes=found,
         reason=f"Trainer has another {causes[0].subject}" if causes else "",
     )
-
-
-def needs_values(comparison: TrainerComparison) -> bool:
-    """Return True if float64 is to decide something about a pair."""
-    return bool(comparison.counts.get("undecided"))
 
 
 def report_of(file: TrainerFile, comparison: TrainerComparison | None) -> TrainerReport:
@@ -167,12 +123,6 @@ def report_of(file: TrainerFile, comparison: TrainerComparison | None) -> Traine
     run = file.own.runs.get("row by row") if file.own is not None else None
     if run is None:
         return shared
-    built = {
-        "optimizer": run.optimizer,
-        "scheduler": run.scheduler,
-        "collator": run.collator,
-        "sampler": run.sampler,
-    }
     return shared.model_copy(
         update={
             "losses": run.losses,
@@ -180,7 +130,7 @@ def report_of(file: TrainerFile, comparison: TrainerComparison | None) -> Traine
             "rates": tuple(rates[0] for rates in run.rates if rates),
             "rows": tuple(chain.from_iterable(r.rows for r in run.received)),
             "items": tuple(r.items for r in run.received),
-            "built": built,
+            "built": {"optimizer": run.optimizer, "scheduler": run.scheduler},
         }
     )
 
@@ -218,15 +168,6 @@ def _reaches_trainer(step: TrainingReport, plain: TrainingComparison) -> bool:
     return any(
         item.batch in given and item.outcome in ("diverged", "undecided") for item in plain.items
     )
-
-
-def _not_comparable(reference: TrainerFile, candidate: TrainerFile) -> str:
-    for side in (reference, candidate):
-        if side.failure is not None:
-            return f"{side.cell.stack}: {side.failure.type}: {side.failure.in_short}"
-        if side.own is None:
-            return f"{side.cell.stack}: {side.reason}"
-    return ""
 
 
 # --- what Trainer does ---------------------------------------------------------------------------
@@ -318,8 +259,6 @@ def _built(a: TrainerRun, b: TrainerRun) -> Iterator[TrainerChange]:
     only = [", ".join(sorted(x - y)[:3]) or "none more" for x, y in (decayed, decayed[::-1])]
     yield from _change("weight decay", "", *only)
     yield from _change("scheduler", "", a.scheduler, b.scheduler)
-    yield from _change("collator", "", a.collator, b.collator)
-    yield from _change("sampler", "", a.sampler, b.sampler)
 
 
 def _logged(a: TrainerRun, b: TrainerRun) -> Iterator[TrainerChange]:
@@ -347,7 +286,7 @@ def _listed(rows: Sequence[int | None]) -> str:
 # --- the numbers ---------------------------------------------------------------------------------
 
 
-def _items(pair: _Pair) -> Iterator[TrainerItem]:
+def _items(pair: Pair) -> Iterator[TrainerItem]:
     assert pair.reference.own is not None
     assert pair.candidate.own is not None
     for name in _COMPARED:
@@ -361,19 +300,23 @@ def _run(facts: TrainerFacts | None, name: TrainerRunName) -> TrainerRun | None:
     return facts.runs.get(name) if facts is not None else None
 
 
-Runs = tuple[TrainerRun, TrainerRun]
-HighRuns = tuple["TrainerRun | None", "TrainerRun | None"]
-
-
-def _scalars(pair: _Pair, name: TrainerRunName, own: Runs, high: HighRuns) -> Iterator[TrainerItem]:
+def _scalars(pair: Pair, name: TrainerRunName, own: Runs, high: HighRuns) -> Iterator[TrainerItem]:
     for signal, of in (("losses", _losses), ("norms", _norms)):
         a, b = map(of, own)
         exact = [of(run) if run is not None else () for run in high]
         for step in range(max(len(a), len(b))):
             item = TrainerItem.model_validate(
-                {"signal": signal, "run": name, "place": f"step {step + 1}", "outcome": "identical"}
+                {
+                    "signal": signal,
+                    "run": name,
+                    "place": f"step {step + 1}",
+                    "outcome": "identical",
+                    "reference": _at(a, step),
+                    "candidate": _at(b, step),
+                }
             )
-            yield _scalar(pair, item, (_at(a, step), _at(b, step)), [_at(e, step) for e in exact])
+            high_numbers = [_at(e, step) for e in exact]
+            yield pair.numbers(item, high_numbers, "only one side has such a step")
 
 
 def _losses(run: TrainerRun) -> tuple[float, ...]:
@@ -388,90 +331,11 @@ def _at(numbers: Sequence[float], step: int) -> float | None:
     return numbers[step] if step < len(numbers) else None
 
 
-def _scalar(
-    pair: _Pair,
-    item: TrainerItem,
-    own: tuple[float | None, float | None],
-    high: Sequence[float | None],
-) -> TrainerItem:
-    reference, candidate = own
-    item = item.model_copy(update={"reference": reference, "candidate": candidate})
-    if reference is None or candidate is None:
-        note = "only one side has such a step"
-        return item.model_copy(update={"outcome": "diverged", "note": note})
-    before = _gap(reference, candidate)
-    if before == 0.0:
-        return item
-    if high[0] is None or high[1] is None:
-        return _undecided(item, before, pair.no_float64)
-    return _judged(pair, item, before, _gap(high[0], high[1]))
-
-
-def _gap(reference: float, candidate: float) -> float:
-    """Return the distance of two numbers; infinity if one of them is not finite."""
-    if reference == candidate or (isnan(reference) and isnan(candidate)):
-        return 0.0
-    return abs(reference - candidate) if isfinite(reference) and isfinite(candidate) else inf
-
-
-def _weights(pair: _Pair, name: TrainerRunName, own: Runs, high: HighRuns) -> Iterator[TrainerItem]:
+def _weights(pair: Pair, name: TrainerRunName, own: Runs, high: HighRuns) -> Iterator[TrainerItem]:
     uncertain = {*pair.reference.uncertain, *pair.candidate.uncertain}
     a, b = own[0].weights, own[1].weights
     exact = [run.weights if run is not None else {} for run in high]
     for tensor in (t for t in a if t in b and t not in uncertain):
         item = TrainerItem(signal="weights", run=name, place=tensor, outcome="identical")
         refs = (exact[0].get(tensor), exact[1].get(tensor))
-        yield _tensor(pair, item, (a[tensor], b[tensor]), refs)
-
-
-def _tensor(
-    pair: _Pair,
-    item: TrainerItem,
-    own: tuple[TensorRef, TensorRef],
-    high: tuple[TensorRef | None, TensorRef | None],
-) -> TrainerItem:
-    if own[0].hash == own[1].hash:
-        return item
-    before, after = tensor_distance(*own, pair.values), tensor_distance(*high, pair.values)
-    if before is None or after is None:
-        return _undecided(item, before.max_abs if before else None, pair.no_float64)
-    sizes = (d.max_abs if d.finite_alike else inf for d in (before, after))
-    return _judged(pair, item, *sizes)
-
-
-def _undecided(item: TrainerItem, own: float | None, note: str) -> TrainerItem:
-    return item.model_copy(update={"outcome": "undecided", "own": own, "note": note})
-
-
-def _judged(pair: _Pair, item: TrainerItem, before: float, after: float) -> TrainerItem:
-    update: dict[str, object] = {"own": before, "float64": after}
-    if inf in (before, after):
-        note = "one side is not finite where the other is"
-        return item.model_copy(update=update | {"outcome": "diverged", "note": note})
-    # only the signs of zeros differ where both distances are zero
-    outcome = "rounding" if before == after == 0.0 else _OUTCOMES[judged(before, after)]
-    if pair.leaks and outcome in ("diverged", "undecided"):
-        update |= {"note": LEAKED}
-        outcome = "undecided"
-    return item.model_copy(update=update | {"outcome": outcome})
-
-
-def _standing(items: Iterable[TrainerItem]) -> TrainerStanding:
-    outcomes = {item.outcome for item in items}
-    worst = next((outcome for outcome in _WORST if outcome in outcomes), None)
-    return worst or "not compared"
-
-
-def _shown(items: Iterable[TrainerItem]) -> Iterator[TrainerItem]:
-    """Yield the items that are not identical, those of each signal by how bad they are."""
-    by_signal: dict[str, list[TrainerItem]] = {}
-    for item in items:
-        if item.outcome != "identical":
-            by_signal.setdefault(item.signal, []).append(item)
-    for of_signal in by_signal.values():
-        yield from sorted(of_signal, key=_badness)[:MAX_OF_SIGNAL]
-
-
-def _badness(item: TrainerItem) -> tuple[int, float]:
-    rank = _WORST.index(item.outcome) if item.outcome in _WORST else len(_WORST)
-    return rank, -(item.float64 or 0.0)
+        yield pair.tensors(item, (a[tensor], b[tensor]), refs)

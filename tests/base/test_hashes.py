@@ -6,9 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from samebits.base import filestate
 from samebits.base import hashes as base_hashes
-from samebits.base import seal
+from samebits.base.filestate import below
 from samebits.base.hashes import digest_of_folder, hash_of_file, hash_of_text, hashes_of_folder
+from samebits_wire import seal
 
 
 @pytest.fixture
@@ -126,3 +128,59 @@ def test_hashes_of_another_algorithm_are_made_anew(folder, cache, changed):
     assert hashes_of_folder(folder, cache) == right
     cache.write_text(seal.sealed(json.dumps(content | {"files": wrong})))
     assert set(hashes_of_folder(folder, cache).values()) == {"0" * 64}
+
+
+# folders that are no checkpoint's alone
+
+
+def sparse(path, size):
+    with path.open("wb") as file:
+        file.truncate(size)
+
+
+def test_a_file_that_is_neither_weights_nor_code_has_a_limit(folder, cache, reads):
+    sparse(folder / "backup.img", 4 << 40)
+    digest = digest_of_folder(folder, cache)
+    assert sorted(reads) == ["a.bin", "config.json"]
+    assert hashes_of_folder(folder, cache)["backup.img"] == f"not read: {4 << 40} bytes"
+    sparse(folder / "backup.img", 5 << 40)
+    assert digest_of_folder(folder, cache) != digest
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.BIN", "tokenizer.model"])
+def test_weights_have_none(folder, cache, monkeypatch, name):
+    monkeypatch.setattr(base_hashes, "MAX_UNKNOWN", 10)
+    (folder / name).write_bytes(b"a" * 11)
+    (folder / "notes.txt").write_bytes(b"a" * 11)
+    (folder / "code.py").write_bytes(b"a" * 10)
+    hashes = hashes_of_folder(folder, cache)
+    assert hashes["notes.txt"] == "not read: 11 bytes"
+    assert hashes[name] == hash_of_text("a" * 11)
+    assert hashes["code.py"] == hash_of_text("a" * 10)
+
+
+def test_a_link_to_a_folder_that_holds_it_is_not_followed(folder, cache):
+    plain = hashes_of_folder(folder, cache)
+    (folder / "root").symlink_to("/")
+    (folder / "above").symlink_to(folder.parent)
+    (folder / "sub" / "self").symlink_to(folder)
+    assert hashes_of_folder(folder, cache) == plain
+    (folder.parent / "other").mkdir()
+    (folder.parent / "other" / "b.bin").write_bytes(b"b")
+    (folder / "linked").symlink_to(folder.parent / "other")
+    assert hashes_of_folder(folder, cache).keys() - plain.keys() == {"linked/b.bin"}
+
+
+def test_a_folder_of_countless_files_is_refused(folder, monkeypatch):
+    monkeypatch.setattr(filestate, "MAX_ENTRIES", 4)
+    assert len(list(below(str(folder)))) == 2
+    for number in range(4):
+        (folder / "sub" / str(number)).mkdir()
+    with pytest.raises(OSError, match="more than 4 files and folders") as refused:
+        list(below(str(folder)))
+    assert refused.value.filename == str(folder)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert hash_of_file(tmp_path / "pipe") == hash_of_text("")

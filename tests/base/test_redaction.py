@@ -1,24 +1,16 @@
 """Tests that published files contain no token, no password and no home folder of the user."""
 
-import inspect
-import sys
-from pathlib import Path
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samebits.base import redaction
-from samebits.base.redaction import Redaction, without_folders
+from samebits.base.redaction import Redaction
 from samebits.records.capsule import Capsule
 from samebits.records.capture import Failure, Skip
 from samebits.records.crossing import Crossing, CrossingsReport
 from samebits.reports.write import write
+from samebits_wire.folders import without_folders
 from tests.support.sample_report import sample_report
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
-
-from samebits_probe.process import folders
 
 TOKEN = "hf_abcdefgh12345678"
 ENVIRON = {
@@ -155,18 +147,6 @@ def test_a_record_with_an_absolute_path_is_never_taken_for_one_without(text):
     assert Redaction({}).record(failure).message == without_folders(text)
 
 
-def test_both_sides_cut_alike():
-    for text, _ in FOLDERS:
-        assert folders.without_folders(text) == without_folders(text)
-    host_source, probe_source = (
-        inspect.getsource(module).partition("_PART = ")[2] for module in (redaction, folders)
-    )
-    start = host_source.index("_MAYBE_ABSOLUTE = ")
-    end = host_source.index("_HOMES = ")
-    shared = (host_source[:start] + host_source[end:]).partition("\n\nclass Redaction")[0]
-    assert shared.strip() == probe_source.strip()
-
-
 SECRETS = ("/home/x/secret/project/code.py", "/tmp/tmpx1/secret/w.bin", "/opt/secret/lib.so")
 
 
@@ -216,3 +196,89 @@ def test_no_file_of_a_report_says_where_anything_lies_on_this_machine(tmp_path):
             if "secret" in text or "/home/x" in text or "/tmp/" in text or "/opt/" in text
         }
         assert told == set() if guarded else {"report.md", "report.json", "ISSUE.md"} <= told
+
+
+SECRET_NAMES = [
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_ACCESS_KEY_ID",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "GITHUB_PAT",
+    "PAT",
+    "NPM_AUTH",
+    "HTTP_AUTHORIZATION",
+    "SSH_PRIVATE_KEY",
+    "SIGNING_KEY",
+    "WANDB_API_KEY",
+    "wandb_api_key",
+    "GOOGLE_CREDENTIAL",
+    "GPG_PASSPHRASE",
+    "PGPASSWORD",
+    "DB_PWD",
+    "KEY",
+]
+HARMLESS_NAMES = ["PATH", "GIT_AUTHOR_NAME", "KEYBOARD", "PATCH", "MONKEY", "PATTERN", "LANG"]
+secrets = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/=", min_size=20)
+
+
+@given(st.sampled_from(SECRET_NAMES), secrets, st.text(max_size=9), st.text(max_size=9))
+def test_no_secret_of_the_environment_is_published(name, secret, before, after):
+    redacted = Redaction({name: secret})
+    text = f"{before}{secret}{after}"
+    assert secret not in redacted.published(text)
+    assert f"({name})" in redacted.text(text)
+    skip = Skip(what="forward", reason=text)
+    assert secret not in redacted.record(skip).reason
+
+
+@given(st.sampled_from(HARMLESS_NAMES), secrets)
+def test_what_no_name_calls_a_secret_stays(name, value):
+    assert Redaction({name: value}).text(f"it is {value}.") == f"it is {value}."
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"),
+        ("TOKENIZERS_PARALLELISM", "false"),
+        ("AUTH", "none"),
+        ("SSH_AUTH_SOCK", "/run/user/1000/keyring/ssh"),
+        ("GOOGLE_APPLICATION_CREDENTIALS", __file__),
+        ("ACTIONS_ID_TOKEN_REQUEST_URL", "https://pipelines.example.org/a"),
+        ("SSL_KEY_FILE", "~/keys/one"),
+    ],
+)
+def test_a_switch_a_path_and_an_address_are_no_secrets(name, value):
+    assert Redaction({name: value}).text(f"it is {value}.") == f"it is {value}."
+
+
+def test_each_line_of_a_private_key_is_one():
+    key = "-----BEGIN KEY-----\nAAAAB3NzaC1yc2EAAAADAQ/+\nBBBB\n-----END KEY-----"
+    text = Redaction({"SSH_PRIVATE_KEY": key}).text("near AAAAB3NzaC1yc2EAAAADAQ/+ in line 2, BBBB")
+    assert text == "near (SSH_PRIVATE_KEY) in line 2, BBBB"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("GET https://u:pw@host/x failed", "GET https://host/x failed"),
+        ("'https://ghp_abc@host/x'", "'https://host/x'"),
+        ("https://h/x?sv=1&sig=a%2Fb&se=2", "https://h/x?sv=1&sig=…&se=2"),
+        (
+            "https://h/x?X-Amz-Signature=abc&X-Amz-Date=1",
+            "https://h/x?X-Amz-Signature=…&X-Amz-Date=1",
+        ),
+        ("https://h/x?access_token=abc", "https://h/x?access_token=…"),
+        (
+            "ssh://git@github.com/a and abfss://c@acc/p",
+            "ssh://git@github.com/a and abfss://c@acc/p",
+        ),
+        ("https://h/x?keyword=a&page=2", "https://h/x?keyword=a&page=2"),
+        ("mail a@b.org, see https://h/a@b", "mail a@b.org, see https://h/a@b"),
+    ],
+)
+def test_credentials_of_any_address_are_left_out(text, expected):
+    redacted = Redaction({})
+    assert redacted.text(text) == expected
+    assert redacted.record(Skip(what="x", reason=text)).reason == expected

@@ -1,15 +1,17 @@
 """The proof that nothing changed reaches what a report can hold, and notices what changes."""
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
 
 from bench import unchanged
-from bench.unchanged import MODELS
+from bench.unchanged import MODELS, RUNS
 from bench.values import Comparison, Keys
 from bench.wording import Pair, Wording, lines, pairs
-from samebits.records.report import Report
+from samebits.matrix.load import load
+from samebits.reports import again
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,15 +33,8 @@ def features(cell):
         yield "phase of a failure", cell.failure.phase.split()[0]
 
 
-def zoo_report():
-    """Return the committed report; it takes a run of the zoo to write it under a new schema_version."""
-    values = json.loads((ROOT / "reports" / "zoo" / "report.json").read_bytes())
-    del values["schema_version"]
-    return Report.model_validate_json(json.dumps(values))
-
-
 def test_models_have_every_feature_of_the_zoo():
-    report = zoo_report()
+    report = again.read(ROOT / "reports" / "zoo" / "report.json").report
     rows = [row for row in report.rows if str(row.variant).startswith("float32")]
     of_all = {feature for row in rows for cell in row.cells for feature in features(cell)}
     of_models = {
@@ -50,6 +45,20 @@ def test_models_have_every_feature_of_the_zoo():
         for feature in features(cell)
     }
     assert of_models == of_all
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.report)
+def test_models_of_each_run_have_its_dtype(run):
+    dtypes = {model.name: model.dtypes for model in load(ROOT / "zoo.yaml").models}
+    for _, *words in run.commands:
+        options = dict(itertools.pairwise(words))
+        for name in options["--models"].split(","):
+            assert options["--dtypes"] in dtypes[name]
+
+
+def test_cached_run_has_the_options_of_the_first():
+    runs = {run.report: run for run in RUNS}
+    assert runs["cached"][1:] == runs["report"][1:]
 
 
 def differences(before, after, reworded=(), keys=None):

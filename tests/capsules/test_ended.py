@@ -1,7 +1,6 @@
 """Tests that processes of a capsule's scripts end with the run."""
 
 import asyncio
-import io
 import os
 import time
 
@@ -9,9 +8,9 @@ import pytest
 
 from samebits.capsules import running
 from samebits.capsules.running import Commands, Place
-from samebits.pipeline import scheduler
-from samebits.terminal.progress import Phases, Plain
+from samebits.pipeline import capsules
 from tests.support.faulty_bench import all_end, processes_with
+from tests.support.scheduler_bench import Bench
 
 pytestmark = pytest.mark.processes
 
@@ -89,13 +88,11 @@ def test_a_run_that_is_interrupted_while_scripts_run_waits_for_none(uv, tmp_path
     class Made:
         cell = "cell"
 
-    monkeypatch.setattr(scheduler, "Place", Kept)
-    monkeypatch.setattr(scheduler, "Maker", lambda *arguments: arguments[4])
-    lab = scheduler.Scheduler.__new__(scheduler.Scheduler)
-    lab._root, lab.machine, lab._environ = tmp_path, {}, environ
-    lab._store = lab._probes = lab._slots = None
-    lab._fingerprint = "f"
-    lab.phases = Phases(Plain(io.StringIO(), 0, lambda: 0.0))
+    monkeypatch.setattr(capsules, "Place", Kept)
+    monkeypatch.setattr(capsules, "Maker", lambda *arguments: arguments[4])
+    bench = Bench(tmp_path)
+    bench.environ = environ
+    lab = capsules.Capsules(bench.make())
 
     async def capsule(place, result, runs, keep):
         return await asyncio.to_thread(place.run, folder, ("a.py",), needs_hub=False)

@@ -9,7 +9,8 @@ from samebits.capsules import kept
 from samebits.capsules.asking import CannotReproduce, ReproductionFailed
 from samebits.capsules.kept import CapsuleCache
 from samebits.matrix.spec import Prompt
-from samebits.pipeline import scheduler
+from samebits.pipeline import capsules as making
+from samebits.pipeline.capsules import Capsules
 from samebits.records.capture import Failure
 from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
@@ -25,8 +26,8 @@ class Makers:
     def __init__(self, monkeypatch, gives=FILES):
         self.gives = gives
         self.made, self.places = [], 0
-        monkeypatch.setattr(scheduler, "Maker", lambda *arguments: self)
-        monkeypatch.setattr(scheduler, "Place", self.place)
+        monkeypatch.setattr(making, "Maker", lambda *arguments: self)
+        monkeypatch.setattr(making, "Place", self.place)
 
     def place(self, environ):
         self.places += 1
@@ -72,7 +73,7 @@ def capsules(root, model=None, *, headline="failed", between=None, **options):
             if between is not None:
                 between(bench.lab)
             return await asyncio.wait_for(
-                bench.lab.capsules([failed(bench.plan, headline)], runs), 20
+                Capsules(bench.lab).made([failed(bench.plan, headline)], runs), 20
             )
         finally:
             await bench.lab.close()
@@ -191,7 +192,7 @@ def test_nor_is_a_reason_beside_a_job_that_was_lost(tmp_path, monkeypatch):
     benches = []
 
     async def lost(wanted):
-        benches[-1]._processes["4.48", ()].n_lost += 1
+        benches[-1].stacks.processes["4.48", ()].n_lost += 1
         return await make(wanted)
 
     makers.make = lost

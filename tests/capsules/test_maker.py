@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base.seal import sealed
 from samebits.capsules.asking import CannotReproduce, ReproductionFailed
 from samebits.capsules.judging import Party
 from samebits.capsules.maker import Machine, Maker, Wanted
@@ -16,6 +15,7 @@ from samebits.records.capsule import CapsuleFile
 from samebits.stacks.process import StackProcess
 from samebits.stacks.slots import Slots
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 from tests.support.builders import Memory, built_stack, cell_id, model_spec, sound, values
 from tests.support.capsules import checkpoint, failed
 from tests.support.fakes import FakeProcess, ended

@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from samebits.capsules.script import Expectation, Installed, Subject, header, script
+from samebits.capsules.script import Expectation, Installed, Subject, script
 from samebits.records.capsule import Fed, Question, Seen, script_name
 from samebits.records.ids import Variant
 from samebits.records.tensor import TensorRef
@@ -149,14 +149,14 @@ def test_other_bits_over_the_same_memory_are_no_matter_of_memory(hashes, ends):
 
 
 def test_an_exact_python_stays_exact():
-    assert "==3.11.4" in header(OLD._replace(python="3.11.4"))
+    assert "==3.11.4" in script(subject(), OLD._replace(python="3.11.4"))
 
 
 def test_long_locks_are_wrapped_and_still_toml():
     many = PACKAGES | {f"a-package-with-a-name-{i}": f"{i}.0.1" for i in range(60)}
-    text = header(OLD._replace(packages=many))
+    text = script(subject(), OLD._replace(packages=many))
     assert max(map(len, text.splitlines())) <= 90
-    assert len(metadata(f"{text}\n")["dependencies"]) == len(many)
+    assert len(metadata(text)["dependencies"]) == len(many)
 
 
 def test_what_is_fed_is_literal():

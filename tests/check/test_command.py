@@ -1,9 +1,13 @@
 """samebits check: the run that it asks for, what it says before, and its exit codes."""
 
+import json
+from importlib.metadata import version
+
 import pytest
 
 from samebits import cli
-from samebits.check.model import ModelError
+from samebits.check import hub
+from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.spec import Matrix
 from samebits.terminal.progress import CellLines
 from tests.check.test_model import CONFIG, checkpoint
@@ -99,18 +103,31 @@ def test_code_in_packages_reaches_the_run(runner, folder):
     assert model.packages == ("my-models==1.2", str(folder / "mine"))
     assert (model.imports, model.model_class) == (("my_models",), "my_models.modeling:X")
     # a command that is published names no folder of this machine
-    assert (
-        runner.order.command.startswith(
-            "samebits check llama --package my-models==1.2 --package …/mine --import my_models "
-            "--class my_models.modeling:X --from 5.2"
-        )
-        or "--package '…/mine'" in runner.order.command
+    assert runner.order.command.startswith(
+        "samebits check llama --package my-models==1.2 --package '…/mine' --import my_models "
+        "--class my_models.modeling:X --from 5.2"
     )
+
+
+def test_packages_of_the_stacks_reach_every_stack(runner, folder):
+    wanted = ("--stack-package", "datasets>=4", "--stack-package", "numpy<2")
+    main(folder, "llama", *wanted, "--from", "4.57", "--to", "5.2")
+    assert [(stack.id, stack.packages) for stack in runner.matrix.stacks] == [
+        ("4.57", ("datasets>=4", "numpy<2")),
+        ("5.2", ("datasets>=4", "numpy<2")),
+    ]
+    assert (
+        runner.order.command == "samebits check llama --stack-package 'datasets>=4' "
+        "--stack-package 'numpy<2' --from 4.57 --to 5.2"
+    )
+    (model,) = runner.matrix.models
+    assert model.packages == ()
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (("llama", "--stack-package", "./mine"), "--stack-package: "),
         (("lama/",), 'did you mean "llama"?'),
         (("llama", "--to", "5.2.1.0"), "--to"),
         (("llama", "--from", "4.60"), "there is no such release"),
@@ -192,6 +209,145 @@ def test_a_report_of_somebody_else_is_not_replaced(folder, capsys):
 
 
 def test_an_error_of_the_run_keeps_its_code(runner, folder, capsys):
-    runner.raises = ModelError("gone")
+    runner.raises = CheckpointError("gone")
     assert main(folder, "llama") == 2
     assert capsys.readouterr().err.endswith("gone\n")
+
+
+def test_code_that_no_load_needs_is_not_asked_for_and_is_named(runner, folder, capsys):
+    code = folder / "llama" / "custom_generate" / "generate.py"
+    code.parent.mkdir()
+    code.write_text("def generate(model): pass")
+    main(folder, "llama")
+    assert not runner.matrix.models[0].trust_remote_code
+    assert runner.order.command == "samebits check llama"
+    line = "code that is not run without --trust-remote-code: custom_generate/generate.py"
+    assert line in capsys.readouterr().err
+    main(folder, "llama", "--trust-remote-code")
+    assert runner.matrix.models[0].trust_remote_code
+    assert line not in capsys.readouterr().err
+
+
+def test_code_of_a_tokenizer_must_be_allowed(runner, folder, capsys):
+    settings = {"auto_map": {"AutoTokenizer": ["tokenization_x.X", None]}}
+    (folder / "llama" / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert main(folder, "llama") == 2
+    assert "auto_map in tokenizer_config.json (tokenization_x.X)" in capsys.readouterr().err
+    assert runner.order is None
+
+
+def test_code_for_generate_is_read_before_it_runs(runner, folder, capsys):
+    code = folder / "llama" / "custom_generate" / "generate.py"
+    code.parent.mkdir()
+    code.write_text("from transformers.utils import LossKwargs\n")
+    main(folder, "llama", "--trust-remote-code")
+    assert "generate.py:1:" in capsys.readouterr().err
+
+
+def test_two_models_of_one_name_have_two_reports(runner, folder):
+    for parent in ("a", "b"):
+        checkpoint(folder / parent / "checkpoint-500")
+    reports = folder / "reports" / "check"
+
+    def names():
+        return {path.name for path in reports.iterdir() if (path / "report.json").is_file()}
+
+    main(folder, "a/checkpoint-500")
+    main(folder, "a/checkpoint-500")
+    main(folder, str(folder / "a" / "checkpoint-500"))
+    assert names() == {"checkpoint-500"}
+    first = (reports / "checkpoint-500" / "report.json").read_bytes()
+    runner.report = sample_report().model_copy(update={"started": "2031-01-01T00:00:00Z"})
+    main(folder, "b/checkpoint-500")
+    (second,) = names() - {"checkpoint-500"}
+    assert second.startswith("checkpoint-500-")
+    main(folder, "b/checkpoint-500")
+    assert names() == {"checkpoint-500", second}
+    assert (reports / "checkpoint-500" / "report.json").read_bytes() == first
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_the_run(runner, folder, capsys):
+    (folder / "file").write_text("")
+    environ = {"HOME": "/h", "SAMEBITS_CACHE": str(folder / "file" / "deep" / "cache")}
+    assert cli.main(("check", "llama"), environ) == 2
+    error = capsys.readouterr().err
+    assert f"the cache folder {folder / 'file' / 'deep' / 'cache'} cannot be written" in error
+    assert "Set SAMEBITS_CACHE to a folder that can be written and kept" in error
+    assert "SAMEBITS_CACHE" in error
+    assert main(folder, "llama", "--reports", str(folder / "file" / "out")) == 2
+    assert f"cannot be written to {folder / 'file' / 'out'}" in capsys.readouterr().err
+    assert runner.order is None
+    assert main(folder, "llama", "--reports", str(folder / "new" / "out")) == 1
+    assert runner.order is not None
+
+
+def test_a_misspelt_option_names_the_nearest(folder, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(folder, "llama", "--qick")
+    assert ended.value.code == 2
+    assert 'unknown option or argument: --qick: did you mean "--quick"?' in capsys.readouterr().err
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(("--version",), {})
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"samebits {version('samebits')}\n"
+
+
+@pytest.mark.parametrize(("config", "code"), [({}, 2), (CONFIG, 1)])
+def test_the_config_of_a_model_on_the_hub_is_looked_at_before_the_run(
+    runner, folder, monkeypatch, capsys, config, code
+):
+    path = checkpoint(folder / "cached", config) / "config.json"
+    monkeypatch.setattr(hub, "config_file", lambda *_: hub.HubFile(path, "c" * 40))
+    assert main(folder, "org/name") == code
+    assert ("it has no model_type" in capsys.readouterr().err) == (code == 2)
+    assert (runner.order is None) == (code == 2)
+
+
+SERIES = """inputs:
+  mine:
+    arguments:
+      past_values: {shape: [2, context_length], dtype: float32}
+      scale: 3
+"""
+
+
+def test_inputs_come_from_a_file_and_their_paths_from_its_folder(runner, folder):
+    (folder / "fed").mkdir()
+    (folder / "fed" / "inputs.yaml").write_text(SERIES)
+    main(folder, "llama", "--inputs", "fed/inputs.yaml")
+    (model,) = runner.matrix.models
+    made = model.prompts["mine"]
+    assert list(model.prompts) == ["mine"]  # as beside inputs: of matrix.yaml
+    assert made.arguments["past_values"].shape == (2, "context_length")
+    assert made.arguments["scale"].value == 3
+    assert made.places["past_values"] == "inputs.yaml:4:7"
+    assert made.folder == "fed"
+    assert model.path == str(folder / "llama")
+    assert "--inputs fed/inputs.yaml" in runner.order.command
+
+
+def test_a_file_of_arrays_is_a_set_of_inputs(runner, folder):
+    import numpy as np
+
+    np.savez(folder / "given.npz", input_ids=np.ones((1, 3), dtype=np.int64))
+    main(folder, "llama", "--inputs", "given.npz")
+    assert [given.file for given in runner.matrix.models[0].prompts.values()] == ["given.npz"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SERIES.replace("dtype", "dtpe"), 'inputs.yaml:4:49: unknown key "dtpe"'),
+        ("mine: {}\n", "inputs.yaml: the file has one key, inputs"),
+        ("inputs: [", "inputs.yaml:"),
+        (None, "inputs.yaml: the file does not exist"),
+    ],
+)
+def test_a_mistake_in_the_file_of_inputs_has_its_place(runner, folder, capsys, text, words):
+    if text is not None:
+        (folder / "inputs.yaml").write_text(text)
+    assert main(folder, "llama", "--inputs", "inputs.yaml") == 2
+    assert words in capsys.readouterr().err

@@ -6,6 +6,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub import constants, errors
 
+from samebits.base.hub import is_reached
 from samebits.check import hub
 from samebits.check.hub import HubError
 
@@ -59,9 +60,50 @@ def test_each_failure_says_what_to_change(monkeypatch, error, words):
         raise error
 
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", lambda *_, **__: None)
     with pytest.raises(HubError) as caught:
         hub.config_file("org/tiny", "v9")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
     is_unknown = type(error) is errors.RepositoryNotFoundError
     assert caught.value.is_unknown == is_unknown
+
+
+def test_what_says_whether_a_model_has_code_is_asked_for_at_once(monkeypatch, tmp_path):
+    asked = []
+
+    def snapshot(id_, **options):
+        asked.append((id_, options["revision"], options["allow_patterns"]))
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    assert hub.settings_folder("org/tiny", COMMIT) == tmp_path
+    ((id_, revision, patterns),) = asked
+    assert (id_, revision) == ("org/tiny", COMMIT)
+    assert {"tokenizer_config.json", "custom_generate/generate.py"} <= set(patterns)
+
+
+def test_without_a_network_the_cache_says_whether_a_model_has_code(cache):
+    (cache / "snapshots" / COMMIT / "tokenizer_config.json").write_text("{}")
+    assert hub.settings_folder("org/tiny", COMMIT) == cache / "snapshots" / COMMIT
+    assert hub.settings_folder("org/other", None) is None
+
+
+@pytest.mark.parametrize(("error", "local"), [(None, False), (ConnectionError("refused"), True)])
+def test_a_hub_that_does_not_answer_is_asked_once(monkeypatch, error, local):
+    asked = []
+
+    def metadata(*_, **__):
+        if error:
+            raise error
+
+    def download(*_, local_files_only, **__):
+        asked.append(local_files_only)
+        return f"/c/snapshots/{COMMIT}/config.json"
+
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", metadata)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", download)
+    is_reached.cache_clear()
+    assert hub.config_file("org/tiny", None).commit == COMMIT
+    assert asked == [local]
+    is_reached.cache_clear()

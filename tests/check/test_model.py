@@ -1,11 +1,14 @@
 """A model of the command line: its folder or id, and a message for each way to miss it."""
 
 import json
+import struct
+from pathlib import Path
 
 import pytest
 
 from samebits.check import hub
-from samebits.check.model import ModelError, fitting_name, read_model
+from samebits.check.model import fitting_name, read_model
+from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.values import is_name
 
 CONFIG = {
@@ -18,13 +21,15 @@ CONFIG = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(hub, "settings_folder", lambda *_: None)
     return tmp_path
 
 
 def checkpoint(folder, config=CONFIG):
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
-    (folder / "model.safetensors").write_bytes(bytes(1000))
+    header = b'{"w": {"dtype": "U8", "shape": [900], "data_offsets": [0, 900]}}'.ljust(92)
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 92) + header + bytes(900))
     return folder
 
 
@@ -64,6 +69,11 @@ def test_an_odd_config_is_no_crash(folder, config):
         ("runs", "but folders in it are: name one of runs/checkpoint-10, runs/checkpoint-20"),
         ("empty", "name a folder that save_pretrained wrote"),
         ("adapter", "merge_and_unload"),
+        ("typo.yaml", "is a matrix and no model: samebits matrix --matrix typo.yaml"),
+        ("gone.yaml", "does not exist"),
+        ("gguf", "contains only m.Q4.gguf. samebits does not read GGUF"),
+        ("gguf/m.Q4.gguf", "samebits does not read GGUF"),
+        ("gliner", "It is one of gliner, which is not compared"),
         ("cut", "cut/config.json:2:1: this is not valid JSON"),
         ("listed", "listed/config.json:1:1: a config is a mapping"),
         ("bytes", "bytes/config.json: this file cannot be read"),
@@ -76,11 +86,15 @@ def test_what_is_no_model_is_named_with_what_to_do(folder, text, words):
     (folder / "empty").mkdir()
     (folder / "adapter").mkdir()
     (folder / "adapter" / "adapter_config.json").write_text("{}")
+    (folder / "typo.yaml").write_text("models: {}")
+    for path in ("gguf/m.Q4.gguf", "gliner/gliner_config.json", "gliner/pytorch_model.bin"):
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text("{}")
     checkpoint(folder / "cut", '{"model_type": "llama",\n')
     checkpoint(folder / "listed", "[]")
     checkpoint(folder / "bytes")
     (folder / "bytes" / "config.json").write_bytes(b'{"a": "\xff"}')
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(CheckpointError) as caught:
         read_model(text)
     assert words in str(caught.value)
 
@@ -107,7 +121,7 @@ def test_an_unknown_id_is_compared_with_the_folders_here(folder, monkeypatch):
         raise unknown
 
     monkeypatch.setattr(hub, "config_file", config_file)
-    with pytest.raises(ModelError) as caught:
+    with pytest.raises(CheckpointError) as caught:
         read_model("lama-tiny")
     assert 'did you mean "llama-tiny"?' in str(caught.value)
 
@@ -119,11 +133,41 @@ def test_without_a_network_only_init_goes_on(monkeypatch):
         raise offline
 
     monkeypatch.setattr(hub, "config_file", config_file)
-    with pytest.raises(ModelError, match="cannot be reached"):
+    with pytest.raises(CheckpointError, match="cannot be reached"):
         read_model("org/name")
+    checkpoint(Path("checkpoint"))
+    with pytest.raises(CheckpointError) as caught:
+        read_model("chekpoint")
+    assert str(caught.value).startswith(
+        'there is no folder chekpoint here: did you mean "checkpoint"?\nAs an id of the hub: the hub'
+    )
     assert read_model("org/name@abc", offline=True).typed == "org/name@abc"
 
 
-@pytest.mark.parametrize("text", ["a b", "-x", "ä/ö", "", "..", "x" * 200, "_a"])
+def test_names_in_other_letters_stay_apart():
+    names = [fitting_name(text) for text in ("ü模型", "模型", "型模", "ü", "u", "model")]
+    assert len(set(names)) == len(names)
+    assert names[0].startswith("u-")
+    assert names[4:] == ["u", "model"]
+    # both ways to write the letter are one name
+    assert fitting_name("u\u0308") == fitting_name("ü")
+
+
+@pytest.mark.parametrize("text", ["ü" * 200, "a b", "-x", "ä/ö", "", "..", "x" * 200, "_a"])
 def test_every_name_fits_into_a_matrix(text):
     assert is_name(fitting_name(text))
+
+
+def test_code_of_a_model_on_the_hub_is_noticed(folder, monkeypatch):
+    made = checkpoint(folder / "snapshot")
+    (made / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["x.X", null]}}')
+    file = hub.HubFile(made / "config.json", "c" * 40)
+    monkeypatch.setattr(hub, "config_file", lambda *_: file)
+    monkeypatch.setattr(hub, "settings_folder", lambda *_: made)
+    assert read_model("org/name").loads_code
+    (made / "tokenizer_config.json").unlink()
+    assert not read_model("org/name").has_code
+    (made / "custom_generate").mkdir()
+    (made / "custom_generate" / "generate.py").write_text("")
+    model = read_model("org/name")
+    assert (model.has_code, model.loads_code) == (True, False)

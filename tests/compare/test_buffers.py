@@ -203,3 +203,13 @@ def test_a_weight_without_bytes_is_not_called_the_same(memory):
     sides = sound(memory, skips=[unreadable("weights", "packed")]), sound(memory)
     found = next(s for s in compare(*sides, memory) if s.signal == "weights")
     assert (found.outcome, found.excused) == ("not compared", False)
+
+
+def test_a_table_of_angles_is_not_compared_with_frequencies(memory):
+    table = np.outer(np.arange(4, dtype=np.float32), H1)
+    old, new = freqs(memory, rotary__inv_freq=table), freqs(memory, rotary__inv_freq=H1)
+    (item,) = judged(memory, "inv_freq", old, new).items
+    assert (item.outcome, item.excused) == ("only in reference", True)
+    assert "another quantity" in item.note
+    longer = freqs(memory, rotary__inv_freq=np.concatenate([H1, H1]))
+    assert judged(memory, "inv_freq", longer, new).outcome == "differs"

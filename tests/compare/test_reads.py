@@ -2,10 +2,10 @@
 
 import pytest
 
-from samebits.base import seal
 from samebits.base.hashes import digest_of_folder
 from samebits.diagnose import verdict
 from samebits.records.ids import Verdict
+from samebits_wire import seal
 from tests.support.builders import Memory, forward, layers, sound, values, weight, weights_signal
 
 

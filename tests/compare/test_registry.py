@@ -1,48 +1,18 @@
 """A signal is one module of units; a new one is found, compared and checked for agreement by itself."""
 
-import sys
-
 import pytest
 
 from samebits.compare import phases, registry, stability
 from samebits.compare.signals import compare
 from samebits.diagnose.verdict import result
 from samebits.records.ids import EXPLANATORY
+from tests.support.added_signal import with_toy
 from tests.support.builders import Memory, cell_id, sound, values
-
-TOY = """
-\"\"\"Signal ``toy``: the largest logit of every position.\"\"\"
-
-from samebits.compare.named import named_signal
-
-SIGNAL = named_signal("toy", 65, phases=("forward",))
-"""
 
 
 @pytest.fixture
 def memory():
     return Memory()
-
-
-@pytest.fixture
-def toy(tmp_path, monkeypatch):
-    """Add the file of one signal, and nothing else."""
-    (tmp_path / "toy_units").mkdir()
-    (tmp_path / "toy_units" / "toy.py").write_text(TOY)
-    monkeypatch.syspath_prepend(tmp_path)
-    (unit,) = registry.discover([str(tmp_path / "toy_units")], "toy_units")
-    every = tuple(sorted((*registry.units(), unit), key=lambda unit: unit.order))
-    monkeypatch.setattr(registry, "units", lambda: every)
-    monkeypatch.setattr(sys.modules["samebits.compare.stability"], "units", lambda: every)
-    registry.signals_of_word.cache_clear()
-    yield unit
-    registry.signals_of_word.cache_clear()
-
-
-def with_toy(memory, capture, **items):
-    named = {"toy": {prompt: {"": memory.put(value)} for prompt, value in items.items()}}
-    signals = capture.signals.model_copy(update={"named": named})
-    return capture.model_copy(update={"signals": signals})
 
 
 def outcome_of(signals, name="toy"):

@@ -1,13 +1,12 @@
-import importlib.util
 import math
 import sys
-from pathlib import Path
 
 import pytest
 
-from samebits.compare.standing import KEPT, SHRUNK, Standing, judge_relation
+from samebits.compare.standing import Standing, judge_relation
 from samebits.records.ids import DTYPES
 from samebits.records.relations import Distance, LayerDistance, Relation
+from samebits_wire.rounding import KEPT, SHRUNK
 
 
 def distance(size):
@@ -108,26 +107,6 @@ def layered(own, promoted):
 )
 def test_layers_tell_where_the_logits_agree(promoted, stands):
     assert judge_relation(layered(1e-7, promoted), "float32") == stands
-
-
-def probes_rule():
-    path = Path(__file__).parents[2] / "probes" / "samebits_probe" / "model" / "rounding.py"
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_probes_call_the_same_broken(dtype):
-    rule = probes_rule()
-    assert (rule.SHRUNK, rule.KEPT) == (SHRUNK, KEPT)
-    sizes = [0.0, 5e-324, *(10.0**e for e in range(-18, 5)), sys.float_info.max, math.inf, math.nan]
-    edges = [f(s * k, 0.0) for s in sizes for k in (SHRUNK, KEPT) for f in (max, math.nextafter)]
-    for own in sizes:
-        for promoted in (*sizes, *edges, *(own * k for k in (SHRUNK, KEPT))):
-            broken = judge_relation(relation(own, promoted), dtype) == Standing.BROKEN
-            assert rule.stays(own, promoted, dtype) == broken, (own, promoted)
 
 
 @pytest.mark.parametrize("size", [math.nan, math.inf, sys.float_info.max])

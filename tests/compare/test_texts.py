@@ -14,7 +14,7 @@ from samebits.compare.texts import (
     FOLLOWS,
     GROUPS,
     compared,
-    differing_stage,
+    differing_stages,
     position_in_words,
     texts_of,
     visible,
@@ -157,27 +157,31 @@ def test_calls_after_the_limit_are_left_out():
     assert list(asked.record()["left_out"]) == ["x"]
 
 
+SHARED_WORK = {"normalizer": {"a": "x", "b": "y"}, "pre_tokenizer": {"a": ["x"]}}
+"""The normalizer gives something else for two texts, and the pieces differ for one of them."""
+
+
 @pytest.mark.parametrize(
-    ("changed", "stage"),
+    ("changed", "parts", "stages"),
     [
-        ({"model": {"a": [9]}}, "model"),
-        ({"pre_tokenizer": {"a": ["x"]}, "model": {"a": [9]}}, "pre_tokenizer"),
-        ({"normalizer": {"a": "x"}, "pre_tokenizer": {"a": ["x"]}}, "normalizer"),
-        (
-            {"normalizer": {"a": "x", "b": "y"}, "pre_tokenizer": {"a": ["x"]}},
-            "pre_tokenizer",
-        ),
-        ({}, ""),
+        ({"model": {"a": [9]}}, "model", "model"),
+        ({"pre_tokenizer": {"a": ["x"]}, "model": {"a": [9]}}, "pre_tokenizer", "pre_tokenizer"),
+        ({"pre_tokenizer": {"a": ["x"]}, "model": {"a": [9]}}, "added_tokens", ""),
+        ({"normalizer": {"a": "x"}, "pre_tokenizer": {"a": ["x"]}}, "normalizer", "normalizer"),
+        (SHARED_WORK, "normalizer pre_tokenizer", "pre_tokenizer normalizer"),
+        (SHARED_WORK, "normalizer", "normalizer"),
+        ({}, "normalizer", ""),
     ],
 )
-def test_the_stage_that_differs_is_the_first_that_is_not_made_up_for(changed, stage):
+def test_the_stage_that_differs_is_the_first_that_is_not_made_up_for(changed, parts, stages):
     plain = {
         "normalizer": {"a": "a", "b": "b"},
         "pre_tokenizer": {"a": ["a"], "b": ["b"]},
         "model": {"a": [1], "b": [2]},
     }
     other = {name: cases | changed.get(name, {}) for name, cases in plain.items()}
-    assert differing_stage("a", outcomes(plain), outcomes(other)) == stage
+    sides = outcomes(plain), outcomes(other)
+    assert differing_stages("a", *sides, parts.split()) == tuple(stages.split())
 
 
 def test_every_operation_of_a_group_is_known_and_every_follower_is_in_one():

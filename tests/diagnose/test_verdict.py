@@ -8,7 +8,7 @@ import pytest
 from samebits.diagnose.verdict import apply_expected, choose_reference, exit_code, result
 from samebits.ladder.verdicts import with_ladder
 from samebits.matrix.spec import Expected
-from samebits.records.capture import Failure, FormulaFacts
+from samebits.records.capture import Failure, FormulaFacts, Skip
 from samebits.records.ids import Verdict
 from samebits.records.ladder import Ladder
 from samebits.records.report import ExpectedReport, StackReport
@@ -204,6 +204,48 @@ def test_a_forward_that_raises_on_both_sides_is_not_observed(memory):
     entry = expected(verdict="failed", stack=("5.0",))
     (covered,), _ = apply_expected([alone], [entry], [alone.cell], "4.48")
     assert covered.verdict == Verdict.EXPECTED
+
+
+NOT_FED = {"why": "inputs", "reason": "the config has no vocab_size to choose token ids from"}
+
+
+def unfed(memory, stack):
+    """Return both runs of a model for which no inputs could be made, prompt by prompt."""
+    skips = [Skip(what=f"{phase} short", **NOT_FED) for phase in ("forward", "greedy")]
+    return tuple(
+        sound(memory, stack, run=run, forward={}, greedy={}).model_copy(
+            update={"skips": tuple(skips)}
+        )
+        for run in "ab"
+    )
+
+
+def test_a_model_that_could_not_be_fed_is_not_observed_and_has_not_failed(memory):
+    found = result(cell_id("5.0"), unfed(memory, "5.0"), unfed(memory, "4.48"), memory)
+    assert (found.verdict, found.rest) == (Verdict.NOT_OBSERVED, Verdict.IDENTICAL)
+    assert found.headline.endswith(f"no forward: {NOT_FED['reason']}")
+    decode = next(s for s in found.signals if s.signal == "decode")
+    assert (decode.excused, decode.note) == (
+        True,
+        f"not observed on either side: {NOT_FED['reason']}",
+    )
+
+
+def test_a_decode_that_no_reason_explains_fails_the_cell(memory):
+    sides = (runs(memory, stack, greedy={}) for stack in ("5.0", "4.48"))
+    found = result(cell_id("5.0"), *sides, memory)
+    assert found.verdict == Verdict.FAILED
+    assert found.headline.startswith("decode could not be compared: ")
+
+
+def test_a_release_that_works_has_not_failed_because_the_reference_raises(memory):
+    raised = Failure(phase="greedy short", type="ValueError", message="no", traceback="")
+    reference = tuple(
+        side.model_copy(update={"failures": (raised,)}) for side in runs(memory, "4.48", greedy={})
+    )
+    found = result(cell_id("5.0"), runs(memory), reference, memory)
+    assert found.verdict == Verdict.IDENTICAL
+    assert result(cell_id("4.48"), reference, reference, memory).verdict == Verdict.FAILED
 
 
 def test_nothing_compared_is_never_identical_whatever_the_reasons(memory):
@@ -811,6 +853,25 @@ def test_a_stack_that_failed_fails_the_run(memory):
         stacks = [StackReport(id="5.0"), StackReport(id="5.9", failure=said)]
         code, reasons = exit_code(World(memory).results, [], stacks)
         assert (code, reasons) == (1, ("stack 5.9 failed: no wheel for it",))
+
+
+def test_a_stack_that_the_machine_did_not_let_be_built_is_incomplete(memory):
+    """Its cells are not finished and say why; with one that failed the stack fails the run."""
+    open_cell = {
+        "verdict": Verdict.NOT_FINISHED,
+        "rest": None,
+        "open_reason": "No space left on device",
+    }
+    results = [
+        r.model_copy(update=open_cell) if r.cell.stack == "5.9" else r
+        for r in World(memory).results
+    ]
+    stacks = [StackReport(id="5.0"), StackReport(id="5.9", failure="No space left on device")]
+    code, (reason,) = exit_code(results, [], stacks)
+    assert code == 3
+    assert "not finished: No space left on device" in reason
+    failed = results[-1].model_copy(update={"verdict": Verdict.FAILED})
+    assert exit_code([*results[:-1], failed], [], stacks)[0] == 1
 
 
 def test_rounding_and_absence_pass(memory):

@@ -22,12 +22,9 @@ pytestmark = pytest.mark.processes
 SIDE_EFFECTS = ("changes-everything", "answers-for-others", "learns-nonsense", "leaves-a-daemon")
 REASONS = {
     "segfault": "killed by signal 11 (SIGSEGV)",
-    "no-memory": "exited with 1: MemoryError",
     "os-exit": "the probe ended before it wrote it",
     "sys-exit": "exited with 1: SystemExit: enough of this",
     "prints": "exited with 7",
-    "disk-full": "exited with 1: OSError: [Errno 27] File too large",
-    "device-full": "exited with 1: OSError: [Errno 28] No space left on device",
     "nothing": "the probe ended before it wrote it",
     "raises": "exited with 1: RuntimeError",
     "changes-everything": "exited with 3",
@@ -49,9 +46,12 @@ UNFINISHED = {
     ),
     "killed-for-memory": ("start", "", "killed by signal 9 (SIGKILL), most likely"),
     "hangs-half-way": ("forward short", "plain, 2 of 3", "no progress for 3 s"),
+    "no-memory": ("start", "", "exited with 1: MemoryError"),
+    "disk-full": ("start", "", "exited with 1: OSError: [Errno 27] File too large"),
+    "device-full": ("start", "", "exited with 1: OSError: [Errno 28] No space left on device"),
     "killed-half-way": ("greedy short", "", "killed by signal 9 (SIGKILL), most likely"),
 }
-"""Faults that are a clock's or the memory's: phase, step and reason."""
+"""Faults that are a clock's, the memory's or a disk's: phase, step and reason."""
 TIMEOUTS = dict.fromkeys(("slow-but-working", "one-long-step", *UNFINISHED), 1) | {
     "hangs-half-way": 3  # what it writes before it hangs takes a busy machine more than one second
 }
@@ -60,7 +60,6 @@ LAST_LINES = {
     "os-exit": "without a word",
     "sys-exit": "SystemExit: enough of this",
     "prints": "the last words",
-    "device-full": "OSError: [Errno 28] No space left on device",
     "connects": "this process has none",
 }
 TOKEN = "hf_abcdefgh12345678"
@@ -209,26 +208,26 @@ def test_probes_see_a_listed_environment(bench, cells):
 # the stack's process itself
 
 
-def test_the_death_of_the_stack_s_process_fails_who_did_it_and_no_other(host, tmp_path):
+def test_the_death_of_the_stack_s_process_ends_who_did_it_and_no_other(host, tmp_path):
+    """A SIGKILL may be the kernel's, who lacks memory: it is no failure of the model."""
     names = ["healthy", "kills-its-parent", "healthy-too", "healthy-three"]
     bench = Bench(tmp_path, *names, stacks=("5.0",))
-    assert host.run(bench) == 1, bench.said
+    assert host.run(bench) == 3, bench.said
     cells = bench.cells()
-    assert "the stack's process died" in cells["kills-its-parent@5.0"]["failure"]["message"]
+    reason = cells["kills-its-parent@5.0"]["unfinished"]["reason"]
+    assert reason.startswith("the stack's process was killed by signal 9 (SIGKILL)")
     verdicts = {name: cells[f"{name}@5.0"]["verdict"] for name in names}
-    assert verdicts == dict.fromkeys(names, "reference") | {"kills-its-parent": "failed"}
+    assert verdicts == dict.fromkeys(names, "reference") | {"kills-its-parent": "not finished"}
     assert bench.all_end(), bench.processes()
 
 
 def test_a_stack_s_process_that_is_stopped_is_replaced(host, tmp_path):
     names = ["healthy", "stops-its-parent", "healthy-too"]
     bench = Bench(tmp_path, *names, stacks=("5.0",), timeouts={"stops-its-parent": 1, "healthy": 2})
-    assert host.run(bench) == 1, bench.said
+    assert host.run(bench) == 3, bench.said
     cells = bench.cells()
-    assert cells["stops-its-parent@5.0"]["failure"]["message"] in (
-        "the stack's process stopped answering",
-        "no progress for 1 s",
-    )
+    reason = cells["stops-its-parent@5.0"]["unfinished"]["reason"]
+    assert reason.startswith(("the stack's process stopped answering", "no progress for 1 s"))
     assert cells["healthy@5.0"]["verdict"] == cells["healthy-too@5.0"]["verdict"] == "reference"
     assert bench.all_end(), bench.processes()
 

@@ -14,16 +14,17 @@ from hypothesis import strategies as st
 
 from samebits import cli
 from samebits.base.errors import CaptureError, MatrixError
-from samebits.base.seal import sealed
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints
+from samebits.jobs.common import ReadyCell
 from samebits.matrix import load, yamltext
 from samebits.records.ladder import LadderFile
 from samebits.records.record import read_record
 from samebits.records.tensor import TensorRef
 from samebits.stacks.build import Stack
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 from tests.support.builders import Memory, built_stack, capture, cell_id, model_spec, sound
 from tests.support.faulty_bench import Bench, Host
 from tests.support.sample_report import sample_report
@@ -95,7 +96,7 @@ def test_what_is_accepted_has_a_place_below_its_folder(name, told, architecture)
     runner = CellRunner(JobCache(root, Store(root), "p", "m"))
     places = [
         Checkpoints(root, root, "maker").folder(model, stack),
-        runner._folder(cell_id("4.48", model=model.name), model, checkpoint, stack),
+        runner.folder(ReadyCell(cell_id("4.48", model=model.name), model, checkpoint, stack, None)),
     ]
     for place in places:
         assert os.path.normpath(place) == str(place)
@@ -198,7 +199,9 @@ def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
     runner = CellRunner(JobCache(tmp_path, Store(tmp_path), "p", "m"))
     checkpoint = Checkpoint(model="llama", source="/x", said="x", digest="d" * 64)
     both = asyncio.run(
-        runner.observe(cell_id("4.48"), model_spec(), checkpoint, built_stack("4.48"), Process())
+        runner.observe(
+            ReadyCell(cell_id("4.48"), model_spec(), checkpoint, built_stack("4.48"), Process())
+        )
     )
     assert {run.status for run in both} == {"failed"}
     assert both[0].failure.message == "it wrote the capture of other/float32-sdpa@4.48, run a"
@@ -308,13 +311,20 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(folder, m
     with monkeypatch.context() as patched:
         patched.setattr(cli, "run_matrix", Runs(AssertionError("it ran")))
         (folder / "reports").write_text("a file")
-        assert cli.main(["matrix"], {}) == 1
-        assert capsys.readouterr().err.startswith(f"Not a directory: {folder / 'reports'}\n")
-        (folder / "reports").unlink()
-        (folder / "reports").mkdir()
-        patched.setattr(os, "access", lambda path, mode: path != folder / "reports")
-        assert cli.main(["matrix"], {}) == 1
-        assert capsys.readouterr().err.startswith(f"Permission denied: {folder / 'reports'}\n")
+        reports = folder / "reports"
+        cannot = f"the report cannot be written to {reports / 'latest'}: {reports}: "
+        assert cli.main(["matrix"], {}) == 2
+        assert capsys.readouterr().err.startswith(f"{cannot}Not a directory: name another folder")
+        reports.unlink()
+        reports.mkdir()
+
+        def mkdir(path, mode=0o777):
+            raise PermissionError(13, "Permission denied", path)
+
+        patched.setattr(os, "mkdir", mkdir)
+        patched.setattr(cli, "_check_cache", lambda environ: None)
+        assert cli.main(["matrix"], {}) == 2
+        assert capsys.readouterr().err.startswith(f"{cannot}Permission denied: name another")
     cli.main(["matrix"], {})
     assert (folder / "reports" / "latest" / "report.md").is_file()
 

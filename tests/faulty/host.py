@@ -18,14 +18,14 @@ sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent), str(HERE)]
 import clock
 
 from samebits import cli
-from samebits.pipeline import run
+from samebits.pipeline import opening
 from samebits.pipeline.scheduler import Scheduler
 from samebits.stacks import probes, process
 from tests.support.builders import built_stack
 
 probes.STACK = HERE / "stack.py"
 process._TIME_TO_END = 1.0
-process._CHECK_INTERVAL, process._MAX_SILENCE = 0.5, 3.0
+process._CHECK_INTERVAL, process._MAX_SILENCE, process._MAX_IDLE = 0.5, 3.0, 3.0
 KNOWN = ("llama",)
 
 
@@ -33,7 +33,7 @@ def built(spec):
     return built_stack(spec.id, *KNOWN, python=sys.executable)
 
 
-run.Scheduler = partial(Scheduler, builder=built)
+opening.Scheduler = partial(Scheduler, builder=built)
 
 
 def host(order):

@@ -28,6 +28,8 @@ import stack
 from samebits_probe.process import files as process_files
 from samebits_probe.process import progress
 
+from samebits_wire.atomic import read_whole, replacing
+
 FACTS = {
     "platform": "Linux",
     "cpu": "none",
@@ -208,6 +210,16 @@ def kills_its_parent(job):
 
 
 @fault
+def misses_a_file(job):
+    """End as a job whose kept inputs are damaged, as often as the bench tells."""
+    left = int((TEMPLATES / "misses").read_text())
+    (TEMPLATES / f"missed-{os.getpid()}").touch()
+    if len(list(TEMPLATES.glob("missed-*"))) <= left:
+        process_files.read_sealed(Path("02a0.bin"))
+    leave(job)
+
+
+@fault
 def stops_its_parent(job):
     os.kill(os.getppid(), signal.SIGSTOP)
     time.sleep(600)
@@ -346,7 +358,7 @@ def leave(job, status="complete", signals=None):
         told = TEMPLATES / f"healthy-{cell['stack']}-{job['run']}.json"
     for source in sorted((TEMPLATES / "tensors").glob("*")):
         path = Path(job["store"]["root"]) / "tensors" / source.name[:2] / source.name
-        if not path.exists():
+        if not holds(path, source.read_bytes()):
             write_bytes(path, source.read_bytes())
     time.sleep(STEP)
     left = json.loads(told.read_text()) | {"cell": cell, "status": status}
@@ -360,18 +372,51 @@ def write(path, value):
     write_bytes(Path(path), process_files.sealed(value))
 
 
+def holds(path, content):
+    try:
+        return read_whole(path) == content
+    except OSError:
+        return False
+
+
 def write_bytes(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    aside.write_bytes(content[: len(content) // 2])
-    time.sleep(STEP / 50)
-    aside.write_bytes(content)
-    aside.replace(path)
+    with replacing(path, lasting=False) as file:
+        file.write(content[: len(content) // 2])
+        time.sleep(STEP / 50)
+        file.write(content[len(content) // 2 :])
+
+
+# a process that starts
+
+
+def no_memory_to_start():
+    print("Traceback (most recent call last):\nMemoryError", file=sys.stderr)
+    sys.exit(1)
+
+
+STARTS = {
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "segfault": lambda: ctypes.string_at(0),
+    "memory": no_memory_to_start,
+    "hang": lambda: time.sleep(600),
+    "broken": lambda: __import__("no_such_package"),
+}
+
+
+def import_everything():
+    """Start as the file ``starts`` of the bench tells: a fault, and how many starts have it."""
+    told = TEMPLATES / "starts"
+    if told.exists():
+        fault, times = told.read_text().split()
+        (TEMPLATES / f"started-{os.getpid()}").touch()
+        if len(list(TEMPLATES.glob("started-*"))) <= int(times):
+            STARTS[fault]()
+    return FACTS
 
 
 clock.set_back_again_and_again(TEMPLATES)
 stack.perform = perform
-stack._import_everything = lambda: FACTS
+stack._import_everything = import_everything
 stack._HEARTBEAT = 0.2
 if __name__ == "__main__":
     stack.main(sys.argv[1:])

@@ -7,11 +7,11 @@ import jsonschema
 import pytest
 
 from samebits import cli, schemas
-from samebits.base.seal import sealed
 from samebits.gate import bench, command
 from samebits.gate.lockfile import read_lock
 from samebits.records.capture import Capture
 from samebits.stacks.build import StackBuilder
+from samebits_wire.seal import sealed
 from tests.gate.test_interpreter import installed
 from tests.support.builders import Memory, forward, nudged, sound_signals, values
 from tests.support.fakes import FakeProcess, FakeStarter, choose_inputs, ended
@@ -20,6 +20,9 @@ VERIFICATION = jsonschema.Draft202012Validator(
     json.loads(schemas.render()["verification.schema.json"])
 )
 FACTS = {"ready": {"platform": "Linux", "cpu": "a CPU", "cpu_capability": "AVX2"}}
+
+WEIGHTS = (2).to_bytes(8, "little") + b"{}"
+"""A safetensors file without a tensor."""
 
 
 class World:
@@ -66,6 +69,7 @@ def world(tmp_path, monkeypatch):
     for name in ("tiny", "big"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text('{"model_type": "llama"}')
+        (tmp_path / name / "model.safetensors").write_bytes(WEIGHTS)
     starter = FakeStarter(*[lambda: FakeProcess(made.does, FACTS)] * 20)
     monkeypatch.setattr(bench, "start_process", starter)
     monkeypatch.setattr(command, "read_interpreter", lambda python: installed())
@@ -132,7 +136,7 @@ def test_what_verify_says_of_a_difference(world, capsys):
     assert world.run("verify", "--no-rebuild") == 1
     out = capsys.readouterr().out.splitlines()
     assert out[1] == "tiny/float32-default: differs (undecided)"
-    assert out[2] == "  first difference: logits short"
+    assert out[2] == "  first recorded hash that differs: logits short"
     assert "--no-rebuild" in out[3]
     assert out[-1] == "1 model: 1 differs (undecided). The bits are not kept (exit code 1)."
 
@@ -235,3 +239,71 @@ def test_a_model_that_does_not_run_twice_alike_is_not_recorded(world, capsys):
     assert world.run("record", "tiny", "big") == 1
     assert "tiny/float32-default was not recorded: unstable" in capsys.readouterr().err
     assert not (world.folder / "samebits.lock").exists()
+
+
+def test_code_that_is_not_run_is_named_and_recorded(world, capsys):
+    code = world.folder / "tiny" / "custom_generate" / "generate.py"
+    code.parent.mkdir()
+    code.write_text("def generate(model): pass")
+    assert world.run("record", "tiny") == 0
+    line = "tiny: code that is not run without --trust-remote-code: custom_generate/generate.py"
+    assert line in capsys.readouterr().err
+    (model,) = lock().models.values()
+    assert not model.trust_remote_code
+    assert "custom_generate/generate.py" in model.files
+    assert world.run("verify") == 0
+    assert "code that is not run without" in capsys.readouterr().err
+
+
+def test_an_environment_inside_a_model_is_refused(world, monkeypatch, capsys):
+    program = world.folder / "tiny" / ".venv" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    monkeypatch.chdir(world.folder / "tiny")
+    assert world.run("record", ".") == 2
+    assert ".venv lies in the folder of a model" in capsys.readouterr().err
+
+
+DAMAGES = {
+    "contains no weights: model.safetensors": None,
+    "is cut off in its header": (100).to_bytes(8, "little") + b"{",
+    "run git lfs pull": b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+}
+
+
+@pytest.mark.parametrize("said", DAMAGES)
+@pytest.mark.parametrize(
+    "words", [("record", "--update", "tiny"), ("record", "./tiny"), ("verify",)]
+)
+def test_damaged_files_are_named_before_anything_runs(world, capsys, words, said):
+    if words != ("record", "./tiny"):
+        assert world.run("record", "tiny") == 0
+    world.jobs.clear()
+    path = world.folder / "tiny" / "model.safetensors"
+    path.unlink()
+    if DAMAGES[said] is not None:
+        path.write_bytes(DAMAGES[said])
+    capsys.readouterr()
+    assert world.run(*words) == 2
+    assert said in capsys.readouterr().err
+    assert not world.jobs
+
+
+def test_a_model_that_is_not_there_hides_no_other(world, capsys):
+    assert world.run("record", "tiny", "big") == 0
+    (world.folder / "tiny").rename(world.folder / "gone")
+    world.jobs.clear()
+    assert world.run("verify") == 3
+    assert world.jobs
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(world, capsys):
+    (world.folder / "c").write_text("a file where the cache should be")
+    assert world.run("record", "tiny") == 2
+    said = capsys.readouterr().err
+    assert "the cache folder ~/c cannot be written" in said
+    assert "Set SAMEBITS_CACHE to a folder" in said
+    (world.folder / "c").unlink()
+    assert world.run("record", "tiny", "--lock", "tiny/config.json/x.lock") == 2
+    assert "name another file with --lock" in capsys.readouterr().err
+    assert not world.jobs

@@ -82,3 +82,56 @@ def test_without_git_nothing_is_found(model, tmp_path, monkeypatch):
 
     monkeypatch.setattr(history.subprocess, "run", run)
     assert restored(model, recorded, files(model), tmp_path / "work")[1] == ("modeling.py",)
+
+
+def git(folder, *words, **more):
+    command = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True, **more).stdout
+
+
+def test_a_repository_that_came_with_the_model_runs_no_program(model, tmp_path):
+    recorded = files(model)
+    canary, program = tmp_path / "canary", tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {canary}\n")
+    program.chmod(0o755)
+    git(model, "init", "-q")
+    (model / ".gitattributes").write_text("*.py diff=own filter=own\n")
+    git(model, "add", ".")
+    git(model, "commit", "-qm", "one")
+    (model / "modeling.py").write_text("two")
+    tree = git(model, "rev-parse", "HEAD^{tree}").strip()
+    signed = f"tree {tree}\nauthor a <a@b> 1 +0000\ncommitter a <a@b> 1 +0000\ngpgsig x\n\nsigned\n"
+    commit = git(model, "hash-object", "-t", "commit", "-w", "--stdin", "--literally", input=signed)
+    git(model, "update-ref", "HEAD", commit.strip())
+    for key in (
+        "gpg.program", "core.fsmonitor", "diff.own.textconv", "diff.own.command", "diff.external",
+        "filter.own.smudge", "core.pager", "core.sshCommand",
+    ):  # fmt: skip
+        git(model, "config", key, str(program))
+    git(model, "config", "log.showSignature", "true")
+    found, _ = restored(model, recorded, files(model), tmp_path / "work")
+    assert (found / "modeling.py").read_text() == "one"
+    assert not canary.exists()
+
+
+def test_a_repository_that_came_with_the_model_fetches_nothing(model, tmp_path):
+    recorded = files(model)
+    canary = tmp_path / "canary"
+    git(model, "init", "-q")
+    git(model, "add", ".")
+    git(model, "commit", "-qm", "one")
+    blob = git(model, "rev-parse", "HEAD:modeling.py").strip()
+    path = model / ".git" / "objects" / blob[:2] / blob[2:]
+    path.chmod(0o644)
+    path.unlink()
+    (model / "modeling.py").write_text("two")
+    for key, value in {
+        "core.repositoryformatversion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.url": f"ext::sh -c touch% {canary}",
+        "remote.origin.promisor": "true",
+        "protocol.ext.allow": "always",
+    }.items():
+        git(model, "config", key, value)
+    assert restored(model, recorded, files(model), tmp_path / "work") == (None, ("modeling.py",))
+    assert not canary.exists()

@@ -198,3 +198,37 @@ def test_the_projects_environment_as_a_stack():
     assert (stack.id, stack.python, stack.transformers) == (CURRENT, "/p/bin/python", "4.57.6")
     elsewhere = stack_of(Path("/q/bin/python"), environment_of(installed()))
     assert stack.lock_digest != elsewhere.lock_digest
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other paths")
+def test_an_environment_that_came_with_a_model_is_not_run(tmp_path):
+    model = tmp_path / "model"
+    own = interpreter(model / ".venv")
+    (model / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(InterpreterError) as caught:
+        find_interpreter(None, model, {})
+    assert f"{model / '.venv'} lies in the folder of a model" in str(caught.value)
+    assert f"--python {model / '.venv'}" in str(caught.value)
+    # whoever names or activates it has said so
+    assert find_interpreter(model / ".venv", model, {}) == own
+    assert find_interpreter(None, model, {"VIRTUAL_ENV": str(model / ".venv")}) == own
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other paths")
+def test_an_environment_below_the_folder_of_a_model_is_not_run(tmp_path):
+    inner = tmp_path / "model" / "project"
+    interpreter(inner / ".venv")
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "model")
+    with pytest.raises(InterpreterError, match="lies in the folder of a model"):
+        find_interpreter(None, inner, {}, [link])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other paths")
+def test_a_project_around_a_model_keeps_its_environment(tmp_path):
+    own = interpreter(tmp_path / ".venv")
+    (tmp_path / "config.json").write_text('{"port": 8080}')
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "llama"}')
+    assert find_interpreter(None, tmp_path, {}, [tmp_path / "model"]) == own
+    assert find_interpreter(None, tmp_path / "model", {}, [tmp_path / "model"]) == own

@@ -4,8 +4,12 @@ import json
 
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from samebits import schemas
+from samebits.gate.interpreter import pins
 from samebits.gate.lockfile import (
     LockError,
     environment_key,
@@ -17,7 +21,7 @@ from samebits.gate.lockfile import (
     without_models,
     write_lock,
 )
-from samebits.records.lock import LockFile, RecordedTensor
+from samebits.records.lock import Environment, LockFile, RecordedTensor
 from tests.support.locks import environment, machine, recorded
 
 SCHEMA = jsonschema.Draft202012Validator(json.loads(schemas.render()["lock.schema.json"]))
@@ -30,11 +34,72 @@ def lock():
     return with_model(of_tiny, "a/float32-default", other, newer, machine())
 
 
+HOSTILE = {
+    "a program": ("environments.*.python", "/bin/sh"),
+    "another Python's digits": ("environments.*.python", "3.\u0661"),
+    "an option after a version": ("environments.*.packages.torch", "2.13.0\n--index-url=http://x/"),
+    "a marker after a version": ("environments.*.packages.torch", "2.13.0 ; x"),
+    "an option as a name": ("environments.*.packages.--index-url=http://x", "1"),
+    "two lines as a name": ("environments.*.packages.a\n--pre\nb", "1"),
+    "two lines as a source": ("environments.*.sources.torch", "torch @ https://x/a\n--pre"),
+    "a continued source": ("environments.*.sources.torch", "torch @ https://x/a\\"),
+    "a secret in a source": ("environments.*.sources.torch", "torch @ https://x/${HF_TOKEN}"),
+    "a file as a source": ("environments.*.sources.torch", "torch @ file:///x"),
+    "an option as a source": ("environments.*.sources.torch", "-r https://x/a"),
+    "a file outside": ("models.*.files.a/../../../x", "0" * 16),
+    "an absolute file": ("models.*.files./etc/x", "0" * 16),
+    "colors as a machine": ("machines.*.cpu", "\x1b[2J"),
+    "an address as a hub id": ("models.*.hub", "https://x/y"),
+    "an option as a revision": ("models.*.revision", "--upload-pack=x"),
+}
+
+
+@pytest.mark.parametrize(("where", "value"), HOSTILE.values(), ids=HOSTILE)
+def test_a_field_that_others_write_has_a_pattern(tmp_path, where, value):
+    content = json.loads(lock_text(lock()))
+    group, _, rest = where.partition(".*.")
+    field, _, key = rest.partition(".")
+    entry = next(iter(content[group].values()))
+    if key:
+        entry.setdefault(field, {})[key] = value
+    else:
+        entry[field] = value
+    path = tmp_path / "samebits.lock"
+    path.write_text(json.dumps(content))
+    with pytest.raises(LockError, match=group):
+        read_lock(path)
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_a_version_is_one_line_without_options_for_uv(name, version):
+    try:
+        text = pins(Environment(python="3.11", packages={name: version}))
+    except ValidationError:
+        return
+    assert text == f"{name}=={version}\n"
+    assert not name.startswith("-")
+    assert not set(text.rstrip("\n")) & set(" \t\r\n\f\v\\;#@$[")
+    assert len(text.splitlines()) == 1
+
+
+@given(st.from_regex(r"[A-Za-z0-9._-]{1,9}( @ |\n| )?https://[!-~\n]{1,20}", fullmatch=True))
+def test_a_source_is_one_address(text):
+    try:
+        environment = {"python": "3.11", "packages": {"a": "1"}, "sources": {"a": text}}
+        (line,) = pins(Environment.model_validate(environment)).splitlines()
+    except ValidationError:
+        return
+    assert line == text
+    assert not {*" \n\\$"} & {*line.partition(" @ ")[2]}
+
+
 def test_what_is_written_is_read_and_fits_its_schema(tmp_path):
     path = tmp_path / "samebits.lock"
     write_lock(path, lock())
-    assert read_lock(path) == read_lock(path)
+    written = path.read_bytes()
     assert read_lock(path).models == lock().models
+    write_lock(path, read_lock(path))
+    assert path.read_bytes() == written
     SCHEMA.validate(json.loads(path.read_text("utf-8")))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from samebits.gate.observations import count, hashes, mismatches, unobserved
 from samebits.records.lock import SHORT
-from tests.support.builders import Memory, decoded, forward, layers, sound, values
+from tests.support.builders import Memory, buffer, decoded, forward, layers, sound, values
 
 
 @pytest.fixture
@@ -46,6 +46,17 @@ def test_mismatches_are_in_the_order_of_the_flow_of_data(memory):
     assert (first.subject.prompt, first.subject.layer) == ("short", 1)
     assert first.name == "short · layer 1 (model.layers.0)"
     assert [mismatch.signal for mismatch in more] == ["hidden_states", "logits"]
+
+
+def test_a_buffer_that_only_this_side_has_is_not_the_first_mismatch(memory):
+    buffers = sound(memory).signals.buffers
+    more = buffers | {"a.original_inv_freq": buffer(memory, values(2, seed=3))}
+    logits = {"short": forward(memory, logits=values(1, 6, 8, seed=77))}
+    changed = sound(memory, buffers=more, forward=logits)
+    *others, last = mismatches(hashes(sound(memory)), changed)
+    assert others
+    assert all(mismatch.kind != "only here" for mismatch in others)
+    assert (last.signal, last.name, last.kind) == ("buffers", "a.original_inv_freq", "only here")
 
 
 def test_other_tokens_of_equal_logits_are_a_mismatch(memory):

@@ -219,7 +219,9 @@ def test_a_model_that_does_not_names_the_first_difference(project, verified):
     verified(Kept.DIVERGED, first=first, n_differ=12, difference="layer 1: max abs 1.8")
     out = project.run(failed=1)
     assert "samebits: tiny/float32-default: diverged" in out
-    assert "first difference: hidden_states short · layer 1 (layers.0), one of 12 of 24" in out
+    hashes = "first recorded hash that differs: hidden_states short · layer 1 (layers.0)"
+    assert f"{hashes}, one of 12 of 24" in out
+    assert "differs: layer 1: max abs 1.8" in out
     assert "testing.py" not in out
 
 

@@ -125,3 +125,17 @@ def test_odd_sizes_come_last_and_the_values_are_those_that_were_given():
 def test_a_checkpoint_is_the_same_bytes_each_time():
     one, other = (built(GPTJ) / "model.safetensors" for _ in range(2))
     assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_model_that_save_pretrained_would_split_is_one_file():
+    saved = transformers.PreTrainedModel.save_pretrained
+
+    def split(model, folder, max_shard_size="1KB", **arguments):
+        saved(model, folder, max_shard_size=max_shard_size, **arguments)
+
+    transformers.PreTrainedModel.save_pretrained = split
+    try:
+        folder = built(GPTJ)
+    finally:
+        transformers.PreTrainedModel.save_pretrained = saved
+    assert [path.name for path in folder.glob("model*")] == ["model.safetensors"]

@@ -87,6 +87,9 @@ def test_a_forward_that_raises_on_the_saved_alone_is_its_own_outcome():
     assert found["outcome"] == "same bits"
     assert found["logits"] == "not compared"
     assert "of the original raises TypeError" in found["reason"]
+    only_before = cross(observed(), first=broken)
+    assert (only_before["outcome"], only_before["logits"]) == ("differs", "differs")
+    assert only_before["reason"].endswith("raises TypeError here, and that of the copy answers")
 
 
 def test_a_changed_config_field_is_told_with_both_values():
@@ -219,7 +222,7 @@ def test_code_that_was_not_saved_is_put_back():
 class Fed:
     """What every stack feeds a saved model, as the job that chooses inputs leaves it."""
 
-    def crossing(self):
+    def crossing(self, _model):
         return Inputs({"input_ids": torch.tensor([[1, 2, 3, 4, 5] * 8])}, None, None)
 
 

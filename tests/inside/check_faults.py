@@ -115,7 +115,9 @@ def test_what_is_refused_is_refused_however_it_is_asked_for():
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = server.getsockname()
         socket.create_connection(place).close()
+        os.environ["HF_TOKEN"] = "hf_secret"
         network.refuse()
+        assert "HF_TOKEN" not in os.environ
         assert refused(lambda: socket.create_connection(place))
         assert refused(lambda: socket.getaddrinfo("localhost", 80))
         with socket.socket() as one, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:

@@ -221,8 +221,8 @@ def test_code_of_a_model_is_read_for_its_signature():
     for prompt in (*record["prompts"].values(), record["crossing"]):
         assert prompt["reason"] == (
             "forward takes protein_embeddings, special_tokens_mask; "
-            "samebits makes token ids, pixel values and audio: for others, write them under "
-            "inputs: in matrix.yaml"
+            "samebits makes token ids, pixel values and audio: for others, give them with --inputs FILE, "
+            "or under inputs: in matrix.yaml"
         )
         assert prompt["why"] == "inputs"
 

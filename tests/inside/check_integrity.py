@@ -304,6 +304,15 @@ def test_loaded_weights_drawn_again():
     assert signal["silent"] == ["proj.weight"]
     assert signal["round_trip"]["outcome"] == "differs"
     assert signal["round_trip"]["tensors"] == ["proj.weight"]
+    assert signal["tensors"]["proj.weight"]["restored_without"] == [], "no step of the load did it"
+
+
+def test_the_step_that_draws_loaded_weights_again_is_found_by_leaving_it_out():
+    for defect, step in (("drawn by init", "_init_weights"), ("drawn by tie", "tie_weights")):
+        signal = integrity(defect)
+        assert sources(signal) == {"proj.weight": ("reinitialised", 0)}, defect
+        assert signal["tensors"]["proj.weight"]["restored_without"] == [step]
+    assert "restored_without" not in integrity("")["tensors"]["proj.weight"]
 
 
 def test_a_loaded_tensor_overwritten_by_a_constant():
@@ -570,6 +579,7 @@ def test_an_exception_of_the_probe_is_a_skip():
     assert "integrity" not in looked_at.signals
     assert looked_at.skips[-1] == {
         "what": "integrity",
-        "reason": "NoAnswer: KeyError: 'missing_keys'",
+        "reason": "KeyError: 'missing_keys'",
         "why": "instrument",
+        "raised": True,
     }

@@ -10,12 +10,15 @@ from pathlib import Path
 import feeding
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from samebits_probe.cell import code
 from samebits_probe.model import build, load
 from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.feed import Feed
 from samebits_probe.process import own
 from samebits_probe.process.failure import PhaseFailed, Unknown
+
+from samebits_wire.places import PACKAGES_VARIABLE
 
 # here, for all forked children at once
 IMPORTED = (
@@ -96,6 +99,15 @@ def test_a_class_of_transformers_has_no_module_of_a_package():
     )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     assert load.load_model(source(folder)).facts["class_module"] == ""
+    # the class that was chosen for every release, which this one has or has not
+    chosen = source(folder, inputs={"model_class": "LlamaModel"})
+    assert load.load_model(chosen).facts["model_class"] == "LlamaModel"
+    try:
+        load.load_model(chosen._replace(chosen_class="LlamaForTomorrow"))
+    except Unknown as reason:
+        assert "has no class LlamaForTomorrow, which was chosen for every release" in str(reason)
+    else:
+        raise AssertionError
 
 
 def test_an_architecture_that_nothing_registers_is_unknown():
@@ -150,7 +162,7 @@ def test_a_failing_import_is_a_failure_with_the_frames_of_the_package():
 
 def test_a_module_that_is_not_there_is_named_with_the_nearest():
     package()
-    os.environ[own.FOLDER] = sys.path[-1]
+    os.environ[PACKAGES_VARIABLE] = sys.path[-1]
     failure = failure_of(imports=["own_model"])
     assert failure["type"] == "ModuleNotFoundError"
     assert "did you mean 'own_models'?" in failure["message"]
@@ -183,6 +195,68 @@ def test_a_recipe_may_be_of_a_class_in_a_package():
         assert build.build(job, str(out))["check_failure"] is None
         loaded = load.load_model(source(out, imports=[name]))
         assert type(loaded.model).__name__ == "TinyForCausalLM"
+
+
+OVERRIDE = """
+
+class Works(TinyForCausalLM):
+    @classmethod
+    def from_pretrained(cls, path, *args, **kwargs):
+        model = super().from_pretrained(path, *args, **kwargs)
+        model.name_of_override = type(model).__name__  # fails with a pair, as span-marker's does
+        return model
+
+
+class PassesOn(TinyForCausalLM):
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        return super().from_pretrained(*args, **kwargs)
+
+
+class AsksItself(TinyForCausalLM):
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        model, cls.info = super().from_pretrained(*args, **kwargs, output_loading_info=True)
+        return model
+
+
+class Wraps(TinyForCausalLM):
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        inner = TinyForCausalLM.from_pretrained(*args, **kwargs)
+        model = cls(inner.config)
+        model.load_state_dict(inner.state_dict())
+        return model
+
+
+class Broken(TinyForCausalLM):
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        model, info = super().from_pretrained(*args, **kwargs)  # raises without samebits, too
+        return model
+"""
+
+
+def test_a_class_may_have_its_own_from_pretrained():
+    name = package("")
+    with (Path(sys.path[-1]) / name / "modeling_tiny.py").open("a") as file:
+        file.write(OVERRIDE)
+    folder = checkpoint()
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.norm.weight"]
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    original = transformers.PreTrainedModel.from_pretrained
+    facts = {
+        of: load.load_model(source(folder, model_class=f"{name}.modeling_tiny:{of}")).facts
+        for of in ("TinyForCausalLM", "Works", "PassesOn", "AsksItself", "Wraps")
+    }
+    assert transformers.PreTrainedModel.from_pretrained == original
+    wraps = facts.pop("Wraps")
+    assert [f["missing_keys"] for f in facts.values()] == [["model.norm.weight"]] * 4
+    assert not any("are not known" in text for f in facts.values() for text in f["messages"])
+    assert any("unexpected keys are not known" in text for text in wraps["messages"])
+    failure = failure_of(model_class=f"{name}.modeling_tiny:Broken")
+    assert (failure["phase"], failure["type"]) == ("load", "TypeError")
 
 
 def bert(folder, **fields):
@@ -260,11 +334,24 @@ def test_several_choices_are_fed_and_taken():
 
 
 def test_the_path_of_a_stack_s_process_ends_with_the_packages():
-    os.environ[own.FOLDER] = "/some/packages"
+    os.environ[PACKAGES_VARIABLE] = "/some/packages"
     own.use_packages()
     own.use_packages()
     assert sys.path.count("/some/packages") == 1
     assert sys.path[-1] == "/some/packages"
+
+
+def test_what_stands_in_for_a_package_of_the_stack_comes_before_it():
+    before = list(sys.path)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "instead").mkdir()
+        os.environ[PACKAGES_VARIABLE] = str(Path(folder) / "site-packages")
+        own.use_packages()
+        (first,) = (i for i, path in enumerate(sys.path) if path == str(Path(folder) / "instead"))
+        assert not any(Path(path).name == "site-packages" for path in sys.path[:first])
+        assert Path(sys.path[first + 1]).name == "site-packages"
+        assert sys.path[-1] == os.environ.pop(PACKAGES_VARIABLE)
+    sys.path[:] = before
 
 
 def test_remote_code_is_loaded_by_the_auto_class_of_the_class_that_saved_it():
@@ -287,3 +374,24 @@ def test_remote_code_is_loaded_by_the_auto_class_of_the_class_that_saved_it():
     assert load.auto_class_of({"AutoConfig": "a.B"}, ["Other"]) == "AutoModel"
     same = dict.fromkeys(("AutoModel", "AutoModelForCausalLM"), "modeling_tiny.TinyForCausalLM")
     assert load.auto_class_of(same, ["TinyForCausalLM"]) == "AutoModelForCausalLM"
+
+
+def test_a_class_that_is_not_there_names_those_that_are_below_too():
+    name = package("")
+    for wrong, words in {
+        "TinyForCausalLM": f"did you mean {name}.modeling_tiny:TinyForCausalLM?",
+        "Zzz": f"with from_pretrained there are {name}.configuration_tiny:TinyConfig",
+    }.items():
+        try:
+            load.load_config(source(checkpoint(), model_class=f"{name}:{wrong}"))
+        except PhaseFailed as error:
+            text = f"{error} {error.__cause__}"
+            assert words in text, text
+        else:
+            raise AssertionError(wrong)
+    empty = Path(sys.path[-1]) / "empty_one.py"
+    empty.write_text("")
+    try:
+        load.load_config(source(checkpoint(), model_class="empty_one:Zzz"))
+    except PhaseFailed as error:
+        assert "neither it nor a module below it" in f"{error} {error.__cause__}"

@@ -132,9 +132,7 @@ class Tiny(torch.nn.Module):
     def mask(self, past, n, attention_mask):
         last = torch.arange(past, past + n)[:, None]
         mask = torch.arange(past + n)[None] <= last + (self.defect == "mask leaks")
-        residues = {"leaks at 33": (32, 1), "leaks at 69": (64, 5)}
-        block, residue = residues.get(self.defect, (1, 1))
-        if attention_mask is None or n % block == residue:
+        if attention_mask is None or (self.defect == "leaks at 33" and n % 32 == 1):
             return mask
         return mask & (attention_mask[:, None, None] == 1)
 
@@ -234,13 +232,6 @@ def test_padding_that_leaks_one_past_a_block():
     facts = found("leaks at 33")
     assert violated(facts) == {"left padding"}
     assert by_name(facts)["left padding"]["case"] == "31 tokens padded to 33, 1 row"
-
-
-def test_padding_that_leaks_at_a_residue_that_only_a_sweep_meets():
-    assert violated(found("leaks at 69")) == set()
-    facts = found("leaks at 69", sweep=True)
-    assert violated(facts) == {"left padding"}
-    assert by_name(facts)["left padding"]["case"] == "4 tokens padded to 5, 1 row"
 
 
 def test_rows_that_mix():

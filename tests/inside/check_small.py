@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 
 LARGE = {"vocab_size": 30_000, "hidden_size": 1024, "num_hidden_layers": 20}
 HEADS = {"num_attention_heads": 16, "num_key_value_heads": 4, "intermediate_size": 3000}
-OPTIONS = {"sweep": False, "samples": 0, "large": False}
+OPTIONS = {"samples": 0, "large": False}
 SOURCE = load.Source("nowhere", None, False, "float32", "default", "cpu")
 CLASSES = (
     transformers.LlamaForCausalLM,

@@ -1,12 +1,11 @@
 """model.tensor: the hash is the bits, and the bytes that are kept are the tensor's."""
 
+import os
 import tempfile
 from pathlib import Path
 
 import torch
-from samebits_probe.model import tensor as model_tensor
 from samebits_probe.model.tensor import (
-    Damaged,
     Keeper,
     NotHashable,
     raw_bytes,
@@ -14,6 +13,8 @@ from samebits_probe.model.tensor import (
     stored,
     tensor_hash,
 )
+from samebits_probe.process import files
+from samebits_probe.process.fork import run_in_fork
 
 
 def test_signed_zero_and_nan_payload_are_other_bits():
@@ -129,7 +130,6 @@ def test_known_hashes_are_those_of_the_host():
         flat = torch.tensor(list(bytes.fromhex(line["bytes"])), dtype=torch.uint8)
         tensor = flat.view(getattr(torch, line["dtype"])).reshape(line["shape"])
         assert tensor_hash(tensor) == line["hash"], line
-    assert model_tensor.HASH_HEADER == b"samebits-tensor-1"
 
 
 def test_what_another_process_kept_is_read_by_its_hash():
@@ -141,17 +141,93 @@ def test_what_another_process_kept_is_read_by_its_hash():
         assert stored(keeper.root, keeper.ref(tensor)).shape == tensor.shape
 
 
-def test_a_turned_bit_or_a_torn_file_is_not_read_but_removed():
-    keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
-    for spoil in (lambda b: bytes([b[0] ^ 1]) + b[1:], lambda b: b[:-1], lambda b: b[:-4]):
-        ref = keeper.ref(torch.arange(6.0))
-        path = keeper.root / ref["hash"][:2] / f"{ref['hash']}.bin"
-        path.write_bytes(spoil(path.read_bytes()))
+def kept_in(folder, tensor):
+    """Keep a tensor as a new job does; return its reference and its file."""
+    keeper = Keeper(folder, 1 << 20, [])
+    ref = keeper.ref(tensor)
+    return ref, keeper.root / ref["hash"][:2] / f"{ref['hash']}.bin"
+
+
+def fault_of(path, ref):
+    try:
+        stored(path.parents[1], ref)
+    except files.StoreFault as fault:
+        return str(fault)
+    return ""
+
+
+def flipped(path):
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+
+
+def flipped_with_old_times(path):
+    times = path.stat()
+    flipped(path)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def zeroed(path):
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def in_the_way(make):
+    def put(path):
+        path.unlink()
+        make(path)
+
+    return put
+
+
+def filled_folder(path):
+    (path / "below").mkdir(parents=True)
+    (path / "below" / "file").write_text("text")
+
+
+DAMAGES = {
+    "flipped": flipped,
+    "flipped with old times": flipped_with_old_times,
+    "zeroed": zeroed,
+    "cut": cut,
+    "missing": Path.unlink,
+    "a pipe": in_the_way(os.mkfifo),
+    "a folder": in_the_way(filled_folder),
+    "a link to itself": in_the_way(lambda path: path.symlink_to(path)),
+    "a device": in_the_way(lambda path: path.symlink_to("/dev/zero")),
+}
+
+
+def test_a_damaged_tensor_is_a_fault_of_the_store_and_is_written_again():
+    """Also where its size is the same; a job that makes a tensor again must leave its bytes."""
+    tensor = torch.arange(6.0)
+    for name, damage in DAMAGES.items():
+        with tempfile.TemporaryDirectory() as folder:
+            ref, path = kept_in(folder, tensor)
+            assert not fault_of(path, ref)
+            damage(path)
+            assert fault_of(path, ref), name
+            kept_in(folder, tensor)
+            assert not fault_of(path, ref), name
+            assert not list(Path(folder).rglob("*.tmp"))
+
+
+def test_a_whole_tensor_is_not_written_again():
+    with tempfile.TemporaryDirectory() as folder:
+        _, path = kept_in(folder, torch.arange(6.0))
+        before = path.stat()
+        kept_in(folder, torch.arange(6.0))
+        assert path.stat() == before
+
+
+def test_no_handler_of_a_model_s_exceptions_takes_a_fault_of_the_store():
+    assert not issubclass(files.StoreFault, Exception)
+    for read in (files.read_sealed, lambda path: run_in_fork(lambda: files.read_sealed(path))):
         try:
-            stored(keeper.root, ref)
-        except Damaged as damaged:
-            assert "does not hold the bytes of its hash" in str(damaged)
+            read(Path("missing.json"))
+        except files.StoreFault as fault:
+            assert "missing.json cannot be read: No such file" in str(fault)
         else:
-            msg = "it was read"
-            raise AssertionError(msg)
-        assert not path.exists()
+            raise AssertionError

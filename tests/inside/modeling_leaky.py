@@ -137,6 +137,13 @@ class LeakyForCausalLM(PreTrainedModel):
     def _init_weights(self, module):
         if isinstance(module, Tables):
             module.fill()
+        if self.config.defect == "drawn by init" and module is self.proj:
+            module.weight.data.normal_()
+
+    def tie_weights(self, *args, **kwargs):
+        super().tie_weights(*args, **kwargs)
+        if self.config.defect == "drawn by tie":
+            self.proj.weight.data.normal_()
 
     def get_input_embeddings(self):
         return self.embed
@@ -181,6 +188,8 @@ class LeakyForCausalLM(PreTrainedModel):
         with torch.no_grad():
             if model.config.defect == "drawn again":
                 model.proj.weight.normal_()
+            if model.config.defect == "drawn by init":  # as 5.0 does with remote code
+                model._init_weights(model.proj)
             if model.config.defect == "overwritten":
                 model.proj.bias.zero_()
         return loaded

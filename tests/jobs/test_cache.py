@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from samebits.base.filestate import Dependencies
-from samebits.base.seal import sealed
-from samebits.jobs.cache import CachedJob, JobCache, ResultForm, is_repeatable
+from samebits.jobs.cache import CachedJob, JobCache
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.records import Job
 from samebits.records.capture import Failure
 from samebits.records.ladder import LadderFile
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 from tests.support.builders import cell_id
 
 CELL = cell_id("4.48")
@@ -55,11 +55,11 @@ class Bench:
 
         job = CachedJob(
             self.path,
-            ResultForm(LadderFile, is_repeatable),
+            LadderFile,
             CHECKPOINT,
             lambda path: Sent(timeout=9, result=str(path), log=str(path.with_suffix(".log"))),
             unrepeatable="it left nothing",
-            cell=CELL,
+            row=str(CELL),
             **options,
         )
         return asyncio.run(cache.result(job, Process()))
@@ -90,14 +90,14 @@ def test_cached_result_runs_no_job(bench):
 
 @pytest.mark.parametrize("content", [None, WHOLE[:-9], json.dumps({"format": "other"})])
 def test_torn_result_is_removed_and_noted(bench, content):
-    assert bench.result(content) is None
+    assert isinstance(bench.result(content), Failure)
     assert bench.files == [f"{bench.path.stem}.log"]
     assert bench.dependencies.unrepeatable == {"it left nothing": str(CELL)}
 
 
 def test_torn_result_replaces_no_whole_one(bench):
     bench.result(WHOLE)
-    assert bench.result(WHOLE[:-9], fresh=True) is None
+    assert isinstance(bench.result(WHOLE[:-9], fresh=True), Failure)
     assert bench.path.read_text() == WHOLE
     assert bench.dependencies.unrepeatable
 
@@ -109,13 +109,13 @@ def test_result_that_the_machine_may_have_caused_is_noted_and_runs_again(bench):
     assert len(bench.jobs) == 2
 
 
-def test_lost_job_has_the_result_that_its_kind_makes_of_the_failure(bench):
-    result = bench.result(None, if_lost=lambda lost: LadderFile(cell=CELL, failure=lost))
-    assert result.failure.message == "exited with 1: ValueError: no"
-    assert result.failure.traceback == "the log"
+def test_lost_job_says_how_it_ended(bench):
+    failure = bench.result(None)
+    assert failure.message == "exited with 1: ValueError: no"
+    assert failure.traceback == "the log"
     assert not bench.path.exists()
 
 
 def test_result_of_another_cell_is_no_result(bench):
-    assert bench.result(WHOLE, belongs=lambda result: result.cell != CELL) is None
+    assert isinstance(bench.result(WHOLE, belongs=lambda result: result.cell != CELL), Failure)
     assert not bench.path.exists()

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from samebits.base.errors import CaptureError
-from samebits.base.seal import sealed
 from samebits.compare.pair import reason
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import LARGE
+from samebits.jobs.common import LARGE, ReadyCell
 from samebits.matrix.spec import Prompt
 from samebits.records.capture import NO_DEVICE, Failure, Signals, Skip, Unfinished
 from samebits.records.ids import CellId
 from samebits.records.inputs import Inputs
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 from tests.support.builders import Memory, built_stack, capture, cell_id, model_spec, sound_signals
 
 CELL = cell_id("4.48")
@@ -85,11 +85,13 @@ class Bench:
         runner = CellRunner(cache)
         return asyncio.run(
             runner.observe(
-                options.get("cell", CELL),
-                options.get("model", model_spec()),
-                options.get("checkpoint", CHECKPOINT),
-                options.get("stack", STACK),
-                process,
+                ReadyCell(
+                    options.get("cell", CELL),
+                    options.get("model", model_spec()),
+                    options.get("checkpoint", CHECKPOINT),
+                    options.get("stack", STACK),
+                    process,
+                ),
                 wanted,
                 self.begin,
             )
@@ -152,14 +154,14 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "load": {"variant": "fp16"},
         "logits": None,
         "greedy": 3,
-        "relations": {"sweep": False, "samples": 0, "large": False},
+        "relations": {"samples": 0, "large": False},
         "probes": [],
         "usage": True,
         "processors": True,
         "reloads": True,
         "large": False,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
-        "inputs": inputs.model_dump(),
+        "inputs": inputs.model_dump(mode="json"),
     }
     assert first["store"] == {
         "root": str(bench.root),

@@ -7,9 +7,9 @@ import pytest
 
 from samebits.base.errors import PatchError
 from samebits.base.filestate import Dependencies, changed
-from samebits.base.seal import sealed
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of, read_facts
 from samebits.matrix.spec import Recipe
+from samebits_wire.seal import sealed
 from tests.support.builders import built_stack, model_spec
 
 OLD, NEW = built_stack("4.48", "gpt2", "llama"), built_stack("5.0", "gpt2", "llama", "qwen3")

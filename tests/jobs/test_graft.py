@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samebits.base.seal import sealed
 from samebits.diagnose.verdict import result as compare_cell
 from samebits.grafts.questions import (
     GraftQuestion,
@@ -15,10 +14,11 @@ from samebits.grafts.questions import (
     questions_of,
     with_graft,
 )
+from samebits.jobs import graft as grafting
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.graft import Grafter
-from samebits.jobs.trace import TracedCell, TracedModel
+from samebits.jobs.common import ReadyCell, ReadyPair
+from samebits.jobs.lab import Lab
 from samebits.records.capture import Failure
 from samebits.records.graft import (
     DonorFile,
@@ -35,6 +35,7 @@ from samebits.reports.cell import graft as shown
 from samebits.reports.cell.graft import graft_in_short
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 from tests.support.builders import (
     Memory,
     built_stack,
@@ -287,13 +288,15 @@ def graft(root, donor, patient, questions=(QUESTION,), **changed):
     cache = JobCache(
         root, Store(root), options["probes"], options["machine"], fresh=options["fresh"]
     )
-    grafter = Grafter(cache)
-    subject = TracedModel(options.get("model", model_spec()), options.get("checkpoint", CHECKPOINT))
-    parties = [
-        TracedCell(cell, built_stack(cell.stack), process)
-        for cell, process in ((REF, donor), (CELL, patient))
-    ]
-    return asyncio.run(grafter.graft(subject, *parties, GraftQuestions(REF, list(questions))))
+    subject = options.get("model", model_spec()), options.get("checkpoint", CHECKPOINT)
+    pair = ReadyPair(
+        *(
+            ReadyCell(cell, *subject, built_stack(cell.stack), process)
+            for cell, process in ((REF, donor), (CELL, patient))
+        )
+    )
+    request = GraftQuestions(REF, list(questions))
+    return asyncio.run(grafting.graft(Lab(cache), pair, request))
 
 
 def test_a_donor_runs_first_and_its_file_is_what_the_patient_is_told(tmp_path):

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from samebits.base.filestate import Dependencies
-from samebits.base.seal import sealed
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.common import ReadyCell, follows_from, model_of
 from samebits.jobs.inputs import NO_STACK, Feeder
 from samebits.matrix.spec import Prompt
 from samebits.records.inputs import InputsFile
 from samebits.records.tensor import TensorRef, tensor_hash
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 from tests.support.builders import built_stack, cell_id, model_spec
 
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
@@ -193,7 +193,10 @@ def test_cells_that_are_fed_otherwise_never_meet(tmp_path):
     tensor = {"hash": "9" * 64, "dtype": "int64", "shape": [1, 6]}
     process = Process({"prompts": {"short": {"tensors": {"input_ids": tensor}}}})
     second = CHECKPOINT.model_copy(update={"inputs": choose(tmp_path, (OLD, process), fresh=True)})
-    assert follows_from(cell, model, first, OLD) != follows_from(cell, model, second, OLD)
-    assert follows_from(cell, model, first, OLD) != follows_from(cell, model, CHECKPOINT, OLD)
+    fed, fed_otherwise, unfed = (
+        follows_from(ReadyCell(cell, model, checkpoint, OLD, None))
+        for checkpoint in (first, second, CHECKPOINT)
+    )
+    assert fed not in (fed_otherwise, unfed)
     assert model_of(model, first).inputs == first.inputs
     assert model_of(model, CHECKPOINT).inputs.reason

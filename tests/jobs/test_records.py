@@ -11,12 +11,13 @@ import pytest
 from pydantic import TypeAdapter
 
 from samebits.jobs import records
+from samebits.records.kinds import KINDS
 from samebits.records.record import Record
 
 PROBES = Path(__file__).parents[2] / "probes"
 sys.path.insert(0, str(PROBES))
 
-from samebits_probe.process import jobs as read
+from samebits_wire import jobs as read
 
 ADDED = {"id", "slots"}
 """Keys that the process of a stack adds."""
@@ -83,6 +84,16 @@ def test_the_module_of_the_kind_reads_these_keys(form):
     )
     run = next(function for function in functions if function.name == "run")
     assert form.__name__ in ast.unparse(run.args.args[0].annotation)
+
+
+def test_the_table_of_kinds_has_those_of_the_stack():
+    assert {kind.name for kind in KINDS} == kinds().keys() - {"build", "capsule"}  # not kept
+
+
+def test_every_task_is_a_key_of_its_job():
+    for task, (job, key) in records.JOB_OF.items():
+        form = job.model_fields[key].annotation
+        assert task in (get_args(form) or (form,))
 
 
 def test_another_key_at_any_depth_is_noticed():

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base.seal import sealed
 from samebits.compare.stability import START, agrees
 from samebits.diagnose.alone import alone
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.common import ReadyCell
 from samebits.records.capture import Failure, Skip, Unfinished
 from samebits.records.ids import Verdict
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 from tests.support.builders import (
     Memory,
     buffer,
@@ -198,7 +199,7 @@ class Process:
 def observe(root, process, wanted=(), **changed):
     runner = CellRunner(JobCache(root, Store(root), "p", "m"))
     model = model_spec(**changed)
-    return asyncio.run(runner.observe(CELL, model, CHECKPOINT, STACK, process, wanted))
+    return asyncio.run(runner.observe(ReadyCell(CELL, model, CHECKPOINT, STACK, process), wanted))
 
 
 def judged(runs):

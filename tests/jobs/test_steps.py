@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base.seal import sealed
+from samebits.jobs import steps
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.step_graft import StepGrafter
-from samebits.jobs.step_trace import StepTracer
-from samebits.jobs.trace import TracedCell, TracedModel
+from samebits.jobs.common import ReadyCell, ReadyPair
+from samebits.jobs.lab import Lab
 from samebits.pipeline.training import explained
 from samebits.records.capture import Failure
 from samebits.records.step_graft import StepDonor, StepGraft, StepGraftFile
@@ -22,6 +21,7 @@ from samebits.storage.store import Store
 from samebits.trace.step import NOTHING
 from samebits.training.question import StepQuestion
 from samebits.training.report import report_of
+from samebits_wire.seal import sealed
 from tests.support.builders import built_stack, cell_id, model_spec
 from tests.support.traces import Builder
 
@@ -64,18 +64,17 @@ def tracing(cell, loss="loss", own="loss"):
 
 def origin(root, *processes, question=QUESTION, cells=(CELL,)):
     """Return the origins of candidates, the reference's process first."""
-    tracer = StepTracer(JobCache(root, Store(root), "p", "m", fresh=False))
-    return asyncio.run(of_pairs(tracer.origin, processes, question, cells))
+    return asyncio.run(of_pairs(root, steps.step_origin, processes, question, cells))
 
 
-async def of_pairs(explain, processes, question, cells):
-    subject = TracedModel(model_spec(), CHECKPOINT)
+async def of_pairs(root, explain, processes, question, cells):
+    lab = Lab(JobCache(root, Store(root), "p", "m", fresh=False))
     reference, *candidates = (
-        TracedCell(cell, built_stack(cell.stack), process)
+        ReadyCell(cell, model_spec(), CHECKPOINT, built_stack(cell.stack), process)
         for cell, process in zip((REF, *cells), processes, strict=True)
     )
     return await asyncio.gather(
-        *(explain(subject, reference, candidate, question) for candidate in candidates)
+        *(explain(lab, ReadyPair(reference, candidate), question) for candidate in candidates)
     )
 
 
@@ -127,8 +126,8 @@ PATIENT = StepGraftFile.model_validate(
 
 
 def grafted(root, donor, patient, question=QUESTION):
-    grafter = StepGrafter(JobCache(root, Store(root), "p", "m", fresh=False))
-    (result,) = asyncio.run(of_pairs(grafter.graft, (donor, patient), question, (CELL,)))
+    processes = donor, patient
+    (result,) = asyncio.run(of_pairs(root, steps.step_graft, processes, question, (CELL,)))
     return result
 
 

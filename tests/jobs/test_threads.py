@@ -1,19 +1,20 @@
 """The threads of a model's jobs: one number for every kind of job, which names their results."""
 
+import asyncio
+from functools import partial
+
 import pytest
 
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import LARGE, SEVERAL, threads_of
-from samebits.jobs.crossings import CrossedModel, Crosser, CrossingStack, _job_fields
-from samebits.jobs.graft import Grafter
-from samebits.jobs.ladder import Climber
-from samebits.jobs.records import DonorTask
-from samebits.jobs.trace import TracedCell, TracedModel, Tracer, _tracing
-from samebits.ladder.asking import Ask
+from samebits.jobs.common import LARGE, SEVERAL, ReadyCell, threads_of
+from samebits.jobs.crossings import Crosser, _job_fields
+from samebits.jobs.lab import Lab
+from samebits.jobs.records import DonorTask, Rungs, Tracing
+from samebits.records import kinds
 from samebits.records.ids import Variant
+from samebits.stacks.process import Ended
 from samebits.storage.store import Store
-from samebits.trace.question import TracePhase
 from tests.support.builders import built_stack, cell_id, model_spec
 
 CPU, CUDA = (
@@ -57,37 +58,41 @@ def test_the_number_of_a_part_of_a_model_is_that_of_the_whole():
     assert threads_of(model_spec(), part, CPU) == SEVERAL
 
 
-def ladder(cache, model):
-    climber, ask, at = Climber(cache), Ask(), checkpoint(1)
-    path = climber._path(CELL, model, at, STACK, ask)
-    return path, climber._job(CELL, model, at, path, ask)
+def asked(kind, task, cache, model):
+    """Return where the answer of a cell is kept, and the job that it is asked with."""
+    jobs = []
+
+    class Process:
+        async def run(self, job):
+            jobs.append(job)
+            return Ended(exit=0)
+
+    lab, ready = Lab(cache), ReadyCell(CELL, model, checkpoint(1), STACK, Process())
+    asyncio.run(lab.ask(kind, task, ready))
+    return lab.path(kind, task, ready), jobs[0]["threads"]
 
 
-def trace(cache, model):
-    tracer, subject = Tracer(cache), TracedModel(model, checkpoint(1))
-    traced, question = TracedCell(CELL, STACK, None), TracePhase("short", "forward", {})
-    path = tracer._path(subject, traced, question, "own", ())
-    return path, tracer._job(subject, traced, _tracing(model, question, "own", (), path), path)
-
-
-def graft(cache, model):
-    grafter, subject = Grafter(cache), TracedModel(model, checkpoint(1))
-    traced = TracedCell(CELL, STACK, None)
-    path = grafter._path(subject, traced, {})
-    task = {"prompt": "short", "what": "forward", "forced": {}, "expected": (), "weights": ()}
-    return path, grafter._job(subject, traced, DonorTask(**task, result=str(path)), path)
+LADDER = partial(asked, kinds.LADDER, Rungs(probe_files=()))
+TRACE = partial(
+    asked,
+    kinds.TRACE,
+    Tracing(prompt="short", what="forward", forced={}, steps=0, new_tokens=1, look=(), rung="own"),
+)
+GRAFT = partial(
+    asked,
+    kinds.DONOR,
+    DonorTask(prompt="short", what="forward", forced={}, expected=(), weights=()),
+)
 
 
 def crossing(cache, model):
-    subject = CrossedModel(model, CPU, checkpoint(1))
-    crosser, party = Crosser(cache), CrossingStack(STACK, None)
-    fields = _job_fields(subject, party.stack)
-    return crosser._saved_folder(subject, STACK), type("Job", (), fields)
+    party = ReadyCell(CELL, model, checkpoint(1), STACK, None)
+    return Crosser(cache)._saved_folder(party), _job_fields(party)["threads"]
 
 
-@pytest.mark.parametrize("kind", [ladder, trace, graft, crossing])
+@pytest.mark.parametrize("kind", [LADDER, TRACE, GRAFT, crossing])
 def test_every_job_has_the_number_and_its_result_is_named_after_it(tmp_path, kind):
     cache = JobCache(tmp_path, Store(tmp_path), "p", "m")
     usual, one, three = (kind(cache, spec(n)) for n in (None, 1, 3))
-    assert [job.threads for _, job in (usual, one, three)] == [1, 1, 3]
+    assert [threads for _, threads in (usual, one, three)] == [1, 1, 3]
     assert usual[0] == one[0] != three[0]

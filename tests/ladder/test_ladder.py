@@ -8,7 +8,6 @@ from ml_dtypes import bfloat16
 
 from samebits.compare.pair import Pair
 from samebits.compare.signals import compare
-from samebits.compare.standing import KEPT, SHRUNK
 from samebits.diagnose.verdict import result
 from samebits.ladder.alignment import alignment, to_align
 from samebits.ladder.asking import asks
@@ -32,6 +31,8 @@ from samebits.records.ladder import (
     RungLayer,
 )
 from samebits.records.subject import Subject
+from samebits_wire.rounding import KEPT, SHRUNK
+from tests.support.added_signal import with_toy
 from tests.support.builders import (
     Memory,
     buffer,
@@ -130,6 +131,48 @@ def test_what_goes_away_in_float64_is_rounding_and_the_slope_says_so(memory, pai
     assert (found.kind, found.rule) == ("rounding", "slope"), found.reason
     assert [step.what for step in found.steps] == ["layer 1 (model.layers.0)", "logits"]
     assert all(step.ratio < SHRUNK for step in found.steps)
+
+
+@pytest.mark.usefixtures("toy")
+@pytest.mark.parametrize("times", [1000, 1 + 1e-6])
+def test_an_added_signal_that_differs_does_not_round_because_the_logits_do(memory, pair, times):
+    reference, candidate = pair
+    tensor = values(1, 6, seed=9)
+    reference = with_toy(memory, reference, short=tensor)
+    candidate = with_toy(memory, candidate, short=tensor * np.float32(times))
+    found = climbed(memory, reference, candidate, by=TINY)
+    assert (found.kind, found.reason) == (
+        "undecided",
+        "toy of short was not computed on the ladder",
+    )
+
+
+@pytest.mark.usefixtures("toy")
+def test_an_added_signal_in_another_shape_is_another_result(memory, pair):
+    reference = with_toy(memory, pair[0], short=values(1, 6))
+    candidate = with_toy(memory, pair[1], short=values(6))
+    found = climbed(memory, reference, candidate, by=TINY)
+    assert (found.kind, found.rule) == ("diverged", "probe")
+    assert found.reason.startswith("toy short: shape [1, 6]")
+
+
+@pytest.mark.usefixtures("toy")
+def test_an_added_signal_of_the_same_bytes_lets_the_logits_round(memory, pair):
+    both = [with_toy(memory, side, short=values(1, 6)) for side in pair]
+    assert climbed(memory, *both, by=TINY).kind == "rounding"
+
+
+def test_tokens_that_differ_without_a_judged_split_do_not_round(memory, pair):
+    before, after = decoded(memory, 1, 2), decoded(memory, 1, 3)
+    after = after.model_copy(update={"logits": before.logits, "top2": before.top2})
+    reference, candidate = (
+        side.model_copy(
+            update={"signals": side.signals.model_copy(update={"greedy": {"short": greedy}})}
+        )
+        for side, greedy in zip(pair, (before, after), strict=True)
+    )
+    found = climbed(memory, reference, candidate, by=TINY)
+    assert (found.kind, found.rule) == ("undecided", "nothing"), found.reason
 
 
 ALIGNED = "the weights have different alignments in memory"

@@ -8,14 +8,16 @@ import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
-import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from samebits.lint import command
+from samebits.lint.bounds import bound_of, range_of
 from samebits.lint.command import main
 from samebits.lint.engine import UNREADABLE, lint
 from samebits.lint.fix import fix_files
+from samebits.lint.releases import NEWEST
 
 ROOT = Path(__file__).parents[2]
 BAD = "from transformers.utils import LossKwargs\n"
@@ -123,217 +125,6 @@ def test_github(bad):
     assert line.startswith("::error file=")
     assert "modeling%2C 50%25%3Aä.py,line=1,endLine=1,col=32,title=SB101::" in line
     assert line.count("\n") == 1
-
-
-def test_sarif_has_the_required_fields(bad, tmp_path):
-    (tmp_path / "broken.py").write_text("def f(:\n")
-    log = json.loads(run(tmp_path, "--format", "sarif")[1])
-    assert log["version"] == "2.1.0"
-    (sarif,) = log["runs"]
-    driver = sarif["tool"]["driver"]
-    assert driver["name"] == "samebits"
-    (result,) = sarif["results"]
-    assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "SB101"
-    assert result["level"] in {"error", "warning", "note"}
-    assert result["message"]["text"]
-    place = result["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"]["uri"].startswith("file:///")
-    assert " " not in place["artifactLocation"]["uri"]
-    assert place["region"] == {"startLine": 1, "startColumn": 32, "endLine": 1, "endColumn": 42}
-    (note,) = sarif["invocations"][0]["toolExecutionNotifications"]
-    assert "not read" in note["message"]["text"]
-
-
-LOCATION = {
-    "type": "object",
-    "required": ["physicalLocation"],
-    "properties": {
-        "physicalLocation": {
-            "type": "object",
-            "required": ["artifactLocation", "region"],
-            "properties": {
-                "artifactLocation": {
-                    "type": "object",
-                    "required": ["uri"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "uri": {"type": "string", "pattern": "^[^ ]+$"},
-                        "uriBaseId": {"const": "SRCROOT"},
-                    },
-                },
-                "region": {"$ref": "#/$defs/region"},
-            },
-        }
-    },
-}
-SARIF = {
-    "$defs": {
-        "text": {
-            "type": "object",
-            "required": ["text"],
-            "properties": {"text": {"type": "string"}, "markdown": {"type": "string"}},
-            "additionalProperties": False,
-        },
-        "region": {
-            "type": "object",
-            "required": ["startLine", "startColumn", "endLine", "endColumn"],
-            "additionalProperties": False,
-            "properties": {
-                name: {"type": "integer", "minimum": 1}
-                for name in ("startLine", "startColumn", "endLine", "endColumn")
-            },
-        },
-        "level": {"enum": ["none", "note", "warning", "error"]},
-        "rule": {
-            "type": "object",
-            "required": [
-                "id",
-                "shortDescription",
-                "fullDescription",
-                "help",
-                "helpUri",
-                "defaultConfiguration",
-            ],
-            "additionalProperties": False,
-            "properties": {
-                "id": {"type": "string"},
-                "shortDescription": {"$ref": "#/$defs/text"},
-                "fullDescription": {"$ref": "#/$defs/text"},
-                "help": {"$ref": "#/$defs/text"},
-                "helpUri": {"type": "string"},
-                "defaultConfiguration": {"properties": {"level": {"$ref": "#/$defs/level"}}},
-            },
-        },
-        "result": {
-            "type": "object",
-            "required": ["ruleId", "ruleIndex", "level", "message", "locations"],
-            "additionalProperties": False,
-            "properties": {
-                "ruleId": {"type": "string"},
-                "ruleIndex": {"type": "integer", "minimum": 0},
-                "level": {"$ref": "#/$defs/level"},
-                "message": {"$ref": "#/$defs/text"},
-                "locations": {"type": "array", "items": LOCATION, "minItems": 1},
-                "partialFingerprints": {
-                    "type": "object",
-                    "additionalProperties": {"type": "string"},
-                },
-                "fixes": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "required": ["artifactChanges"],
-                        "additionalProperties": False,
-                        "properties": {
-                            "description": {"$ref": "#/$defs/text"},
-                            "artifactChanges": {
-                                "type": "array",
-                                "minItems": 1,
-                                "items": {
-                                    "required": ["artifactLocation", "replacements"],
-                                    "additionalProperties": False,
-                                    "properties": {
-                                        "artifactLocation": {},
-                                        "replacements": {
-                                            "type": "array",
-                                            "minItems": 1,
-                                            "items": {
-                                                "required": ["deletedRegion"],
-                                                "additionalProperties": False,
-                                                "properties": {
-                                                    "deletedRegion": {"$ref": "#/$defs/region"},
-                                                    "insertedContent": {"$ref": "#/$defs/text"},
-                                                },
-                                            },
-                                        },
-                                    },
-                                },
-                            },
-                        },
-                    },
-                },
-            },
-        },
-    },
-    "type": "object",
-    "required": ["version", "runs"],
-    "properties": {
-        "version": {"const": "2.1.0"},
-        "runs": {
-            "type": "array",
-            "items": {
-                "required": ["tool", "results"],
-                "properties": {
-                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
-                    "results": {"type": "array", "items": {"$ref": "#/$defs/result"}},
-                    "tool": {
-                        "properties": {
-                            "driver": {
-                                "required": ["name"],
-                                "properties": {
-                                    "rules": {"type": "array", "items": {"$ref": "#/$defs/rule"}}
-                                },
-                            }
-                        }
-                    },
-                },
-            },
-        },
-    },
-}
-"""The part of SARIF 2.1.0 that the log uses, as its specification words it; stricter in keys."""
-
-
-def sarif_of(path, *options):
-    log = json.loads(run(path, "--format", "sarif", *options)[1])
-    jsonschema.validate(log, SARIF)
-    return log["runs"][0]
-
-
-def test_sarif_follows_its_schema(tmp_path, monkeypatch):
-    (tmp_path / "m y.py").write_text(f"x = 'é'; y = 1\n{BAD}")
-    monkeypatch.chdir(tmp_path)
-    sarif = sarif_of(tmp_path)
-    for rule in sarif["tool"]["driver"]["rules"]:
-        assert "**Remedy.**" in rule["help"]["markdown"]
-        assert (ROOT / rule["helpUri"]).is_file()
-    (result,) = sarif["results"]
-    place = result["locations"][0]["physicalLocation"]
-    assert place["artifactLocation"] == {"uri": "m%20y.py", "uriBaseId": "SRCROOT"}
-    assert sarif["originalUriBaseIds"]["SRCROOT"]["uri"] == f"{tmp_path.as_uri()}/"
-
-
-def test_the_fix_in_sarif_is_what_fix_writes(tmp_path):
-    path = tmp_path / "m.py"
-    path.write_text(f"x = 'é'; y = 1\n{BAD}z = 1\n", "utf-8")
-    (result,) = sarif_of(path)["results"]
-    text = path.read_text("utf-8")
-    starts = [0, *(n + 1 for n, c in enumerate(text) if c == "\n")]
-    (change,) = result["fixes"][0]["artifactChanges"]
-    for part in sorted(
-        change["replacements"],
-        key=lambda r: (r["deletedRegion"]["startLine"], r["deletedRegion"]["startColumn"]),
-        reverse=True,
-    ):
-        region = part["deletedRegion"]
-        start = starts[region["startLine"] - 1] + region["startColumn"] - 1
-        end = starts[region["endLine"] - 1] + region["endColumn"] - 1
-        text = text[:start] + part["insertedContent"]["text"] + text[end:]
-    run(path, "--fix")
-    assert path.read_text("utf-8") == text
-
-
-def test_fingerprints_stay_when_lines_are_added_above(tmp_path):
-    path = tmp_path / "m.py"
-
-    def prints(text):
-        path.write_text(text)
-        return [r["partialFingerprints"]["line/v1"] for r in sarif_of(path)["results"]]
-
-    before = prints(BAD + BAD)
-    assert len(set(before)) == 2
-    assert prints(f"x = 1\n\n{BAD}{BAD}") == before
-    assert prints(BAD.replace("LossKwargs", "TransformersKwargs")) != before[:1]
 
 
 def test_diff_writes_nothing_and_is_what_fix_writes(bad):
@@ -461,3 +252,97 @@ def test_a_folder_without_python_files_is_a_mistake(tmp_path, capsys):
         main([str(tmp_path)])
     assert ended.value.code == 2
     assert f"no Python file in {tmp_path}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        (">=4.56.2", (4, 56), NEWEST),
+        ("<5,>=4.0", (4, 0), (4, 999)),
+        ("<5.0.0", (0, 0), (4, 999)),
+        ("<5.2.1", (0, 0), (5, 2)),
+        ("<=5.2", (0, 0), (5, 2)),
+        ("==4.48.*", (4, 48), (4, 48)),
+        ("~=4.48.1", (4, 48), (4, 48)),
+        ("~=4.40", (4, 40), (4, 999)),
+        (">=4.40,!=4.50.0", (4, 40), NEWEST),
+    ],
+)
+def test_a_requirement_is_a_range_of_releases(text, first, last):
+    assert range_of(text) == (first, last)
+
+
+METADATA = {
+    "pyproject.toml": '[project]\nname = "p"\ndependencies = ["torch", "transformers>=4.41,<4.54"]\n',
+    "setup.cfg": "[options]\ninstall_requires =\n    torch\n    transformers<4.54\n",
+    "setup.py": "from setuptools import setup\nsetup(install_requires=['transformers<4.54'])\n",
+}
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_releases_that_the_package_does_not_allow_are_no_problem(tmp_path, name):
+    bound_of.cache_clear()
+    code = tmp_path / "src" / "p" / "m.py"
+    code.parent.mkdir(parents=True)
+    code.write_text(BAD)  # a name that is gone from 4.54 on
+    assert run(code)[0] == 1
+    (tmp_path / name).write_text(METADATA[name])
+    bound_of.cache_clear()
+    result, out, err = run(code)
+    assert (result, out) == (0, "no problem found\n")
+    assert "requires transformers" in err
+    assert run(code, "--to", "5.x")[0] == 1  # who names releases asks about these
+    (tmp_path / name).write_text(METADATA[name].replace("<4.54", "<4.57"))
+    bound_of.cache_clear()
+    assert "(4.54 to 4.56)" in run(code)[1]
+
+
+def test_an_installed_package_has_its_bound_in_its_metadata(tmp_path):
+    bound_of.cache_clear()
+    code = tmp_path / "p" / "m.py"
+    code.parent.mkdir()
+    code.write_text(BAD)
+    info = tmp_path / "p-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: p\nRequires-Dist: transformers<4.54\n")
+    (info / "RECORD").write_text("other/m.py,,\n")
+    assert run(code)[0] == 1
+    (info / "RECORD").write_text("p/m.py,,\n")
+    bound_of.cache_clear()
+    assert run(code)[0] == 0
+
+
+GUARDED = "if is_transformers_ge_v5:\n    from .x import y\n"
+
+
+@pytest.mark.parametrize(
+    ("importers", "expected"),
+    [
+        ([GUARDED], 0),
+        ([GUARDED, GUARDED], 0),
+        ([GUARDED, "from p.x import y\n"], 1),
+        (["from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .x import y\n"], 1),
+        (["if is_peft_available():\n    from .x import y\n"], 1),
+        ([], 1),
+    ],
+)
+def test_a_module_behind_a_question_about_the_release_is_not_reached(tmp_path, importers, expected):
+    package = tmp_path / "p"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "x.py").write_text("from .z import w\n" + BAD)
+    (package / "z.py").write_text(BAD)  # imported by x alone
+    for number, text in enumerate(importers):
+        (package / f"m{number}.py").write_text(text)
+    code, out, _ = run(package)
+    assert code == expected
+    # without an importer x is one that a user imports, and z follows
+    assert out.count("SB101") == 2 * expected
+
+
+def test_a_long_run_says_how_far_it_is(bad, monkeypatch):
+    assert run(bad)[2] == ""
+    monkeypatch.setattr(command, "_PATIENCE", 0.0)
+    lines = run(bad)[2].splitlines()
+    assert lines[0].startswith("1 files: reading ")
+    assert any("looking for SB402" in line for line in lines)

@@ -6,6 +6,7 @@ import pytest
 
 from samebits.base.errors import MatrixError
 from samebits.jobs.cells import CellRunner
+from samebits.jobs.common import ReadyCell
 from samebits.matrix.load import load
 from samebits.matrix.probefile import PARAMETERS, bad_probe, probe_file
 from samebits.stacks.probes import PROBES
@@ -158,16 +159,19 @@ def test_one_that_informs_cannot_be_expected(loaded):
 
 
 def test_the_content_of_the_file_names_the_captures(loaded, tmp_path):
-    from types import SimpleNamespace
-
+    from samebits.jobs.cache import JobCache
+    from samebits.jobs.checkpoints import Checkpoint
+    from samebits.storage.store import Store
     from tests.support.builders import built_stack, cell_id
 
-    cache = SimpleNamespace(root=tmp_path, probes="p", machine_of=lambda _variant: "m")
-    checkpoint = SimpleNamespace(source="/c", revision=None, digest="d", n_bytes=1, inputs=None)
+    cache = JobCache(tmp_path, Store(tmp_path), "p", "m")
+    checkpoint = Checkpoint(model="llama", source="/c", said="c", digest="d", n_bytes=1)
 
     def folder(probes, source=GOOD):
         model = loaded(probes, source).models[0]
-        return CellRunner(cache)._folder(cell_id("5.x"), model, checkpoint, built_stack("5.x"))
+        return CellRunner(cache).folder(
+            ReadyCell(cell_id("5.x"), model, checkpoint, built_stack("5.x"), None)
+        )
 
     plain = folder("[my_probe.py]")
     assert plain == folder("[my_probe.py]")

@@ -15,8 +15,8 @@ from tests.support.scheduler_bench import RecordedProgress
 GIB = 1 << 30
 
 
-def task(*words, cpus=1, memory=0, **accelerators):
-    return cluster.Task(words, Resources(cpus, memory, accelerators))
+def task(*words, cpus=1, memory=0, gpus=0):
+    return cluster.Task(words, Resources(cpus, memory, gpus))
 
 
 class Ray:
@@ -144,18 +144,17 @@ def test_a_cluster_elsewhere_needs_a_store_and_a_local_one_has_its_own(matrix, m
 def test_a_local_cluster_is_never_asked_for_more_than_it_has(tmp_path, monkeypatch):
     ray, said = Ray(), []
     monkeypatch.setitem(sys.modules, "ray", ray)
-    large = task("a", cpus=99, memory=900 * GIB, GPU=2, NPU=1)
+    large = task("a", cpus=99, memory=900 * GIB, gpus=2)
     assert cluster.run("local", [large], tmp_path, said.append) == []
     (options,) = ray.options
     assert (options["num_cpus"], options["num_gpus"], options["memory"]) == (8, 0, 64 * GIB)
-    assert "resources" not in options
     assert said == ["1 of 1 tasks have ended"]
 
 
 def test_what_a_cluster_lacks_now_is_said_and_asked_for(tmp_path, monkeypatch):
     ray, said = Ray(), []
     monkeypatch.setitem(sys.modules, "ray", ray)
-    cluster.run("auto", [task("a", memory=900 * GIB, GPU=1)], tmp_path, said.append)
+    cluster.run("auto", [task("a", memory=900 * GIB, gpus=1)], tmp_path, said.append)
     (options,) = ray.options
     assert (options["num_gpus"], options["memory"]) == (1, 900 * GIB)
     assert said[:-1] == [

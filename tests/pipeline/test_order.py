@@ -13,7 +13,7 @@ from samebits.pipeline.order import Order, Use
     ("options", "leaves_receipt"),
     [
         ({}, True),
-        ({"sweep": True, "causes": True, "releases": True, "capsules": "all"}, True),
+        ({"causes": True, "releases": True, "capsules": "all"}, True),
         ({"level": "quick"}, True),
         ({"level": "deep"}, True),
         ({"jobs": 2, "reports": Path("r"), "matrix": Path("m.yaml")}, True),
@@ -30,8 +30,8 @@ def test_receipt_follows_from_the_options(options, leaves_receipt):
 
 def test_command_repeats_options_that_decide_what_the_report_shows():
     assert Order().repeated_words() == []
-    order = Order(causes=True, sweep=True, fresh=True, jobs=3, reports=Path("r"))
-    assert order.repeated_words() == ["--sweep", "--causes"]
+    order = Order(causes=True, releases=True, fresh=True, jobs=3, reports=Path("r"))
+    assert order.repeated_words() == ["--releases", "--causes"]
     assert Order(level="deep", causes=True).repeated_words() == ["--deep", "--causes"]
 
 

@@ -6,13 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base.seal import sealed
+from samebits.base.errors import StackMachineError
+from samebits.diagnose.exit_code import exit_code
+from samebits.diagnose.verdict import result
 from samebits.matrix.spec import Recipe, Rule
+from samebits.pipeline.questions import Questions
 from samebits.records.capture import Capture, Failure
 from samebits.records.ids import CellId
+from samebits.records.inputs import InputsFile
+from samebits.records.record import read_record
+from samebits.records.report import StackReport
 from samebits.stacks import costs
 from samebits.stacks.costs import Finished
 from samebits.stacks.packages import PackagesError
+from samebits_wire.seal import sealed
 from tests.support.builders import model_spec
 from tests.support.fakes import Crossed, ended
 from tests.support.scheduler_bench import STACKS, Bench, extended, probe, recipe, statuses
@@ -85,7 +92,7 @@ def test_every_phase_is_told_from_beginning_to_end(tmp_path):
         "end cells",
     ]
     assert sorted(bench.progress.advanced) == [*["checkpoints"] * 2, *["stacks"] * 3]
-    assert set(bench.lab.phases.taken) == {"stacks", "cells", "checkpoints"}
+    assert set(bench.lab.scope.phases.taken) == {"stacks", "cells", "checkpoints"}
 
 
 def fails(message):
@@ -144,7 +151,8 @@ def test_what_jobs_took_is_left_for_an_estimate(tmp_path):
     bench = Bench(tmp_path)
     bench.run()
     assert not hasattr(bench.progress, "estimate")
-    bench.lab.keep_costs(Finished(started="2026-11-21T10:00:00Z", seconds=8.0, cells=3))
+    bench.lab.finished = Finished(started="2026-11-21T10:00:00Z", seconds=8.0, cells=3)
+    bench.lab.keep_costs()
     recorded = costs.read(tmp_path / "work")
     assert recorded.new == 3
     assert recorded.of["llama/float32-sdpa@5.0"]["cell"] == costs.Cost(jobs=2, seconds=1.0, cpu=0.0)
@@ -156,16 +164,13 @@ def test_what_jobs_took_is_left_for_an_estimate(tmp_path):
     assert [line for line in again.progress.of("note") if "estimated from earlier" in line]
 
 
-def test_a_price_is_told_before_cells_run_and_none_for_known_ones(tmp_path):
+def test_no_estimate_is_said_before_cells_run_and_nothing_for_known_ones(tmp_path):
     first = Bench(tmp_path, level="quick")
     first.run()
-    (price,) = [line for line in first.progress.of("note") if "forwards" in line]
-    assert price.startswith("note 3 new cells with --quick: ")
     unknown = "note no earlier run at this level to estimate the minutes from"
     assert unknown in first.progress.lines
     again = Bench(tmp_path, level="quick")
     again.run()
-    assert not [line for line in again.progress.of("note") if "forwards" in line]
     assert unknown not in again.progress.lines
 
 
@@ -179,15 +184,52 @@ def test_a_stack_that_cannot_be_built_fails_its_cells_alone(tmp_path):
     assert failures(runs) == {
         "llama@4.57": ("stack", "stack 4.57: no resolution:\nnumpy is too old")
     }
-    assert bench.lab.failures == {"4.57": "stack 4.57: no resolution:\nnumpy is too old"}
-    assert list(bench.lab.stacks) == ["4.48", "5.0"]
+    failed = {id: str(error) for id, error in bench.lab.stacks.failures.items()}
+    assert failed == {"4.57": "stack 4.57: no resolution:\nnumpy is too old"}
+    assert list(bench.lab.stacks.built) == ["4.48", "5.0"]
+
+
+def test_a_stack_that_the_machine_kept_from_being_built_is_not_finished(tmp_path):
+    bench = Bench(tmp_path, failing=("4.57",))
+    bench.error = StackMachineError
+    runs = bench.run()
+    unfinished = ["unfinished"] * 2
+    assert statuses(runs) == {
+        "llama@4.48": COMPLETE,
+        "llama@4.57": unfinished,
+        "llama@5.0": COMPLETE,
+    }
+    ((capture, _),) = (pair for cell, pair in runs.items() if cell.stack == "4.57")
+    assert capture.unfinished.phase == "stack"
+    assert capture.unfinished.reason == "stack 4.57: no resolution: numpy is too old"
+    assert _code(runs, "4.57") == 3
+
+
+def test_a_stack_whose_packages_do_not_fit_fails_the_run(tmp_path):
+    assert _code(Bench(tmp_path, failing=("4.57",)).run(), "4.57") == 1
+
+
+def _code(runs, stack):
+    """Return the exit code of a run with the cells of one stack, which was not built."""
+    reference = next(iter(runs.values()))
+    results = [result(c, pair, reference, None) for c, pair in runs.items() if c.stack == stack]
+    return exit_code(results, [], [StackReport(id=stack, failure="no resolution")])[0]
+
+
+def test_what_the_builders_say_is_shown_and_kept_for_the_report(tmp_path):
+    bench = Bench(tmp_path)
+    bench.run()
+    assert bench.lab.notes == ()
+    bench.lab.stacks._installer.say("stack 4.57 was damaged")
+    assert bench.lab.notes == ("stack 4.57 was damaged",)
+    assert {f"note {note}" for note in bench.lab.notes} <= set(bench.progress.lines)
 
 
 def test_no_stack_at_all_is_no_crash(tmp_path):
     bench = Bench(tmp_path, failing=STACKS)
     assert list(statuses(bench.run()).values()) == [FAILED] * 3
     assert bench.lab.machine is None
-    assert bench.lab.checkpoints == {}
+    assert bench.lab.checkpoints.known == {}
     assert bench.starter.started == []
 
 
@@ -252,7 +294,7 @@ def test_the_oldest_stack_that_knows_it_makes_the_checkpoint_once_for_all(tmp_pa
     assert len(bench.jobs_of("build")) == 3
     assert set(map(tuple, statuses(runs).values())) == {tuple(COMPLETE)}
     for model, builder in (("llama", "4.48"), ("gemma3", "4.57"), ("qwen3", "5.0")):
-        checkpoint = bench.lab.checkpoints[model]
+        checkpoint = bench.lab.checkpoints.known[model]
         assert (checkpoint.builder, checkpoint.parameters) == (builder, 12)
         sources = {
             job["model"]["source"] for _, job in bench.jobs_of("cell") if model in job["log"]
@@ -284,7 +326,7 @@ def test_a_recipe_that_nobody_knows_fails_its_cells_alone(tmp_path):
         )
         for stack in STACKS
     }
-    assert "odd" not in bench.lab.checkpoints
+    assert "odd" not in bench.lab.checkpoints.known
     assert len(bench.progress.of("done odd")) == 3
 
 
@@ -404,9 +446,9 @@ def test_slots_bound_the_cells_of_all_stacks_together(tmp_path):
 
 def test_without_a_number_there_is_a_slot_for_each_core(tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(7))
-    slots = Bench(tmp_path, slots=None).make()._slots
+    slots = Bench(tmp_path, slots=None).make().scope.slots
     assert (slots.jobs, slots.cores) == (7, 7)
-    slots = Bench(tmp_path, slots=2).make()._slots
+    slots = Bench(tmp_path, slots=2).make().scope.slots
     assert (slots.jobs, slots.cores) == (2, 7)
 
 
@@ -426,7 +468,7 @@ def crossed(root, *models, **options):
         scheduler = bench.make()
         try:
             await scheduler.observe()
-            return await asyncio.wait_for(scheduler.cross(), 10)
+            return await asyncio.wait_for(Questions(scheduler).cross(), 10)
         finally:
             await scheduler.close()
 
@@ -479,7 +521,7 @@ def test_a_run_leaves_no_copies_of_remote_code(tmp_path):
     async def main():
         scheduler = bench.make()
         await scheduler.observe()
-        folders = [scheduler._modules(stack) for stack in scheduler.stacks.values()]
+        folders = [scheduler.stacks.modules(s) for s in scheduler.stacks.built.values()]
         for folder in folders:
             folder.mkdir(parents=True)
         await scheduler.close()
@@ -531,7 +573,7 @@ def test_the_oldest_stack_makes_what_a_package_registers(tmp_path):
 
 @pytest.mark.parametrize(("contradicts", "status"), [(True, "absent"), (False, "failed")])
 def test_packages_that_are_not_installed_fail_no_other_cell(tmp_path, contradicts, status):
-    def extend(stack, python, packages):
+    def extend(stack, python, packages, stays):
         if stack.id == "4.57":
             msg = "its packages cannot be installed: Because …"
             raise PackagesError(msg, contradicts=contradicts)
@@ -543,6 +585,148 @@ def test_packages_that_are_not_installed_fail_no_other_cell(tmp_path, contradict
     assert ended == {"mine@4.57": [status] * 2}
     (captures,) = (pair for pair in runs.values() if pair[0].status == status)
     said = captures[0].absent if contradicts else captures[0].failure.message
-    assert said == "its packages cannot be installed: Because …"
+    assert said.startswith("its packages cannot be installed: Because …")
+    assert ("All stacks get the same version, my-models==1.0" in said) == contradicts
     assert contradicts or captures[0].failure.phase == "packages"
-    assert any("my-models" in reason for reason in bench.lab.dependencies.unrepeatable)
+    assert any("my-models" in reason for reason in bench.lab.scope.dependencies.unrepeatable)
+
+
+class Index:
+    """Replaces an index: the versions of packages that fit each stack, the newest first."""
+
+    def __init__(self, **versions):
+        self.versions = versions
+        self.asked = []
+
+    def __call__(self, stack, python, packages, stays):
+        self.asked.append((stack.id, packages))
+        return extended(stack, python, [self.fitting(stack.id, package) for package in packages])
+
+    def fitting(self, stack, package):
+        name, _, exact = package.partition("==")
+        versions = self.versions[name.replace("-", "_")][stack]
+        if (exact and exact not in versions) or not versions:
+            msg = f"its packages do not fit {stack}: Because {package} excludes it."
+            raise PackagesError(msg, contradicts=True)
+        return f"{name}=={exact or versions[0]}"
+
+
+def test_all_stacks_get_the_version_that_the_oldest_has(tmp_path):
+    index = Index(my_models={"4.48": ["1.8"], "4.57": ["1.9", "1.8"], "5.0": ["1.5"]})
+    bench = Bench(tmp_path, with_packages(), extend=index)
+    runs = bench.run()
+    versions = {
+        stack: beside.added.packages["my-models"]
+        for (stack, _), beside in bench.lab.stacks.extended.items()
+    }
+    assert versions == {"4.48": "1.8", "4.57": "1.8"}
+    # an older version, which sets no bound on transformers, is not the model's in 5.0
+    absent = next(pair[0] for cell, pair in runs.items() if cell.stack == "5.0")
+    assert absent.status == "absent"
+    assert absent.absent.startswith("its packages do not fit 5.0: Because my-models==1.8 excludes")
+    assert absent.absent.endswith("my-models==1.8, the newest for stack 4.48.")
+
+
+def test_a_stack_that_cannot_have_the_package_does_not_choose_its_version(tmp_path):
+    index = Index(my_models={"4.48": [], "4.57": ["2.0", "1.8"], "5.0": ["2.1", "2.0"]})
+    bench = Bench(tmp_path, with_packages(), extend=index)
+    runs = bench.run()
+    assert {cell.stack: pair[0].status for cell, pair in runs.items()} == {
+        "4.48": "absent",
+        "4.57": "complete",
+        "5.0": "complete",
+    }
+    assert bench.lab.stacks.extended["5.0", ("my-models",)].added.packages == {"my-models": "2.0"}
+
+
+IMAGES = ("pillow", "torchvision")
+
+
+@pytest.mark.parametrize(
+    ("torchvision", "installed"),
+    [({"5.0": ["0.28"]}, {"pillow", "torchvision"}), ({"5.0": []}, {"pillow"})],
+    ids=["everywhere", "not in one"],
+)
+def test_what_is_added_for_images_is_in_all_stacks_or_in_none(tmp_path, torchvision, installed):
+    everywhere = {"4.48": ["0.28"], "4.57": ["0.28"], "5.0": ["0.28"]}
+    index = Index(pillow=everywhere, torchvision=everywhere | torchvision)
+    model = recipe().model_copy(update={"packages": IMAGES, "images": IMAGES})
+    bench = Bench(tmp_path, model, extend=index)
+    assert list(statuses(bench.run()).values()) == [COMPLETE] * 3
+    for stack in STACKS:
+        assert bench.lab.stacks.extended[stack, IMAGES].added.packages.keys() == installed
+
+
+def test_what_the_user_listed_is_not_left_out(tmp_path):
+    everywhere = {"4.48": ["0.28"], "4.57": ["0.28"], "5.0": ["0.28"]}
+    index = Index(pillow=everywhere, torchvision=everywhere | {"5.0": []})
+    model = recipe().model_copy(update={"packages": IMAGES})
+    runs = Bench(tmp_path, model, extend=index).run()
+    assert [pair[0].status for pair in runs.values()] == ["complete", "complete", "absent"]
+
+
+# faults of the machine and of the work folder
+
+UNFINISHED = ["unfinished"] * 2
+NO_ROOM = OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "error", [NO_ROOM, StackMachineError("uv was killed by signal 9")], ids=str
+)
+def test_a_stack_that_the_machine_did_not_let_be_built_is_tried_again(tmp_path, error):
+    bench = Bench(tmp_path / "once")
+    bench.refusing = {"4.57": [error, None]}
+    assert set(map(tuple, statuses(bench.run()).values())) == {tuple(COMPLETE)}
+    assert bench.built.count("4.57") == 2
+    bench = Bench(tmp_path / "always")
+    bench.refusing = {"4.57": [error, error]}
+    runs = bench.run()
+    assert statuses(runs)["llama@4.57"] == UNFINISHED
+    (reason,) = {
+        run.unfinished.reason for cell, pair in runs.items() for run in pair if cell.stack == "4.57"
+    }
+    assert str(error) in reason
+
+
+def test_a_stack_that_nothing_fits_is_not_tried_again(tmp_path):
+    bench = Bench(tmp_path, failing=("4.57",))
+    assert statuses(bench.run())["llama@4.57"] == FAILED
+    assert bench.built.count("4.57") == 1
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ({"exit": None, "signal": 9}, UNFINISHED),
+        ({"exit": 1, "said": "OSError: [Errno 28] No space left on device: 'x'"}, UNFINISHED),
+        ({"exit": 1, "said": "ValueError: no such option"}, FAILED),
+        ({"exit": None, "signal": 11}, FAILED),
+    ],
+)
+def test_a_checkpoint_that_the_machine_did_not_let_be_made_fails_no_cell(tmp_path, end, status):
+    def does(job):
+        return ended(job, **end) if job["kind"] == "build" else probe(job)
+
+    runs = Bench(tmp_path, does=dict.fromkeys(STACKS, does)).run()
+    assert set(map(tuple, statuses(runs).values())) == {tuple(status)}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_inputs_that_a_job_misses_are_made_again_and_it_runs_once_more(tmp_path, fresh):
+    kinds = []
+
+    def does(job):
+        kinds.append(job["kind"])
+        if job["kind"] == "cell":
+            record = Path(job["model"]["inputs"]["record"])
+            if kinds.count("cell") == 1:
+                record.write_text("damaged")
+            if read_record(record, InputsFile) is None:
+                return ended(job, exit=1, said=f"StoreFault: {record.name} is damaged")
+        return probe(job)
+
+    runs = Bench(tmp_path, does={"4.48": does}, fresh=fresh).run()
+    assert set(map(tuple, statuses(runs).values())) == {tuple(COMPLETE)}
+    assert kinds.count("inputs") >= 2
+    assert kinds.count("cell") >= 3

@@ -93,9 +93,7 @@ def test_a_shard_has_the_captures_of_a_whole_run(tmp_path):
         whole, make = bench.plan, bench.make
 
         def cut(bench=bench, whole=whole, make=make, number=number):
-            lab = make()
-            lab._plan, lab._whole = shards.part(whole, number, 3), whole
-            return lab
+            return make(plan=shards.part(whole, number, 3), whole=whole)
 
         bench.make = cut
         runs = bench.run()

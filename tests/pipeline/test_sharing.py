@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base.seal import sealed
 from samebits.records.capture import Failure
 from samebits.storage.shared import SharedStore
 from samebits.storage.sharing import Sharing
+from samebits_wire.seal import sealed
 from tests.storage.test_shared import LIES, Fake
 from tests.support.builders import capture, cell_id
 from tests.support.scheduler_bench import Bench, probe, recipe, statuses
@@ -58,9 +58,7 @@ def test_fresh_asks_no_store(tmp_path):
 def test_captures_of_another_cpu_are_not_taken(tmp_path, monkeypatch):
     objects = Fake()
     Machine(tmp_path / "one", objects).run()
-    monkeypatch.setattr(
-        "samebits.pipeline.scheduler.machine_fingerprint", lambda kernels: "another"
-    )
+    monkeypatch.setattr("samebits.pipeline.scope.machine_fingerprint", lambda kernels: "another")
     second = Machine(tmp_path / "two", objects)
     second.run()
     assert len(second.jobs_of("cell")) == 6
@@ -69,7 +67,7 @@ def test_captures_of_another_cpu_are_not_taken(tmp_path, monkeypatch):
 def test_captures_of_another_gpu_are_not_taken(tmp_path, monkeypatch):
     bench = Machine(tmp_path / "one", Fake())
     bench.run()
-    cache = bench.lab._runner._cache
+    cache = bench.lab.lab.cache
     variant = cell_id("4.48").variant
     cuda = variant.model_copy(update={"device": "cuda"})
     cpu = cache.machine_of(variant)

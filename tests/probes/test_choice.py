@@ -13,6 +13,7 @@ from samebits_probe.model.choice import (
     Parameter,
     Signature,
     arguments,
+    kinds_of,
     signature_of,
     traits_of,
 )
@@ -120,7 +121,7 @@ def test_what_forward_requires_is_fed_where_it_can_be_made():
 
 
 def test_what_cannot_be_made_is_named():
-    write = "write them under inputs: in matrix.yaml"
+    write = "give them with --inputs FILE, or under inputs: in matrix.yaml"
     makes = f"samebits makes token ids, pixel values and audio: for others, {write}"
     assert reason("protein_embeddings special_tokens_mask return_dict", vocabulary=0) == (
         f"forward takes protein_embeddings, special_tokens_mask; {makes}"
@@ -348,3 +349,19 @@ def test_a_wrapped_forward_is_seen_through():
             return Clip.forward(self, *args, **kwargs)
 
     assert "needs pixel_values" in refused(Wrapped(), input_ids=1)
+
+
+@pytest.mark.parametrize(
+    ("names", "kinds"),
+    [
+        ("input_ids attention_mask **", ()),
+        ("input_ids pixel_values", ("images",)),
+        ("input_ids image_patches image_patches_indices", ("images",)),
+        ("input_ids pixel_values_videos", ("images",)),
+        ("input_features", ("sounds",)),
+        ("input_ids input_values pixel_values", ("images", "sounds")),
+        ("input_ids image_grid_thw image_sizes", ()),  # they say nothing without an image
+    ],
+)
+def test_the_kinds_of_data_follow_from_the_parameters(names, kinds):
+    assert kinds_of(signature(names)) == kinds

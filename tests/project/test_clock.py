@@ -27,7 +27,7 @@ AGES = {
     ("cells", "_remove_leftovers"),
     ("crossings", "close"),
     ("scheduler", "_remove_old"),
-    ("build", "is_old"),
+    ("installer", "_is_old"),
     ("build", "_remove_leftovers"),
 }
 """Functions that compare the age of a file with a week, or a day."""

@@ -35,10 +35,11 @@ PROBE_FLOORS = [
     {"cell", "graft", "jobs"},
     {"training"},
 ]
-"""Packages of probes/samebits_probe/, in the same order."""
+"""Packages of probes/samebits_probe/, in the same order; probes/samebits_wire lies below both sides."""
 
 HOST = sorted(p for p in (ROOT / "samebits").rglob("*.py") if p.name != "__init__.py")
 PROBES = sorted((ROOT / "probes").rglob("*.py"))
+WIRE = ROOT / "probes" / "samebits_wire"
 PROBE_PACKAGE = ROOT / "probes" / "samebits_probe"
 
 
@@ -118,6 +119,12 @@ def test_probes_import_no_samebits(path):
     assert "samebits" not in {name.split(".")[0] for name in imports(path)}
 
 
+@pytest.mark.parametrize("path", sorted(WIRE.glob("*.py")), ids=lambda p: p.name)
+def test_what_both_sides_share_imports_the_standard_library_only(path):
+    roots = {name.split(".")[0] for name in imports(path)}
+    assert roots <= sys.stdlib_module_names | {"samebits_wire"}
+
+
 def test_the_folder_of_probes_shadows_no_installable_module():
     # its entries come first on sys.path of a stack's interpreter
     entries = {
@@ -125,7 +132,12 @@ def test_the_folder_of_probes_shadows_no_installable_module():
         for path in (ROOT / "probes").iterdir()
         if path.suffix in ("", ".py") and path.name[0] != "."
     }
-    assert entries - {"__pycache__"} == {"stack", "architectures", "samebits_probe"}
+    assert entries - {"__pycache__"} == {
+        "stack",
+        "architectures",
+        "samebits_probe",
+        "samebits_wire",
+    }
 
 
 @pytest.mark.processes

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from samebits.stacks.build import Commands
+from samebits.stacks.installer import Commands
 from samebits.stacks.process import start_process
 from tests.support.no_processes import STARTERS
 

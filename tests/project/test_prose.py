@@ -49,9 +49,27 @@ PROSE = {"note", "notes", "reason", "reasons", "headline", "evidence", "remark",
 
 ALLOWED: dict[tuple[str, str], str] = {
     (
-        "base/seal.py",
-        "text.rpartition(_COMMENT)",
-    ): "the seal of a file that is not JSON is in its last comment",
+        "compare/texts.py",
+        "operation.startswith(PUT_BACK)",
+    ): "an operation's name, as the probe makes it",
+    ("compare/texts.py", "operation.removeprefix(PUT_BACK)"): "the same",
+    ("findings/tokenizers.py", "shown_by.parts.split(', ')"): "the parts in an operation's name",
+    (
+        "stacks/process.py",
+        "re.compile('MemoryError|bad_alloc|annot allocate memory|failed to map segment|No space left|Disk quota|Read-only file system|Input/output error|File too large|Too many open files|Resource temporarily unavailable')",
+    ): "what Python, the linker and the kernel write",
+    (
+        "stacks/process.py",
+        "re.compile(f\"MemoryError\\\\b|OSError: \\\\[Errno (?:{'|'.join((str(number) for number in MACHINE_ERRORS))})\\\\]\")",
+    ): "what Python, the linker and the kernel write",
+    (
+        "stacks/process.py",
+        "self.said.startswith(_STORE_FAULT)",
+    ): "the name of an exception, as Python writes it",
+    (
+        "stacks/process.py",
+        "self.said.removeprefix(_STORE_FAULT)",
+    ): "the name of an exception, as Python writes it",
     (
         "capsules/trials.py",
         "f'{trial.error}: {first_line(trial)}'.removesuffix(': ')",
@@ -78,14 +96,6 @@ ALLOWED: dict[tuple[str, str], str] = {
         "text.removesuffix(' (default: %(default)s)')",
     ): "argparse's words, which Python 3.11 and 3.12 add to a switch",
     ("terminal/gate.py", "model.reason.split()"): "its line ends become blanks",
-    (
-        "stacks/packages.py",
-        "(text[start.start():] if start else text).split('. ')",
-    ): "uv's explanation",
-    (
-        "stacks/packages.py",
-        "'. '.join(sentences[-_MAX_SENTENCES:]).removeprefix('And because ')",
-    ): "as above",
     (
         "compare/phases.py",
         r"re.compile('\\bline \\d+\\b')",

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from samebits.jobs.trainer import PACKAGES as FOR_TRAINER
 from samebits.matrix.spec import StackSpec
 from samebits.pipeline.order import Order
+from samebits.pipeline.questions import FOR_TRAINER
 from samebits.pipeline.run import run_matrix
 from samebits.stacks.build import StackBuilder
+from samebits.stacks.installer import Installer
 from samebits.stacks.packages import PackageBuilder
 from samebits.stacks.places import stacks_folder
 from samebits.terminal.progress import Plain
@@ -43,19 +44,30 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def stacks():
-    builder = StackBuilder(ROOT / ".samebits", os.environ, stacks=SHARED["stacks"])
-    return {
-        name: builder.build(StackSpec(id=name, transformers=name, torch="2.13.0", python="3.11"))
-        for name in (OLD, NEW)
-    }
+def build():
+    """Return a function that builds a release."""
+    builder = StackBuilder(ROOT / ".samebits", Installer(os.environ), stacks=SHARED["stacks"])
+    return lambda name: builder.build(
+        StackSpec(id=name, transformers=name, torch="2.13.0", python="3.11")
+    )
 
 
 @pytest.fixture(scope="session")
-def accelerate(stacks):
+def stacks(build):
+    return {name: build(name) for name in (OLD, NEW)}
+
+
+@pytest.fixture(scope="session")
+def beside(stacks):
+    """Return the folder with packages beside a stack."""
+    builder = PackageBuilder(ROOT / ".samebits", ROOT, Installer(os.environ))
+    return lambda name, packages: builder.extend(stacks[name], "3.11", packages).folder
+
+
+@pytest.fixture(scope="session")
+def accelerate(beside):
     """Return the folder with accelerate beside a stack, which Trainer needs."""
-    builder = PackageBuilder(ROOT / ".samebits", ROOT, os.environ)
-    return lambda name: builder.extend(stacks[name], "3.11", FOR_TRAINER).folder
+    return lambda name: beside(name, FOR_TRAINER)
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import pytest
 from samebits.lint.names import table
 from samebits.matrix.spec import StackSpec
 from samebits.stacks.build import StackBuilder
+from samebits.stacks.installer import Installer
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "lint"))
@@ -19,7 +20,7 @@ import make_names
 @pytest.fixture(scope="module", params=["4.48", "4.57", "5.2", "5.x"])
 def answers(request):
     """Return the column of a release, its folder, and (module, name) -> why it cannot be imported."""
-    builder = StackBuilder(ROOT / ".samebits", os.environ)
+    builder = StackBuilder(ROOT / ".samebits", Installer(os.environ))
     spec = StackSpec(id=request.param, transformers=request.param, torch="2.13.0", python="3.11")
     python = Path(builder.build(spec).python)
     (folder,) = python.parents[1].glob("lib/*/site-packages/transformers")

@@ -9,11 +9,10 @@ MATRIX = """
 stacks: ["4.48", "5.x"]
 defaults: {dtypes: [float32], prompts: {short: {length: 9}}, greedy: 2, relations: false, usage: false}
 models:
-  healthy: {path: none, trust_remote_code: true, devices: [cpu, hpu]}
+  healthy: {path: none, trust_remote_code: true, devices: [cpu, xpu]}
   on-load: {path: load sets TF32, trust_remote_code: true}
   in-forward: {path: forward sets TF32, trust_remote_code: true}
 """
-"""hpu is Gaudi, whose package of torch no stack has."""
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +30,10 @@ def cells_of(report, model, variant="float32-default"):
 
 
 def test_a_missing_device_is_no_failure(report):
-    _, cells = cells_of(report, "healthy", "float32-default-hpu")
+    _, cells = cells_of(report, "healthy", "float32-default-xpu")
     for result in cells.values():
         assert result.verdict == "not finished"
-        assert "no code for hpu" in result.unfinished.reason
+        assert "no xpu device" in result.unfinished.reason
         assert "--devices cpu" in result.unfinished.reason
     assert report.exit_code == 3
     assert cells_of(report, "healthy")[1]["5.x"].verdict == "identical"

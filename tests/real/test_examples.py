@@ -16,6 +16,7 @@ from samebits.gate.lockfile import read_lock
 from samebits.matrix.spec import StackSpec
 from samebits.records.verification import Kept
 from samebits.stacks.build import StackBuilder
+from samebits.stacks.installer import Installer
 from tests.real.conftest import NEW, ROOT, SHARED, share_stacks
 
 EXAMPLE = ROOT / "examples" / "downstream"
@@ -26,7 +27,7 @@ PINNED, NEXT = "4.57", "5.2"
 @pytest.fixture(scope="module")
 def environments():
     """The environments that the project has one after the other."""
-    builder = StackBuilder(ROOT / ".samebits", os.environ, stacks=SHARED["stacks"])
+    builder = StackBuilder(ROOT / ".samebits", Installer(os.environ), stacks=SHARED["stacks"])
     return {
         name: Path(
             builder.build(
@@ -117,9 +118,9 @@ def record_again(project, before):
     return read_lock(project.folder / "samebits.lock").models[NAME]
 
 
-def test_the_lock_of_the_example_belongs_to_its_files():
+def test_the_lock_of_the_example_belongs_to_its_files(tmp_path):
     from samebits.gate.history import files_of
 
     (entry,) = read_lock(EXAMPLE / "samebits.lock").models.values()
-    cache = Path(os.devnull)
+    cache = tmp_path / "hashes.json"
     assert entry.files == files_of(EXAMPLE / "model", cache)

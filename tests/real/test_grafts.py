@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base import seal
 from samebits.grafts import judge
 from samebits.records.graft import DonorFile, GraftFile
 from samebits.stacks.environment import probe_environment
+from samebits_wire import seal
 
 HERE = Path(__file__).parent
 PROBES = HERE.parents[1] / "probes"
@@ -43,7 +43,8 @@ def grafts(request, stacks, tmp_path_factory):
     healthy = GraftFile.model_validate_json(seal.read(folder / "none.json"))
     found = {"none": healthy.mismatch}
     for name in DAMAGED:
-        found[name] = GraftFile.model_validate_json(seal.read(folder / f"{name}.json"))
+        found[name] = (folder / f"{name}.txt").read_text()
+        assert not (folder / f"{name}.json").exists()
     for name in FOUND:
         donor = DonorFile.model_validate_json(seal.read(folder / f"{name}.donor.json"))
         patient = GraftFile.model_validate_json(seal.read(folder / f"{name}.json"))
@@ -70,12 +71,7 @@ def test_what_is_planted_is_the_smallest_set(grafts, name):
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_turned_bit_in_what_the_donor_left_is_never_put_in(grafts, name):
-    failure = grafts[name].failure
-    assert failure is not None
-    assert failure.type.endswith("Damaged")
-    assert "does not hold the bytes of its hash" in failure.message
-    assert failure.may_be_the_machine
-    assert not grafts[name].tried
+    assert "does not hold the bytes of its hash" in grafts[name]
 
 
 def test_nothing_is_put_into_a_healthy_model(grafts):

@@ -157,7 +157,12 @@ def refusals(capture):
 IDS, MASKED = ["input_ids"], ["input_ids", "attention_mask"]
 FED = {
     "clip": {"short": [*IDS, "pixel_values"], "padded": [*MASKED, "pixel_values"]},
-    "llava": {"short": IDS, "padded": MASKED},
+    "llava": {
+        "short": IDS,
+        "padded": MASKED,
+        "image": [*MASKED, "pixel_values"],
+        "image-padded": [*MASKED, "pixel_values"],
+    },
     "bert": {"short": IDS, "padded": MASKED},
     "bert-classes": {"short": IDS, "padded": MASKED},
     "t5": {"short": [*IDS, "decoder_input_ids"], "padded": [*MASKED, "decoder_input_ids"]},
@@ -166,8 +171,9 @@ FED = {
 }
 CPU = {"identical", "rounding"}
 """What a cell is whose release computes the same function: which of the two is the machine's."""
-VERDICTS = dict.fromkeys(FED, CPU) | {"clip": {"diverged"}}
-"""From 5.0 on CLIP returns its projections as ``pooler_output``: same logits, another output."""
+VERDICTS = dict.fromkeys(FED, CPU) | {"clip": {"diverged"}, "llava": {"diverged"}}
+"""From 5.0 on CLIP returns its projections as ``pooler_output``, and the image_hidden_states of LLaVA have
+lost a dimension: same logits, another output."""
 
 
 @pytest.mark.parametrize("model", FED)
@@ -183,7 +189,8 @@ def test_what_a_model_takes_is_fed_to_both_stacks_by_the_same_bytes(model, cells
 def test_llava_generates_text_in_both_stacks(cells, captures):
     for stack in (OLD, NEW):
         greedy = captures["llava", stack]["signals"]["greedy"]
-        assert list(greedy) == ["short", "padded[0]", "padded[1]"]
+        assert list(greedy)[:3] == ["short", "padded[0]", "padded[1]"]
+        assert {"image", "image-padded[0]", "image-padded[1]"} <= greedy.keys()
     assert outcomes(cells["llava", NEW])["greedy"] == "identical"
 
 
@@ -208,8 +215,8 @@ def test_what_a_clip_compares_are_the_logits_of_texts_and_images(captures):
 
 def test_a_model_that_cannot_be_fed_is_compared_in_its_weights(cells, captures):
     reason = (
-        "forward takes protein_embeddings (required), which samebits cannot make: write them under "
-        "inputs: in matrix.yaml"
+        "forward takes protein_embeddings (required), which samebits cannot make: give them with "
+        "--inputs FILE, or under inputs: in matrix.yaml"
     )
     for stack in (OLD, NEW):
         capture = captures["proteins", stack]

@@ -15,10 +15,12 @@ FILES = sorted(INSIDE.glob("check_*.py"))
 
 @pytest.mark.parametrize("stack", ["4.48", "5.x"])
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_inside(stacks, stack, path, tmp_path, accelerate):
+def test_inside(stacks, stack, path, tmp_path, accelerate, beside):
     env = probe_environment(os.environ, needs_hub=False, modules_cache=str(tmp_path))
     if path.stem == "check_trainer":
         env |= {"SAMEBITS_ACCELERATE": accelerate(stack)}
+    if path.stem == "check_processors":
+        env |= {"SAMEBITS_PILLOW": beside(stack, ["pillow"])}
     command = [stacks[stack].python, str(INSIDE / "run.py"), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr

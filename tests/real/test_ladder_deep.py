@@ -11,8 +11,7 @@ import pytest
 
 from samebits.ladder.verdicts import judge_by_ladder
 from samebits.matrix.plan import Selection
-from samebits.pipeline import run as pipeline
-from samebits.pipeline import scheduler
+from samebits.pipeline import rows, scheduler
 from samebits.stacks import probes
 from tests.real.conftest import NEW, OLD, ROOT
 
@@ -46,7 +45,7 @@ def ladders(tmp_path_factory, run_in):
     default = run_in(folder, selection=SELECTION)
     shutil.rmtree(folder / ".samebits" / "rows")  # the captures stay
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "judge_by_ladder", whole_ladder)
+        patch.setattr(rows, "judge_by_ladder", whole_ladder)
         deep = run_in(folder, selection=SELECTION)
     return by_cell(default), by_cell(deep)
 

@@ -115,7 +115,7 @@ def test_state_that_only_the_new_release_reads_is_a_difference_with_its_name(row
     assert (cell.ladder.rule, cell.ladder.kind) == ("state", "diverged")
     state = rows["keeps-state"].state["5.x"]
     assert [(cause.kind, cause.name) for cause in state.causes] == [("attribute", "last_rows")]
-    assert [finding.code for finding in cell.findings] == ["SB711"]
+    assert [finding.code for finding in cell.findings] == ["SB712"]
     assert "4.48" not in rows["keeps-state"].state
 
 

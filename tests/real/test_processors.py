@@ -11,6 +11,7 @@ from samebits.findings.case import Case
 from samebits.findings.registry import findings
 from samebits.records.processor import ProcessorsSignal
 from samebits.stacks.environment import probe_environment
+from samebits.stacks.installer import Installer
 from samebits.stacks.packages import PackageBuilder
 from tests.support.builders import Memory, sound
 from tests.support.processor_kinds import KINDS, PAIRED, declare, write, write_llava, write_pair
@@ -65,7 +66,7 @@ def signals(stacks, tmp_path_factory):
         write_pair(root / kind, kind)
     write_llava(root / "llava")
     folders = json.dumps({path.name: str(path) for path in sorted(root.iterdir())})
-    builder = PackageBuilder(root.parent / "packages", root, os.environ)
+    builder = PackageBuilder(root.parent / "packages", root, Installer(os.environ))
     env = probe_environment(os.environ, needs_hub=False, modules_cache=str(root.parent / "modules"))
     observed = {}
     for stack, built in stacks.items():

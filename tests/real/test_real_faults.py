@@ -7,13 +7,16 @@ does with each broken file is known of both releases and not guessed.
 import json
 import os
 import pickle
+import re
 import shutil
 import socket
 import subprocess
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from samebits.pipeline.early import EarlyError
 from tests.real.conftest import NEW, OLD
 
 FAULTS = {
@@ -288,7 +291,20 @@ def folders(planted, stacks, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def broken(run_in, folders, tmp_path_factory):
-    return report_of(run_in, tmp_path_factory.mktemp("broken-run"), folders)
+    # a model of the hub, or a file that breaks during the run, passes the look at files before it
+    with mock.patch("samebits.pipeline.early.refuse"):
+        return report_of(run_in, tmp_path_factory.mktemp("broken-run"), folders)
+
+
+STATIC = {"truncated", "flipped", "petabytes", "longest-header", "no-json", "no-mapping", "no-text"}
+STATIC |= {"no-shard"}
+
+
+def test_what_files_alone_show_ends_a_run_before_it_begins(run_in, folders, tmp_path):
+    with pytest.raises(EarlyError) as caught:
+        report_of(run_in, tmp_path / "run", folders)
+    named = set(re.findall(r"^\S*matrix\.yaml:\d+: ([\w-]+): ", str(caught.value), re.MULTILINE))
+    assert named == STATIC
 
 
 @pytest.mark.parametrize(

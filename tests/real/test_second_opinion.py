@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base import seal
 from samebits.matrix import load
 from samebits.matrix.plan import Selection
 from samebits.records.capture import Capture
 from samebits.stacks.environment import probe_environment
 from samebits.storage.store import Store
+from samebits_wire import seal
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests" / "second_opinion.py"

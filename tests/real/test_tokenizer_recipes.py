@@ -47,8 +47,9 @@ def test_a_tokenizer_that_both_releases_read_alike_has_no_finding_of_its_own(rep
     assert differing.keys() == {"decode, clean_up_tokenization_spaces", "continued text"}
     assert differing["continued text"] == 2
     compared = {o.operation: o.n_compared for o in texts.operations}
-    assert compared["encode"] >= 62 + 16
-    assert compared["rendered text"] == 18
+    # the case that raises in both releases is not compared
+    assert compared["encode"] >= 62 + 16 - 1
+    assert compared["rendered text"] == 18 - 1
     assert compared["continued text"] == 3
     codes = {stack.id: {finding.code for finding in stack.findings} for stack in report.stacks}
     assert {"SB808", "SB809", "SB813", "SB826"} <= codes["5.x"]

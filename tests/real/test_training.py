@@ -22,12 +22,10 @@ PLANTS = {
     "tied": "tied",
     "router": "router",
     "redraw": "redraw",
-    "devices": "devices",
     "drops": "dropout",
     "redrop": "redrop",
-    "draws": "draws",
 }
-DROPPING = ("drops", "redrop", "draws")
+DROPPING = ("drops", "redrop")
 """Those with a dropout in their config."""
 MATRIX = """
 stacks: ["4.57", "5.2"]
@@ -108,7 +106,6 @@ def test_a_clean_model_is_not_accused(trained, codes, model):
     assert new.failure is None, new.failure
     assert new.losses, new.reason
     assert new.comparison.standing in ("identical", "rounding"), new.comparison
-    assert not new.comparison.draws
     for stack in ("4.57", "5.2"):
         assert not broken(trained[model, stack])
         assert not codes[model, stack]
@@ -117,7 +114,6 @@ def test_a_clean_model_is_not_accused(trained, codes, model):
 FORMULAS = {
     "shifted": "mean over the labels, the same token",
     "per-row": "mean of the means of rows, the next token",
-    "devices": "mean of the means of two devices, the next token",
     "ignored": "mean over all positions, the next token",
 }
 
@@ -163,13 +159,6 @@ def test_a_checkpointed_block_that_draws_its_dropout_again_is_found(trained, cod
     assert broken(trained["redrop", "5.2"]) == {"gradient checkpointing with dropout = without"}
     assert codes["redrop", "5.2"] == {"SB844"}
     assert not codes["redrop", "4.57"]
-
-
-def test_a_draw_that_moved_is_said_and_nobody_is_accused(trained, codes):
-    comparison = trained["draws", "5.2"].comparison
-    assert comparison.draws.startswith("draw 1 moved: ")
-    assert comparison.standing in ("identical", "rounding")
-    assert not codes["draws", "5.2"]
 
 
 def test_mixtral_takes_the_softmax_of_its_router_twice(trained, codes):

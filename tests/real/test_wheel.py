@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from samebits.base.finding_pages import finding_page
 from samebits.base.patches import write_patched
+from samebits.findings.registry import RULES
 from tests.real.conftest import NEW, OLD, ROOT, SHARED, share_stacks
 
 CUSTOM = ROOT / "tests" / "custom"
@@ -105,3 +107,20 @@ def test_an_installed_samebits_imports_nothing_of_the_checkout(installed, tmp_pa
     code = "import samebits.cli, samebits.stacks.probes as p; print(samebits.__file__, p.STACK)"
     files = call(str(installed / "python"), "-c", code, folder=tmp_path).split()
     assert all(file.startswith(str(installed.parent)) for file in files), files
+
+
+def test_an_installed_samebits_has_the_texts_of_findings(installed, tmp_path):
+    (tmp_path / "modeling.py").write_text("from transformers.utils import LossKwargs\n")
+    words = ("lint", "modeling.py", "--format", "sarif")
+    log = json.loads(call(str(installed / "samebits"), *words, folder=tmp_path, code=1))
+    (rule,) = [rule for rule in log["runs"][0]["tool"]["driver"]["rules"] if rule["id"] == "SB101"]
+    remedy = finding_page("SB101").remedy
+    assert remedy in rule["help"]["text"]
+    code = (
+        "import samebits.base.finding_pages as p; from samebits.findings.registry import RULES\n"
+        "print(p.PAGES, len([r.text for r in RULES]), RULES[0].text.remedy)"
+    )
+    said = call(str(installed / "python"), "-c", code, folder=tmp_path).strip()
+    folder, number, first = said.split(" ", 2)
+    assert folder.startswith(str(installed.parent))
+    assert (int(number), first) == (len(RULES), remedy)

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from samebits import cli
+from samebits.records.report import SCHEMA_VERSION
 from samebits.reports import again, write
 from samebits.reports.again import ReportFileError
 from tests.support.sample_report import STACKS, sample_report
@@ -75,6 +76,34 @@ def test_a_report_of_an_earlier_version_is_read_and_keeps_its_version(report):
     assert facts(report) == before
     assert before["schema_version"] == 5
     assert "hash_algorithm" not in before
+
+
+GONE = {
+    "relations": {
+        "inapplicable": [{"relation": "an adapter leaves other gradients", "reason": "x"}]
+    },
+    "comparison": {"reference": "4.48", "standing": "identical", "draws": "draw 1 moved"},
+    "trainer": {
+        "comparison": {
+            "reference": "4.48",
+            "standing": "identical",
+            "changes": [{"subject": "sampler", "reference": "A", "candidate": "B"}],
+        }
+    },
+}
+
+
+def test_what_only_an_earlier_version_tried_is_left_out(report):
+    document = json.loads(report.read_bytes())
+    document["rows"][0]["training"] = {"5.2": GONE}
+    report.write_text(json.dumps(document))
+    with pytest.raises(ReportFileError):
+        again.read(report)
+    report.write_text(json.dumps(document | {"schema_version": SCHEMA_VERSION - 1}))
+    step = again.read(report).report.rows[0].training["5.2"]
+    assert step.relations.inapplicable == ()
+    assert step.comparison.standing == "identical"
+    assert step.trainer.comparison.changes == ()
 
 
 @pytest.mark.parametrize("version", [4, 99, "6", None])

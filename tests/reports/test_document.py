@@ -13,15 +13,15 @@ from samebits.findings.registry import RULES
 from samebits.pipeline import trim
 from samebits.records.capture import AttentionSignal, Failure
 from samebits.records.comparison import (
+    Difference,
     Extreme,
     FactChange,
-    FirstDifference,
     ItemComparison,
     SignalComparison,
 )
 from samebits.records.finding import Finding
 from samebits.records.ids import Variant, Verdict
-from samebits.records.report import ExpectedReport, PackagesReport, StackReport
+from samebits.records.report import SCHEMA_VERSION, ExpectedReport, PackagesReport, StackReport
 from samebits.records.subject import Subject
 from samebits.reports import details, document, write
 from samebits.reports import json as reports_json
@@ -43,7 +43,7 @@ from tests.support.pages import (
     texts,
     uncut,
 )
-from tests.support.sample_report import STACKS, attention, metrics, sample_report
+from tests.support.sample_report import STACKS, attention, known_as, metrics, sample_report
 from tests.support.sample_report import cell as sample_cell
 from tests.support.sample_report import stacks as sample_stacks
 
@@ -228,13 +228,15 @@ def test_a_step_names_the_defects_that_begin_there():
     found = (Finding(code="SB701", where="cache.py:3", evidence=("seen",)),)
     saved = (Finding(code="SB701", where="saved by 5.9", evidence=("seen",), saver="5.9"),)
     cells = tuple(
-        c.model_copy(update={"findings": found if c.verdict == Verdict.FAILED else saved})
+        known_as(c, *found)
+        if c.verdict == Verdict.FAILED
+        else c.model_copy(update={"findings": saved})
         for c in row.cells
     )
     report = only_rows("falcon").model_copy(
         update={
             "rows": (row.model_copy(update={"cells": cells}),),
-            "rules": (next(rule.text for rule in RULES if rule.text.code == "SB701"),),
+            "rules": (next(rule.text for rule in RULES if rule.code == "SB701"),),
         }
     )
     assert steps_of(report) == {("5.0 → 5.9", "failed"): "[falcon](models/falcon.md) (SB701)"}
@@ -245,9 +247,12 @@ def finding_in(model, verdict, code, where="cache.py:3", saver=""):
     row = only_rows(model).rows[0]
     found = (Finding(code=code, where=where, evidence=("seen",), saver=saver),)
     cells = tuple(
-        c.model_copy(update={"findings": found if c.verdict == verdict else ()}) for c in row.cells
+        known_as(c, *(found if c.verdict == verdict and not verdict.passes else ())).model_copy(
+            update={"findings": found if c.verdict == verdict else ()}
+        )
+        for c in row.cells
     )
-    rules = (next(rule.text for rule in RULES if rule.text.code == code),)
+    rules = (next(rule.text for rule in RULES if rule.code == code),)
     rows = (row.model_copy(update={"cells": cells}),)
     return only_rows(model).model_copy(update={"rows": rows, "rules": rules})
 
@@ -884,7 +889,7 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
         f"(computed by hand → sdpa; aten {'x' * 200}), and its layer is the first that differs: "
         "348 of 432 elements, max abs 6.7e-06 (2,092,982,002 ULP)"
     )
-    first = FirstDifference(signal="attention.kernel", item="short", what=what)
+    first = Difference(signal="attention.kernel", item="short", what=what)
     cell = sample_cell("m", VARIANT, "5.0", Verdict.UNDECIDED, first=first)
     text = only(cell.model_copy(update={"headline": what}))
     line = next(line for line in text.splitlines() if line.startswith("| [llama/"))
@@ -899,7 +904,7 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
 def test_report_json_leaves_out_defaults_and_fits_its_schema():
     text = reports_json.render(sample_report())
     found = json.loads(text)
-    assert found["schema_version"] == 9
+    assert found["schema_version"] == SCHEMA_VERSION
     assert found["hash_algorithm"] == "blake3"
     assert "expected" not in found["rows"][0]["cells"][0]
     assert "null" not in json.dumps(found["stacks"])

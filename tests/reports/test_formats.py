@@ -21,7 +21,7 @@ from samebits.reports.head import MAX_LINES, MAX_WIDTH, head
 from samebits.reports.html import site
 from samebits.reports.plain import Place
 from samebits.text.markdown import Markdown
-from tests.support.sample_report import NEVER_WRITTEN, sample_report
+from tests.support.sample_report import NEVER_WRITTEN, known_as, sample_report
 
 SCHEMA = Path(__file__).parents[1] / "published" / "junit-10.xsd"
 SAMPLE = sample_report()
@@ -353,7 +353,7 @@ def test_the_file_of_a_format_bears_its_mark(format):
 def test_a_failure_has_the_remedy_of_its_finding():
     finding = Finding(code="SB301", where="model.inv_freq", evidence=("seen",))
     row = row_of("falcon")
-    cells = tuple(cell.model_copy(update={"findings": (finding,)}) for cell in row.cells)
+    cells = tuple(known_as(cell, finding) for cell in row.cells)
     report = placed(row.model_copy(update={"cells": cells})).model_copy(
         update={"rules": (NEVER_WRITTEN,)}
     )

@@ -17,7 +17,7 @@ from samebits.reports.issue import (
     read_issues,
 )
 from samebits.reports.json import render
-from tests.support.sample_report import sample_report
+from tests.support.sample_report import known_as, sample_report
 
 REPORT = sample_report()
 ISSUE = new_issue(REPORT)
@@ -57,10 +57,10 @@ def test_what_fails_gets_an_issue_with_first_difference_and_remedy():
 
 
 def test_a_known_defect_comes_with_its_remedy():
-    (text,) = (rule.text for rule in RULES if rule.text.code == "SB301")
+    (text,) = (rule.text for rule in RULES if rule.code == "SB301")
     found = Finding(code="SB301", where="model.inv_freq", evidence=("seen",))
     (row,) = only("gemma2").rows
-    cells = tuple(cell.model_copy(update={"findings": (found,)}) for cell in row.cells)
+    cells = tuple(known_as(cell, found) for cell in row.cells)
     rows = (row.model_copy(update={"cells": cells}),)
     issue = new_issue(REPORT.model_copy(update={"rows": rows, "rules": (text,)}))
     assert "SB301 a non-persistent buffer is never written (model.inv_freq)" in issue.body

@@ -1,10 +1,18 @@
 """The section of processors, and a model's page."""
 
 import numpy as np
+import pytest
 
 from samebits.compare.processing import reports_of
 from samebits.pipeline import trim
-from samebits.reports.sections.processors import processors, processors_differ, processors_of
+from samebits.records.processor import ProcessorCase
+from samebits.records.report import PackagesReport
+from samebits.reports.sections.processors import (
+    NOT_OBSERVED,
+    processors,
+    processors_differ,
+    processors_of,
+)
 from tests.support.processed import case, signal
 from tests.support.sample_report import sample_report
 
@@ -37,6 +45,53 @@ def test_equal_processors_are_one_sentence():
     report = report_with(a=PLAIN, b=PLAIN)
     assert "return the same bytes in all releases" in processors(report)
     assert not processors_differ(report.rows)
+
+
+def test_calls_that_raise_in_all_releases_are_no_equal_bytes():
+    raised = ProcessorCase(raised="ImportError", message="Pillow is missing")
+    nothing = signal({"RGB": raised, "gray": raised})
+    text = processors(report_with(a=nothing, b=nothing))
+    assert "return the same bytes" not in text
+    assert "Nothing was compared: every call raises in all releases" in text
+    page = processors_of([report_with(a=nothing, b=nothing).rows[0]], sample_report())
+    assert (
+        f"image processor: not observed, as both releases raise | {NOT_OBSERVED} | `2 inputs` |"
+        in _plain(page)
+    )
+    # a twin of which one case answers
+    some = signal({"RGB": raised, "gray": case(NATIVE, EXACT)})
+    report = report_with(a=some, b=some)
+    assert "return the same bytes in all releases" in processors(report)
+    page = processors_of([report.rows[0]], report)
+    assert (
+        f"image processor: not observed, as both releases raise | {NOT_OBSERVED} | `1 input` |"
+        in _plain(page)
+    )
+    assert "image processor: outputs | `same as in 4.48` | `same as in 4.48` |" in _plain(page)
+
+
+def _plain(text):
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("packages", "words"),
+    [
+        ({"pillow": "13.0", "torchvision": "0.28"}, "Images: torchvision 0.28 is installed"),
+        ({"pillow": "13.0"}, "Images: Pillow 13.0 alone. With torchvision, which most users"),
+    ],
+)
+def test_what_computes_the_images_is_named(packages, words):
+    report = report_with(a=PLAIN, b=PLAIN)
+    stacks = tuple(s.model_copy(update={"packages": packages}) for s in report.stacks)
+    report = report.model_copy(update={"stacks": stacks})
+    assert words in processors(report)
+    assert words in processors_of([report.rows[0]], report)
+    of_model = PackagesReport(models=(report.rows[0].model,), stack=stacks[0].id, listed=())
+    own = of_model.model_copy(update={"packages": {"pillow": "12.0"}})
+    bare = tuple(s.model_copy(update={"packages": {}}) for s in stacks)
+    report = report.model_copy(update={"stacks": bare, "packages": (own,)})
+    assert "Images: Pillow 12.0 alone" in processors(report)
 
 
 def test_another_function_is_counted_and_its_setting_shown():

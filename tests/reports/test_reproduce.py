@@ -7,7 +7,7 @@ import pytest
 
 from samebits import cli
 from samebits.matrix.plan import PlannedRow
-from samebits.pipeline import run
+from samebits.pipeline import rows
 from samebits.pipeline.order import Order
 from tests.support.builders import Memory, cell_id, sound
 from tests.support.sample_report import sample_report
@@ -23,7 +23,7 @@ def command_of(matrix):
     row = PlannedRow(
         model=cells[0].model, variant=cells[0].variant, cells=cells, reference=cells[0].stack
     )
-    _, other = run._results_of(
+    _, other = rows._results_of(
         Order(matrix=matrix, program=("nox", "-s", "matrix")), row, runs, memory
     )
     return other.reproduce

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +13,18 @@ from subprocess import CompletedProcess
 import pytest
 
 from samebits.base.errors import StackError
-from samebits.base.seal import sealed, sealed_lines
 from samebits.records.record import read_record
 from samebits.stacks import build
-from samebits.stacks.build import Stack, StackBuilder, release_pattern, requirements, uv_environment
+from samebits.stacks.build import Stack, StackBuilder, release_pattern, requirements
+from samebits.stacks.installer import Commands, Installer
+from samebits.stacks.uv import environment as uv_environment
+from samebits_wire.places import PROBE_PACKAGES
+from samebits_wire.seal import sealed, sealed_lines
 from tests.support.builders import built_stack, stack_spec
+from tests.support.wheels import locked, pylock
 
-LOCK = "numpy==2.3.1\ntorch==2.13.0\ntransformers==4.48.3\n"
+PINS = "numpy==2.3.1\ntorch==2.13.0\ntransformers==4.48.3\n"
+LOCK = locked(PINS)
 SPEC = stack_spec("4.48")
 
 
@@ -52,7 +58,7 @@ class Uv:
 
     def does(self, what, command):
         if what == "compile":
-            return self.lock
+            return pylock(self.lock)
         if what == "venv":
             python = build._interpreter(Path(command[-1]))
             python.parent.mkdir(parents=True)
@@ -81,8 +87,8 @@ def uv():
     return Uv()
 
 
-def builder(root, uv, environ=None, **options):
-    return StackBuilder(root, environ or {}, run=uv, **options)
+def builder(root, uv, environ=None, stacks=None, **options):
+    return StackBuilder(root, Installer(environ or {}, run=uv, **options), stacks=stacks)
 
 
 def folder_of(stack):
@@ -103,7 +109,7 @@ def test_a_stack_is_resolved_then_built(tmp_path, uv):
 def test_the_lock_is_kept_and_the_environment_used_again(tmp_path, uv):
     first = builder(tmp_path, uv).build(SPEC)
     uv.calls.clear()
-    uv.lock = LOCK.replace("4.48.3", "4.48.9")  # a new release
+    uv.lock = locked(PINS.replace("4.48.3", "4.48.9"))  # a new release
     assert builder(tmp_path, uv).build(SPEC) == first
     assert uv.calls == []
 
@@ -122,7 +128,7 @@ def test_an_old_lock_is_resolved_again_where_its_age_matters(tmp_path, uv):
     builder(tmp_path, uv).resolve(SPEC)
     (lock,) = (tmp_path / "locks").iterdir()
     os.utime(lock, (0, 0))
-    newer = uv.lock = LOCK.replace("4.48.3", "4.48.9")
+    newer = uv.lock = locked(PINS.replace("4.48.3", "4.48.9"))
     assert builder(tmp_path, uv).resolve(SPEC) == LOCK
     assert builder(tmp_path, uv, max_age=60).resolve(SPEC) == newer
     uv.calls.clear()
@@ -144,7 +150,7 @@ def test_a_missing_uv_is_named_with_its_remedy(tmp_path, uv, monkeypatch):
     def missing():
         raise FileNotFoundError
 
-    monkeypatch.setattr(build, "find_uv_bin", missing)
+    monkeypatch.setattr(build.uv, "find_uv_bin", missing)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(StackError, match="pip install uv"):
         builder(tmp_path, uv).build(SPEC)
@@ -170,7 +176,7 @@ def test_what_lies_below_a_release_is_asked_of_the_resolver_and_kept(tmp_path, u
 
 
 def test_releases_of_another_package_are_asked_with_the_rest_of_the_stack_as_it_is(tmp_path, uv):
-    uv.lock = LOCK.replace("2.13.0", "2.13.0+cpu") + "tokenizers==0.21.4\n"
+    uv.lock = locked(PINS.replace("2.13.0", "2.13.0+cpu") + "tokenizers==0.21.4\n")
     first = builder(tmp_path, uv)
     spec = stack_spec("5.x", packages=("accelerate", "tokenizers>=0.20"))
     assert first.installed(spec, "tokenizers") == "0.21.4"
@@ -186,7 +192,7 @@ def test_releases_of_another_package_are_asked_with_the_rest_of_the_stack_as_it_
 
 def test_an_upgrade_resolves_again_and_leaves_the_old_environment(tmp_path, uv):
     first = builder(tmp_path, uv).build(SPEC)
-    uv.lock = LOCK.replace("4.48.3", "4.48.9")
+    uv.lock = locked(PINS.replace("4.48.3", "4.48.9"))
     second = builder(tmp_path, uv, upgrade=True).build(SPEC)
     assert second.transformers == "4.48.9"
     assert second.lock_digest != first.lock_digest
@@ -262,7 +268,7 @@ def test_words_on_standard_output_are_said_if_there_are_no_others(tmp_path):
         return CompletedProcess(command, 2, "out of reach", "")
 
     with pytest.raises(StackError, match="out of reach"):
-        StackBuilder(tmp_path, {}, run=run).resolve(SPEC)
+        StackBuilder(tmp_path, Installer({}, run=run)).resolve(SPEC)
 
 
 def test_pip_s_links_are_passed_on_where_uv_has_none_of_its_own(tmp_path, uv):
@@ -300,10 +306,11 @@ def test_a_torn_folder_is_built_again(tmp_path, uv, damage):
         other = stack.model_copy(update={"id": "5.0"})
         stamp.write_text(sealed(other.model_dump_json()), "utf-8")
     uv.calls.clear()
-    assert builder(tmp_path, uv).build(SPEC) == stack
+    again = builder(tmp_path, uv).build(SPEC)
     assert uv.names == ["venv", "sync", "architectures", "install"]
-    assert Path(stack.python).is_file()
-    assert read_record(stamp, Stack) == stack
+    assert (again.lock, again.packages) == (stack.lock, stack.packages)
+    assert Path(again.python).is_file()
+    assert read_record(folder_of(again) / "samebits-stack.json", Stack) == again
 
 
 def test_a_lost_race_is_no_error_and_leaves_nothing_aside(tmp_path, uv):
@@ -312,12 +319,8 @@ def test_a_lost_race_is_no_error_and_leaves_nothing_aside(tmp_path, uv):
         builder(tmp_path, Uv()).build(SPEC)
         assert aside.is_dir()
 
-    # two builders of one process would share the temporary folder; two processes do not
-    pids = iter([1, 1, 2, 2, 2])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build.os, "getpid", lambda: next(pids))
-        uv.during_sync = another_run_is_faster
-        stack = builder(tmp_path, uv).build(SPEC)
+    uv.during_sync = another_run_is_faster
+    stack = builder(tmp_path, uv).build(SPEC)
     assert Path(stack.python).is_file()
     assert [path.name for path in (tmp_path / "stacks").iterdir()] == [folder_of(stack).name]
 
@@ -341,8 +344,15 @@ def test_probes_are_identified_by_their_source(tmp_path):
 
 @pytest.mark.parametrize(
     "left",
-    [b"", b"numpy==2", b"\xff\xfe", sealed_lines("torch==2.13.0\n").encode(), LOCK.encode()],
-    ids=["empty", "cut", "binary", "part", "no seal"],
+    [
+        b"",
+        b"numpy==2",
+        b"\xff\xfe",
+        sealed_lines("torch==2.13.0\n").encode(),
+        LOCK.encode(),
+        sealed_lines(f"--index-url=https://elsewhere/\n{LOCK}").encode(),
+    ],
+    ids=["empty", "cut", "binary", "part", "no seal", "an option of uv"],
 )
 def test_a_lock_that_is_not_whole_is_resolved_anew(tmp_path, uv, left):
     builder(tmp_path, uv).build(SPEC)
@@ -396,7 +406,7 @@ def test_environments_that_were_never_finished_go_after_a_day(tmp_path, uv):
 
 @pytest.mark.processes
 def test_a_command_that_runs_is_ended_with_the_run_and_none_follows():
-    commands = build.Commands()
+    commands = Commands()
     sleep = [sys.executable, "-c", "import time; print('x', flush=True); time.sleep(600)"]
     with ThreadPoolExecutor() as pool:
         running = pool.submit(commands, sleep, "", os.environ)
@@ -408,7 +418,7 @@ def test_a_command_that_runs_is_ended_with_the_run_and_none_follows():
 
 
 def packages_of(stack):
-    return folder_of(stack) / build.PROBE_PACKAGES
+    return folder_of(stack) / PROBE_PACKAGES
 
 
 def test_the_probes_packages_are_no_part_of_what_a_stack_resolves(tmp_path, uv):
@@ -465,7 +475,7 @@ def test_packages_that_cannot_be_installed_fail_the_stack_in_plain_words(tmp_pat
 def test_two_runs_that_install_the_packages_at_once_agree(tmp_path, uv):
     def other_run(aside):
         target = aside.with_name(aside.name.rpartition(".")[0].rpartition(".")[0])
-        put_blake3(target / build.PROBE_PACKAGES)
+        put_blake3(target / PROBE_PACKAGES)
 
     uv.during_install = other_run
     stack = builder(tmp_path, uv).build(SPEC)
@@ -473,18 +483,19 @@ def test_two_runs_that_install_the_packages_at_once_agree(tmp_path, uv):
     assert not list((tmp_path / "stacks").glob("*.tmp"))
 
 
-RECORDED_LOCK = "torch==2.13.0\ntransformers==4.57.6\n"
+RECORDED_PINS = "torch==2.13.0\ntransformers==4.57.6\n"
+RECORDED_LOCK = locked(RECORDED_PINS)
 
 
-def test_a_recorded_environment_is_built_without_being_resolved(tmp_path, uv):
+def test_a_recorded_environment_is_built_of_exactly_its_packages(tmp_path, uv):
     uv.lock = RECORDED_LOCK
-    stack = builder(tmp_path, uv).rebuild("recorded", RECORDED_LOCK, "3.11")
-    assert "compile" not in uv.names
+    stack = builder(tmp_path, uv).rebuild("recorded", RECORDED_PINS, "3.11")
+    assert "--no-deps" in uv.command("compile")  # it gets hashes and nothing else
     assert (stack.id, stack.lock, stack.transformers) == ("recorded", RECORDED_LOCK, "4.57.6")
     uv.calls.clear()
-    assert builder(tmp_path, uv).rebuild("recorded", RECORDED_LOCK, "3.11") == stack
+    assert builder(tmp_path, uv).rebuild("recorded", RECORDED_PINS, "3.11") == stack
     assert uv.names == []
-    assert builder(tmp_path, uv).rebuild("recorded", RECORDED_LOCK, "3.12").python != stack.python
+    assert builder(tmp_path, uv).rebuild("recorded", RECORDED_PINS, "3.12").python != stack.python
 
 
 def test_the_probes_packages_of_a_users_interpreter_lie_elsewhere(tmp_path, uv):
@@ -498,3 +509,19 @@ def test_the_probes_packages_of_a_users_interpreter_lie_elsewhere(tmp_path, uv):
     assert builder(tmp_path, uv).probe_packages(python, "3.11.7") == folder
     assert uv.names == []
     assert builder(tmp_path, uv).probe_packages(python, "3.12.0") != folder
+
+
+@pytest.mark.processes
+def test_a_uv_that_ignores_its_end_is_killed():
+    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
+    commands = Commands()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(commands, [sys.executable, "-c", code], "", os.environ)
+        while not commands._running:
+            time.sleep(0.01)
+        time.sleep(1)  # until it ignores the signal
+        start = time.monotonic()
+        commands.end()
+        assert running.result(10).returncode in (-signal.SIGKILL, -signal.SIGTERM)
+        assert time.monotonic() - start < 5
+    assert commands(["true"], "", {}).returncode == 1

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from samebits.base.seal import sealed
 from samebits.stacks import costs
 from samebits.stacks.costs import Cost, Costs, Finished, Spending
+from samebits_wire.seal import sealed
 
 LAST = Finished(started="2026-11-21T10:00:00Z", seconds=100.0, cells=4)
 

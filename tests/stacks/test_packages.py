@@ -8,8 +8,10 @@ import pytest
 
 from samebits.base.filestate import Dependencies
 from samebits.records.record import read_record
-from samebits.stacks.packages import Added, PackageBuilder, PackagesError
+from samebits.stacks.installer import Installer
+from samebits.stacks.packages import Added, PackageBuilder, PackagesError, with_versions
 from tests.support.builders import built_stack
+from tests.support.wheels import locked, pylock
 
 STACK = built_stack("4.48", "llama", python="/stack/bin/python")
 CONTRADICTION = """\
@@ -35,9 +37,15 @@ class Uv:
         return CompletedProcess(command, 0, getattr(self, what)(command, text), "")
 
     def compile(self, command, text):
-        constraints = Path(command[command.index("--constraints") + 1]).read_text("utf-8")
-        assert constraints.splitlines() == [f"{n}=={v}" for n, v in sorted(STACK.packages.items())]
-        return self.lock
+        if "pylock.toml" in command:
+            return pylock(locked(text))
+        return self.resolve(command, text)
+
+    def resolve(self, command, text):
+        # what computes is fixed, whatever the packages want
+        assert f"\ntorch==2.13.0\ntransformers=={STACK.transformers}" in text
+        Path(command[command.index("--output-file") + 1]).write_text(self.lock, "utf-8")
+        return ""
 
     def build(self, command, text):
         folder, source = Path(command[-2]), Path(command[-1])
@@ -63,7 +71,7 @@ def uv():
 
 def builder(folder, uv, **options):
     options = {"dependencies": Dependencies(), **options}
-    return PackageBuilder(folder / "work", folder, {"PATH": "/bin"}, run=uv, **options)
+    return PackageBuilder(folder / "work", folder, Installer({"PATH": "/bin"}, run=uv, **options))
 
 
 def extend(folder, uv, *packages, **options):
@@ -79,14 +87,17 @@ def source(folder, version="0.1"):
 
 def test_only_what_the_stack_lacks_is_installed(tmp_path, uv):
     extended = extend(tmp_path, uv, "my-models>=1.2")
-    assert uv.names == ["compile", "install"]
-    assert uv.calls[0][2] == "my-models>=1.2"
+    # versions twice, then the hashes of wheels
+    assert uv.names == ["compile", "compile", "compile", "install"]
+    assert uv.calls[0][2].splitlines()[0] == "my-models>=1.2"
+    assert uv.calls[3][2] == locked("my-models==1.2\neinops==0.8\n").rstrip()
+    assert "--hash=sha256:" in extended.lock
     assert extended.added.packages == {"my-models": "1.2", "einops": "0.8"}
     assert sorted(path.name for path in Path(extended.folder).iterdir()) == [
         "einops.py",
         "my-models.py",
     ]
-    assert "--no-deps" in uv.calls[1][1]
+    assert "--no-deps" in uv.calls[-1][1]
     assert extended.packages == {**STACK.packages, "my-models": "1.2", "einops": "0.8"}
     assert (extended.id, extended.python) == (STACK.id, STACK.python)
     assert extended.lock.startswith(STACK.lock.rstrip())
@@ -111,10 +122,12 @@ def test_a_torn_folder_is_installed_again(tmp_path, uv):
     stamp = Path(extended.folder).parent / "samebits-packages.json"
     stamp.write_text(stamp.read_text("utf-8")[:30], "utf-8")
     shutil.rmtree(extended.folder)
-    extend(tmp_path, uv, "my-models")
-    assert uv.names == ["compile", "install", "install"]
+    again = extend(tmp_path, uv, "my-models")
+    assert uv.names == ["compile", "compile", "compile", "install", "install"]
+    stamp = Path(again.folder).parent / "samebits-packages.json"
     assert read_record(stamp, Added) == extended.added
-    assert Path(extended.folder, "einops.py").exists()
+    assert Path(again.folder, "einops.py").exists()
+    assert again.lock_digest != extended.lock_digest  # the torn folder may have been used
 
 
 def test_a_folder_is_built_once_for_each_content(tmp_path, uv):
@@ -124,10 +137,10 @@ def test_a_folder_is_built_once_for_each_content(tmp_path, uv):
     (tmp_path / "mine" / "build").mkdir()
     (tmp_path / "mine" / "src" / "__pycache__").mkdir()
     assert extend(tmp_path, uv, package) == first
-    assert uv.names == ["build", "compile", "install"]
+    assert uv.names == ["build", "compile", "compile", "install"]
     (tmp_path / "mine" / "src" / "code.py").write_text("x = 2\n")
     second = extend(tmp_path, uv, package)
-    assert uv.names == ["build", "compile", "install"] * 2
+    assert uv.names == ["build", "compile", "compile", "install"] * 2
     assert first.lock_digest != second.lock_digest
     assert second.added.packages == {"mine": "0.1"}
     assert second.added.local == ("mine",)
@@ -149,7 +162,7 @@ def test_a_wheel_is_taken_as_it_is(tmp_path, uv):
     (tmp_path / "mine-0.2-py3-none-any.whl").write_bytes(b"wheel")
     uv.lock = "mine @ file:///elsewhere\n"
     extended = extend(tmp_path, uv, "./mine-0.2-py3-none-any.whl")
-    assert uv.names == ["compile", "install"]
+    assert uv.names == ["compile", "compile", "install"]
     assert extended.added.packages == {"mine": "0.2"}
 
 
@@ -159,23 +172,20 @@ def test_a_contradiction_is_a_result_in_plain_words(tmp_path, uv):
         extend(tmp_path, uv, "my-models")
     assert caught.value.contradicts
     assert str(caught.value).startswith(
-        "its packages cannot be installed beside transformers 4.48.0 and the other packages of "
-        "stack 4.48: Because my-models==1.2 depends on transformers>=5 and transformers==4.48.3, "
-        "we can conclude that my-models==1.2 cannot be used. "
-        "Write versions that both accept".replace("4.48.0", STACK.transformers)
+        "its packages do not fit transformers 4.48.0: Because my-models==1.2 depends on "
+        "transformers>=5 and transformers==4.48.3, we can conclude that my-models==1.2 cannot be "
+        "used. Name a version".replace("4.48.0", STACK.transformers)
     )
 
 
-def test_of_a_long_contradiction_the_newest_versions_are_named(tmp_path, uv):
+def test_of_a_long_contradiction_nothing_is_left_out(tmp_path, uv):
     steps = [
         f"And because mine=={n} depends on numpy<{n}, mine=={n} cannot be used." for n in range(9)
     ]
     uv.failing["compile"] = CONTRADICTION.partition("Because")[0] + "Because " + " ".join(steps)
     with pytest.raises(PackagesError) as caught:
         extend(tmp_path, uv, "my-models")
-    assert "mine==8" in str(caught.value)
-    assert "mine==5" in str(caught.value)
-    assert "mine==4" not in str(caught.value)
+    assert " ".join(steps) in str(caught.value)
 
 
 @pytest.mark.parametrize("step", ["build", "compile", "install"])
@@ -198,3 +208,70 @@ def test_an_old_lock_serves_without_a_network(tmp_path, uv):
     uv.failing["compile"] = CONTRADICTION
     with pytest.raises(PackagesError):
         extend(tmp_path, uv, "my-models", max_age=-1.0)
+
+
+EXTRA = {"fsspec": "2026.9.0", "numpy": "2.4.6", "timm": "1.0"}
+LIBRARY = STACK.model_copy(
+    update={
+        "packages": STACK.packages | EXTRA,
+        "lock": STACK.lock + "".join(f"{name}=={version}\n" for name, version in EXTRA.items()),
+    }
+)
+
+
+class Resolver(Uv):
+    """Resolves as uv does: datasets needs an fsspec older than the stack's."""
+
+    def resolve(self, command, text):
+        overrides = Path(command[command.index("--override") + 1]).read_text("utf-8")
+        output = Path(command[command.index("--output-file") + 1])
+        self.ignored = [line.partition(";")[0] for line in overrides.splitlines()]
+        self.preferred = output.read_text("utf-8")
+        pins = dict(line.split("==") for line in text.splitlines() if "==" in line)
+        pins |= {} if "fsspec" in self.ignored else {"fsspec": "2026.6.0"}
+        output.write_text("".join(f"{n}=={v}\n" for n, v in {**pins, **self.own(pins)}.items()))
+        return ""
+
+    def own(self, pins):
+        # the newest is chosen where nothing that may move stands against it
+        return {"datasets": "5.0.1" if "fsspec" in self.ignored else pins.get("datasets", "2.14.4")}
+
+
+def test_a_package_that_decides_no_bits_gives_way_and_what_computes_does_not(tmp_path):
+    uv = Resolver()
+    extended = builder(tmp_path, uv).extend(LIBRARY, "3.11", ["datasets"], ["timm>=1"])
+    assert uv.calls[0][2].splitlines()[1:] == [
+        "numpy==2.4.6",
+        "timm==1.0",  # which the stack lists
+        "torch==2.13.0",
+        "transformers==4.48.0",
+    ]
+    assert "datasets==5.0.1" in uv.calls[1][2]
+    assert "fsspec==2026.9.0" in uv.preferred  # what may stay as it is stays
+    assert extended.added.packages == {"fsspec": "2026.6.0", "datasets": "5.0.1"}
+    assert extended.added.replaced == {"fsspec": "2026.9.0"}
+    assert extended.packages["fsspec"] == "2026.6.0"
+    assert "fsspec==2026.9.0" not in extended.lock
+    instead = Path(extended.folder).with_name("instead")
+    assert [path.name for path in instead.iterdir()] == ["fsspec.py"]
+    assert [path.name for path in Path(extended.folder).iterdir()] == ["datasets.py"]
+
+
+def test_without_a_need_nothing_of_the_stack_moves(tmp_path, uv):
+    uv.lock = "".join(f"{n}=={v}\n" for n, v in LIBRARY.packages.items()) + "my-models==1.2\n"
+    extended = builder(tmp_path, uv).extend(LIBRARY, "3.11", ["my-models"])
+    assert extended.added.packages == {"my-models": "1.2"}
+    assert extended.added.replaced == {}
+    assert not Path(extended.folder).with_name("instead").exists()
+
+
+def test_listed_packages_are_named_in_exactly_one_version(tmp_path, uv):
+    extended = extend(tmp_path, uv, "My_Models[fast]>=1.2")
+    listed = ("My_Models[fast]>=1.2", "./mine", "x @ git+https://host/x@0123", "torch", "unknown")
+    assert with_versions(listed, extended) == (
+        "My_Models[fast]==1.2",
+        "./mine",
+        "x @ git+https://host/x@0123",
+        "torch==2.13.0",
+        "unknown",
+    )

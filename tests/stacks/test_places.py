@@ -37,3 +37,12 @@ def test_a_project_may_have_its_own_stacks(tmp_path, is_link):
     else:
         (work / "stacks").mkdir()
     assert stacks_folder(work, environ) == work / "stacks"
+
+
+def test_stacks_that_came_with_a_model_are_not_used(tmp_path):
+    environ = {"SAMEBITS_CACHE": str(tmp_path / "cache")}
+    work = tmp_path / "model" / ".samebits"
+    (work / "stacks").mkdir(parents=True)
+    assert stacks_folder(work, environ) == work / "stacks"
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "llama"}')
+    assert stacks_folder(work, environ) == tmp_path / "cache" / "stacks"

@@ -1,6 +1,7 @@
 """The process of a stack: answers of jobs, and processes that die, hang or do not start."""
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -247,11 +248,120 @@ def test_a_process_that_never_comes_up_fails_every_job_and_is_not_tried_again(la
     assert starter.processes[0].jobs == []
 
 
-def test_an_interpreter_that_is_gone_fails_its_jobs_alone():
-    end, starter = run(run_job, lambda: FileNotFoundError(2, "No such file", "bin/python"))
+def gone():
+    return FileNotFoundError(2, "No such file", "bin/python")
+
+
+def test_an_interpreter_that_is_gone_is_no_failure_of_the_model():
+    end, starter = run(run_job, gone, gone)
     assert "could not be started" in end.reason
     assert "bin/python" in end.reason
+    assert end.stopped
+    assert len(starter.started) == 2
+
+
+def never_ready(code=1, log="Traceback:\nImportError: no such name"):
+    return lambda: FakeProcess(ready=None, code=code, log=log)
+
+
+MACHINE = {
+    "killed": (-9, "", "killed by signal 9 (SIGKILL), most likely because memory ran out"),
+    "segfault": (-11, "", "killed by signal 11 (SIGSEGV)"),
+    "abort": (-6, "terminate called", "killed by signal 6 (SIGABRT)"),
+    "memory": (1, "Traceback:\nMemoryError", "MemoryError"),
+    "ulimit": (
+        1,
+        "ImportError: libtorch_cpu.so: failed to map segment from shared object",
+        "failed to map segment",
+    ),
+    "disk": (1, "x\nOSError: [Errno 28] No space left on device", "No space left on device"),
+    "files": (1, "OSError: [Errno 24] Too many open files: 'x'", "Too many open files"),
+}
+
+
+@pytest.mark.parametrize(("code", "log", "words"), MACHINE.values(), ids=MACHINE)
+def test_a_start_that_the_machine_ended_is_tried_once_more(code, log, words):
+    end, starter = run(run_job, never_ready(code, log))
+    assert end.reason == ""
+    assert len(starter.started) == 2
+    end, starter = run(run_job, *[never_ready(code, log)] * 2)
+    assert words in end.reason
+    assert "while it imported its packages" in end.reason
+    assert "2 tries" in end.reason
+    assert "\n" not in end.reason
+    assert end.stopped, "it would be a failure of the model"
+    assert not end.crashed
+    assert len(starter.started) == 2
+
+
+@pytest.mark.parametrize(
+    "log", ["Traceback:\nImportError: no such name", "a MemoryError\nKeyError: 1"]
+)
+def test_a_stack_whose_packages_cannot_be_imported_fails_and_is_not_tried_again(log):
+    end, starter = run(run_job, never_ready(1, log))
+    assert end.reason == f"the stack could not import its packages; the end of its log:\n{log}"
+    assert not end.stopped
     assert len(starter.started) == 1
+
+
+@pytest.mark.parametrize(("code", "words"), [(3, "exit code is 3"), (None, "unknown")])
+def test_an_empty_log_is_said_to_be_empty(code, words):
+    for end, _ in (
+        run(run_job, never_ready(code, "")),
+        run(run_job, *[lambda: FakeProcess(lambda job: OSError(), code=code, log="")] * 2),
+    ):
+        assert "its log is empty" in end.reason
+        assert words in end.reason
+        assert not end.reason.rstrip().endswith(":")
+
+
+def test_a_process_that_is_killed_twice_with_a_job_is_named_with_its_signal():
+    def killed():
+        return FakeProcess(lambda job: OSError(), code=-9, log="")
+
+    end, starter = run(run_job, killed, killed)
+    assert end.reason.startswith("the stack's process was killed by signal 9 (SIGKILL)")
+    assert end.stopped
+    assert len(starter.started) == 2
+
+    def crashed():
+        return FakeProcess(lambda job: OSError(), code=-11, log="")
+
+    end, _ = run(run_job, crashed, crashed)
+    assert end.reason == "the stack's process was killed by signal 11 (SIGSEGV)"
+    assert not end.stopped, "the job did it, alone in its process"
+
+
+STORE_FAULT = "StoreFault: 02a0.bin cannot be read"
+
+
+def test_a_job_that_a_damaged_file_ended_runs_again_after_it_was_mended():
+    mended = []
+
+    async def scenario(process):
+        async def mend(job):
+            assert process._slots._jobs._value == 4, "what mends needs a slot"
+            mended.append(job)
+
+        process.mend = mend
+        return await process.run(JOB)
+
+    fails = after(lambda job: ended(job, exit=1, said=STORE_FAULT), ended)
+    end, _ = run(scenario, lambda: FakeProcess(fails))
+    assert (end.reason, mended) == ("", [JOB])
+
+
+def test_a_file_that_cannot_be_mended_is_no_failure_of_the_model():
+    def fails(job):
+        return ended(job, exit=1, said=STORE_FAULT)
+
+    end, starter = run(run_job, lambda: FakeProcess(fails))
+    assert end.stopped
+    assert not end.crashed
+    assert end.reason.endswith("also after it was made again: 02a0.bin cannot be read")
+    assert len(starter.processes[0].jobs) == 2
+    raises = ended({"id": 1}, exit=1, said="RuntimeError: StoreFault: a model's own")
+    assert Ended.model_validate({k: v for k, v in raises.items() if k != "id"}).crashed
 
 
 @pytest.fixture
@@ -340,18 +450,100 @@ def test_an_answer_that_is_none_harms_no_job_but_its_own(line):
     assert second.reason == ""
 
 
-def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
-    monkeypatch.setattr(stacks_process, "_MAX_START", 0.01)
-
-    def never():
+def silent(activity=lambda: None):
+    def made():
         process = FakeProcess()
         process._lines.get_nowait()
+        process.activity = activity
         return process
 
-    end, starter = run(run_job, never)
-    assert end.reason == "the stack did not finish importing its packages in 0 s"
-    assert starter.processes[0].has_ended
+    return made
+
+
+def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
+    monkeypatch.setattr(stacks_process, "_CHECK_INTERVAL", 0.01)
+    monkeypatch.setattr(stacks_process, "_MAX_START", 0.05)
+    end, starter = run(run_job, silent(), silent())
+    assert end.reason == "the stack did not finish importing its packages in 0 s (2 tries)"
+    assert end.stopped
+    assert [process.has_ended for process in starter.processes] == [True, True]
+
+
+@pytest.fixture
+def watching(monkeypatch):
+    monkeypatch.setattr(stacks_process, "_CHECK_INTERVAL", 0.01)
+    monkeypatch.setattr(stacks_process, "_MAX_IDLE", 0.05)
+    monkeypatch.setattr(stacks_process, "_MAX_START", 1000)
+
+
+@pytest.mark.usefixtures("watching")
+def test_a_start_that_does_nothing_is_replaced():
+    end, starter = run(run_job, silent(lambda: (1, 2)))
+    assert end.reason == ""
+    assert len(starter.started) == 2
+    end, _ = run(run_job, *[silent(lambda: (1, 2))] * 2)
+    assert end.reason.startswith("the stack's process did nothing for 0 s while it imported")
+    assert end.stopped
+
+
+@pytest.mark.usefixtures("watching")
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_start_that_works_or_cannot_be_watched_may_take_long(unknown):
+    ticks = iter(range(1000))
+
+    def slowly():
+        process = silent(lambda: None if unknown else (next(ticks),))()
+        asyncio.get_running_loop().call_later(0.3, process.say, READY)
+        return process
+
+    end, starter = run(run_job, slowly)
+    assert end.reason == ""
     assert len(starter.started) == 1
+
+
+def test_jobs_that_wait_for_a_start_take_no_slot_from_other_stacks():
+    async def main():
+        slots = Slots(2)
+        stuck = stack(FakeStarter(silent()), slots)
+        waiting = [asyncio.create_task(stuck.run(JOB)) for _ in range(4)]
+        await asyncio.sleep(0.01)
+        well = stack(FakeStarter(), slots)
+        ends = await asyncio.wait_for(asyncio.gather(*(well.run(JOB) for _ in range(3))), 2)
+        for task in waiting:
+            task.cancel()
+        await well.close()
+        return ends
+
+    assert [end.reason for end in asyncio.run(main())] == [""] * 3
+
+
+@pytest.mark.processes
+def test_the_activity_of_a_stopped_process_stands_still(tmp_path):
+    """A process that waits without a word is told from one that works, by what the kernel counts."""
+    if not Path("/proc/self/io").exists():
+        pytest.skip("this platform has no /proc")
+    code = "import time\nwhile True: sum(range(10**5)); time.sleep(0.01)"
+
+    async def main():
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+        piped = stacks_process._PipedProcess(process, tmp_path / "log")
+        await asyncio.sleep(0.5)
+        first = piped.activity()
+        for _ in range(50):
+            await asyncio.sleep(0.1)
+            if piped.activity() != first:
+                break
+        works = piped.activity() != first
+        process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(0.1)
+        first = piped.activity()
+        await asyncio.sleep(0.5)
+        stands = piped.activity() == first
+        process.kill()
+        await process.wait()
+        return works, stands, piped.exit_code(), piped.activity()
+
+    assert asyncio.run(main()) == (True, True, -9, None)
 
 
 def test_a_process_that_is_slow_to_end_does_not_take_the_next_one_with_it():

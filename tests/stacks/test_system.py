@@ -12,9 +12,11 @@ from samebits.base.errors import StackError
 from samebits.base.filestate import Dependencies
 from samebits.stacks import build
 from samebits.stacks.build import StackBuilder
+from samebits.stacks.installer import Installer
 from samebits.stacks.system import VARIABLE, find_system_torch
 from tests.stacks.test_build import put_blake3
 from tests.support.builders import stack_spec
+from tests.support.wheels import locked, pylock
 
 NVIDIA = "2.6.0a0+ecf3bae40a.nv25.1"
 MACHINE = {"torch": NVIDIA, "numpy": "1.26.4", "Triton": "3.2.0+git1", "safetensors": "0.5.0"}
@@ -37,13 +39,15 @@ class Machine:
 
     def __call__(self, command, text, _env):
         self.calls.append((command, text))
-        return CompletedProcess(command, 0, self.answer(command), "")
+        return CompletedProcess(command, 0, self.answer(command, text), "")
 
-    def answer(self, command):
+    def answer(self, command, text):
         if command[-1].endswith("environment.py"):
             return facts(self.packages, self.folder, self.build)
         if command[-1].endswith("architectures.py"):
             return json.dumps({"architectures": ["llama"]})
+        if "pylock.toml" in command:
+            return pylock(text)
         if "compile" in command:
             for option in ("--override", "--constraint", "--output-file"):
                 self.files[option] = Path(command[command.index(option) + 1]).read_text("utf-8")
@@ -70,8 +74,9 @@ def environ(tmp_path):
 
 def test_transformers_and_its_needs_go_on_top_of_what_the_machine_has(tmp_path, environ):
     machine = Machine()
-    stack = StackBuilder(tmp_path, environ, run=machine).build(SPEC)
-    assert machine.synced == "tokenizers==0.22.2\ntransformers==4.57.6\n"
+    stack = StackBuilder(tmp_path, Installer(environ, run=machine)).build(SPEC)
+    assert machine.synced == locked("tokenizers==0.22.2\ntransformers==4.57.6\n")
+    assert f"torch=={NVIDIA}\n" in stack.lock  # the machine's own, which no index has
     assert stack.packages == {
         "numpy": "1.26.4",
         "safetensors": "0.5.0",
@@ -93,7 +98,7 @@ def test_transformers_and_its_needs_go_on_top_of_what_the_machine_has(tmp_path, 
 
 def test_the_resolution_ignores_what_no_index_has_and_keeps_numpy(tmp_path, environ):
     machine = Machine()
-    StackBuilder(tmp_path, environ, run=machine).resolve(SPEC)
+    StackBuilder(tmp_path, Installer(environ, run=machine)).resolve(SPEC)
     ignored = [line.partition(";")[0] for line in machine.files["--override"].splitlines()]
     assert ignored == ["torch", "triton"]
     assert machine.files["--constraint"] == "numpy==1.26.4\n"
@@ -105,39 +110,43 @@ def test_the_environment_sees_the_folders_of_the_machine(tmp_path, environ):
     folder = tmp_path / "machine's" / "dist-packages"
     folder.mkdir(parents=True)
     (folder / "torch_of_the_machine.py").write_text("")
-    stack = StackBuilder(tmp_path, environ, run=Machine(folder=str(folder))).build(SPEC)
+    stack = StackBuilder(tmp_path, Installer(environ, run=Machine(folder=str(folder)))).build(SPEC)
     site_packages = next(Path(stack.python).parents[1].glob("lib/*/site-packages"))
     code = f"import site; site.addsitedir({str(site_packages)!r}); import torch_of_the_machine"
     subprocess.run([sys.executable, "-I", "-c", code], check=True)
 
 
 def test_another_torch_is_another_stack(tmp_path, environ):
-    first = StackBuilder(tmp_path, environ, run=Machine()).build(SPEC)
-    again = StackBuilder(tmp_path, environ, run=Machine()).build(SPEC)
+    first = StackBuilder(tmp_path, Installer(environ, run=Machine())).build(SPEC)
+    again = StackBuilder(tmp_path, Installer(environ, run=Machine())).build(SPEC)
     changed = Machine({**MACHINE, "torch": "2.7.0"})
-    other = StackBuilder(tmp_path, environ, run=changed).build(SPEC)
+    other = StackBuilder(tmp_path, Installer(environ, run=changed)).build(SPEC)
     assert first == again
     assert first.lock_digest != other.lock_digest
     assert first.python != other.python
 
 
 def test_another_build_of_the_same_version_is_another_stack(tmp_path, environ):
-    first = StackBuilder(tmp_path, environ, run=Machine()).build(SPEC)
-    other = StackBuilder(tmp_path, environ, run=Machine(build="git_version = 2")).build(SPEC)
+    first = StackBuilder(tmp_path, Installer(environ, run=Machine())).build(SPEC)
+    other = StackBuilder(tmp_path, Installer(environ, run=Machine(build="git_version = 2"))).build(
+        SPEC
+    )
     assert first.lock == other.lock
     assert first.lock_digest != other.lock_digest
 
 
 def test_packages_that_moved_are_another_environment_of_the_same_lock(tmp_path, environ):
-    first = StackBuilder(tmp_path, environ, run=Machine()).build(SPEC)
-    moved = StackBuilder(tmp_path, environ, run=Machine(folder="/opt/dist-packages")).build(SPEC)
+    first = StackBuilder(tmp_path, Installer(environ, run=Machine())).build(SPEC)
+    moved = StackBuilder(
+        tmp_path, Installer(environ, run=Machine(folder="/opt/dist-packages"))
+    ).build(SPEC)
     assert first.lock_digest == moved.lock_digest
     assert first.python != moved.python
 
 
 def test_no_receipt_answers_for_a_torch_that_may_change(tmp_path, environ):
     dependencies = Dependencies()
-    StackBuilder(tmp_path, environ, run=Machine(), dependencies=dependencies).build(SPEC)
+    StackBuilder(tmp_path, Installer(environ, run=Machine(), dependencies=dependencies)).build(SPEC)
     assert list(dependencies.unrepeatable)
 
 

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from samebits.base.seal import sealed
 from samebits.storage.prune import STALE_AFTER, prune
+from samebits_wire.seal import sealed
 
 NOW = 2_000_000_000.0
 OLD, YOUNG = NOW - STALE_AFTER - 60, NOW - STALE_AFTER + 60

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from samebits import cli
-from samebits.base.seal import opened, sealed
 from samebits.storage import receipt
 from samebits.storage.receipt import lookup
+from samebits_wire.seal import opened, sealed
 from tests.support.sample_report import STACKS, sample_report
 
 ROOT = Path(__file__).parents[2]
@@ -232,10 +232,11 @@ def test_the_source_is_all_that_computes(tmp_path, monkeypatch):
     assert digest() not in digests
 
 
-def test_sources_are_the_whole_package_and_the_probes():
-    package, probes = receipt._SOURCES
+def test_sources_are_the_whole_package_the_probes_and_the_pages():
+    package, probes, pages = receipt._SOURCES
     assert (package / "cli.py").samefile(ROOT / "samebits" / "cli.py")
     assert (probes / "stack.py").samefile(ROOT / "probes" / "stack.py")
+    assert (pages / "SB101.md").samefile(ROOT / "docs" / "findings" / "SB101.md")
 
 
 @pytest.mark.processes

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from samebits.base.filestate import Dependencies
-from samebits.base.seal import opened, sealed
-from samebits.pipeline import run
+from samebits.diagnose import verdict
+from samebits.pipeline import opening, rows, run
 from samebits.pipeline.order import Order
 from samebits.pipeline.scheduler import Scheduler
 from samebits.records.capture import Failure, Signals, Unfinished
@@ -18,6 +18,7 @@ from samebits.records.training import TrainingFile
 from samebits.storage import rows as storage_rows
 from samebits.storage.store import Store
 from samebits.terminal.progress import Plain
+from samebits_wire.seal import opened, sealed
 from tests.support.builders import Memory, built_stack, capture, forward, sound, values
 from tests.support.fakes import Crossed, FakeProcess, choose_inputs, ended
 
@@ -65,8 +66,8 @@ class Place:
         self.logits = values(1, 6, 8)
         build = lambda spec: built_stack(spec.id, "llama", "gpt2", "opt", python=f"py{spec.id}")
         made = partial(Scheduler, starter=self.start, builder=build)
-        monkeypatch.setattr(run, "Scheduler", made)
-        self._count(monkeypatch, run.verdict, "result", lambda cell, *_: self.compared.append(cell))
+        monkeypatch.setattr(opening, "Scheduler", made)
+        self._count(monkeypatch, verdict, "result", lambda cell, *_: self.compared.append(cell))
         self._count(monkeypatch, Store, "read_capture", lambda _, path: self.read.append(path))
 
     def _count(self, monkeypatch, owner, name, note):
@@ -177,7 +178,7 @@ def test_a_quick_run_looks_for_no_cause_unless_asked(place, monkeypatch):
         asked.append(traced)
         return {}
 
-    monkeypatch.setattr(run, "causes_of", causes_of)
+    monkeypatch.setattr(rows, "causes_of", causes_of)
     place.run(level="quick")
     place.run(level="quick", causes=True)
     assert asked == [set(), None]
@@ -314,6 +315,9 @@ class Resolver:
     def version(self, spec):
         return {"4.48": "4.48.3", "5.0": "5.0.0"}[spec.id]
 
+    def newest_release(self, _spec, family):
+        return {"4.48": "4.48.3", "5.0": "5.0.0"}.get(family)
+
     def below(self, _spec, version, _oldest):
         return {"5.0": "4.57.6", "4.57": "4.48.3"}[version]
 
@@ -337,7 +341,7 @@ def soundly(place):
 
 
 def test_every_release_between_the_stacks_is_run_and_kept(place, monkeypatch):
-    monkeypatch.setattr(run, "StackBuilder", Resolver)
+    monkeypatch.setattr(opening, "StackBuilder", Resolver)
     monkeypatch.setattr(place, "observe", soundly(place))
     place.failing = ("gpt2@4.57",)
     first = place.run(releases=True)
@@ -358,14 +362,14 @@ def test_every_release_between_the_stacks_is_run_and_kept(place, monkeypatch):
 @pytest.mark.parametrize("more", [{}, {"releases": True}])
 def test_with_every_release_only_where_a_row_changes_is_traced(place, monkeypatch, more):
     """Later cells of a band are the same as its first; without bands, each cell is traced."""
-    monkeypatch.setattr(run, "StackBuilder", Resolver)
+    monkeypatch.setattr(opening, "StackBuilder", Resolver)
     asked = []
 
     async def causes_of(_results, _runs, _ask, traced, _known):
         asked.append(traced)
         return {}
 
-    monkeypatch.setattr(run, "causes_of", causes_of)
+    monkeypatch.setattr(rows, "causes_of", causes_of)
     monkeypatch.setattr(place, "observe", soundly(place))
     place.failing = ("gpt2@4.57", "gpt2@5.0")
     place.run(**more)

@@ -2,16 +2,23 @@
 
 import threading
 import time
+import traceback
 
 import pytest
 from obstore.store import MemoryStore
 
-from samebits.base.seal import sealed
 from samebits.records.tensor import TensorRef, tensor_hash
-from samebits.storage.objects import Obstore, StoreAddressError, opened
+from samebits.storage.objects import (
+    Obstore,
+    StoreAddressError,
+    check_address,
+    opened,
+    shown_address,
+)
 from samebits.storage.shared import MAX_FAILURES, SharedStore, packed, unpacked
 from samebits.storage.sharing import Sharing
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 
 NAME = "captures/llama/float32-sdpa/4.48/0123456789abcdef"
 FILES = {"a.json": b'{"run": "a"}', "b.json": b'{"run": "b"}', "empty": b""}
@@ -325,3 +332,43 @@ def test_a_result_with_a_secret_stays_on_its_machine(tmp_path):
     assert objects.objects == {}
     sharing(tmp_path, shared(objects), {}).push(RESULT, [path])
     assert list(objects.objects) == [RESULT]
+
+
+SECRETS = ("PASSWORD", "SIGNATURE", "KEYID")
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://user:PASSWORD@host/x",
+        "https://PASSWORD@host/x",
+        "https://acc.blob.core.windows.net/c/p?sv=1&sig=SIGNATURE",
+        "https://user:PASSWORD@host/x?sig=SIGNATURE#PASSWORD",
+        "s3://KEYID:PASSWORD@bucket/p",
+        "az://container/p?sig=SIGNATURE",
+        "gs://KEYID@bucket/p",
+        "abfss://KEYID:PASSWORD@acc.dfs.core.windows.net/p",
+        "s3://KEYID:PASS/WORD@PASSWORD@bucket/p?x=SIGNATURE",
+    ],
+)
+def test_an_address_with_credentials_is_refused_and_not_shown(address):
+    with pytest.raises(StoreAddressError, match="in the environment: AWS_ACCESS_KEY_ID") as refused:
+        opened(address)
+    chain = "".join(traceback.format_exception(refused.value))
+    assert not [secret for secret in SECRETS if secret in str(refused.value)], str(refused.value)
+    assert not [secret for secret in SECRETS if secret in chain.replace(address, "")]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "s3://bucket/a@b/p",
+        "az://c/p",
+        "abfss://c@acc.dfs.core.windows.net/p",
+        "file:///a?b#c",
+        "x?y@z",
+    ],
+)
+def test_an_address_without_credentials_is_shown_as_it_is(address):
+    check_address(address)
+    assert shown_address(address) == address or "?" in address

@@ -4,8 +4,9 @@ import asyncio
 
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.crossings import CrossedModel, Crosser, CrossingStack
-from samebits.records.ids import Variant
+from samebits.jobs.common import ReadyCell
+from samebits.jobs.crossings import Crosser
+from samebits.records.ids import CellId, Variant
 from samebits.stacks.process import StackProcess
 from samebits.stacks.slots import Slots
 from samebits.storage.store import Store
@@ -13,6 +14,7 @@ from tests.support.builders import built_stack, model_spec
 from tests.support.fakes import FakeProcess
 
 STACKS = ("4.48", "5.0")
+VARIANT = Variant(dtype="float32", attention="sdpa", device="cpu")
 
 
 def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None, probed="p"):
@@ -24,18 +26,17 @@ def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None
     async def main():
         slots = Slots(4)
         parties = [
-            CrossingStack(
+            ReadyCell(
+                CellId(model="llama", variant=VARIANT, stack=id),
+                model_spec(),
+                Checkpoint(model="llama", source="/c", said="path c", digest=digest),
                 built_stack(id, "llama", lock=(locks or {}).get(id)),
                 StackProcess(id, f"python{id}", {}, root / f"{id}.log", slots, starter),
             )
             for id in stacks
         ]
         crosser = Crosser(JobCache(root, Store(root), probed, "machine", fresh=fresh))
-        checkpoint = Checkpoint(model="llama", source="/c", said="path c", digest=digest)
-        subject = CrossedModel(
-            model_spec(), Variant(dtype="float32", attention="sdpa", device="cpu"), checkpoint
-        )
-        report = await asyncio.wait_for(crosser.cross(subject, parties), 10)
+        report = await asyncio.wait_for(crosser.cross(parties), 10)
         crosser.close()
         for party in parties:
             await party.process.close()

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from samebits.base.hashes import hash_of_text
-from samebits.base.seal import sealed
+from samebits_wire.seal import sealed
 
 READY = {"ready": {"platform": "Linux", "cpu": "fake"}}
 
@@ -33,8 +33,9 @@ class FakeProcess:
     an exception to die of. Everything that was said is in order.
     """
 
-    def __init__(self, does=ended, ready=READY):
+    def __init__(self, does=ended, ready=READY, code=1, log="last words"):
         self.does = does
+        self.code, self.log = code, log
         self.jobs = []
         self.running = self.most_running = 0
         self.has_ended = False
@@ -82,7 +83,13 @@ class FakeProcess:
         self.die()
 
     def log_tail(self):
-        return "last words"
+        return self.log
+
+    def exit_code(self):
+        return self.code
+
+    def activity(self):
+        return None
 
 
 class FakeStarter:

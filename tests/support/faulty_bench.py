@@ -90,7 +90,11 @@ class Bench:
 
     @property
     def said(self):
-        return (self.folder / "said.log").read_text("utf-8", "replace")
+        """Return what the run printed so far."""
+        try:
+            return (self.folder / "said.log").read_text("utf-8", "replace")
+        except FileNotFoundError:  # its process has not started yet
+            return ""
 
     @property
     def report(self):

@@ -3,14 +3,16 @@
 import asyncio
 from pathlib import Path
 
-from samebits.base.seal import sealed
+from samebits.jobs import ladder
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.ladder import Climber
+from samebits.jobs.common import ReadyCell
+from samebits.jobs.lab import Lab
 from samebits.ladder.asking import Ask
 from samebits.records.ladder import LadderFile, Rung
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 from tests.support.builders import built_stack, cell_id, model_spec
 
 CELL = cell_id("4.48")
@@ -44,14 +46,11 @@ def climb(root, process, **changed):
     cache = JobCache(
         root, Store(root), options["probes"], options["machine"], fresh=options["fresh"]
     )
-    climber = Climber(cache)
-    return asyncio.run(
-        climber.climb(
-            CELL,
-            options.get("model", model_spec()),
-            options.get("checkpoint", CHECKPOINT),
-            options.get("stack", built_stack("4.48")),
-            process,
-            options["ask"],
-        )
+    ready = ReadyCell(
+        CELL,
+        options.get("model", model_spec()),
+        options.get("checkpoint", CHECKPOINT),
+        options.get("stack", built_stack("4.48")),
+        process,
     )
+    return asyncio.run(ladder.climb(Lab(cache), ready, options["ask"]))

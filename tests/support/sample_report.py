@@ -14,16 +14,16 @@ from samebits.records.capture import (
 from samebits.records.comparison import (
     CellResult,
     Choices,
+    Difference,
     Extreme,
     FactChange,
-    FirstDifference,
     ItemComparison,
     LikelyToken,
     Metrics,
     SignalComparison,
     TokenSplit,
 )
-from samebits.records.finding import RuleText
+from samebits.records.finding import Explanation, RuleText
 from samebits.records.ids import EXPLANATORY, CellId, Variant, Verdict
 from samebits.records.relations import (
     CacheTensor,
@@ -60,6 +60,14 @@ NEVER_WRITTEN = RuleText(
     releases="x",
 )
 """A rule with a remedy, for reports that show findings."""
+
+
+def known_as(cell, *findings):
+    """Return a cell with findings that explain its verdict."""
+    explanations = tuple(
+        Explanation(code=f.code, where=f.where, stack=cell.cell.stack) for f in findings
+    )
+    return cell.model_copy(update={"findings": findings, "explained_by": explanations})
 
 
 def sample_report(text: str = "", message: str = "", token: str = "") -> Report:
@@ -404,7 +412,7 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
         "figure": "logits 1.2e-01",
         "signals": signals,
         "changes": changes,
-        "first": FirstDifference(
+        "first": Difference(
             signal="hidden_states",
             item="short · layer 2 (model.layers.1)",
             what=FIRST + text,
@@ -698,7 +706,7 @@ def unfinished(model: str, message: str) -> Row:
             Verdict.DIVERGED,
             figure="logits 5.0e-01",
             signals=compared(left_out, logits),
-            first=FirstDifference(signal="logits", item="short", what=what),
+            first=Difference(signal="logits", item="short", what=what),
         ),
         "5.9": cell(model, variant, "5.9", Verdict.IDENTICAL, signals=compared()),
         "5.23": cell(
@@ -813,7 +821,7 @@ def raises_and_diverges(model: str, token: str, message: str) -> Row:
         headline=f"failed in phase greedy short: IndexError: list index out of range{message}",
         failure=raised("greedy short", "IndexError", f"list index out of range{message}"),
         signals=signals,
-        first=FirstDifference(signal="logits", item="short", what=what),
+        first=Difference(signal="logits", item="short", what=what),
     )
     cells = {"4.48": cell(model, variant, "4.48", Verdict.REFERENCE), **cells}
     return row(model, variant, cells, group="Sequence to sequence")

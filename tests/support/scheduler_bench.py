@@ -7,15 +7,17 @@ from pathlib import Path
 from samebits.base.digests import digest_of
 from samebits.base.errors import StackError
 from samebits.base.hashes import hash_of_text
-from samebits.base.seal import sealed
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix, Recipe
 from samebits.pipeline.order import Order
 from samebits.pipeline.scheduler import Scheduler
+from samebits.pipeline.scope import Scope
 from samebits.records.ids import CellId
 from samebits.stacks.build import Stack
 from samebits.stacks.packages import Added, ExtendedStack
+from samebits.storage.sharing import Sharing
 from samebits.storage.store import Store
+from samebits_wire.seal import sealed
 from tests.support.builders import built_stack, capture, model_spec, stack_spec
 from tests.support.fakes import FakeStarter, choose_inputs, ended
 
@@ -73,10 +75,14 @@ class RecordedProgress:
         return [line for line in self.lines if line.startswith(word)]
 
 
-def extended(stack, python, packages):
+def extended(stack, python, packages, stays=()):
     """Return a stack with packages, as if they were installed."""
-    added = Added(lock="\n".join(packages), packages=dict.fromkeys(packages, "1.0"))
+    versions = {
+        name: version or "1.0" for name, _, version in (p.partition("==") for p in packages)
+    }
+    added = Added(lock="\n".join(packages), packages=versions)
     fields = {name: getattr(stack, name) for name in Stack.model_fields}
+    fields["packages"] = stack.packages | versions
     fields["lock_digest"] = digest_of([stack.lock_digest, packages])
     return ExtendedStack(**fields, folder=f"/packages/{stack.id}", added=added)
 
@@ -124,6 +130,9 @@ class Bench:
     ):
         self.does = does or {}
         self.failing = failing
+        self.refusing = {}
+        """Stack -> what its builds raise, in turn."""
+        self.error = StackError
         self.built = []
         self.progress = RecordedProgress()
         self.starter = FakeStarter()
@@ -138,26 +147,32 @@ class Bench:
         )
         self.plan = plan(matrix, Selection.parse(**(select or {})))
         self.environ = {"HF_TOKEN": "secret"}
-        self.make = lambda: Scheduler(
-            root / "work",
-            matrix,
-            self.plan,
-            Store(root / "work"),
-            self.progress,
-            self.environ,
-            Order(jobs=slots, **asked),
+        self.make = lambda **changed: Scheduler(
+            Scope(
+                order=Order(jobs=slots, **asked),
+                matrix=matrix,
+                **({"plan": self.plan, "whole": self.plan} | changed),
+                root=root / "work",
+                store=Store(root / "work"),
+                progress=self.progress,
+                environ=self.environ,
+                sharing=sharing(root / "work") if sharing else Sharing(root / "work"),
+            ),
             starter=self.start,
             builder=self.build,
             extender=extend or extended,
-            sharing=sharing and sharing(root / "work"),
         )
         self.lab = None
 
     def build(self, spec):
         self.built.append(spec.id)
+        if spec.id in self.refusing:
+            error = self.refusing[spec.id].pop(0)
+            if error is not None:
+                raise error
         if spec.id in self.failing:
             msg = f"stack {spec.id}: no resolution:\nnumpy is too old"
-            raise StackError(msg)
+            raise self.error(msg)
         return built_stack(spec.id, *KNOWN[spec.id], python=f"python{spec.id}")
 
     async def start(self, python, environment, log):

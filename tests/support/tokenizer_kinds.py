@@ -7,9 +7,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
 
 from samebits_probe.model import tokenizers
-from samebits_probe.model.tokenizers import KINDS, added, byte_level, template
+from samebits_probe.model.tokenizers import KINDS, added, byte_level, template, unigram
 
-__all__ = ["KINDS", "added", "byte_level", "template", "write"]
+__all__ = ["KINDS", "added", "byte_level", "template", "unigram", "write"]
 
 
 def write(folder, kind, *arguments, model_type="llama", **options):

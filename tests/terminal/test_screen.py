@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from samebits.records.finding import Finding
+from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import Variant, Verdict
+from samebits.records.report import CheckpointReport
 from samebits.records.trace import Cause, Side
 from samebits.terminal.screen import WIDTH, screen
 from tests.support.sample_report import NEVER_WRITTEN, cell, raised, row, sample_report
@@ -86,6 +87,34 @@ def test_a_failure_names_place_cause_finding_and_remedy():
     assert f"In which release: {command}" in printed
 
 
+def explained(cell, *explanations):
+    return cell.model_copy(update={"reference": reference().cell, "explained_by": explanations})
+
+
+def test_a_finding_that_explains_nothing_stands_beside_the_verdict():
+    finding = Finding(code="SB301", where="model.inv_freq", evidence=())
+    diverged = of("5.23", Verdict.DIVERGED, findings=(finding,))
+    beside = lines(report(reference(), explained(diverged), rules=(NEVER_WRITTEN,)))
+    place = beside.index("Beside the verdict:")
+    assert beside[place + 1] == "SB301 a buffer is never written (model.inv_freq)"
+    known = Explanation(code="SB301", where="model.inv_freq", stack="5.23")
+    told = lines(report(reference(), explained(diverged, known), rules=(NEVER_WRITTEN,)))
+    assert "SB301 a buffer is never written (model.inv_freq)" in told
+    assert "Beside the verdict:" not in told
+
+
+def test_the_headline_accuses_the_side_that_has_the_defect():
+    known = Explanation(code="SB301", where="model.inv_freq", stack="4.48")
+    diverged = explained(of("5.23", Verdict.DIVERGED), known)
+    printed = lines(report(reference(), diverged, rules=(NEVER_WRITTEN,)))
+    defect = "the known defect is in 4.48, the reference"
+    assert printed[0] == f"tiny: does not pass: 5.23 diverged ({defect})"
+    assert "SB301 a buffer is never written (model.inv_freq, in the reference 4.48)" in printed
+    own = Explanation(code="SB301", where="model.inv_freq", stack="5.23")
+    printed = lines(report(reference(), explained(diverged, own), rules=(NEVER_WRITTEN,)))
+    assert printed[0] == "tiny: does not pass: 5.23 diverged"
+
+
 def test_an_exception_is_shown_with_its_line():
     failure = raised("load", "ImportError", "cannot import name 'LossKwargs'")
     printed = lines(report(reference(), of("5.23", Verdict.FAILED, failure=failure)))
@@ -110,3 +139,25 @@ def test_what_a_model_says_stays_on_its_line(code):
     assert not any(
         "\x1b" in line or "\n" in line for line in lines(report(reference(), odd, code=code))
     )
+
+
+def test_what_a_folder_adds_to_the_model_is_said_not_to_be_compared():
+    steps = ("Pooling (1_Pooling)", "Normalize (2_Normalize)")
+    of_folder = CheckpointReport(model="tiny", source="path tiny", steps=steps)
+    same = of("5.23", Verdict.IDENTICAL)
+    text = " ".join(lines(report(reference(), same, code=0, checkpoints=(of_folder,))))
+    assert "Not compared: Pooling (1_Pooling), Normalize (2_Normalize) of tiny" in text
+    plain = of_folder.model_copy(update={"steps": ()})
+    assert "Not compared" not in " ".join(
+        lines(report(reference(), same, code=0, checkpoints=(plain,)))
+    )
+
+
+def test_the_reason_of_an_absent_release_is_not_cut():
+    reason = (
+        "its packages cannot be installed beside transformers 4.57.6 and the other packages of the "
+        "stack: my-models==1.2 needs numpy<2, and torch==2.13.0 needs numpy>=2"
+    )
+    absent = of("5.23", Verdict.ABSENT, absent=reason)
+    text = " ".join(" ".join(lines(report(reference(), absent, code=0))).split())
+    assert reason in text

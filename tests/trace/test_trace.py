@@ -6,7 +6,9 @@ import base64
 import numpy as np
 import pytest
 
-from samebits.jobs.trace import NOTHING, LocatedCause, Tracer, with_beyond
+from samebits.jobs import trace
+from samebits.jobs.common import ReadyCell, ReadyPair
+from samebits.jobs.trace import NOTHING, LocatedCause, with_beyond
 from samebits.records.tensor import tensor_hash
 from samebits.records.trace import Cause, Look, Seen, Side, Value
 from samebits.reports.cell.cause import cause_in_short, causes_of
@@ -14,9 +16,10 @@ from samebits.storage.store import Store
 from samebits.trace import blame, masks
 from samebits.trace.graph import Graph
 from samebits.trace.join import join
-from samebits.trace.question import TracePhase
+from samebits.trace.question import TracePhase, TraceRequest
 from samebits.trace.replay import closer
 from samebits.trace.sourcediff import diffs
+from tests.support.builders import cell_id, model_spec
 from tests.support.traces import Builder
 
 
@@ -540,16 +543,12 @@ def test_what_float64_leaves_is_told_by_where_it_begins():
 
 
 def test_what_cannot_be_traced_is_said_and_stops_nothing():
-    class Broken(Tracer):
-        async def _locate(self, pair, question, rung):
-            raise KeyError(rung)
+    class Broken:
+        async def ask(self, kind, task, ready):
+            raise KeyError(task.rung)
 
-    tracer = Broken(None)
-
-    class Asked:
-        questions = [None]  # noqa: RUF012
-        same_weights = frozenset()
-        beyond_rounding = False
-
-    reason = asyncio.run(tracer.cause(None, None, None, Asked))
+    question = TracePhase("short", "forward", {})
+    request = TraceRequest(cell_id("4.48"), [question], frozenset(), beyond_rounding=False)
+    ready = ReadyCell(cell_id("5.x"), model_spec(), None, None, None)
+    reason = asyncio.run(trace.cause(Broken(), ReadyPair(ready, ready), request))
     assert reason == "the traces could not be joined: KeyError: 'own'"

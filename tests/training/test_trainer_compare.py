@@ -6,7 +6,8 @@ import pytest
 from samebits.records.capture import Failure
 from samebits.records.trainer_file import TrainerFile
 from samebits.records.training import TrainingReport
-from samebits.training.trainer import compared, needs_values, report_of, with_step
+from samebits.training.judge import needs_values
+from samebits.training.trainer import compared, report_of, with_step
 from tests.support.builders import Memory, cell_id, values
 
 RUNS = ("row by row", "accumulated", "one batch")
@@ -41,8 +42,6 @@ def run(memory, dtype=np.float32, *, shift=0.0, loss=2.5, norm=1.5, **changed):
         "optimizer_arguments": {"betas": "(0.9, 0.999)", "fused": "None"},
         "decayed": ["a"],
         "scheduler": "LambdaLR linear",
-        "collator": "default_data_collator",
-        "sampler": "RandomSampler",
         "weights": {"a": memory.put(weight).model_dump(), "b": memory.put(weight * 2).model_dump()},
     }
     return facts | changed
@@ -172,6 +171,14 @@ def test_a_trainer_that_raises_failed_and_one_without_accelerate_is_not_compared
     bad = file("5.x", None, failure=failure)
     assert compared(good, bad, memory).standing == "failed"
     assert compared(bad, good, memory).standing == "not compared"
+    both = compared(bad, bad, memory)
+    assert both.standing == "not compared"
+    assert both.reason == "not observed, as it raises the same in both releases: TypeError: no"
+    other = failure.model_copy(update={"type": "ValueError"})
+    worse = bad.model_copy(update={"failure": other})
+    assert compared(bad, worse, memory).reason.endswith(
+        "TypeError: no \N{RIGHTWARDS ARROW} ValueError: no"
+    )
     without = file("5.x", None, reason="accelerate is not there")
     assert compared(good, without, memory).reason == "5.x: accelerate is not there"
 
@@ -227,5 +234,5 @@ def test_the_report_has_what_trainer_did_in_the_order_of_time():
     assert report.rows == (2, 3, 0, 1)
     assert report.items == (7, 4, 12, 9)
     assert report.rates == (5e-5, 3.75e-5, 2.5e-5, 1.25e-5)
-    assert report.built["collator"] == "default_data_collator"
+    assert report.built["scheduler"] == "LambdaLR linear"
     assert report.arguments == {"optim": "adamw_torch", "learning_rate": "5e-05"}

@@ -9,7 +9,8 @@ from samebits.records.capture import Failure
 from samebits.records.ids import Verdict
 from samebits.records.made import MadeModel
 from samebits.records.training import TrainingFile
-from samebits.training.compare import MAX_OF_SIGNAL, compared, needs_values
+from samebits.training.compare import compared
+from samebits.training.judge import MAX_OF_SIGNAL, needs_values
 from samebits.training.report import report_of, with_forward
 from tests.support.builders import Memory, cell_id, values
 
@@ -165,6 +166,14 @@ def test_a_step_that_raises_failed_and_both_are_not_compared():
     good, bad = file("4.48", step(memory)), file("5.x", None, failure=failure)
     assert compared(good, bad, memory).standing == "failed"
     assert compared(bad, good, memory).standing == "not compared"
+    both = compared(bad, bad, memory)
+    assert both.standing == "not compared"
+    assert both.reason == "not observed, as it raises the same in both releases: TypeError: no"
+    other = failure.model_copy(update={"type": "ValueError"})
+    worse = bad.model_copy(update={"failure": other})
+    assert compared(bad, worse, memory).reason.endswith(
+        "TypeError: no \N{RIGHTWARDS ARROW} ValueError: no"
+    )
     assert (
         compared(file("4.48", None, reason="no labels"), good, memory).reason == "4.48: no labels"
     )
@@ -220,46 +229,6 @@ def test_a_gradient_that_differs_behind_an_equal_forward_stays_accused():
     change = {"gradients": {"a": 1e-3}}
     result = report_of(file("5.x", step(Memory())), pair(change, change))
     assert with_forward(result, Judged(Verdict.DIVERGED)).comparison.standing == "diverged"
-
-
-def drawing(*hashes, loss=3.0, n=None):
-    draws = [
-        {"operation": "bernoulli_", "module": f"layers.{i}", "shape": [4, 8], "hash": number}
-        for i, number in enumerate(hashes)
-    ]
-    return {"loss": loss, "n": len(draws) if n is None else n, "draws": draws}
-
-
-def with_chance(reference, candidate, **changed):
-    memory = Memory()
-    sides = step(memory), step(memory, **changed)
-    return compared(
-        file("4.48", sides[0], chance=reference), file("5.x", sides[1], chance=candidate), memory
-    )
-
-
-A, B, C = ("a" * 64, "b" * 64, "c" * 64)
-MOVES = [
-    (drawing(A, B), drawing(A, B), ""),
-    (None, None, ""),
-    (drawing(A, B), drawing(A, C), "draw 2 moved: bernoulli_ [4, 8] in layers.1 in 4.48"),
-    (drawing(A), drawing(A, B), "1 draws in 4.48, 2 in 5.x"),
-    (drawing(A), None, "only 4.48 draws numbers in training"),
-    (drawing(A), drawing(A, loss=4.0), "the loss with them is 3 → 4"),
-    (drawing(A), {"refused": "TypeError: no"}, ""),
-]
-
-
-@pytest.mark.parametrize(("reference", "candidate", "words"), MOVES)
-def test_a_draw_that_moved_is_said_and_judges_nothing(reference, candidate, words):
-    result = with_chance(reference, candidate)
-    assert words in result.draws
-    assert bool(words) == bool(result.draws)
-    assert result.standing == "identical"
-
-
-def test_a_loss_with_dropout_says_nothing_where_the_plain_one_differs():
-    assert not with_chance(drawing(A), drawing(A, loss=4.0), loss=2.6).draws
 
 
 @pytest.mark.parametrize(

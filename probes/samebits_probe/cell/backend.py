@@ -6,19 +6,25 @@ Each part is a short JSON text. Vocabulary and merges are a size and a hash.
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tokenizers import Tokenizer
 from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import plain, short_hash
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from samebits_probe.model.load import Source
 
 STAGES = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _PARTS = (*STAGES, "model", "added_tokens")
+_OF_IDS = ("normalizer", "pre_tokenizer", "model")
+"""Parts that decide the ids of a text, special tokens left out."""
 _MAX_TEXT = 80
 """Characters of a text inside a part, such as the table of a Precompiled normalizer."""
 _MAX_LIST = 40
@@ -36,6 +42,27 @@ def backend_of(tokenizer: Any) -> Any:
 def facts(tokenizer: Any, source: Source) -> dict[str, Any]:
     """Return the parts that this release uses, and those of the file."""
     return {"built": _built(backend_of(tokenizer)), "declared": _declared(source)}
+
+
+def as_declared(backend: Any, source: Source) -> Iterator[tuple[str, Any]]:
+    """Yield a copy of a backend with parts as tokenizer.json has them, by the names of these parts.
+
+    The parts are those that this release built otherwise: each alone, then two of them, then all.
+    It is one object, which changes with each step.
+    """
+    path = _file(source)
+    built, declared = _built(backend), _declared(source)
+    changed = [name for name in _OF_IDS if declared and built[name] != declared[name]]
+    if path is None or not changed:
+        return
+    copy, file = Tokenizer.from_str(backend.to_str()), Tokenizer.from_file(str(path))
+    copy.no_truncation()
+    copy.no_padding()
+    for size in range(1, len(changed) + 1):
+        for names in combinations(changed, size):
+            for name in changed:
+                setattr(copy, name, getattr(file if name in names else backend, name))
+            yield ", ".join(names), copy
 
 
 def _built(backend: Any) -> dict[str, str]:

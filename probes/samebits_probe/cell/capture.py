@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from samebits_probe.process import files
 from samebits_probe.process.hashing import ALGORITHM
+from samebits_wire import formats
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from samebits_probe.process.jobs import CellJob
-
-FORMAT_VERSION = 9
+    from samebits_wire.jobs import CellJob
 
 
 def write_capture(
@@ -21,7 +20,7 @@ def write_capture(
     """Write a capture atomically; if ``lasting``, flush it to the disk."""
     capture = {
         "format": "samebits-capture",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.CAPTURE,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         "run": job["run"],

@@ -21,20 +21,16 @@ from samebits_probe.cell import code as remote_code
 from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.phases import PHASES
 from samebits_probe.cell.session import Session, seed_generators
-from samebits_probe.model import heap, load
+from samebits_probe.model import heap, load, quantized
 from samebits_probe.process import devices, fork, progress, threads
 from samebits_probe.process.devices import DeviceMissing
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe
 
 if TYPE_CHECKING:
-    from samebits_probe.process.jobs import CellJob
+    from samebits_wire.jobs import CellJob
 
 
 NO_DEVICE = "no device"
-ELSEWHERE = (
-    ": run these cells on a machine that has it (--shard, --on, --store), or leave them out, such as "
-    "with --devices cpu"
-)
 
 
 def run(job: CellJob) -> None:
@@ -42,7 +38,7 @@ def run(job: CellJob) -> None:
     try:
         _run(job)
     except DeviceMissing as missing:
-        ended = {"phase": NO_DEVICE, "reason": f"{missing}{ELSEWHERE}"}
+        ended = {"phase": NO_DEVICE, "reason": str(missing)}
         write_capture(Path(job["capture"]), job, {"status": "unfinished", "unfinished": ended})
     except Exception as error:  # noqa: BLE001  a defect of the probe is reported like any failure
         traceback.print_exc()
@@ -66,6 +62,7 @@ def observe(session: Session) -> dict[str, Any]:
     except Unknown as reason:
         return session.outcome("absent", absent=str(reason))
     except PhaseFailed as failed:
+        quantized.require_gpu(failed.__cause__)
         return session.outcome("failed", failure=failed.failure)
     first, *others = PHASES
     with session.timed(first.name), torch.set_grad_enabled(first.needs_grad):

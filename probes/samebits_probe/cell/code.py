@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
     from samebits_probe.model.load import Source
 
+_CONFIGS = (
+    "config.json",
+    "tokenizer_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+    "video_preprocessor_config.json",
+)
+_CUSTOM_GENERATE = "custom_generate/generate.py"
+# both as in samebits/base/checkpoint.py
 _MISSING_IS_CAUGHT = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _KINDS = {
@@ -80,8 +89,8 @@ def _code_files(source: Source) -> dict[str, Path]:
     folder = _code_folder(source)
     files: dict[str, Path] = {}
     if folder is not None:
-        paths = sorted(folder.rglob("*.py"))
-        files = {p.relative_to(folder).as_posix(): p for p in paths if "/." not in str(p)}
+        paths = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*.py"))}
+        files = {name: p for name, p in paths.items() if "/." not in f"/{name}"}
     names = {Path(name).name for name in files}
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None) if name.startswith(f"{REMOTE}.") else None
@@ -117,16 +126,25 @@ def _all_files(package: str) -> list[Path]:
 
 
 def _code_folder(source: Source) -> Path | None:
-    """Return the folder of a checkpoint whose config has an ``auto_map``; None for any other."""
-    path: Any = Path(source.where) / "config.json"
-    if not Path(source.where).is_dir():
+    """Return the folder of a checkpoint that names code of its own; None for any other."""
+    folder = Path(source.where)
+    if not folder.is_dir():
         from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415  folders need no hub
 
         path = try_to_load_from_cache(source.where, "config.json", revision=source.revision)
-    if not isinstance(path, (str, Path)) or not Path(path).is_file():
-        return None
-    config = json.loads(Path(path).read_text("utf-8"))
-    return Path(path).parent if config.get("auto_map") else None
+        if not isinstance(path, str):
+            return None
+        folder = Path(path).parent
+    has_code = any(_has_auto_map(folder / name) for name in _CONFIGS)
+    return folder if has_code or (folder / _CUSTOM_GENERATE).is_file() else None
+
+
+def _has_auto_map(path: Path) -> bool:
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False  # the load reports a damaged file
+    return isinstance(values, dict) and bool(values.get("auto_map"))
 
 
 def imports(tree: ast.AST, *, guarded: bool = False) -> Iterator[ImportedName]:

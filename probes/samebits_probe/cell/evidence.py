@@ -34,7 +34,7 @@ class Evidence:
     """Collects the signal ``evidence`` of one cell."""
 
     def __init__(self, model: torch.nn.Module, keeper: Keeper) -> None:
-        self.signal: dict[str, Any] = {"prompts": {}, "skips": {}}
+        self.signal: dict[str, Any] = {"prompts": {}, "skips": {}, "raised": {}}
         self._model = model
         self._keeper = keeper
         self._bytes = 0
@@ -106,7 +106,11 @@ class Evidence:
                     ref = self._keeper.ref(logits, keep=False)
                     self.signal["prompts"][name]["eager_logits"] = ref
         except Exception as error:  # noqa: BLE001  not every class has eager attention
-            self.skip("eager", without_folders(f"{type(error).__name__}: {error}"))
+            text = without_folders(f"{type(error).__name__}: {error}")
+            self.skip("eager", text)
+            self.signal["raised"]["eager"] = text
+        else:
+            self.signal["raised"]["eager"] = ""
         return None
 
     def _hook(self, name: str) -> Any:

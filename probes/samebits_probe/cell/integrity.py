@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import ExitStack
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
 from samebits_probe.cell.roundtrip import Original, round_trip
 from samebits_probe.model import forks, heap
@@ -79,21 +82,50 @@ def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts
     progress.begin("integrity")
     started = time.perf_counter()
     second_model: Any = None
+    second_load_error = ""
     poison = f"not tried: {no_second_load}"
     has_own_process = not no_second_load
     if has_own_process:
         try:
             second_model, poison = _poisoned_load(load_facts)
         except Exception as error:  # noqa: BLE001  a model that loads only once is a result
-            no_second_load = f"a second load raised {_error_text(error)}"
+            second_load_error = _error_text(error)
+            no_second_load = f"a second load raised {second_load_error}"
             poison = f"not observed: {no_second_load}"
     facts: Facts = {"poison": poison} | _compared_loads(load_facts, second_model, no_second_load)
     if has_own_process:
+        _try_without(load_facts, facts["tensors"])
         drop_tensors(load_facts.loaded.model)  # its values are not needed in this process any more
     round_trip = _round_trip(load_facts, second_model, folder, facts["tensors"], no_second_load)
-    dtypes = None if no_second_load else _default_dtypes(load_facts, facts["stored_dtypes"])
+    dtypes, default_load = None, {}
+    if not no_second_load:
+        try:
+            dtypes = _default_dtypes(load_facts, facts["stored_dtypes"])
+            default_load = {} if dtypes is None else {"load without a dtype": ""}
+        except Exception as error:  # noqa: BLE001  users' loads raise it, too
+            default_load = {"load without a dtype": _error_text(error)}
+    raised = {"second load": second_load_error} if has_own_process else {}
+    raised |= _exceptions_of(round_trip) | default_load
     seconds = round(time.perf_counter() - started, 4)
-    return facts | {"default_dtypes": dtypes, "round_trip": round_trip, "seconds": seconds}
+    return facts | {
+        "default_dtypes": dtypes,
+        "round_trip": round_trip,
+        "raised": raised,
+        "seconds": seconds,
+    }
+
+
+def _exceptions_of(round_trip: Facts) -> dict[str, str]:
+    """Return what a save and a load of the saved model raised, '' for what worked."""
+    outcome = round_trip["outcome"]
+    if outcome == "not tried":
+        return {}
+    if outcome == "save failed":
+        return {"save": round_trip["reason"]}
+    return {
+        "save": "",
+        "load of the saved": round_trip["reason"] if outcome == "load failed" else "",
+    }
 
 
 def _compared_loads(load_facts: LoadFacts, second_model: Any, no_second_load: str) -> Facts:
@@ -112,6 +144,73 @@ def _compared_loads(load_facts: LoadFacts, second_model: Any, no_second_load: st
         "silent": [name for name in tensors if judge.is_silent(name, tensors)],
         "stored_dtypes": judge.stored_dtypes,
     }
+
+
+_TIES = "_tied_weights_keys"
+_STEPS = (("_init_weights",), (_TIES,), ("tie_weights",), ("_init_weights", "tie_weights"))
+"""Methods that are left out of a load, the smallest set first, to see what replaced a loaded tensor;
+ties are turned round: target for source."""
+
+
+def _try_without(load_facts: LoadFacts, tensors: Facts) -> None:
+    """Record without which steps of a load lost tensors hold the checkpoint's bytes.
+
+    A tensor is lost if the checkpoint has it and every load gives it other random values.
+    """
+    checkpoint = _checkpoint(load_facts.source)
+    lost = {
+        name: checkpoint.tensor(facts.get("stored_as", name))
+        for name, facts in tensors.items()
+        if checkpoint is not None
+        and facts["source"] == "reinitialised"
+        and facts.get("ignored")
+        and facts["kind"] != "non-persistent buffer"
+    }
+    if load_facts.too_large:
+        return
+    for steps in _STEPS if lost else ():
+        try:
+            names = _holding_stored(load_facts, steps, lost)
+        except Exception:  # noqa: BLE001, S112  a load that needs the step shows nothing
+            continue
+        for name in names:
+            lost.pop(name)
+            tensors[name]["restored_without"] = list(steps)
+    for name in lost:
+        tensors[name]["restored_without"] = []
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Stand in for a step of a load that is left out."""
+
+
+def _holding_stored(
+    load_facts: LoadFacts, steps: tuple[str, ...], stored: dict[str, torch.Tensor]
+) -> list[str]:
+    """Return the tensors that hold the checkpoint's bytes after a load without some steps."""
+    model = load_facts.loaded.model
+    classes = {type(module) for module in model.modules()} | {type(model)}
+    ties = getattr(model, _TIES, None)
+    if steps == (_TIES,) and not isinstance(ties, dict):
+        return []  # a list has no direction
+    with ExitStack() as stack:
+        for cls, step in product(classes, steps):
+            if step == _TIES and cls is type(model):
+                turned = {source: target for target, source in dict(ties or {}).items()}
+                stack.enter_context(mock.patch.object(cls, step, turned))
+            elif step != _TIES and hasattr(cls, step):
+                stack.enter_context(mock.patch.object(cls, step, _nothing))
+        what = f"load without {' and '.join(steps)}"
+        again, _ = model_load.from_pretrained(type(model), load_facts.source, SEED, what)
+    tensors = dict(again.named_parameters(remove_duplicate=False)) | dict(again.named_buffers())
+    return [
+        name
+        for name, tensor in stored.items()
+        if name in tensors
+        and is_plain(tensor)
+        and is_plain(tensors[name])
+        and _would_be_same(tensor, tensors[name])
+    ]
 
 
 def tensors_compared_with_fresh(model: torch.nn.Module, signals: Facts) -> list[str]:

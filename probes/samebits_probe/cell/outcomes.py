@@ -11,7 +11,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.process.folders import without_folders
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

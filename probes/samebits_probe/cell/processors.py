@@ -18,7 +18,7 @@ from transformers.utils import cached_file
 
 from samebits_probe.cell import arrays, postprocessing, samples, steps, widened
 from samebits_probe.cell.outcomes import plain
-from samebits_probe.process.folders import without_folders
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ import torch
 from samebits_probe.cell import integrity
 from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.evidence import Evidence
-from samebits_probe.model import feed, forks, fresh, load
+from samebits_probe.model import feed, forks, fresh, load, unrun
 from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress, settings
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from samebits_probe.cell.phase import InFork
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.model.leftover import Leftover
-    from samebits_probe.process.jobs import CellJob
+    from samebits_wire.jobs import CellJob
 
 MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
@@ -88,7 +88,7 @@ class Session:
         store = job["store"]
         self.keeper = Keeper(store["root"], store["limit"], store["wanted"])
         self.signals: dict[str, Any] = {}
-        self.skips: list[dict[str, str]] = []
+        self.skips: list[dict[str, Any]] = []
         self.failures: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, int] = {}
@@ -100,6 +100,8 @@ class Session:
         self.first_tokens: dict[str, dict[str, Any]] = {}
         """Prompt -> what the greedy decode saw of the first token after the prefill."""
         self.model_forks: dict[str, ModelInFork] = {}
+        self.calls: unrun.Calls | None = None
+        """Which modules the prompts call; from the first prompt on, in run a."""
         self.probes_at_the_end = False
         """True if the user's probes run in this process, after everything else."""
         self.started = time.perf_counter()
@@ -129,12 +131,22 @@ class Session:
 
     def skip(self, what: str, reason: str, why: str = "plain", paste: str = "") -> None:
         """Record why something is not observed; ``why`` is a kind of samebits' Skip record."""
-        entry = {"what": what, "reason": reason, **({"paste": paste} if paste else {})}
+        entry: dict[str, Any] = {
+            "what": what,
+            "reason": reason,
+            **({"paste": paste} if paste else {}),
+        }
         self.skips.append(entry if why == "plain" else entry | {"why": why})
 
     def skip_broken_instrument(self, what: str, error: Exception) -> None:
-        """Record a skip because the instrument failed, not the model."""
-        self.skip(what, without_folders(f"{type(error).__name__}: {error}"), "instrument")
+        """Record a skip because of an exception, which the other release may not raise."""
+        # what a child raised has its type in its text
+        text = (
+            str(error) if isinstance(error, fork.NoAnswer) else f"{type(error).__name__}: {error}"
+        )
+        self.skip(what, without_folders(text), "instrument")
+        if not isinstance(error, fork.Lost):  # a child that died, which may be the machine
+            self.skips[-1]["raised"] = True
 
     def skip_tensor(self, signal: str, name: str, reason: NotHashable) -> None:
         """Record a skip of one tensor of a signal."""
@@ -278,11 +290,11 @@ class Session:
             DoesNotApply: the prompt has no meaning for this model.
 
         """
-        return self._feed.inputs(prompt, self.loaded.tokenizer)
+        return self._feed.inputs(prompt, self.loaded.tokenizer, self.loaded.model)
 
     def prompts(self) -> dict[str, Inputs]:
         """Return the inputs of every prompt that applies."""
-        return dict(self._feed.all(self.loaded.tokenizer))
+        return dict(self._feed.all(self.loaded.tokenizer, self.loaded.model))
 
     # other models than the loaded one
 
@@ -314,6 +326,7 @@ class Session:
             return load.fresh_twin(model, self.loaded.config, self.source)
         except Exception as error:  # noqa: BLE001  not every class can be made from its config
             self.skip("fresh model", f"{type(error).__name__}: {error}")
+            self.skips[-1]["raised"] = True
             return None
 
     def reloaded(self, known: dict[str, str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from samebits_probe.cell.backend import backend_of
+from samebits_probe.cell.backend import as_declared, backend_of
 from samebits_probe.cell.outcomes import Outcomes, plain
 from samebits_probe.model import load
 
@@ -78,6 +78,7 @@ def facts(tokenizer: Any, source: load.Source) -> dict[str, Any]:
     _windows(outcomes, tokenizer, texts)
     _split(outcomes, tokenizer)
     _slow(outcomes, tokenizer, source, texts)
+    _put_back(outcomes, backend_of(tokenizer), source, texts)
     return outcomes.record() | {"tokens": _tokens(tokenizer, ids)}
 
 
@@ -372,6 +373,22 @@ def _slow(outcomes: Outcomes, tokenizer: Any, source: load.Source, texts: dict[s
         return
     for name, text in texts.items():
         outcomes.call("slow class", name, lambda text: _ids(slow(text)), text)
+
+
+def _put_back(outcomes: Outcomes, backend: Any, source: load.Source, texts: dict[str, str]) -> None:
+    """Encode with parts of the backend as tokenizer.json has them, which tries a cause."""
+    if backend is None:
+        return
+    try:
+        for names, changed in as_declared(backend, source):
+            for name, text in texts.items():
+                outcomes.call(f"put back: {names}", name, _bare, changed, text)
+    except Exception as error:  # noqa: BLE001  a part in Python has no JSON, or does not fit
+        outcomes.leave_out("put back", f"{type(error).__name__}: the parts do not fit")
+
+
+def _bare(backend: Any, text: str) -> list[int]:
+    return list(backend.encode(text, add_special_tokens=False).ids)
 
 
 def _tokens(tokenizer: Any, ids: dict[str, list[list[int]]]) -> dict[str, str]:

@@ -256,7 +256,7 @@ def _resize(original: Callable[..., Any], notes: Notes) -> Callable[..., Any]:
 def _cannot(image: Any, layout: Any, kernel: int, gap: Any, return_numpy: bool, others: Any) -> str:
     if not isinstance(image, np.ndarray) or not return_numpy or gap is not None or others:
         return "an image is resized in a way that has no version in float64"
-    if kernel and kernel not in resampling.KERNELS:
+    if kernel not in resampling.KERNELS:
         return f"the filter {kernel} is unknown"
     if image.ndim != 3 or _channels_last(image, layout).shape[-1] > _MAX_CHANNELS:
         return "an image with an alpha channel is resized in 8 bits"
@@ -288,12 +288,8 @@ def _check(
     pixels: np.ndarray, result: np.ndarray, size: tuple[int, int], kernel: int, notes: Notes
 ) -> None:
     """Note a Pillow whose bytes are not those of the kernel that it is asked for."""
-    from PIL import Image  # noqa: PLC0415  a stack need not have it
-
-    own = Image.fromarray(pixels[:, :, 0] if pixels.shape[-1] == 1 else pixels)
-    plain_resize = getattr(Image.Image.resize, "__wrapped__", Image.Image.resize)
-    resized = plain_resize(own, size[::-1], resample=kernel)
-    values = np.asarray(resized, np.float64).reshape(result.shape)
+    own = pixels[:, :, 0] if pixels.shape[-1] == 1 else pixels
+    values = resampling.pillow(own, size, kernel).reshape(result.shape)
     bound = resampling.rounding_of(pixels.shape[:2], size, kernel)
     if float(np.abs(values - result).max()) > bound:
         notes.add("Pillow's bytes are not those of the kernel that it is asked for")

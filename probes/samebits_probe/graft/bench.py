@@ -16,7 +16,7 @@ from samebits_probe.process import progress
 
 if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
-    from samebits_probe.process.jobs import GraftJob, GraftTask
+    from samebits_wire.jobs import GraftJob, GraftTask
 
 Fact = dict[str, Any]
 Task = TypeVar("Task", bound="GraftTask")
@@ -59,7 +59,7 @@ class Bench(Generic[Task]):
         decodes = self.question["what"] == "decode"
         dtype = getattr(torch, self.source.dtype)
         feed = Feed(self.job["model"], dtype, self.source.device)
-        for name, inputs in feed.all(self.loaded.tokenizer):
+        for name, inputs in feed.all(self.loaded.tokenizer, self.loaded.model):
             is_traced = name == self.question["prompt"]
             chosen = inputs if is_traced else chosen
             if is_traced and not decodes:

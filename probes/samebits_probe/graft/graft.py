@@ -33,14 +33,8 @@ from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.process.fork import Lost, refusal, run_in_fork
 from samebits_probe.process.hashing import ALGORITHM
-from samebits_probe.process.jobs import DonorTask, GraftJob, PatientTask
-
-FORMAT_VERSION = 4
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: a set whose run was lost.
-# 4: its hashes are BLAKE3, which it names.
+from samebits_wire import formats
+from samebits_wire.jobs import DonorTask, GraftJob, PatientTask
 
 Fact = dict[str, Any]
 
@@ -79,7 +73,7 @@ def write(job: GraftJob, results: Fact) -> None:
     question = job["graft"]
     head = {
         "format": "samebits-donor" if question["role"] == "donor" else "samebits-graft",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.GRAFT,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         "prompt": question["prompt"],

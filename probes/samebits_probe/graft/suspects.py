@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from samebits_probe.process.jobs import PatientTask
+    from samebits_wire.jobs import PatientTask
 
 Fact = dict[str, Any]
 

@@ -18,25 +18,21 @@ from __future__ import annotations
 import hashlib
 import math
 import runpy
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import transformers
-
 from samebits_probe.model import forks, heap
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
+from samebits_probe.model.load import watched_loads
 from samebits_probe.model.tensor import Keeper, header, raw_bytes
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import without_folders
 from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
 
-    from samebits_probe.process.jobs import TensorsJob, TrialJob
+    from samebits_wire.jobs import TensorsJob, TrialJob
 
 
 def run(job: TrialJob | TensorsJob) -> None:
@@ -75,12 +71,13 @@ def _run_trial(job: TrialJob) -> None:
     progress.begin("script")
     size = sum(progress.size_of_files(str(p)) for p in Path(job["script"]).parent.rglob(""))
     progress.tick("load and run", allowance=progress.moving(3 * size), moves=True)
-    with _noted_loading() as loading:
+    with watched_loads() as loads:
         try:
             result = runpy.run_path(job["script"], run_name="trial")["measure"]()
             record |= {"ref": keeper.ref(result), "sha256": _sha256(result)}
         except Exception as error:  # noqa: BLE001  the exception may be what the capsule shows
             record |= {"error": type(error).__name__, "message": str(error)}
+    loading = {kind: keys for _, info in loads for kind, keys in forks.loading_info(info).items()}
     files.write_sealed(Path(job["result"]), record | {"loading": loading})
 
 
@@ -89,21 +86,3 @@ def _sha256(tensor: torch.Tensor) -> str:
     digest = hashlib.sha256(header(tensor))
     digest.update(raw_bytes(tensor))
     return digest.hexdigest()
-
-
-@contextmanager
-def _noted_loading() -> Iterator[dict[str, list[str]]]:
-    """Record the keys that loading reports; the patch ends with the job's process at the latest."""
-    notes: dict[str, list[str]] = {}
-    original = transformers.PreTrainedModel.from_pretrained.__func__
-
-    def watched(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(cls, *args, **{**kwargs, "output_loading_info": True})
-        notes.update(forks.loading_info(result[1]))
-        return result if kwargs.get("output_loading_info") else result[0]
-
-    transformers.PreTrainedModel.from_pretrained = classmethod(watched)
-    try:
-        yield notes
-    finally:
-        transformers.PreTrainedModel.from_pretrained = classmethod(original)

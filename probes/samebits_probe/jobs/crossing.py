@@ -37,20 +37,14 @@ from samebits_probe.model.tensor import NotHashable, tensor_hash
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_folders
 from samebits_probe.process.hashing import ALGORITHM, file_hash
+from samebits_wire import formats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from samebits_probe.model.load import Loaded
-    from samebits_probe.process.jobs import LoadJob, SaveJob
+    from samebits_wire.jobs import LoadJob, SaveJob
 
-
-FORMAT_VERSION = 4
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: tensors without plain bytes are named.
-# 4: its hashes are BLAKE3, which it names.
 
 _MAX_VALUE_LENGTH = 160
 """Characters of a config value that a crossing shows."""
@@ -319,7 +313,7 @@ def _tensor_hash_or_none(tensor: torch.Tensor) -> str | None:
 def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
     """Return the logits of the prompt, or the reason why there are none."""
     try:
-        inputs = feed.crossing()
+        inputs = feed.crossing(model)
         with (
             refusals(model.forward, inputs.kwargs),
             progress.forward(inputs.kwargs, "forward", plain=True),
@@ -381,6 +375,8 @@ def _compared_logits(original: Original, saved: Observed) -> dict[str, Any]:
     reference = original.first
     if reference.failure is not None:
         reason = f"the forward of the original raises {reference.failure['type']} here"
+        if saved.logits is not None:
+            return {"logits": "differs", "reason": f"{reason}, and that of the copy answers"}
         return {"logits": "not compared", "reason": reason}
     if reference.logits is None:
         return {"logits": "not compared", "reason": reference.no_logits}
@@ -507,7 +503,7 @@ def _first_line(error: Exception) -> str:
 def _head(form: str, job: SaveJob | LoadJob) -> dict[str, Any]:
     return {
         "format": form,
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.CROSSING,
         "hash_algorithm": ALGORITHM,
         "model": job["name"],
         "variant": job["variant_name"],

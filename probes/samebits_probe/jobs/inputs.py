@@ -17,21 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from samebits_probe.model import choice, input_set, inputs, load
+from samebits_probe.model import choice, input_set, inputs, load, multimodal, series
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.process.hashing import ALGORITHM
+from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from samebits_probe.process.jobs import InputSet, InputsJob, Prompt, Variant
+    from samebits_wire.jobs import InputSet, InputsJob, Prompt, Variant
 
-FORMAT_VERSION = 2
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: its hashes are BLAKE3, which it names.
 
 Fact = dict[str, Any]
 
@@ -54,7 +51,7 @@ def run(job: InputsJob) -> None:
         facts = {"failure": failed.failure}
     head = {
         "format": "samebits-inputs",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.INPUTS,
         "hash_algorithm": ALGORITHM,
         "model": job["name"],
         "stack": job["stack"],
@@ -93,18 +90,22 @@ class Chooser:
             main=main_input if isinstance(main_input, str) else choice.TOKENS,
             vocabulary=inputs.vocabulary(self.tokens),
             generates=bool(generates()),
+            steps=series.steps(self.config) if series.main(self.signature) else 0,
         )
 
     def facts(self) -> Fact:
         """Return the inputs of every prompt, and of a crossing."""
         length = max(1, min(inputs.past_window(self.tokens), _MAX_CROSSING_LENGTH))
         prompts = {n: self._fact_of(n, p) for n, p in self.job["model"]["prompts"].items()}
+        if not any("constants" in fact for fact in prompts.values()):
+            prompts |= {n: fact for n, fact in self._beside().items() if n not in prompts}
         sets = [fact for fact in prompts.values() if "constants" in fact]
         crossing = self._fact_of("crossing", {"length": length})
         return {
             "model_class": self.model_class.__name__,
+            "kinds": list(choice.kinds_of(self.signature)),
             "prompts": prompts,
-            # what the user gives is fed where samebits can make nothing
+            # whole sets are fed where there are no plain prompts
             "crossing": sets[0] if sets and "reason" in crossing else crossing,
         }
 
@@ -123,6 +124,47 @@ class Chooser:
         made = input_set.make(name, dict(prompt), self.config, self.signature, places)
         facts = {"tensors": self._refs(made.tensors), "constants": made.constants}
         return facts | {"real_rows": made.real_rows()}
+
+    def _beside(self) -> Fact:
+        """Return prompts with an image, a sound or a series, for a model that takes one."""
+        if series.main(self.signature):
+            return self._series()
+        try:
+            fed = choice.arguments(self.signature, self.traits)
+        except DoesNotApply:
+            fed = ()
+        kinds = multimodal.kinds(self.config, self.signature, fed)
+        made = {n: fact for kind in kinds for n, fact in self._of_kind(kind).items()}
+        if videos := sorted(self.signature.names & multimodal.VIDEOS):
+            reason = f"forward takes {videos[0]}, and samebits makes no video: {choice.WRITE}"
+            made["video"] = {"reason": reason, "why": choice.NotFed.why}
+        return made
+
+    def _of_kind(self, kind: str) -> Fact:
+        try:
+            way = multimodal.way(kind, self.model_class, self.config, self.signature)
+        except DoesNotApply as reason:
+            return {kind: {"reason": str(reason), "why": reason.why}}
+        lengths = {kind: multimodal.LENGTHS[:1], f"{kind}-padded": multimodal.LENGTHS}
+        return {name: self._of_way(name, way, rows) for name, rows in lengths.items()}
+
+    def _series(self) -> Fact:
+        try:
+            series.require(self.model_class, self.config, self.signature)
+        except DoesNotApply as reason:
+            return {"series": {"reason": str(reason), "why": reason.why}}
+        made = {
+            name: series.tensors(name, self.config, self.signature, rows)
+            for name, rows in (("series", 1), ("series-batch", 2))
+        }
+        return {name: {"tensors": self._refs(t), "constants": {}} for name, t in made.items()}
+
+    def _of_way(self, name: str, way: multimodal.Way, lengths: tuple[int, ...]) -> Fact:
+        tensors = way.tensors(name, self.config, self.signature, lengths)
+        real_rows = input_set.Arguments(tensors, {}).real_rows() if len(lengths) > 1 else None
+        optional = [name for name in multimodal.OPTIONAL if name in tensors]
+        facts = {"tensors": self._refs(tensors), "constants": {}, "real_rows": real_rows}
+        return facts | {"optional": optional}
 
     def _chosen(self, name: str, prompt: Prompt) -> Fact:
         """Return the inputs of one prompt.

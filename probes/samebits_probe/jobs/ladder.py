@@ -41,14 +41,14 @@ from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, fork, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
 from samebits_probe.process.hashing import ALGORITHM
+from samebits_wire import formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits_probe.model.inputs import Inputs
-    from samebits_probe.process.jobs import LadderJob, ProbeFile
+    from samebits_wire.jobs import LadderJob, ProbeFile
 
-FORMAT_VERSION = 6
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which it shares the large parameters of its model."""
 _REASON_LENGTH = 300
@@ -86,7 +86,7 @@ def run(job: LadderJob) -> None:
 def _write(path: Path, job: LadderJob, results: Facts) -> None:
     record = {
         "format": "samebits-ladder",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.LADDER,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         "forks": forks.TAKEN,
@@ -308,7 +308,7 @@ class Ladder:
         """Yield the inputs of the cell, with floats in the rung's dtype."""
         native = getattr(torch, self.source.dtype)
         feed = Feed(self.job["model"], native, self.source.device)
-        for name, inputs in feed.all(self.loaded.tokenizer):
+        for name, inputs in feed.all(self.loaded.tokenizer, self.loaded.model):
             yield name, inputs._replace(kwargs=in_dtype(inputs.kwargs, dtype))
 
     def _forward(

@@ -40,16 +40,11 @@ from samebits_probe.model import packages, processors, tokenizers
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
 from samebits_probe.process.hashing import ALGORITHM, file_hash
+from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from samebits_probe.process.jobs import BuildJob, Recipe
+    from samebits_wire.jobs import BuildJob, Recipe
 
-FORMAT_VERSION = 4
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it has a seal.
-# 3: model.safetensors is aligned.
-# 4: its hashes are BLAKE3, which it names.
 
 HEADS = {
     "causal-lm": "AutoModelForCausalLM",
@@ -298,16 +293,21 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
     return f"{dtype.kind.upper()}{8 * dtype.itemsize}"
 
 
+_ONE_FILE = 1 << 60
+"""Bytes of a shard, more than any model has; 4.x splits at 5 GB and 5.x at 50 GB."""
+
+
 def _save_skeleton(model: torch.nn.Module, folder: Path) -> None:
     """Write the model in the stack's own layout: 5.x reverses its fusions and renames here."""
     try:
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, max_shard_size=_ONE_FILE)
     except RuntimeError as error:
         # 4.x refuses a model with undeclared shared tensors (zamba2 in 4.57.6: its patterns lack
         # the prefix of the causal-lm class).
         if "shared tensors" not in str(error):
             raise
-        model.save_pretrained(folder, state_dict=_first_of_shared(model))
+        state = _first_of_shared(model)
+        model.save_pretrained(folder, state_dict=state, max_shard_size=_ONE_FILE)
 
 
 def _first_of_shared(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -419,7 +419,7 @@ def _summary(
 ) -> dict[str, Any]:
     return {
         "format": "samebits-checkpoint",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.CHECKPOINT,
         "hash_algorithm": ALGORITHM,
         "recipe": recipe,
         "transformers": transformers.__version__,

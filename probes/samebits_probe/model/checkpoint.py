@@ -44,6 +44,7 @@ _DTYPES = {
     "BOOL": "bool",
 }
 """safetensors' names of dtypes -> torch's, without float8."""
+_FLOAT8 = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
 
 
 class NoCheckpoint(Exception):  # noqa: N818  "nothing to trace to" is a result, not an error
@@ -183,7 +184,7 @@ class Checkpoint:
         if name in self._pickled:
             return dtype_name(self._pickled[name].dtype)
         stored_name = str(self._open_file(name).get_slice(name).get_dtype())
-        return _DTYPES.get(stored_name, stored_name)
+        return (_DTYPES | _FLOAT8).get(stored_name, stored_name)
 
     def names_in(self, file_name: str) -> set[str]:
         """Return the names of the tensors in one of the files."""

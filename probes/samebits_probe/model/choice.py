@@ -23,8 +23,14 @@ VALUES = (PIXELS, "input_features", "input_values")
 """Arguments for seeded numbers: an image, the features of a sound, or a sound."""
 MAIN_INPUTS = (TOKENS, *VALUES)
 """Main inputs that samebits can make, in order of preference."""
-WRITE = "write them under inputs: in matrix.yaml"
+WRITE = "give them with --inputs FILE, or under inputs: in matrix.yaml"
 SUPPORTED_INPUTS = f"samebits makes token ids, pixel values and audio: for others, {WRITE}"
+
+_KINDS = {
+    "images": re.compile(r"pixel_values\w*|images?|image_patches|videos?"),
+    "sounds": re.compile(r"input_features|input_values|audio\w*"),
+}
+"""Kind of data beside token ids -> the parameters of forward that take it, by any name of any release."""
 
 NO_DATA = frozenset(
     {
@@ -67,7 +73,7 @@ class DoesNotApply(Exception):  # noqa: N818  "this model takes no such prompt" 
     why: SkipKind = "plain"
     """As samebits/records/capture.py's Skip has it."""
     paste: str = ""
-    """What to write below the model in matrix.yaml, if that helps."""
+    """What to write below the model in matrix.yaml or into the file of --inputs, if that helps."""
 
 
 class NotFed(DoesNotApply):
@@ -92,14 +98,20 @@ class Parameter(NamedTuple):
         return f"{self.name}: {self.annotation}" if self.annotation else self.name
 
 
-def written(parameter: Parameter, width: str = "hidden_size") -> str:
+def written(parameter: Parameter, width: str = "hidden_size", steps: int = 0) -> str:
     """Return how matrix.yaml may declare a parameter, as a proposal: from its name and annotation.
 
-    ``width`` is the size of a vector: a field of the config, or a number.
+    ``width`` is the size of a vector: a field of the config, or a number. ``steps`` is the length of a series, 0 for a
+    model of none.
     """
     name, annotation = parameter.name.lower(), parameter.annotation
+    length = steps or 12
     if "mask" in name:
-        return "{shape: [1, 12], mask: ones}"
+        return f"{{shape: [1, {length}], mask: ones}}"
+    if re.fullmatch(r"context|(past|future)_values", name):
+        return f"{{shape: [1, {length}], dtype: float32}}"
+    if re.fullmatch(r"(past|future)_time_features", name):
+        return f"{{shape: [1, {length}, num_time_features], dtype: float32}}"
     if re.search(r"\bbool\b", annotation):
         return "false"
     if re.search(r"\b(int|float)\b", annotation) and "Tensor" not in annotation:
@@ -109,9 +121,9 @@ def written(parameter: Parameter, width: str = "hidden_size") -> str:
     return f"{{shape: [1, 12, {width}], dtype: float32}}"
 
 
-def lines_for(parameters: Iterable[Parameter], width: str = "hidden_size") -> str:
+def lines_for(parameters: Iterable[Parameter], width: str = "hidden_size", steps: int = 0) -> str:
     """Return what to write below a model in matrix.yaml to give it ``parameters``."""
-    declared = [f"      {p.name}: {written(p, width)}" for p in parameters]
+    declared = [f"      {p.name}: {written(p, width, steps)}" for p in parameters]
     return "\n".join(["inputs:", "  mine:", "    arguments:", *declared])
 
 
@@ -151,6 +163,8 @@ class Traits(NamedTuple):
     text_and_audio: bool = False
     width: str = "hidden_size"
     """The size of a vector, for a proposal: a field of the config, or a number."""
+    steps: int = 0
+    """How many past values a model of series takes, for a proposal; 0 for another one."""
     placeholders: tuple[str, ...] = ()
     """Config fields of placeholder tokens for an image or a sound among the token ids."""
 
@@ -186,7 +200,16 @@ def _annotation(parameter: inspect.Parameter) -> str:
     return inspect.formatannotation(parameter.annotation).replace("typing.", "")
 
 
-def traits_of(config: Mapping[str, Any], *, main: str, vocabulary: int, generates: bool) -> Traits:
+def kinds_of(signature: Signature) -> tuple[str, ...]:
+    """Return which data a forward lists parameters for: ``images``, ``sounds``."""
+    return tuple(
+        kind for kind, names in _KINDS.items() if any(map(names.fullmatch, signature.names))
+    )
+
+
+def traits_of(
+    config: Mapping[str, Any], *, main: str, vocabulary: int, generates: bool, steps: int = 0
+) -> Traits:
     """Return the traits of a model; ``config`` is the whole config as plain data."""
     has_text = isinstance(config.get("text_config"), dict)
     has_image = isinstance(config.get("vision_config"), dict)
@@ -203,6 +226,7 @@ def traits_of(config: Mapping[str, Any], *, main: str, vocabulary: int, generate
         generates=generates,
         text_and_image=(has_text and has_image) or flat,
         text_and_audio=has_text and isinstance(config.get("audio_config"), dict),
+        steps=steps,
         width=next((name for name in _WIDTHS if isinstance(config.get(name), int)), "16"),
         placeholders=tuple(placeholders),
     )
@@ -271,13 +295,15 @@ def _unsupported(signature: Signature, traits: Traits) -> NotFed:
     )
     listed = ", ".join(names[:_MAX_LISTED_NAMES]) or "any keyword, without a list"
     reason = f"forward takes {listed}{remainder}; {SUPPORTED_INPUTS}"
-    return NotFed(reason, lines_for(data[:_MAX_LISTED_NAMES], traits.width) if data else "")
+    return NotFed(
+        reason, lines_for(data[:_MAX_LISTED_NAMES], traits.width, traits.steps) if data else ""
+    )
 
 
 def _required(parameters: list[Parameter], traits: Traits) -> NotFed:
     listed = ", ".join(parameter.described() for parameter in parameters)
     reason = f"forward takes {listed} (required), which samebits cannot make: {WRITE}"
-    return NotFed(reason, lines_for(parameters, traits.width))
+    return NotFed(reason, lines_for(parameters, traits.width, traits.steps))
 
 
 def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iterable[str]:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from samebits_probe.model.rounding import stays
 from samebits_probe.model.tensor import dtype_name
+from samebits_wire.rounding import stays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -92,7 +92,7 @@ def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 def broken(native: Distance, promoted: Distance, dtype: torch.dtype) -> bool:
     """Return True if a difference did not shrink with more precise arithmetic."""
-    return stays(native["max_abs"], promoted["max_abs"], dtype_name(dtype))
+    return dtype != torch.float64 and stays(native["max_abs"], promoted["max_abs"])
 
 
 def used_bits(tensor: torch.Tensor) -> int | None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.model import choice
+from samebits_probe.model import choice, forks
 from samebits_probe.model import inputs as model_inputs
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.inputs import Inputs
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from samebits_probe.process.jobs import FedModel
-    from samebits_probe.process.jobs import Inputs as InputsSource
+    from samebits_wire.jobs import FedModel
+    from samebits_wire.jobs import Inputs as InputsSource
 
 Fact = dict[str, Any]
 
@@ -40,8 +40,8 @@ class Feed:
         self._dtype = dtype
         self._device = device
 
-    def inputs(self, name: str, tokenizer: Any) -> Inputs:
-        """Return the model's inputs for a prompt.
+    def inputs(self, name: str, tokenizer: Any, model: Any = None) -> Inputs:
+        """Return the inputs of a model for a prompt; without the model, what every release takes.
 
         Raises:
             DoesNotApply: the prompt does not apply to the model, or there are no inputs for it.
@@ -49,26 +49,29 @@ class Feed:
         """
         if self._record is None:
             raise NotFed(self._reason)
-        return self._inputs(self._record["prompts"][name], tokenizer)
+        return self._inputs(self._record["prompts"][name], model, tokenizer)
 
-    def crossing(self) -> Inputs:
-        """Return the model's inputs for comparing the logits of a crossing; see :meth:`inputs`."""
+    def crossing(self, model: Any = None) -> Inputs:
+        """Return a model's inputs for comparing the logits of a crossing; see :meth:`inputs`."""
         if self._record is None:
             raise NotFed(self._reason)
-        return self._inputs(self._record["crossing"], None)
+        return self._inputs(self._record["crossing"], model, None)
 
-    def all(self, tokenizer: Any) -> Iterator[tuple[str, Inputs]]:
+    def all(self, tokenizer: Any, model: Any = None) -> Iterator[tuple[str, Inputs]]:
         """Yield every prompt that applies, and its inputs."""
         for name in (self._record or {"prompts": ()})["prompts"]:
             with suppress(DoesNotApply):
-                yield name, self.inputs(name, tokenizer)
+                yield name, self.inputs(name, tokenizer, model)
 
-    def _inputs(self, record: Fact, tokenizer: Any) -> Inputs:
+    def _inputs(self, record: Fact, model: Any, tokenizer: Any) -> Inputs:
         if record.get("reason"):
             if record["why"] == NotFed.why:
                 raise NotFed(record["reason"], record.get("paste", ""))
             raise DoesNotApply(record["reason"])
-        tensors = {name: stored(self._tensors, ref) for name, ref in record["tensors"].items()}
+        optional = record.get("optional", ())
+        taken = tuple(name for name in optional if model and forks.accepts(model, name))
+        refs = {n: r for n, r in record["tensors"].items() if n in taken or n not in optional}
+        tensors = {name: stored(self._tensors, ref) for name, ref in refs.items()}
         real_rows, text = record.get("real_rows"), record.get("text")
         if record.get("rows"):
             rows = [_row_ids(row, tokenizer) for row in record["rows"]]
@@ -79,7 +82,7 @@ class Feed:
             tensors, real_rows = padded.kwargs | tensors, padded.real_rows
         kwargs = {name: self._on_device(tensor) for name, tensor in tensors.items()}
         constants = record.get("constants")
-        return Inputs(kwargs | (constants or {}), real_rows, text, constants is not None)
+        return Inputs(kwargs | (constants or {}), real_rows, text, constants is not None, taken)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_floating_point():

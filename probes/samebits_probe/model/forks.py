@@ -52,6 +52,24 @@ def prepare() -> None:
         conversion_mapping.get_checkpoint_conversion_mapping("")
 
 
+def refuse_custom_generate() -> None:
+    """Let no model of this process run custom_generate/generate.py of its checkpoint.
+
+    4.52 to 4.57 run it in every from_pretrained of a folder, trusted or not, and refuse the whole
+    model if it is one of the hub (modeling_utils.py); up to 4.51 there is no such file, and from 5.0
+    on transformers asks for trust. All take an OSError for "the checkpoint has none".
+    """
+    from transformers import generation  # noqa: PLC0415  a job in a new interpreter starts here
+
+    def refused(*_: Any, **__: Any) -> None:
+        msg = "custom_generate is code of the model, which runs only with trust_remote_code"
+        raise OSError(msg)
+
+    if hasattr(generation.GenerationMixin, "load_custom_generate"):
+        generation.GenerationMixin.load_custom_generate = refused
+        _record_branch("custom_generate", "refused")
+
+
 def knows_accelerate() -> bool:
     """Return True if this process's transformers has found accelerate, in a version it takes."""
     from transformers.utils import import_utils  # noqa: PLC0415  late: it may be asked again

@@ -27,6 +27,7 @@ from samebits_probe.model.declared import (
     resolved,
 )
 from samebits_probe.model.inputs import hash_words, seeded_numbers
+from samebits_probe.process import consent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -156,10 +157,12 @@ def _returned(function: str, config: Any, seed: int) -> dict[str, Any]:
     np.random.seed(seed)
     torch.manual_seed(seed)
     try:
+        consent.allow(str(path))
         code = compile(path.read_bytes(), str(path), "exec")
         names: Fact = {"__name__": path.stem, "__file__": str(path)}
         exec(code, names)  # noqa: S102  the user trusts it
-        arguments = names[name](config, seed, torch)
+        with consent.users_code():
+            arguments = names[name](config, seed, torch)
     except Exception as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None

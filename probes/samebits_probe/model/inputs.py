@@ -38,7 +38,9 @@ class Inputs(NamedTuple):
     real_rows: list[list[int]] | None
     text: str | None
     is_set: bool = False
-    """True for an input set of the user's."""
+    """True for an input set of the user's, and for a prompt with an image or a sound."""
+    optional: tuple[str, ...] = ()
+    """Those of the arguments that only some releases take or use."""
 
 
 def text_config(config: Any) -> Any:

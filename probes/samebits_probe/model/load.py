@@ -7,6 +7,7 @@ exception is a failure of its phase.
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import json
 import logging
@@ -22,7 +23,7 @@ import transformers
 
 from samebits_probe.model import forks, heap, meta, outputs, packages
 from samebits_probe.model.checkpoint import refuse_code, refuse_outside
-from samebits_probe.model.choice import DECODER, signature_of
+from samebits_probe.model.choice import DECODER, kinds_of, signature_of
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import Unknown, phase, without_folders
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Self
 
-    from samebits_probe.process import jobs
+    from samebits_wire import jobs
 
 _PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
@@ -53,6 +54,11 @@ _OF_FILES = frozenset({"subfolder", "variant", "use_safetensors"})
 """Options that say which files to read."""
 _NOT_OF_CONFIG = frozenset({"attn_implementation", "ignore_mismatched_sizes", *_OF_FILES})
 """Options of the model alone."""
+
+_UNKNOWN_KEYS = (
+    "{}.from_pretrained returned a model that PreTrainedModel.from_pretrained did not load: missing and "
+    "unexpected keys are not known"
+)
 
 _MIN_BYTES_TO_TRIM = 64 << 20
 """Bytes of parameters from which on trimming the heap is worth its time."""
@@ -85,10 +91,16 @@ class Source(NamedTuple):
     """Further arguments of from_pretrained, by name."""
     logits: str | None = None
     """Name of the output that plays the part of the logits."""
+    chosen_class: str = ""
+    """Name of the class that was chosen for every stack; '' where none was: then this one chooses."""
+    chosen_kinds: tuple[str, ...] | None = None
+    """The kinds of data that the chosen class takes; None where none was chosen."""
 
     @classmethod
     def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Self:
         """Return the source for the model and the variant of a job."""
+        inputs = model.get("inputs")
+        chosen = inputs if isinstance(inputs, dict) and inputs.get("model_class") else {}
         return cls(
             where=model["source"],
             revision=model.get("revision"),
@@ -100,6 +112,8 @@ class Source(NamedTuple):
             model_class=model.get("model_class"),
             options=tuple(model.get("load", {}).items()),
             logits=model.get("logits"),
+            chosen_class=str(chosen.get("model_class", "")),
+            chosen_kinds=tuple(chosen["kinds"]) if "kinds" in chosen else None,
         )
 
     def at(self, folder: str) -> Source:
@@ -192,6 +206,7 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
     progress.loading(source.where)
     with phase("load"), _collected_messages() as messages, _unsupported_attention_is_unknown():
         model_class = _model_class(config, source)
+        _require_chosen_kinds(model_class, source)
         model, info = from_pretrained(model_class, source, seed)
     progress.loaded(model)
     facts = {
@@ -251,9 +266,36 @@ def from_pretrained(
     progress.loading(source.where, what)
     arguments = source.model_arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
     torch.manual_seed(seed)
-    model, info = model_class.from_pretrained(source.where, output_loading_info=True, **arguments)
+    with watched_loads() as loads:
+        model = model_class.from_pretrained(source.where, **arguments)
+    info = next((info for loaded, info in reversed(loads) if loaded is model), None)
+    if info is None:
+        warnings.warn(_UNKNOWN_KEYS.format(model_class.__name__), stacklevel=2)
     trim_heap(model)
-    return model.to(source.device).eval(), info
+    return model.to(source.device).eval(), info or {}
+
+
+@contextmanager
+def watched_loads() -> Iterator[list[tuple[Any, dict[str, Any]]]]:
+    """Collect what PreTrainedModel.from_pretrained loads: each model with its loading info.
+
+    A class that overrides it is not asked for the info: many an override works on the model that
+    it gets back, and fails with the pair that ``output_loading_info`` makes of it.
+    """
+    loads: list[tuple[Any, dict[str, Any]]] = []
+    original = transformers.PreTrainedModel.from_pretrained.__func__
+
+    @functools.wraps(original)
+    def watched(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        pair = original(cls, *args, **{**kwargs, "output_loading_info": True})
+        loads.append(pair)
+        return pair if kwargs.get("output_loading_info") else pair[0]
+
+    transformers.PreTrainedModel.from_pretrained = classmethod(watched)
+    try:
+        yield loads
+    finally:
+        transformers.PreTrainedModel.from_pretrained = classmethod(original)
 
 
 def n_bytes(model: Any) -> int:
@@ -426,26 +468,69 @@ def _require_known_architecture(source: Source) -> None:
 def _model_class(config: Any, source: Source) -> Any:
     """Return the class to load with.
 
-    It is the one that the user names, else the remote code's of the first architecture, else the first of the
-    config's architectures, which a package may have registered.
+    It is the one that the user names, else the remote code's of the first architecture, else the one that was
+    chosen for every stack. Without a choice it is the first of the config's architectures, which a package may
+    have registered.
     """
     if source.model_class is not None:
         return packages.named_class(source.model_class)
     auto_map = getattr(config, "auto_map", None) or {}
-    names = getattr(config, "architectures", None) or []
     if source.trust_remote_code and auto_map:
-        return getattr(transformers, auto_class_of(auto_map, names))
-    if (registered := packages.registered_class(config, next(iter(names), None))) is not None:
+        return getattr(transformers, auto_class_of(auto_map, architectures(config, source)))
+    names = [source.chosen_class] if source.chosen_class else architectures(config, source)
+    name = next(iter(names), None)
+    if (registered := packages.registered_class(config, name)) is not None:
         return registered
-    if not names:
+    if name is None:
         return transformers.AutoModel
-    model_class = getattr(transformers, names[0], None)
+    model_class = getattr(transformers, name, None)
     if model_class is None:
-        msg = f"transformers {transformers.__version__} has no class {names[0]}"
+        msg = f"transformers {transformers.__version__} has no class {name}"
+        if source.chosen_class and name not in architectures(config, source):
+            msg += ", which was chosen for every release, as config.json names no class of its own"
         if source.imports:
             msg += f", and {', '.join(source.imports)} registers none of that name for the config"
         raise Unknown(msg)
     return model_class
+
+
+def _require_chosen_kinds(model_class: Any, source: Source) -> None:
+    """Raise Unknown if a class takes other data than the class of this name that was chosen.
+
+    Qwen2VLModel is the model of the text in 4.48, and that of text and images in 5.x.
+    """
+    forward = getattr(model_class, "forward", None)
+    if source.chosen_kinds is None or source.model_class is not None or forward is None:
+        return
+    chosen, here = source.chosen_kinds, kinds_of(signature_of(forward))
+    if set(chosen) == set(here):
+        return
+    msg = (
+        f"transformers {transformers.__version__} has another class {model_class.__name__}: its forward "
+        f"takes {' and '.join(here) or 'no images and no sounds'}, and the one that was chosen for every "
+        f"release takes {' and '.join(chosen) or 'none'}. Name the class that is meant under architectures "
+        f"in config.json, or as the model's class (class: in matrix.yaml, --class)"
+    )
+    raise Unknown(msg)
+
+
+def architectures(config: Any, source: Source) -> list[str]:
+    """Return the architectures that config.json names, as it is written.
+
+    A release may look elsewhere: 4.57 writes those of Qwen2-VL into text_config, where 5.x finds none. Those
+    of a nested config count where the config names none, if they are of the config's own model type.
+    """
+    written, _ = type(config).get_config_dict(source.where, **source.arguments())
+    if names := written.get("architectures"):
+        return list(names)
+    nested = [part for part in written.values() if isinstance(part, dict)]
+    names = [name for part in nested for name in part.get("architectures") or ()]
+    return [name for name in names if _is_of(getattr(transformers, name, None), config)]
+
+
+def _is_of(model_class: Any, config: Any) -> bool:
+    config_class = getattr(model_class, "config_class", None)
+    return bool(getattr(config_class, "model_type", None) == config.model_type)
 
 
 def auto_class_of(auto_map: dict[str, Any], architectures: Iterable[str]) -> str:

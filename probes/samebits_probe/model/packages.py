@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import importlib.util
+import pkgutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +111,28 @@ def _missing_text(name: str) -> str:
 
 
 def _no_class_text(module: Any, name: str) -> str:
-    classes = [key for key, value in vars(module).items() if isinstance(value, type)]
+    """Return what is wrong with a class, and the classes of the module and of those below it."""
+    below = f"{module.__name__}."
+    for info in pkgutil.iter_modules(getattr(module, "__path__", []), below):
+        with contextlib.suppress(Exception):  # one that needs what is not installed
+            importlib.import_module(info.name)
+    loaded = [m for n, m in sys.modules.items() if n.startswith(below) and m is not None]
+    classes: dict[str, list[str]] = {}
+    for owner in [module, *loaded]:
+        for key, value in vars(owner).items():
+            if isinstance(value, type) and (owner is module or value.__module__ == owner.__name__):
+                classes.setdefault(key, []).append(f"{owner.__name__}:{key}")
     near = difflib.get_close_matches(name, classes, 1, 0.5)
-    hint = f"; did you mean {near[0]}?" if near else f": it has {', '.join(classes[:_MAX_LISTED])}"
-    return f"{module.__name__} has no class {name}{hint}"
+    loadable = [
+        place
+        for key, places in classes.items()
+        for place in places[:1]
+        if hasattr(getattr(sys.modules[place.partition(":")[0]], key), "from_pretrained")
+    ]
+    fault = f"{module.__name__} has no class {name}"
+    if near:
+        place = classes[near[0]][0]
+        return f"{fault}; did you mean {place if place.startswith(below) else near[0]}?"
+    if not loadable:
+        return f"{fault}, and neither it nor a module below it has one with from_pretrained"
+    return f"{fault}; with from_pretrained there are {', '.join(loadable[:_MAX_LISTED])}"

@@ -18,7 +18,7 @@ import torch
 from samebits_probe.model.load import load_processor
 from samebits_probe.model.precision import real_dtypes
 from samebits_probe.model.tensor import NotHashable, require_plain
-from samebits_probe.process import progress
+from samebits_probe.process import consent, progress
 from samebits_probe.process.failure import describe
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from samebits_probe.model.load import Loaded, Source
     from samebits_probe.model.tensor import Keeper
-    from samebits_probe.process.jobs import ProbeFile
+    from samebits_wire.jobs import ProbeFile
 
 MAX_TENSORS = 1000
 """Tensors and facts of one result."""
@@ -92,7 +92,7 @@ def results(file: ProbeFile, function: str, arguments: ProbeArguments) -> Parts:
     """
     probe = _namespace(file)[function]
     names = [name for name in inspect.signature(probe).parameters if name in _NAMES]
-    with torch.no_grad():
+    with torch.no_grad(), consent.users_code():
         result = probe(**{name: arguments.argument(name) for name in names})
     if result is None:
         msg = (

@@ -26,7 +26,7 @@ from samebits_probe.process.failure import without_folders
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits_probe.process import jobs
+    from samebits_wire import jobs
 
 LIMIT = 64 << 20
 """Bytes of parameters above which a made model answers for a model.

@@ -1,8 +1,7 @@
 """Hashes of tensors, and storage of their bytes.
 
 Files are ``<root>/tensors/<first two hex digits>/<hash>.bin``: raw contiguous little-endian
-bytes. The hash is BLAKE3 over dtype, shape and bytes as in samebits/records/tensor.py. A test keeps
-the two equal, because a probe may not import the host.
+bytes. The hash is BLAKE3 over dtype, shape and bytes (samebits_wire/tensors.py).
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from typing import Any
 import torch
 
 from samebits_probe.process import files, hashing
-
-HASH_HEADER = b"samebits-tensor-1"
+from samebits_wire import tensors
+from samebits_wire.atomic import read_whole, replacing
 
 Ref = dict[str, Any]
 
@@ -33,10 +32,6 @@ def _find_memcmp() -> Any:
 
 
 _memcmp = _find_memcmp()
-
-
-class Damaged(OSError):  # noqa: N818  it is the file that is wrong
-    """A stored tensor's bytes do not match its hash; its file was deleted, to be written again."""
 
 
 class NotHashable(Exception):  # noqa: N818  "this tensor has no bytes" is a result, not an error
@@ -112,8 +107,7 @@ def tensor_hash(tensor: torch.Tensor) -> str:
 
 def header(tensor: torch.Tensor) -> bytes:
     """Return what is hashed before the bytes: it tells dtypes and shapes of equal bytes apart."""
-    dims = ",".join(str(n) for n in tensor.shape)
-    return b"\0".join((HASH_HEADER, kind_name(tensor).encode(), dims.encode(), b""))
+    return tensors.header(kind_name(tensor), tensor.shape)
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
@@ -171,20 +165,22 @@ def stored(folder: Path, ref: Ref) -> torch.Tensor:
     """Return the values of a tensor that another process stored in ``folder``.
 
     Raises:
-        Damaged: the bytes do not match the hash.
-        OSError: the file cannot be read.
+        StoreFault: the file is missing or cannot be read, or its bytes do not match the hash.
 
     """
     path = folder / ref["hash"][:2] / f"{ref['hash']}.bin"
-    data, dtype = bytearray(path.read_bytes()), getattr(torch, ref["dtype"])
+    try:
+        data, dtype = bytearray(read_whole(path)), getattr(torch, ref["dtype"])
+    except OSError as error:
+        msg = f"the stored tensor {path.name} cannot be read: {error.strerror or error}"
+        raise files.StoreFault(msg) from error
     with suppress(ValueError, RuntimeError):  # too few bytes, or too many
         whole = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
         values = whole.reshape(ref["shape"])
         if tensor_hash(values) == ref["hash"]:
             return values
-    path.unlink(missing_ok=True)
-    msg = f"{path} does not hold the bytes of its hash as {ref['dtype']}{ref['shape']}"
-    raise Damaged(msg)
+    msg = f"{path.name} does not hold the bytes of its hash as {ref['dtype']}{ref['shape']}"
+    raise files.StoreFault(msg)
 
 
 class Keeper:
@@ -198,6 +194,8 @@ class Keeper:
         self.root = Path(root) / "tensors"
         self.limit = limit
         self.wanted = frozenset(wanted)
+        self._written: set[str] = set()
+        """Hashes of the tensors whose files this job wrote or compared."""
 
     def ref(self, tensor: torch.Tensor, *, keep: bool = True, digest: str = "") -> Ref:
         """Return the reference of ``tensor`` for a capture, and store the values if needed.
@@ -208,7 +206,7 @@ class Keeper:
         nbytes = tensor.numel() * tensor.element_size()
         stored = is_plain(tensor) and ((keep and nbytes <= self.limit) or digest in self.wanted)
         if stored:
-            self._store(digest, tensor, nbytes)
+            self._store(digest, tensor)
         return {
             "hash": digest,
             "dtype": kind_name(tensor),
@@ -216,9 +214,26 @@ class Keeper:
             "stored": stored,
         }
 
-    def _store(self, digest: str, tensor: torch.Tensor, nbytes: int) -> None:
-        path = self.root / digest[:2] / f"{digest}.bin"
-        if path.exists() and path.stat().st_size == nbytes:
+    def _store(self, digest: str, tensor: torch.Tensor) -> None:
+        """Write a tensor's file unless there is one with these bytes.
+
+        The bytes are compared, not the size: a power cut leaves blocks of zeros, and a result that
+        is made again must not rest on them.
+        """
+        if digest in self._written:
             return
-        with files.replacing(path, lasting=False) as file:
-            file.write(raw_bytes(tensor))
+        path = self.root / digest[:2] / f"{digest}.bin"
+        if not _holds(path, tensor):
+            with replacing(path, lasting=False) as file:
+                file.write(raw_bytes(tensor))
+        self._written.add(digest)
+
+
+def _holds(path: Path, tensor: torch.Tensor) -> bool:
+    """Return True if a file holds the bytes of a tensor."""
+    try:
+        data = bytearray(read_whole(path))
+    except OSError:
+        return False
+    content = torch.frombuffer(data, dtype=torch.uint8) if data else torch.empty(0)
+    return same_bytes(content, tensor)

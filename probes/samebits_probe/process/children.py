@@ -23,9 +23,9 @@ _MAX_SECONDS = 5.0
 """Seconds spent on ending orphans. If new ones still appear, they are started faster than ended."""
 
 
-def die_with_parent(parent: int) -> None:
-    """Make this process end at once when ``parent``, its parent, does."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def die_with_parent(parent: int, by: signal.Signals = signal.SIGKILL) -> None:
+    """Make this process end at once when ``parent``, its parent, does: by a signal."""
+    _prctl(_PR_SET_PDEATHSIG, by)
     if os.getppid() != parent:  # it ended before prctl was called
         os._exit(1)
 

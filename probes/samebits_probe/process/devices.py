@@ -12,18 +12,26 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_ELSEWHERE = (
+    ": run these cells on a machine that has it (--shard, --on, --store), or leave them out, such as "
+    "with --devices cpu"
+)
+
 
 class Inventory(NamedTuple):
     """What there is of one kind of device."""
 
     built: bool
-    """True if this torch has code for the kind; for npu and hpu a package of their vendor brings it."""
+    """True if this torch has code for the kind."""
     available: int = 0
     """How many devices torch can use."""
 
 
 class DeviceMissing(Exception):  # noqa: N818  it is about the machine, and no error of a model
     """There is no such device on this machine, or its torch cannot use it; the message has the reason."""
+
+    def __init__(self, reason: str, advice: str = _ELSEWHERE) -> None:
+        super().__init__(reason + advice)
 
 
 def inventory(kind: str) -> Inventory:

@@ -6,9 +6,9 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.process import own, symbols
-from samebits_probe.process.folders import without_folders
+from samebits_probe.process import consent, own, symbols
 from samebits_probe.process.paths import package_path
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,8 @@ class Unknown(Exception):  # noqa: N818  a release that does not know a model is
 def phase(name: str) -> Iterator[None]:
     """Turn any exception inside into :class:`PhaseFailed` with the phase's name."""
     try:
-        yield
+        with consent.kept_in_view():
+            yield
     except (PhaseFailed, Unknown):
         raise
     except Exception as error:

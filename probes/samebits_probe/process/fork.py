@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from samebits_probe.process import progress, threads
+from samebits_probe.process import consent, progress, threads
 from samebits_probe.process.children import die_with_parent
 from samebits_probe.process.failure import without_folders
+from samebits_probe.process.files import StoreFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +91,10 @@ class ForkedChild:
         if status and not text:
             raise Lost(_death_message(status))
         if status:
-            raise NoAnswer(text.decode("utf-8", "replace"))
+            said = text.decode("utf-8", "replace")
+            if said.startswith(f"{StoreFault.__name__}: "):
+                raise StoreFault(said.partition(": ")[2])
+            raise NoAnswer(said)
         return json.loads(text)
 
     def forget(self) -> None:
@@ -146,7 +150,8 @@ def _answer(function: Callable[[], Any], writer: int) -> None:
     # once: "Invalid thread pool!" (pytorch PR #54895). It happened in 9 of 120 loads here.
     torch.set_num_threads(torch.get_num_threads())
     try:
-        text = json.dumps(function())
+        with consent.kept_in_view():
+            text = json.dumps(function())
         code = 0
     except BaseException as error:  # noqa: BLE001  it goes to the parent as text
         traceback.print_exc()

@@ -1,7 +1,7 @@
 """BLAKE3, the hash of tensors and of checkpoint files.
 
-The package blake3 lies in a folder of its own in the stack (samebits/stacks/build.py), next to the
-packages that the stack resolved, or in the folder that a variable names, where the environment is the
+The package blake3 lies in a folder of its own in the stack, next to the packages that the stack
+resolved, or in the folder that a variable names, where the environment is the
 user's. It is loaded from there under another name, and sys.path stays as
 it is. So no model finds it, and a model that brings its own blake3 gets its own.
 
@@ -17,13 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from samebits_probe.process import progress
+from samebits_wire.places import PROBE_PACKAGES, PROBE_PACKAGES_VARIABLE
 
 ALGORITHM = "blake3"
 """Name of the hash in the files that contain it."""
-_FOLDER = "samebits-packages"
-"""Folder of the stack with the package, as in samebits/stacks/build.py."""
-_VARIABLE = "SAMEBITS_PROBE_PACKAGES"
-"""Variable with another folder, as in samebits/stacks/environment.py."""
 _MODULE = "samebits_blake3"
 _CHUNK = 1 << 18
 """Bytes read at a time: they are still in the processor's cache when they are hashed."""
@@ -53,7 +50,7 @@ def _load(folder: Path) -> Any:
     return module.blake3
 
 
-hasher = _load(Path(os.environ.get(_VARIABLE) or Path(sys.prefix) / _FOLDER))
+hasher = _load(Path(os.environ.get(PROBE_PACKAGES_VARIABLE) or Path(sys.prefix) / PROBE_PACKAGES))
 """Makes a hasher: ``hasher(data)`` with ``update``, ``digest`` and ``hexdigest``."""
 
 

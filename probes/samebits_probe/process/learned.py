@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 DIGESTS: dict[tuple[str, int, str], str] = {}
 """File, first line and name of a function of transformers -> the digest of its source."""
-_NOT_PREIMPORTED = ("transformers_modules", "samebits_probe", "__")
+_NOT_PREIMPORTED = ("transformers_modules", "samebits_", "__")
 """Prefixes of modules that only children import: a model's code stays in its cell's process."""
 _MAX_PATTERNS = 256
 """Patterns that are passed on at once: half of what re keeps."""

@@ -7,6 +7,7 @@ removed again. It does not see programs that a model's code starts.
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 REFUSAL = "samebits: a checkpoint in a folder needs no network, so this process has none"
 
+_TOKENS = ("HF_TOKEN", "HF_TOKEN_PATH")
+"""Variables that give access to the hub."""
 _NAME_LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
 _SENDS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 
@@ -28,7 +31,12 @@ def needed(job: Mapping[str, Any]) -> bool:
 
 
 def refuse() -> None:
-    """Refuse all connections of this process and its forks, except to Unix sockets."""
+    """Refuse all connections of this process and its forks, except to Unix sockets.
+
+    Without a network nothing needs the token of the hub, so it is removed, too.
+    """
+    for name in _TOKENS:
+        os.environ.pop(name, None)
     sys.addaudithook(_hook)
 
 

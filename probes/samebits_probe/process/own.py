@@ -6,10 +6,10 @@ import os
 import sys
 from pathlib import Path
 
+from samebits_wire.places import INSTEAD, PACKAGES_VARIABLE
+
 REMOTE = "transformers_modules"
 """Package to which transformers copies the code of a checkpoint."""
-FOLDER = "SAMEBITS_PACKAGES"
-"""Variable with the folder of the packages of a model, beside those of the stack."""
 
 _names: set[str] = set()
 
@@ -51,16 +51,22 @@ def _roots() -> list[str]:
 def use_packages() -> None:
     """Put the folder of the model's packages at the end of the path, if there is one.
 
-    At the end, so that no module of it can stand in for one of the stack.
+    At the end, so that no module of it can stand in for one of the stack. Those that are meant to
+    lie in a folder beside it, which comes before the stack's own.
     """
-    folder = os.environ.get(FOLDER)
-    if folder and folder not in sys.path:
-        sys.path.append(folder)
+    folder = os.environ.get(PACKAGES_VARIABLE)
+    if not folder or folder in sys.path:
+        return
+    sys.path.append(folder)
+    instead = Path(folder).with_name(INSTEAD)
+    if instead.is_dir():
+        own = [i for i, path in enumerate(sys.path) if Path(path).name == "site-packages"]
+        sys.path.insert(own[0], str(instead))
 
 
 def installed_modules() -> list[str]:
     """Return the names of the modules in the folder of the model's packages; [] without one."""
-    folder = Path(os.environ.get(FOLDER) or os.devnull)
+    folder = Path(os.environ.get(PACKAGES_VARIABLE) or os.devnull)
     if not folder.is_dir():
         return []
     return sorted(

@@ -2,7 +2,7 @@
 
 Every relation is a function from a subject to its cases, smallest shape first. The lengths are
 those at which kernels and masks are known to fail: one past a block of 32, 64 or 128, past the
-sliding window, one token, and the last one. With ``sweep`` all lengths are tried.
+sliding window, one token, and the last one.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Span = tuple[int, int, int]
 
 SHORT, LONG = 33, 40
 """One past a block of 32, and a length that is not a multiple of a block."""
-_MAX_SWEPT_LENGTH = 130
-"""A sweep pads to every length up to here: all residues of 32, 64 and 128."""
+_LARGEST_WINDOW = 130
+"""Sliding windows up to here are passed."""
 _LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
 
 
@@ -42,14 +42,14 @@ class Relation(NamedTuple):
 
     name: str
     needs: tuple[str, ...]
-    cases: Callable[[Subject, bool], Iterator[Case]]
+    cases: Callable[[Subject], Iterator[Case]]
     of_cache: bool = False
 
 
 def lengths(subject: Subject) -> tuple[int, ...]:
     """Return the lengths to try, up to the model's number of positions."""
     window = past_window(subject.text)
-    candidates = {SHORT, LONG, *([window] if window <= _MAX_SWEPT_LENGTH else [])}
+    candidates = {SHORT, LONG, *([window] if window <= _LARGEST_WINDOW else [])}
     return tuple(n for n in sorted(candidates) if n <= longest(subject)) or (longest(subject),)
 
 
@@ -61,12 +61,9 @@ def longest(subject: Subject) -> int:
     return min((n - 2 for n in fields if isinstance(n, int) and n > 2), default=1 << 20)
 
 
-def full_and_decode(subject: Subject, sweep: bool) -> Iterator[Case]:
+def full_and_decode(subject: Subject) -> Iterator[Case]:
     """Feed all tokens at once; feed all but the last, then the last through the cache."""
-    swept_lengths = (
-        range(2, min(_MAX_SWEPT_LENGTH, longest(subject))) if sweep else lengths(subject)
-    )
-    for n in swept_lengths:
+    for n in lengths(subject):
         full = Way((subject.prompt("row 0", n),), cached=False)
         split = full._replace(cached=True, cuts=(n - 1,))
         yield Case(f"{n} tokens, split at {n - 1}", full, split, ((0, n - 1, n),))
@@ -79,11 +76,11 @@ def full_and_decode(subject: Subject, sweep: bool) -> Iterator[Case]:
         yield Case(label, full, one_by_one._replace(static=True), ((0, n - 7, n),))
 
 
-def split_anywhere(subject: Subject, sweep: bool) -> Iterator[Case]:
+def split_anywhere(subject: Subject) -> Iterator[Case]:
     """Feed the rest after a cache as one chunk or several; compare every position of it."""
     for n in lengths(subject)[-1:]:
         full = Way((subject.prompt("row 0", n),), cached=False)
-        for k in range(1, n) if sweep else sorted({1, n // 2, n - 1}):
+        for k in sorted({1, n // 2, n - 1}):
             split = full._replace(cached=True, cuts=(k,))
             yield Case(f"{n} tokens, split at {k}", full, split, ((0, k, n),))
         cuts = (n // 4, n // 2, n - 3)
@@ -91,12 +88,10 @@ def split_anywhere(subject: Subject, sweep: bool) -> Iterator[Case]:
         yield Case(f"{n} tokens, split at {cuts}", full, split, ((0, cuts[0], n),))
 
 
-def verify_and_decode(subject: Subject, sweep: bool) -> Iterator[Case]:
+def verify_and_decode(subject: Subject) -> Iterator[Case]:
     """Feed one token after a cache, with or without more tokens: speculative decoding."""
-    max_length = lengths(subject)[-1] + 16
-    pasts = range(1, max_length - 16) if sweep else (n - 8 for n in lengths(subject))
-    for past in pasts:
-        for chunk in (2, 8, 16) if sweep else (2, 8):
+    for past in (n - 8 for n in lengths(subject)):
+        for chunk in (2, 8):
             ids = subject.prompt("row 0", past + chunk)
             single = Way((ids[: past + 1],), cuts=(past,))
             label = f"{past} tokens cached, {chunk} verified at once"
@@ -104,16 +99,16 @@ def verify_and_decode(subject: Subject, sweep: bool) -> Iterator[Case]:
                 yield Case(label, single, Way((ids,), cuts=(past,)), ((0, past, past + 1),))
 
 
-def cache_contents(subject: Subject, sweep: bool) -> Iterator[Case]:
+def cache_contents(subject: Subject) -> Iterator[Case]:
     """Fill the cache in one pass, or in two."""
     for n in lengths(subject)[-1:]:
         once = Way((subject.prompt("row 0", n),))
-        for k in range(1, n) if sweep else (n // 2, n - 1):
+        for k in (n // 2, n - 1):
             twice = once._replace(cuts=(k,))
             yield Case(f"{n} tokens, split at {k}", once, twice, ((0, k, n),))
 
 
-def positions_left_out(subject: Subject, sweep: bool) -> Iterator[Case]:  # noqa: ARG001
+def positions_left_out(subject: Subject) -> Iterator[Case]:
     """Leave positions and mask out, so that forward computes them."""
     for n in lengths(subject)[-1:]:
         for cuts in ((n - 1,), (n // 2,)):
@@ -122,19 +117,16 @@ def positions_left_out(subject: Subject, sweep: bool) -> Iterator[Case]:  # noqa
             yield Case(f"{n} tokens, split at {cuts[0]}", placed, unplaced, ((0, cuts[0], n),))
 
 
-def _paddings(subject: Subject, sweep: bool) -> Iterator[tuple[int, int]]:
+def _paddings(subject: Subject) -> Iterator[tuple[int, int]]:
     """Yield pairs of real and padded length; several padded lengths are 1 modulo 32."""
-    pairs = [(31, 33), (SHORT, LONG), (LONG, 65)]
-    if sweep:
-        pairs = [(n - pads, n) for n in range(4, _MAX_SWEPT_LENGTH) for pads in (1, 3)]
-    for real, padded in pairs:
+    for real, padded in ((31, 33), (SHORT, LONG), (LONG, 65)):
         if padded <= longest(subject):
             yield real, padded
 
 
-def left_padding(subject: Subject, sweep: bool) -> Iterator[Case]:
+def left_padding(subject: Subject) -> Iterator[Case]:
     """Put padding before the tokens: in one row, next to another row, before a decode."""
-    for real, padded in _paddings(subject, sweep):
+    for real, padded in _paddings(subject):
         ids, neighbour, pads = (
             subject.prompt("row 0", real),
             subject.prompt("row 1", padded),
@@ -152,16 +144,16 @@ def left_padding(subject: Subject, sweep: bool) -> Iterator[Case]:
         yield Case(
             f"{label}, next to another row", plain, pair_of_rows, spans[0], ((1, pads, padded),)
         )
-        if subject.keyword is not None and not sweep:
+        if subject.keyword is not None:
             start = plain._replace(cached=True, cuts=(real - 1,))
             split = pair_of_rows._replace(cached=True, cuts=(padded - 1,))
             last = ((0, real - 1, real),), ((1, padded - 1, padded),)
             yield Case(f"{label}, the last token cached", start, split, *last)
 
 
-def right_padding(subject: Subject, sweep: bool) -> Iterator[Case]:
+def right_padding(subject: Subject) -> Iterator[Case]:
     """Put padding after the tokens, or after the encoder's; compare the real rows."""
-    for real, padded in _paddings(subject, sweep):
+    for real, padded in _paddings(subject):
         pads = padded - real
         plain = Way((subject.prompt("row 0", real),), cached=False)
         if subject.encoder_decoder:
@@ -178,7 +170,7 @@ def _batch(subject: Subject, n: int) -> tuple[tuple[int, ...], ...]:
     return tuple(subject.prompt(f"row {i}", n) for i in range(3))
 
 
-def batch_position(subject: Subject, sweep: bool) -> Iterator[Case]:  # noqa: ARG001
+def batch_position(subject: Subject) -> Iterator[Case]:
     """Put one prompt first and last in a batch with the same other prompts."""
     for n in lengths(subject)[-1:]:
         a, b, c = _batch(subject, n)
@@ -186,17 +178,16 @@ def batch_position(subject: Subject, sweep: bool) -> Iterator[Case]:  # noqa: AR
         yield Case(f"{n} tokens, row 0 or 2 of 3", first, last, ((0, 0, n),), ((2, 0, n),))
 
 
-def batch_size(subject: Subject, sweep: bool) -> Iterator[Case]:
+def batch_size(subject: Subject) -> Iterator[Case]:
     """Feed a prompt as a single row, or with others of its length."""
     for n in lengths(subject):
         rows = _batch(subject, n)
         single = Way(rows[:1], cached=False)
-        for size in (2, 3, 8) if sweep else (3,):
-            batch = Way((rows * 3)[:size], cached=False)
-            yield Case(f"{n} tokens, alone or 1 of {size}", single, batch, ((0, 0, n),))
+        batch = Way(rows, cached=False)
+        yield Case(f"{n} tokens, alone or 1 of 3", single, batch, ((0, 0, n),))
 
 
-def row_order(subject: Subject, sweep: bool) -> Iterator[Case]:  # noqa: ARG001
+def row_order(subject: Subject) -> Iterator[Case]:
     """Feed the rows of a batch in another order; compare all rows."""
     for n in lengths(subject)[-1:]:
         a, b, c = _batch(subject, n)
@@ -206,12 +197,12 @@ def row_order(subject: Subject, sweep: bool) -> Iterator[Case]:  # noqa: ARG001
         yield Case(f"{n} tokens, 3 rows turned", in_order, turned, spans, turned_spans)
 
 
-def causality(subject: Subject, sweep: bool) -> Iterator[Case]:
+def causality(subject: Subject) -> Iterator[Case]:
     """Change later tokens, or cut them off; compare the rows before them."""
     for n in lengths(subject)[-1:]:
         ids = subject.prompt("row 0", n)
         full = Way((ids,), cached=False)
-        for k in range(2, n) if sweep else (n // 2, n - 1):
+        for k in (n // 2, n - 1):
             changed_ids = ids[:k] + subject.prompt("later", n)[k:]
             changed = full._replace(rows=(changed_ids,))
             yield Case(f"{n} tokens, changed from {k} on", full, changed, ((0, 0, k),))

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from samebits_probe.model import small
-    from samebits_probe.process.jobs import RelationOptions
+    from samebits_wire.jobs import RelationOptions
 
 _TOP = 5
 _SAMPLE_LENGTH = 64
 _REPEATED_LENGTH = 40
 """Tokens of the prompt that tests whether the model repeats its results."""
-_PLAIN_FORWARDS, _FLOAT64_FACTOR, _SWEEP_FACTOR = 350, 3.0, 8.0
-"""Forwards of a decoder; the cost factor of float64; and the factor of a sweep of all shapes."""
+_PLAIN_FORWARDS, _FLOAT64_FACTOR = 350, 3.0
+"""Forwards of a decoder, and the cost factor of float64."""
 Facts = dict[str, Any]
 T = TypeVar("T")
 
@@ -52,8 +52,6 @@ def cost(size: int, dtype: torch.dtype, job_options: RelationOptions) -> tuple[f
     """
     copies = 2 * torch.float64.itemsize / dtype.itemsize if size <= COPY_LIMIT else 0.0
     forwards = _PLAIN_FORWARDS * (_FLOAT64_FACTOR if copies else 1.0)
-    if job_options.get("sweep"):
-        forwards *= _SWEEP_FACTOR
     return forwards + 2 * int(job_options.get("samples") or 0), 3.0 + copies
 
 
@@ -74,7 +72,7 @@ def observe(
     job_options: RelationOptions,
     prompts: Iterable[tuple[str, Facts]] = (),
 ) -> Facts:
-    """Try every relation on ``model``; ``job_options`` may request sweep and samples.
+    """Try every relation on ``model``; ``job_options`` may request samples.
 
     A model that takes no tokens is tried with forward's arguments for ``prompts``.
     """
@@ -141,7 +139,7 @@ def _all_relations(subject: Subject, job_options: RelationOptions) -> Facts:
     for i, relation in enumerate(RELATIONS, 1):
         progress.tick(relation.name, i, count)
         with judge.refusing(relation.name):
-            judge.relation(relation, sweep=bool(job_options.get("sweep")))
+            judge.relation(relation)
     for i, of_tokens in enumerate(OF_TOKENS, 1 + len(RELATIONS)):
         progress.tick(of_tokens.name, i, count)
         with judge.refusing(of_tokens.name):
@@ -229,13 +227,13 @@ class Judge:
         self._float64: Subject | None = None
         self.no_float64 = None if subject.small else "the model is too large to be copied"
 
-    def relation(self, relation: Relation, *, sweep: bool) -> None:
+    def relation(self, relation: Relation) -> None:
         """Try a relation at all its shapes, or record why it does not apply."""
         reason = lacks(self.subject, relation.needs)
         if reason:
             self.skip(relation.name, reason)
             return
-        tried = list(self._measure_cases(relation, sweep=sweep))
+        tried = list(self._measure_cases(relation))
         if tried:
             decisive = self._decisive_case(relation, tried)
             self.relations.append(self._facts(relation, decisive, len(tried)))
@@ -252,7 +250,7 @@ class Judge:
                 tried += tokens.attempt(self.subject, trial, self.promoted)
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
-                self.skip(relation.name, f"{trial.label}: {in_one_line(error)}")
+                self.refuse(relation.name, f"{trial.label}: {in_one_line(error)}")
         if tried:
             self.relations.append(tokens.facts(self.subject, relation.name, tried))
 
@@ -263,15 +261,19 @@ class Judge:
             yield
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
             self.subject.settle()
-            self.skip(name, in_one_line(error))
+            self.refuse(name, in_one_line(error))
 
     def skip(self, name: str, reason: str) -> None:
         """Record that a relation, or one of its shapes, could not be tried."""
         self.inapplicable.append({"relation": name, "reason": reason})
 
-    def _measure_cases(self, relation: Relation, *, sweep: bool) -> Iterator[Measured]:
+    def refuse(self, name: str, reason: str) -> None:
+        """Record that a relation, or one of its shapes, raised."""
+        self.inapplicable.append({"relation": name, "reason": reason, "raised": True})
+
+    def _measure_cases(self, relation: Relation) -> Iterator[Measured]:
         refusals: dict[str, str] = {}
-        for case in relation.cases(self.subject, sweep):
+        for case in relation.cases(self.subject):
             try:
                 yield Measured(case, case_distances(self.subject, case, of_cache=relation.of_cache))
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
@@ -280,7 +282,7 @@ class Judge:
                     _without_numbers(in_one_line(error)), f"{case.label}: {in_one_line(error)}"
                 )
         for refusal in refusals.values():
-            self.skip(relation.name, refusal)
+            self.refuse(relation.name, refusal)
 
     def _decisive_case(self, relation: Relation, tried: list[Measured]) -> Measured:
         """Return the smallest shape that is broken in float64 too, else the worst.
@@ -379,7 +381,7 @@ class Judge:
             return averages(self.subject, samples)
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
             self.subject.settle()
-            self.skip(AVERAGED.name, f"{samples} samples: {in_one_line(error)}")
+            self.refuse(AVERAGED.name, f"{samples} samples: {in_one_line(error)}")
             return None
 
 

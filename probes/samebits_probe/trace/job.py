@@ -29,19 +29,14 @@ from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.trace.trace import Trace
 from samebits_probe.trace.values import digest
+from samebits_wire import formats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits_probe.model.inputs import Inputs
-    from samebits_probe.process.jobs import TraceJob
+    from samebits_wire.jobs import TraceJob
 
-FORMAT_VERSION = 4
-# History of FORMAT_VERSION:
-# 1: first.
-# 2: it bears a seal.
-# 3: its hashes are BLAKE3, which it names.
-# 4: traces of training steps.
 
 Fact = dict[str, Any]
 
@@ -75,7 +70,7 @@ def write(job: TraceJob, facts: Fact) -> None:
     path = Path(job["trace"]["result"])
     head = {
         "format": "samebits-trace",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.TRACE,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         "prompt": job["trace"]["prompt"],
@@ -162,7 +157,7 @@ class Traced:
     def _all_inputs(self) -> Iterator[tuple[str, Inputs]]:
         dtype = getattr(torch, self.source.dtype)
         feed = Feed(self.job["model"], dtype, self.source.device)
-        for name, inputs in feed.all(self.loaded.tokenizer):
+        for name, inputs in feed.all(self.loaded.tokenizer, self.loaded.model):
             kwargs = in_dtype(inputs.kwargs, torch.float64 if self._in_float64 else None)
             yield name, inputs._replace(kwargs=kwargs)
 

@@ -5,50 +5,30 @@ It names what a release computes, for a reader. It judges nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from samebits_probe.training.batches import IGNORED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
 _NEAR = 1e-4
 """Largest relative distance of a loss from a formula that names it; formulas differ by far more."""
-_DEVICES = 2
 
 
-def formula(
-    logits: torch.Tensor,
-    labels: torch.Tensor,
-    loss: float,
-    items: int | None,
-    config: Any,
-) -> str:
+def formula(logits: torch.Tensor, labels: torch.Tensor, loss: float, items: int | None) -> str:
     """Return the name of the formula that gives ``loss``; '' if none does, or if several do.
 
-    ``items`` is the num_items_in_batch that forward was given. The lists of ``config`` may weigh
-    the classes.
+    ``items`` is the num_items_in_batch that forward was given.
     """
     if logits.ndim not in (2, 3) or labels.shape != logits.shape[:-1] or not _fits(logits, labels):
         return ""
     wide = logits.detach().double()
     values = dict(_values(wide, labels, items) if wide.ndim == 3 else _of_rows(wide, labels, items))
-    values |= _weighted(wide, labels, _class_weights(config, wide.shape[-1]))
     names = [name for name, value in values.items() if abs(value - loss) <= _NEAR * abs(value)]
     return names[0] if len(names) == 1 else ""
-
-
-def _class_weights(config: Any, n_classes: int) -> dict[str, torch.Tensor]:
-    """Return the lists of numbers in a config that are as long as there are classes."""
-    return {
-        name: torch.tensor(value, dtype=torch.float64)
-        for name, value in vars(config).items()
-        if isinstance(value, (list, tuple))
-        and len(value) == n_classes > 1
-        and all(isinstance(weight, float) for weight in value)
-    }
 
 
 def _fits(logits: torch.Tensor, labels: torch.Tensor) -> bool:
@@ -74,7 +54,6 @@ def _values(
         yield f"sum over the labels, {target}", total
         if n != each.numel():
             yield f"mean over all positions, {target}", total / each.numel()
-        yield from _of_devices(each, counted, target)
         per_row = [
             float(row.sum()) / max(int(m.sum()), 1) for row, m in zip(each, counted, strict=True)
         ]
@@ -82,17 +61,6 @@ def _values(
             yield f"mean of the means of rows, {target}", sum(per_row) / len(per_row)
         if items is not None:
             yield f"sum over the labels / num_items_in_batch, {target}", total / items
-
-
-def _of_devices(
-    each: torch.Tensor, counted: torch.Tensor, target: str
-) -> Iterator[tuple[str, float]]:
-    """Yield the mean of the means of two halves of a batch, as two devices have them."""
-    halves = list(zip(each.chunk(_DEVICES), counted.chunk(_DEVICES), strict=True))
-    n = [int(mask.sum()) for _, mask in halves]
-    if len(halves) == _DEVICES and each.shape[0] > _DEVICES and len({*n}) > 1 and all(n):
-        means = [float(part.sum()) / int(mask.sum()) for part, mask in halves]
-        yield f"mean of the means of two devices, {target}", sum(means) / _DEVICES
 
 
 def _of_rows(
@@ -105,13 +73,3 @@ def _of_rows(
     yield "sum over the labels", float(each.sum())
     if items is not None:
         yield "sum over the labels / num_items_in_batch", float(each.sum()) / items
-
-
-def _weighted(
-    logits: torch.Tensor, labels: torch.Tensor, weights: Mapping[str, torch.Tensor]
-) -> Iterator[tuple[str, float]]:
-    """Yield the mean over the labels, each with the weight of its class."""
-    flat, wanted = logits.reshape(-1, logits.shape[-1]), labels.reshape(-1)
-    for name, weight in weights.items():
-        value = torch.nn.functional.cross_entropy(flat, wanted, weight, ignore_index=IGNORED)
-        yield f"mean over the labels, classes weighed by config.{name}", float(value)

@@ -12,7 +12,6 @@ In float64 contents are compared as coarsely as in traces, so that rounding make
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ import torch
 
 from samebits_probe.model import load
 from samebits_probe.model.tensor import Keeper, stored
-from samebits_probe.process import progress
+from samebits_probe.process import files, progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.trace.values import Content
@@ -28,14 +27,14 @@ from samebits_probe.training import origin
 from samebits_probe.training.job import subject
 from samebits_probe.training.loss_calls import ARGUMENTS, ITEMS, LABELS, LossCalls, fitted
 from samebits_probe.training.trace_job import batch_of, learner_of, places_of, write
+from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from samebits_probe.process.jobs import StepGraftJob
     from samebits_probe.training.batches import Batch
     from samebits_probe.training.learner import Learner, Trained
     from samebits_probe.training.origin import Places
+    from samebits_wire.jobs import StepGraftJob
 
-FORMAT_VERSION = 1
 LOSS_FUNCTION = "loss function"
 """All that a loss makes of the logits, as its gradient at them."""
 Facts = dict[str, Any]
@@ -46,7 +45,7 @@ def run(job: StepGraftJob) -> None:
     """Store pieces of the reference's loss, or try them in the candidate."""
     head = {
         "format": f"samebits-step-{job['graft']['role']}",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.STEP_GRAFT,
         "hash_algorithm": ALGORITHM,
     }
     write(job, job["graft"]["result"], head, lambda: _facts(job))
@@ -64,7 +63,7 @@ def _facts(job: StepGraftJob) -> Facts:
         if options["role"] == "donor":
             facts = donated(learner, batch, where, keeper)
         else:
-            donor = json.loads(Path(options["donor"]).read_text("utf-8"))
+            donor = files.read_sealed(Path(options["donor"]))
             slope = stored(keeper.root, donor["slope"]) if donor["slope"] else None
             names = options["skipped"], options["without"]
             facts = tried(learner, batch, where, donor, slope, names)

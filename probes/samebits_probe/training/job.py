@@ -26,17 +26,17 @@ from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.training import batches, origin, relations, signals
 from samebits_probe.training.batches import NoLoss
 from samebits_probe.training.learner import Learner
+from samebits_wire import formats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
 
-    from samebits_probe.process.jobs import StepGraftJob, StepTraceJob, TrainerJob, TrainingJob
     from samebits_probe.training.batches import Batch
     from samebits_probe.training.origin import Places
+    from samebits_wire.jobs import StepGraftJob, StepTraceJob, TrainerJob, TrainingJob
 
-FORMAT_VERSION = 2
 Facts = dict[str, Any]
 _COPIES = 9
 """Multiples of the model that a step and relations hold: gradients of two ways, in float64, too."""
@@ -63,7 +63,7 @@ def run(job: TrainingJob) -> None:
     facts["seconds"] = round(time.perf_counter() - started, 4)
     record = {
         "format": "samebits-training",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.TRAINING,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         **facts,
@@ -121,13 +121,11 @@ def _step(job: TrainingJob, loaded: load.Loaded, source: load.Source, started: f
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
     facts: Facts = {"weights": weights, "uncertain": sorted(where.uncertain), "float64": None}
     facts["no_float64"] = ""
-    shifted = loaded.head == "causal-lm"
     if asked["values"]:
-        facts |= _in_float64(learner, made, where, keeper, shifted=shifted)
-    facts["own"] = signals.signals(learner, made, where, keeper, shifted=shifted)
+        facts |= _in_float64(learner, made, where, keeper)
+    facts["own"] = signals.signals(learner, made, where, keeper)
     counts = "labels" in made[0].kwargs  # Trainer counts labels of that name
     facts["takes_items"] = batches.takes_items(loaded.model) if counts else None
-    facts["chance"] = signals.chance(learner, made[0])
     facts["relations"] = None
     if asked["relations"]:
         until = started + float(job["budget"])
@@ -135,14 +133,12 @@ def _step(job: TrainingJob, loaded: load.Loaded, source: load.Source, started: f
     return facts
 
 
-def _in_float64(
-    learner: Learner, made: list[Batch], where: Places, keeper: Keeper, *, shifted: bool
-) -> Facts:
+def _in_float64(learner: Learner, made: list[Batch], where: Places, keeper: Keeper) -> Facts:
     """Return the signals of a copy in float64, or why there are none."""
     try:
         progress.begin("training in float64")
         twin = learner.in_float64()
-        return {"float64": signals.signals(twin, made, where, keeper, shifted=shifted)}
+        return {"float64": signals.signals(twin, made, where, keeper)}
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
         return {"no_float64": in_one_line(error)}
 
@@ -156,7 +152,7 @@ def prompts_of(
     if getattr(loaded.model, "main_input_name", "input_ids") == "input_ids":
         return {}
     feed = Feed(job["model"], dtype, job["cell"]["variant"]["device"])
-    return {name: dict(inputs.kwargs) for name, inputs in feed.all(None)}
+    return {name: dict(inputs.kwargs) for name, inputs in feed.all(None, loaded.model)}
 
 
 def _repeats(learner: Learner, batch: Batch) -> bool:

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits_probe.training.batches import Batch
-    from samebits_probe.training.chance import Draws
 
 LEARNING_RATE = 1e-3
 _COST = 10
@@ -49,7 +48,6 @@ class Learner:
         model.train()
         self.leaks: set[str] = set()
         self._lessons: dict[str, dict[str, torch.Tensor]] = {}
-        self._autocast: torch.dtype | None = None
         self.cost = _COST
 
     @contextlib.contextmanager
@@ -75,8 +73,7 @@ class Learner:
             return self._forward(kwargs)
 
     def _forward(self, kwargs: dict[str, Any]) -> Trained:
-        with self._cast():
-            output = self.model(**self._in_dtype(kwargs))
+        output = self.model(**self._in_dtype(kwargs))
         loss = getattr(output, "loss", None)
         if loss is None or loss.numel() != 1:
             msg = f"forward of {type(self.model).__name__} returns no loss for labels"
@@ -119,11 +116,6 @@ class Learner:
         """Switch on for a while what draws numbers, with the seed that a forward sets."""
         with chance.switched_on(self.model, self._chance):
             yield
-
-    def drawing(self, batch: Batch) -> tuple[Trained, Draws]:
-        """Return the loss of a batch with chance, and what was drawn for it."""
-        with self.with_chance(), chance.recorded(self.model) as draws, torch.no_grad():
-            return self.forward(batch.kwargs, "with dropout"), draws
 
     def back(self, tensor: torch.Tensor, gradient: torch.Tensor | None = None) -> None:
         """Go back from the loss of a forward, or from its logits with a gradient at them."""
@@ -183,24 +175,6 @@ class Learner:
         learner = Learner(twin, self.dtype, torch.float64)
         learner._chance = self._chance
         return learner
-
-    def beside(self, model: Any, dtype: torch.dtype) -> Learner:
-        """Return a learner of another model, such as a copy in another dtype."""
-        return Learner(model, dtype)
-
-    @contextlib.contextmanager
-    def under(self, dtype: torch.dtype) -> Iterator[None]:
-        """Run forwards, and not their backward, under autocast, as Trainer does."""
-        self._autocast = dtype
-        try:
-            yield
-        finally:
-            self._autocast = None
-
-    def _cast(self) -> Any:
-        if self._autocast is None:
-            return contextlib.nullcontext()
-        return torch.autocast(next(self.model.parameters()).device.type, dtype=self._autocast)
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:

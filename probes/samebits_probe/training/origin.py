@@ -84,6 +84,16 @@ def gradients(
     return whole, {name: len(names) for name, names in held.items()}, sorted({*without} - {*held})
 
 
+def frozen(model: torch.nn.Module, where: Places) -> set[str]:
+    """Return the checkpoint tensors of parameters whose requires_grad is False."""
+    return {
+        cut.tensor
+        for name, parameter in model.named_parameters()
+        if not parameter.requires_grad
+        for cut in where.cuts[name]
+    }
+
+
 def weights(model: torch.nn.Module, where: Places) -> dict[str, torch.Tensor]:
     """Return the parameters as they are now, by checkpoint tensor and in its shape.
 

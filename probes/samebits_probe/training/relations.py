@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model import decode, determinism, forks
-from samebits_probe.model.distance import Distance, distance
-from samebits_probe.model.rounding import stays
-from samebits_probe.model.tensor import dtype_name
+from samebits_probe.model.distance import Distance, broken, distance
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-from samebits_probe.training import adapter, autocast
 from samebits_probe.training import batches as rows
 from samebits_probe.training.batches import ITEMS, ROUTER, Batch
 from samebits_probe.training.way import NoMeaning, Relation, Setting, learned, lesson
@@ -62,9 +59,9 @@ class Judge:
         self.no_float64 = ""
         self._twin: Learner | None = None
 
-    def skip(self, name: str, reason: str) -> None:
+    def skip(self, name: str, reason: str, *, raised: bool = False) -> None:
         """Record that a relation was not tried."""
-        self.inapplicable.append({"relation": name, "reason": reason})
+        self.inapplicable.append({"relation": name, "reason": reason, "raised": raised})
 
     def relation(self, relation: Relation, setting: Setting) -> None:
         """Try one relation, or record why it does not apply."""
@@ -74,7 +71,7 @@ class Judge:
         except NoMeaning as reason:
             self.skip(relation.name, str(reason))
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
-            self.skip(relation.name, in_one_line(error))
+            self.skip(relation.name, in_one_line(error), raised=True)
         finally:
             self.learner.model.zero_grad(set_to_none=True)
             self.learner.model.train()
@@ -109,11 +106,10 @@ class Judge:
         if promoted is None:
             what = max(native, key=lambda name: native[name]["max_abs"])
             return {"what": what, "distance": native[what]}
-        dtype = dtype_name(self.learner.dtype)
         staying = [
             name
             for name, before in native.items()
-            if name in promoted and stays(before["max_abs"], promoted[name]["max_abs"], dtype)
+            if name in promoted and broken(before, promoted[name], self.learner.dtype)
         ]
         what = next(
             iter(staying), max(native, key=lambda name: _share(native[name], promoted.get(name)))
@@ -435,9 +431,6 @@ RELATIONS = (
     Relation("rows accumulated = one batch", _accumulated),
     Relation("packed = padded", _packed),
     Relation("frozen layers leave other gradients", _frozen),
-    Relation("an adapter leaves other gradients", adapter.leaves_gradients),
     Relation("router loss by config = by argument", _router),
     Relation("eager backward = sdpa backward", _eager),
-    # the last one: a leak under autocast must not keep the others from float64
-    Relation("bfloat16 by autocast = by weights", autocast.as_weights),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.process.failure import in_one_line
-from samebits_probe.training import origin, smoothing
+from samebits_probe.training import origin
 from samebits_probe.training.batches import ITEMS, ROUTED, problem_of
 from samebits_probe.training.formula import formula
 from samebits_probe.training.learner import as_json
@@ -19,22 +19,17 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 
-def signals(
-    learner: Learner, batches: list[Batch], where: Places, keeper: Keeper, *, shifted: bool
-) -> Facts:
-    """Return what a learner computes for its batches; the first one has gradients and an update.
-
-    ``shifted`` says that the model is to predict the next token.
-    """
+def signals(learner: Learner, batches: list[Batch], where: Places, keeper: Keeper) -> Facts:
+    """Return what a learner computes for its batches; the first one has gradients and an update."""
     main = batches[0]
     facts: Facts = {"batches": {}, "leaks": []}
     trained = learner.learn(main.kwargs, main.name)
     facts["batches"][main.name] = _of_batch(learner, main, trained, keeper)
-    facts["batches"][main.name]["others"] |= _smoothed(learner, main, trained, shifted=shifted)
     gradients, carriers, without = origin.gradients(learner.model, where)
     facts["gradients"] = {name: keeper.ref(gradient) for name, gradient in gradients.items()}
     facts["carriers"] = {name: n for name, n in carriers.items() if n > 1}
     facts["without"] = without
+    facts["frozen"] = sorted(origin.frozen(learner.model, where) & {*without})
     facts["norm"] = as_json(learner.norm())
     facts["behind"] = as_json(learner.behind_update(main))
     learner.model.zero_grad(set_to_none=True)
@@ -65,15 +60,8 @@ def _of_batch(learner: Learner, batch: Batch, trained: Trained, keeper: Keeper) 
         facts["logits"] = keeper.ref(logits)
         if learner.promoted is None:
             items = batch.kwargs.get(ITEMS)
-            facts["formula"] = formula(logits, batch.labels, loss, items, learner.model.config)
+            facts["formula"] = formula(logits, batch.labels, loss, items)
     return facts
-
-
-def _smoothed(learner: Learner, batch: Batch, trained: Trained, *, shifted: bool) -> Facts:
-    if trained.logits is None:
-        return {}
-    loss = smoothing.smoothed(learner, batch, trained.logits.detach(), shifted=shifted)
-    return {} if loss is None else {smoothing.NAME: as_json(float(loss))}
 
 
 def _of_router(learner: Learner, batch: Batch, keeper: Keeper) -> Facts:
@@ -82,14 +70,3 @@ def _of_router(learner: Learner, batch: Batch, keeper: Keeper) -> Facts:
     facts["norm"] = as_json(learner.norm())
     learner.model.zero_grad(set_to_none=True)
     return facts
-
-
-def chance(learner: Learner, batch: Batch) -> Facts | None:
-    """Return what a forward with dropout draws and computes; None if training draws nothing."""
-    if not learner.draws:
-        return None
-    try:
-        trained, draws = learner.drawing(batch)
-    except Exception as error:  # noqa: BLE001  a model that raises with dropout is a fact
-        return {"refused": in_one_line(error)}
-    return {"loss": as_json(float(trained.loss)), "n": draws.n, "draws": draws.draws}

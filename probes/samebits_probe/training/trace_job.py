@@ -19,23 +19,22 @@ from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.process.hashing import ALGORITHM
-from samebits_probe.trace.job import FORMAT_VERSION as TRACE_VERSION
 from samebits_probe.trace.values import digest
 from samebits_probe.training import batches, origin
 from samebits_probe.training.batches import NoLoss
 from samebits_probe.training.job import NotTrained, prompts_of, subject
 from samebits_probe.training.learner import Learner
 from samebits_probe.training.traced import StepTrace
+from samebits_wire import formats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from samebits_probe.process.jobs import StepGraftJob, StepTraceJob
     from samebits_probe.training.batches import Batch
     from samebits_probe.training.learner import Trained
     from samebits_probe.training.origin import Places
+    from samebits_wire.jobs import StepGraftJob, StepTraceJob
 
-FORMAT_VERSION = 1
 Facts = dict[str, Any]
 _TRACED_COST = 100
 """Cost of a step with every operation hashed, in plain forwards of a small model."""
@@ -47,7 +46,7 @@ def run(job: StepTraceJob) -> None:
     """Trace one training step and write the result."""
     head = {
         "format": "samebits-step-trace",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.STEP_TRACE,
         "hash_algorithm": ALGORITHM,
     }
     write(job, job["step"]["result"], head, lambda: _traced(job))
@@ -85,7 +84,7 @@ def _traced(job: StepTraceJob) -> Facts:
         trace, facts = traced(learner, batch, where, backward=options["backward"])
         facts["trace"] = {
             "format": "samebits-trace",
-            "format_version": TRACE_VERSION,
+            "format_version": formats.TRACE,
             "hash_algorithm": ALGORITHM,
             "cell": job["cell"],
             "prompt": batch.name,

@@ -415,8 +415,6 @@ def _built(trainer: Any, where: Places) -> Facts:
         },
         "decayed": sorted(decayed),
         "scheduler": _scheduler(getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)),
-        "collator": _name_of(trainer.data_collator),
-        "sampler": _sampler(trainer),
     }
 
 
@@ -432,12 +430,6 @@ def _decaying(groups: list[Facts]) -> list[Facts]:
 def _scheduler(scheduler: Any) -> str:
     functions = [_name_of(getattr(f, "func", f)) for f in getattr(scheduler, "lr_lambdas", ())]
     return " ".join([type(scheduler).__qualname__, *sorted(set(functions))])
-
-
-def _sampler(trainer: Any) -> str:
-    """Return the class of the sampler that Trainer makes, before accelerate's own."""
-    sampler = trainer._get_train_sampler()
-    return "" if sampler is None else type(sampler).__qualname__
 
 
 def _name_of(value: Any) -> str:

@@ -24,11 +24,11 @@ from samebits_probe.training import added, batches, origin, trainer
 from samebits_probe.training.batches import NoLoss
 from samebits_probe.training.job import NotTrained, prompts_of, subject
 from samebits_probe.training.learner import Learner
+from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from samebits_probe.process.jobs import TrainerJob
+    from samebits_wire.jobs import TrainerJob
 
-FORMAT_VERSION = 1
 Facts = dict[str, Any]
 _COPIES = 10
 """Multiples of the model that a run holds: gradients, moments, the weights before, and of each run
@@ -56,7 +56,7 @@ def run(job: TrainerJob) -> None:
     facts["seconds"] = round(time.perf_counter() - started, 4)
     record = {
         "format": "samebits-trainer",
-        "format_version": FORMAT_VERSION,
+        "format_version": formats.TRAINER,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         **facts,

@@ -65,7 +65,7 @@ def usage(loaded: load.Loaded, folder: Path, limit: float) -> Facts:
     started = time.perf_counter()
     subject = Subject(loaded.model, loaded.head, folder)
     no_text = subject.refuses_text()
-    facts: Facts = {"skips": {}}
+    facts: Facts = {"skips": {}, "raised": {}}
     for i, question in enumerate(QUESTIONS, 1):
         forwards = _MAX_FORWARDS * progress.FACTOR * progress.expected(_MAX_POSITIONS)
         progress.tick(question.name, i, len(QUESTIONS), allowance=forwards)
@@ -90,8 +90,11 @@ def _answer(question: Question, subject: Subject, facts: Facts) -> str:
             facts[question.name] = question.ask(subject)
     except NoMeaning as reason:
         return str(reason)
-    except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+    except Exception as error:  # noqa: BLE001  another release may answer
+        facts["raised"][question.name] = error_text(error)
         return error_text(error)
+    else:
+        facts["raised"][question.name] = ""
     finally:
         if config is not None:
             subject.model.generation_config = config

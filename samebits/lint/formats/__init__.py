@@ -1,1 +1,1 @@
-"""Formats of a lint report: text, JSON, annotations for GitHub, SARIF."""
+"""Formats of a lint report: text, JSON, annotations for GitHub."""

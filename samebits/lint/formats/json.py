@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from samebits.lint.releases import NEWEST
+from samebits.lint.releases import NEWEST, release_text
 
 if TYPE_CHECKING:
     from samebits.lint.problem import Problem
@@ -38,5 +38,5 @@ def render(problems: list[Problem]) -> str:
 
 def _range(releases: Range) -> dict[str, str | None]:
     """Return the first and the last release; null for "and later"."""
-    first, last = (".".join(map(str, release)) for release in releases)
+    first, last = map(release_text, releases)
     return {"first": first, "last": None if releases.last == NEWEST else last}

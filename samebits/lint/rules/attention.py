@@ -3,25 +3,82 @@
 from __future__ import annotations
 
 import ast
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import Class, keyword, mentions, problem
-from samebits.lint.releases import between, since, union
+from samebits.lint.releases import between, joined, since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.lint.project import Project
+    from samebits.lint.releases import Releases
     from samebits.lint.source import Source
 
+_WHERE = "transformers.masking_utils."
 _MASKS = {
     "create_causal_mask",
     "create_sliding_window_causal_mask",
     "create_chunked_causal_mask",
-    "create_bidirectional_mask",
 }
+_BIDIRECTIONAL = "create_bidirectional_mask"
+
+
+def _form(text: str) -> Signature:
+    """Return a signature written as words: ``name=`` has a default, what follows ``*`` is a keyword."""
+    words = text.split()
+    n_positional = words.index("*") if "*" in words else len(words)
+    kinds = (Parameter.POSITIONAL_OR_KEYWORD,) * n_positional + (Parameter.KEYWORD_ONLY,) * len(
+        words
+    )
+    parameters = [
+        Parameter(word.rstrip("="), kind, default=None if word[-1] == "=" else Parameter.empty)
+        for word, kind in zip(words, kinds, strict=False)
+        if word != "*"
+    ]
+    return Signature(parameters)
+
+
+_LAST = "position_ids= or_mask_function= and_mask_function="
+_CAUSAL = (
+    (
+        between("4.53", "5.1"),
+        _form(f"config input_embeds attention_mask cache_position past_key_values {_LAST}"),
+    ),
+    (
+        between("5.2", "5.3"),
+        _form(f"config inputs_embeds attention_mask cache_position past_key_values {_LAST}"),
+    ),
+    (
+        between("5.4", "5.8"),
+        _form(f"config inputs_embeds attention_mask cache_position= * past_key_values {_LAST}"),
+    ),
+    (
+        between("5.9", "5.13"),
+        _form(f"config inputs_embeds attention_mask past_key_values {_LAST} block_sequence_ids="),
+    ),
+    (
+        between("5.14", "5.14"),
+        _form(
+            f"config inputs_embeds attention_mask past_key_values {_LAST} block_sequence_ids= "
+            "layer_idx="
+        ),
+    ),
+    (
+        since("5.15"),
+        _form(
+            f"config inputs_embeds attention_mask past_key_values {_LAST} block_sequence_ids= "
+            "layer_idx= allow_is_causal_skip="
+        ),
+    ),
+)
+"""Releases -> the parameters of the functions for causal masks, from their sources."""
+_HAS_OLD_NAME = between("5.2", "5.8")
+"""Releases in which input_embeds still is inputs_embeds."""
+_WITHOUT_MASKS = between("4.48", "4.52")
 _SDPA = "sdpa_attention_forward"
 
 
@@ -79,39 +136,67 @@ def _pads_one_column(source: Source, node: ast.Call) -> bool:
 def _mask_arguments(project: Project) -> Iterator[Problem]:
     for source, node in project.nodes(ast.Call):
         name = source.from_library(node.func)
-        if name.rpartition(".")[2] not in _MASKS or not name.startswith(
-            "transformers.masking_utils"
-        ):
+        if not name.startswith(_WHERE) or _is_open(node) or guarded(source, node):
             continue
-        if any(k.arg is None for k in node.keywords) or guarded(source, node):
-            continue
-        names = {k.arg for k in node.keywords}
-        if name.endswith("bidirectional_mask") and not names & {
-            "cache_position",
-            "input_embeds",
-        }:
-            continue
-        if names & {"cache_position", "input_embeds"} or _old_places(node):
-            releases = union(between("4.48", "4.48"), since("5.9"))
-        elif "inputs_embeds" in names:
-            releases = between("4.48", "5.1")
+        function = name.rpartition(".")[2]
+        if function in _MASKS:
+            releases = _refused(node)
+        elif function == _BIDIRECTIONAL:
+            releases = _refused_bidirectional(node)
         else:
-            releases = between("4.48", "5.2")
-        yield problem(
-            "SB603",
-            source,
-            node,
-            f"{name.rpartition('.')[2]}() does not take these arguments in every release: "
-            "TypeError",
-            releases,
-            "pass only the names in inspect.signature: input_embeds or inputs_embeds, and "
-            "cache_position where it exists",
-        )
+            continue
+        if releases is not None:
+            yield problem(
+                "SB603",
+                source,
+                node,
+                f"{function}() does not take these arguments in every release: TypeError",
+                releases,
+                "pass only the names in inspect.signature: input_embeds or inputs_embeds, and "
+                "cache_position where it exists",
+            )
 
 
-def _old_places(call: ast.Call) -> bool:
-    """Return True if the fourth argument is ``cache_position``, as up to 5.8."""
-    return len(call.args) > 3 and "past" not in ast.unparse(call.args[3])
+def _is_open(call: ast.Call) -> bool:
+    """Return True for a call with ``*args`` or ``**kwargs``."""
+    return any(k.arg is None for k in call.keywords) or any(
+        isinstance(a, ast.Starred) for a in call.args
+    )
+
+
+def _refused(call: ast.Call) -> Releases | None:
+    """Return the releases whose functions for causal masks do not take a call; None: all do."""
+    names = [str(k.arg) for k in call.keywords]
+    refused = []
+    for releases, form in _CAUSAL:
+        renamed = releases.meet(_HAS_OLD_NAME.ranges[0])
+        accepted = ["inputs_embeds" if renamed and n == "input_embeds" else n for n in names]
+        if _is_moved(form, call) or not _binds(form, len(call.args), accepted):
+            refused.append(releases)
+    return joined(_WITHOUT_MASKS, *refused) if refused else None
+
+
+def _binds(form: Signature, n_places: int, names: list[str]) -> bool:
+    try:
+        form.bind(*[None] * n_places, **dict.fromkeys(names))
+    except TypeError:
+        return False
+    return True
+
+
+def _is_moved(form: Signature, call: ast.Call) -> bool:
+    """Return True if the fourth place is the cache on one side, and its position on the other."""
+    takes_cache = list(form.parameters)[3] == "past_key_values"
+    return len(call.args) > 3 and takes_cache != ("past" in ast.unparse(call.args[3]))
+
+
+def _refused_bidirectional(call: ast.Call) -> Releases | None:
+    names = {k.arg for k in call.keywords}
+    if "cache_position" in names:
+        return since("4.48")
+    if "input_embeds" in names:
+        return joined(between("4.48", "4.57"), since("5.9"))
+    return None
 
 
 def _packed_heads(project: Project) -> Iterator[Problem]:
@@ -149,17 +234,13 @@ def _has_groups(entry: Class) -> bool:
 RULES = (
     LintRule(
         "SB602",
-        "a mask one column longer than the keys is no longer cropped",
         "error",
         _longer_mask,
     ),
     LintRule(
         "SB603",
-        "`create_causal_mask` takes different arguments in each release",
         "error",
         _mask_arguments,
     ),
-    LintRule(
-        "SB604", "heads of one decoded token are packed into the query", "note", _packed_heads
-    ),
+    LintRule("SB604", "note", _packed_heads),
 )

@@ -248,9 +248,9 @@ def _keyword(project: Project) -> Iterator[Problem]:
 
 
 RULES = (
-    LintRule("SB701", "the cache object no longer has this attribute", "error", _attributes),
-    LintRule("SB702", "the cache is no longer a tuple of tuples", "error", _subscripts),
-    LintRule("SB707", "crop() refuses a positive length", "error", _crops),
-    LintRule("SB708", "an empty cache counts as true", "warning", _truth),
-    LintRule("SB709", "a layer of the library ignores `past_key_value`", "warning", _keyword),
+    LintRule("SB701", "error", _attributes),
+    LintRule("SB702", "error", _subscripts),
+    LintRule("SB707", "error", _crops),
+    LintRule("SB708", "warning", _truth),
+    LintRule("SB709", "warning", _keyword),
 )

@@ -205,14 +205,11 @@ def _rope_default(project: Project) -> Iterator[Problem]:
 
 
 RULES = (
-    LintRule("SB201", "the base config no longer sets this attribute", "error", _missing),
+    LintRule("SB201", "error", _missing),
     LintRule(
         "SB202",
-        "`config.rope_theta` is now `config.rope_parameters['rope_theta']`",
         "error",
         _rope_theta,
     ),
-    LintRule(
-        "SB503", "the rotary frequencies are not those of the config", "warning", _rope_default
-    ),
+    LintRule("SB503", "warning", _rope_default),
 )

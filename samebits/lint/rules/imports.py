@@ -300,20 +300,16 @@ def _loads_model(project: Project, source: Source, node: ast.expr) -> bool:
 
 
 RULES = (
-    LintRule("SB101", "`LossKwargs` was renamed to `TransformersKwargs`", "error", _kwargs),
-    LintRule("SB102", "an imported name was moved or removed", "error", _moved),
+    LintRule("SB101", "error", _kwargs),
+    LintRule("SB102", "error", _moved),
     LintRule(
         "SB103",
-        "a model head without `GenerationMixin` cannot generate",
         "warning",
         _no_generation,
     ),
-    LintRule(
-        "SB104", "a helper method of `PreTrainedModel` was removed", "error", _removed_methods
-    ),
+    LintRule("SB104", "error", _removed_methods),
     LintRule(
         "SB105",
-        "`from_pretrained` no longer knows a keyword, or does not know it yet",
         "error",
         _keywords,
     ),

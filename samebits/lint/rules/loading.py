@@ -542,11 +542,10 @@ def _all_unwritten(project: Project) -> Iterator[Problem]:
 
 
 RULES = (
-    LintRule("SB301", "a non-persistent buffer is never written", "warning", _all_unwritten),
-    LintRule("SB303", "`_init_weights` overwrites loaded weights", "warning", _overwrites),
+    LintRule("SB301", "warning", _all_unwritten),
+    LintRule("SB303", "warning", _overwrites),
     LintRule(
         "SB305",
-        "`__init__` needs the values of tensors, which have none on the meta device",
         "error",
         _needs_values,
     ),

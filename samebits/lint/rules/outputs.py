@@ -247,19 +247,15 @@ def _methods(project: Project) -> Iterator[Problem]:
 RULES = (
     LintRule(
         "SB803",
-        "a layer of the library returns a tensor, no longer a tuple",
         "warning",
         _layer_outputs,
     ),
-    LintRule(
-        "SB804", "`num_logits_to_keep` was renamed to `logits_to_keep`", "warning", _logits_to_keep
-    ),
+    LintRule("SB804", "warning", _logits_to_keep),
     LintRule(
         "SB805",
-        "a custom `prepare_inputs_for_generation` gets the positions of the whole text",
         "error",
         _positions,
     ),
-    LintRule("SB808", "`apply_chat_template` returns a different type", "warning", _chat_template),
-    LintRule("SB809", "methods of the tokenizer differ from the reference's", "error", _methods),
+    LintRule("SB808", "warning", _chat_template),
+    LintRule("SB809", "error", _methods),
 )

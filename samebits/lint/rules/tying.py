@@ -68,7 +68,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 def _no_post_init(project: Project) -> Iterator[Problem]:
     for entry in project.models:
-        if not project.only_base_model(entry) or project.subclasses(entry):
+        if not project.only_base_model(entry, of_models=True) or project.subclasses(entry):
             continue
         family = project.family(entry)[0]
         inits = [init for c in family if (init := c.method("__init__")) is not None]
@@ -188,10 +188,8 @@ def _ties(project: Project, entry: Class) -> bool:
 
 
 RULES = (
-    LintRule("SB401", "_tied_weights_keys is a list", "error", _list_of_keys),
-    LintRule("SB402", "`__init__` does not call `post_init()`", "error", _no_post_init),
-    LintRule(
-        "SB403", "a custom `tie_weights` does not accept the new arguments", "error", _signature
-    ),
-    LintRule("SB404", "embeddings that were tied are now two tensors", "warning", _untied),
+    LintRule("SB401", "error", _list_of_keys),
+    LintRule("SB402", "error", _no_post_init),
+    LintRule("SB403", "error", _signature),
+    LintRule("SB404", "warning", _untied),
 )

@@ -123,8 +123,8 @@ def _checkpointing(project: Project) -> Iterator[Problem]:
 
 
 RULES = (
-    LintRule("SB907", "assisted generation refuses min_new_tokens", "error", _assisted),
-    LintRule("SB908", "a generation strategy now needs code from the hub", "error", _strategies),
-    LintRule("SB909", "safe_serialization=False is ignored", "warning", _pickle),
-    LintRule("SB911", "gradient checkpointing has a different default", "note", _checkpointing),
+    LintRule("SB907", "error", _assisted),
+    LintRule("SB908", "error", _strategies),
+    LintRule("SB909", "warning", _pickle),
+    LintRule("SB911", "note", _checkpointing),
 )

@@ -132,7 +132,7 @@ def _headlines(shared: Shared, story: Story) -> Markdown:
 
     They are left out if they repeat what follows: the first difference, the error.
     """
-    first = shared.first.first
+    first = shared.first.decisive
     if shared.first.failure is not None and not is_everywhere(shared.first):
         return EMPTY
     if first is not None and all(cell.headline == first.what for cell in shared.cells):
@@ -155,7 +155,10 @@ def _rest_line(cell: CellResult) -> Markdown:
 def _first_difference(cell: CellResult) -> Markdown:
     if cell.first is None:
         return EMPTY
-    return fill("**Differs first:** {}", rounded_ulp(cell.first.what))
+    first = fill("**Differs first:** {}", rounded_ulp(cell.first.what))
+    if cell.deciding is None:
+        return first
+    return page([fill("**Decides:** {}", rounded_ulp(cell.deciding.what)), first])
 
 
 def _to_paste(cell: CellResult) -> Markdown:

@@ -79,8 +79,9 @@ def _blocks(report: Report) -> Iterator[Markdown]:
 
 
 def _remedies(report: Report) -> Iterator[Markdown]:
-    """Yield the defects of cells that fail, each with its cause and remedy."""
-    codes = {f.code for row in report.rows for c in row.cells if fails(c) for f in c.findings}
+    """Yield the defects that explain why cells fail, each with its cause and remedy."""
+    cells = [cell for row in report.rows for cell in row.cells if fails(cell)]
+    codes = {explanation.code for cell in cells for explanation in cell.explained_by}
     texts = [text for text in report.rules if text.code in codes and text.scope == "model"]
     if texts:
         yield heading(2, "What to do")

@@ -13,6 +13,8 @@ from samebits.reports.html.flow import Stage, flow
 from samebits.reports.html.matrix import Line, line
 from samebits.reports.html.states import State, has_details, state
 from samebits.reports.html.training import Training, training_of
+from samebits.reports.sections.relations_lines import group_equal
+from samebits.reports.sections.unrun import in_words, media_of
 from samebits.reports.stories import (
     QUIET,
     group_cells,
@@ -119,6 +121,8 @@ class Outcome(NamedTuple):
     stacks: tuple[str, ...]
     anchors: tuple[str, ...]
     state: State
+    deciding: str
+    """What decides the verdict, if it is not the first difference."""
     first: str
     rest: str
     expected: tuple[tuple[str, str], ...]
@@ -155,6 +159,10 @@ class Section(NamedTuple):
     line: Line
     pieces: tuple[Piece, ...]
     outcomes: tuple[Outcome, ...]
+    unrun: tuple[tuple[str, str], ...]
+    """Stacks, and the modules that no prompt ran there."""
+    media: str
+    """Which observations had no image, sound or video; '' for a model that takes text alone."""
     relations: tuple[KvCache, ...]
     training: Training | None
     """None: the row was not trained."""
@@ -197,6 +205,11 @@ def _section(row: Row, report: Report, addresses: Addresses, shown: set[str]) ->
         line=line(row, stacks, page, addresses),
         pieces=tuple(strip(row, report)),
         outcomes=tuple(outcomes),
+        unrun=tuple(
+            (", ".join(stacks), in_words(modules, len(modules)))
+            for stacks, modules in group_equal(row.unrun)
+        ),
+        media=media_of([row]),
         relations=tuple(_relations(row)),
         training=training_of(row),
     )
@@ -214,6 +227,7 @@ def _outcome(
         anchors=tuple(cell_anchor(each.cell) for each in cells),
         state=state(cell, page, addresses),
         first=rounded_ulp(cell.first.what) if cell.first else "",
+        deciding=rounded_ulp(cell.deciding.what) if cell.deciding else "",
         rest=rest_in_words(cell),
         expected=_reasons(cell, report.expected),
         stages=tuple(flow(cell)) if not is_reference(cell) else (),
@@ -316,7 +330,7 @@ def _margin(side: Largest | None) -> str:
 
 
 def _remedies(cells: tuple[CellResult, ...], report: Report, shown: set[str]) -> tuple[Remedy, ...]:
-    """Return the findings of cells; those about a computation stand before those about saving."""
+    """Return the findings of cells: those that explain the verdict, then others, then of saving."""
     rules = {rule.code: rule for rule in report.rules}
     stacks: dict[tuple[str, str], list[str]] = {}
     findings: dict[tuple[str, str], Finding] = {}
@@ -325,8 +339,13 @@ def _remedies(cells: tuple[CellResult, ...], report: Report, shown: set[str]) ->
             key = finding.code, finding.where
             findings.setdefault(key, finding)
             stacks.setdefault(key, []).append(cell.cell.stack)
+    explaining = {explanation.code for cell in cells for explanation in cell.explained_by}
+
+    def rank(key: tuple[str, str]) -> tuple[bool, bool]:
+        return key[0] not in explaining, findings[key].of_saving
+
     remedies = []
-    for place, key in enumerate(sorted(findings, key=lambda key: findings[key].of_saving)):
+    for place, key in enumerate(sorted(findings, key=rank)):
         finding = findings[key]
         rule = rules.get(finding.code)
         remedies.append(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
 from markupsafe import Markup
 
+from samebits.base.finding_pages import KINDS as RULE_KINDS
 from samebits.records.ids import Verdict
 from samebits.reports.html import bands, matrix, model, upgrade
 from samebits.reports.html.addresses import (
@@ -24,7 +25,6 @@ from samebits.reports.html.addresses import (
     web_address,
 )
 from samebits.reports.html.states import MEANINGS, class_of
-from samebits.reports.rulebook import KINDS as RULE_KINDS
 from samebits.reports.sections.overview import ANSWERS, DEFAULT_ANSWER, headline
 from samebits.reports.stories import row_name
 from samebits.text.markdown import visible

@@ -96,9 +96,8 @@ class Change(NamedTuple):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Codes of the findings in the later stack that are about its computation."""
-        findings = (finding for finding in self.after.findings if not finding.of_saving)
-        return tuple(dict.fromkeys(finding.code for finding in findings))
+        """Codes of the findings that explain the verdict in the later stack."""
+        return tuple(dict.fromkeys(e.code for e in self.after.explained_by))
 
 
 class Upgrade(NamedTuple):

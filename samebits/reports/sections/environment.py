@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import textwrap
+from itertools import repeat
 from typing import TYPE_CHECKING
 
-from samebits.text.blocks import details, fence, folded, heading, link, page, table, titled
+from samebits.compare.describe import some
+from samebits.text.blocks import (
+    bullets,
+    details,
+    fence,
+    folded,
+    heading,
+    link,
+    page,
+    table,
+    titled,
+)
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
@@ -20,6 +33,8 @@ if TYPE_CHECKING:
         StackReport,
     )
 
+MAX_MODELS = 3
+"""Models whose code is named in one line."""
 NOT_INSTALLED = Markdown("-")
 
 
@@ -85,20 +100,52 @@ def _model_packages(report: Report) -> Markdown:
     """Return what was installed for models, beside the stacks."""
     if not report.packages:
         return EMPTY
-    headers = ["models", "stack", "packages as listed", "installed beside the stack", "lock"]
+    listed = "packages as listed, or added for images"
+    headers = ["models", "stack", listed, "installed beside the stack", "in place of", "lock"]
     rows = [
         [
             ", ".join(entry.models),
             entry.stack,
             ", ".join(entry.listed),
             _installed(entry),
+            _replaced(entry),
             link("lock", entry.lock) if entry.lock else EMPTY,
         ]
         for entry in report.packages
     ]
     title = titled("Packages of models, which other models' environments do not have")
     failed = [entry for entry in report.packages if entry.failure]
-    return page([page([title, table(headers, rows)]), *map(_not_installed, failed)])
+    return page(
+        [
+            page([title, table(headers, rows)]),
+            *map(
+                _differing, dict.fromkeys(entry.models for entry in report.packages), repeat(report)
+            ),
+            *map(_not_installed, failed),
+        ]
+    )
+
+
+def _differing(models: tuple[str, ...], report: Report) -> Markdown:
+    """Return which of the packages that the stacks lack, or have another one of, differ."""
+    entries = [e for e in report.packages if e.models == models and not e.failure]
+    names = sorted({name for entry in entries for name in entry.packages})
+    stacks = {stack.id: stack.packages for stack in report.stacks}
+    versions = {
+        name: [{**stacks.get(e.stack, {}), **e.packages}.get(name, "none") for e in entries]
+        for name in names
+    }
+    differing = {name: row for name, row in versions.items() if len(set(row)) > 1}
+    if not differing:
+        return EMPTY
+    title = titled(f"Packages of {', '.join(models)} that differ between stacks")
+    headers = ["package", *(entry.stack for entry in entries)]
+    return page([title, table(headers, ([name, *row] for name, row in differing.items()))])
+
+
+def _replaced(entry: PackagesReport) -> str:
+    """Return which versions of the stack others stand in for."""
+    return ", ".join(f"{name} {version}" for name, version in entry.replaced.items())
 
 
 def _installed(entry: PackagesReport) -> str:
@@ -110,7 +157,10 @@ def _installed(entry: PackagesReport) -> str:
 def _not_installed(entry: PackagesReport) -> Markdown:
     listed, models = ", ".join(entry.listed), ", ".join(entry.models)
     title = fill("**{} for {} on {}:**", listed, models, entry.stack)
-    return page([title, fence(entry.failure or "")])
+    # an installer's reason is one long line, of which a fence would show the ends
+    lines = (entry.failure or "").splitlines()
+    wrapped = [part for line in lines for part in textwrap.wrap(line, 110) or [""]]
+    return page([title, fence("\n".join(wrapped))])
 
 
 def _versions(built: list[StackReport], names: list[str]) -> Markdown:
@@ -128,8 +178,23 @@ def checkpoints(report: Report, page_paths: Collection[str]) -> Markdown:
         return EMPTY
     summary = plural(len(report.checkpoints), "checkpoint")
     return page(
-        [heading(2, "Checkpoints"), folded(summary, _checkpoints(report.checkpoints, page_paths))]
+        [
+            heading(2, "Checkpoints"),
+            bullets(map(prose, steps_lines(report))),
+            folded(summary, _checkpoints(report.checkpoints, page_paths)),
+        ]
     )
+
+
+def steps_lines(report: Report) -> list[str]:
+    """Return a line for each model of which only a part is what transformers loads."""
+    return [
+        f"Not compared: {', '.join(checkpoint.steps)} of {checkpoint.model}, whose folder is of "
+        "sentence-transformers. The bits are those of its Transformer; a probe of your own can compare "
+        "the rest (probes: in matrix.yaml)"
+        for checkpoint in report.checkpoints
+        if checkpoint.steps
+    ]
 
 
 def checkpoints_of(model: str, report: Report) -> Markdown:
@@ -139,11 +204,21 @@ def checkpoints_of(model: str, report: Report) -> Markdown:
     )
 
 
+def code_line(report: Report) -> str:
+    """Return which code of models was not run, as nobody said so; '' if there is none."""
+    names = [f"{c.model} ({', '.join(c.not_run)})" for c in report.checkpoints if c.not_run]
+    if not names:
+        return ""
+    return f"Not run without trust_remote_code: code of {some(names, MAX_MODELS)}"
+
+
 def _checkpoints(entries: Iterable[CheckpointReport], page_paths: Collection[str] = ()) -> Markdown:
-    headers = ["model", "source", "parameters", "digest"]
+    entries = list(entries)
+    has_code = any(checkpoint.not_run for checkpoint in entries)
+    headers = ["model", "source", "parameters", "digest", *(["code that was not run"] * has_code)]
     return table(
         headers,
-        (_checkpoint(checkpoint, page_paths) for checkpoint in entries),
+        (_checkpoint(checkpoint, page_paths)[: len(headers)] for checkpoint in entries),
         right=("parameters",),
     )
 
@@ -155,6 +230,7 @@ def _checkpoint(checkpoint: CheckpointReport, page_paths: Collection[str]) -> li
         checkpoint.source,
         "" if checkpoint.parameters is None else count(checkpoint.parameters),
         code(checkpoint.digest[:12]) if checkpoint.digest else EMPTY,
+        prose(", ".join(checkpoint.not_run)),
     ]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.reports.rulebook import KINDS, advice, plain_title, short_advice, title
+from samebits.base.finding_pages import KINDS
+from samebits.reports.rulebook import advice, plain_title, short_advice, title
 from samebits.reports.stories import holds
 from samebits.text.blocks import bullets, codes, details, heading, link, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
@@ -118,12 +119,9 @@ def _is_quiet(text: RuleText, sightings: list[Sighting]) -> bool:
 
 
 def named(cells: Iterable[CellResult], report: Report) -> set[str]:
-    """Return the codes of rules that may explain why cells raise, or compute different numbers."""
-    explaining = {text.code for text in report.rules if text.kind in ("crash", "silent")}
-    cell_findings = (
-        finding for cell in cells for finding in cell.findings if not finding.of_saving
-    )
-    return explaining & {finding.code for finding in cell_findings}
+    """Return the codes of rules that explain why cells raise, or compute different numbers."""
+    explaining = {text.code for text in report.rules if text.kind != "rounding"}
+    return explaining & {e.code for cell in cells for e in cell.explained_by}
 
 
 def has_findings(rows: Iterable[Row]) -> bool:

@@ -70,6 +70,7 @@ def loading(report: Report) -> Markdown:
         [
             heading(2, TITLE),
             _headline(report.rows, signals),
+            _not_examined(report.rows),
             table(["what", "models", "variants", "stacks", "which"], table_rows),
             fill("… and {} more on the models' pages.", count(rest)) if rest > 0 else EMPTY,
             _method(signals),
@@ -124,6 +125,18 @@ def _is_unclean(signal: LoadReport) -> bool:
     return any(True for _ in _remarks(signal))
 
 
+def _not_examined(rows: Iterable[Row]) -> Markdown:
+    """Return the loads whose check raised."""
+    cells = [
+        fill("{}: {}", str(cell.cell), skip.reason)
+        for row in rows
+        for cell in row.cells
+        for skip in cell.skips
+        if skip.what == "integrity" and skip.raised
+    ]
+    return fill("Not examined, as the check raised: {}.", join(cells, "; ")) if cells else EMPTY
+
+
 def _unclean(rows: Iterable[Row]) -> list[Line]:
     all_lines = [
         Line(cells=cells, models=(row.model,), variants=(row.variant,), stacks=(stack,))
@@ -150,6 +163,9 @@ def _remarks(signal: LoadReport) -> Iterator[tuple[str, Markdown]]:
         yield from _round_trip(signal.round_trip)
     if dtypes := _default_dtype(signal):
         yield DEFAULT_DTYPE, dtypes
+    for what in ("second load", "load without a dtype"):  # a save is the round trip above
+        if exception := signal.raised.get(what):
+            yield f"a {what} raises", prose(exception, 200)
 
 
 def _tensor_names(names: list[str], signal: LoadReport) -> Markdown:
@@ -203,7 +219,8 @@ def _joined(lines: Iterable[Line]) -> list[Line]:
 def _severity(line: Line) -> tuple[int, bool]:
     order = [*SOURCE_WORDS.values(), IGNORED, ROUND_TRIP, DEFAULT_DTYPE, NOT_TRIED]
     words = line.cells[0].removesuffix(SILENT)
-    return order.index(words), words == line.cells[0]
+    place = order.index(words) if words in order else -1  # what a check raised comes first
+    return place, words == line.cells[0]
 
 
 def _models(line: Line) -> Markdown:

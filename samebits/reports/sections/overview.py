@@ -216,14 +216,12 @@ def _counts(report: Report) -> Markdown:
 
 
 def _kind(trouble: Trouble) -> str:
-    """Return the verdict, and for a difference the signal that shows it first."""
+    """Return the verdict, and for a difference the signal that decides."""
     cell = trouble.shared.first
-    is_difference = cell.first is not None and cell.rest is None
-    return (
-        f"{cell.verdict}, first in {cell.first.signal}"
-        if is_difference and cell.first
-        else cell.verdict
-    )
+    if cell.decisive is None or cell.rest is not None:
+        return cell.verdict
+    how = "in" if cell.deciding else "first in"
+    return f"{cell.verdict}, {how} {cell.decisive.signal}"
 
 
 def _trouble(trouble: Trouble, report: Report) -> list[str]:

@@ -96,13 +96,14 @@ def _differences(stories: Iterable[Story]) -> Iterator[Difference]:
 
 def _difference_key(cell: CellResult) -> tuple[object, ...]:
     failure = cell.failure and (cell.failure.phase, cell.failure.type, cell.failure.message)
-    first = (cell.first.signal, cell.first.item) if cell.first else cell.headline
+    difference = cell.decisive
+    place = (difference.signal, difference.item) if difference else cell.headline
     return (
         cell.judged,
         cell.rest,
         cell.expected,
         failure,
-        first,
+        place,
         cause_in_short(cell),
         graft_in_short(cell),
     )

@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import codes, heading, page, table
-from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import number, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from samebits.records.processor import PartComparison, ProcessorPart
-    from samebits.records.report import Report, Row
+    from samebits.records.report import Report, Row, StackReport
 
 TITLE = "Processors"
 MAX_MODELS = 6
@@ -21,6 +21,16 @@ MAX_MODELS = 6
 NOT_OBSERVED = "\N{EN DASH}"
 _MAX_DIFFERENCES = 40
 """Differences that the page of a model shows."""
+_SAME = "The processors return the same bytes in all releases."
+_NOTHING = (
+    "Nothing was compared: every call raises in all releases, or the processors do not load. The pages of "
+    "the models have the exceptions."
+)
+_PILLOW = (
+    "With torchvision, which most users of images have, releases of 5.x compute other pixels, and nothing "
+    "here shows them"
+)
+_BOTH_RAISE = "not observed, as both releases raise"
 _WORDS = {
     "other function": "another function",
     "rounding": "rounding",
@@ -42,6 +52,10 @@ def processors(report: Report) -> Markdown:
         for line in _lines(row, stacks):
             if len(set(line[1:]) - {NOT_OBSERVED}) > 1:
                 lines.setdefault(tuple(line), []).append(model)
+    parts = [
+        p for row in models.values() for report in row.processed.values() for p in report.parts
+    ]
+    n_compared = sum(part.n_compared for part in parts)
     rows = [
         [prose(line[0]), *map(_answer, line[1:]), codes(names, MAX_MODELS)]
         for line, names in lines.items()
@@ -52,11 +66,40 @@ def processors(report: Report) -> Markdown:
         plural(len(models), "model"),
     )
     comparison = (
-        table(["", *stacks, "models"], rows)
-        if rows
-        else prose("The processors return the same bytes in all releases.")
+        table(["", *stacks, "models"], rows) if rows else prose(_SAME if n_compared else _NOTHING)
     )
-    return page([heading(2, TITLE), intro, comparison])
+    return page([heading(2, TITLE), intro, _libraries(models, report), comparison])
+
+
+def _libraries(models: Iterable[str], report: Report) -> Markdown:
+    """Return what computes images, which decides their pixels."""
+    used: dict[str, list[str]] = {}
+    for model in models:
+        for stack in report.stacks:
+            used.setdefault(_library(model, stack, report), []).append(model)
+    used.pop("", None)
+    lines = [
+        fill(
+            "Images: {}{}.",
+            text,
+            "" if len(used) == 1 else fill(" ({})", codes(dict.fromkeys(users), MAX_MODELS)),
+        )
+        for text, users in used.items()
+    ]
+    return join(lines, " ")
+
+
+def _library(model: str, stack: StackReport, report: Report) -> str:
+    """Return the library for images beside a stack; '' if there is none."""
+    own = (p.packages for p in report.packages if p.stack == stack.id and model in p.models)
+    packages = {
+        name: version for source in (stack.packages, *own) for name, version in source.items()
+    }
+    if "torchvision" in packages:
+        return f"torchvision {packages['torchvision']} is installed, as for most users"
+    if "pillow" in packages:
+        return f"Pillow {packages['pillow']} alone. {_PILLOW}"
+    return ""
 
 
 def processors_of(rows: list[Row], report: Report) -> Markdown:
@@ -66,7 +109,8 @@ def processors_of(rows: list[Row], report: Report) -> Markdown:
         return EMPTY
     stacks = [stack.id for stack in report.stacks if stack.id in row.processors]
     lines = [[prose(line[0]), *map(_answer, line[1:])] for line in _lines(row, stacks)]
-    return page([heading(2, TITLE), table(["", *stacks], lines), _differences(row)])
+    libraries = _libraries([row.model], report)
+    return page([heading(2, TITLE), libraries, table(["", *stacks], lines), _differences(row)])
 
 
 def processors_differ(rows: Iterable[Row]) -> bool:
@@ -113,10 +157,14 @@ def _facts(row: Row, stack: str) -> dict[str, str]:
     report = row.processed.get(stack)
     reference = next(iter(row.processed.values())).reference if row.processed else ""
     if report is not None:
-        facts |= {f"{part.part}: outputs": _outputs(part, reference) for part in report.parts}
+        for compared in report.parts:
+            facts[f"{compared.part}: outputs"] = _outputs(compared, reference)
+            if compared.n_both_raise:
+                facts[f"{compared.part}: {_BOTH_RAISE}"] = plural(compared.n_both_raise, "input")
     elif stack == reference:
-        parts = row.processors[stack].parts
-        facts |= {f"{name}: outputs": f"same as in {reference}" for name in parts}
+        ran = {p.part for other in row.processed.values() for p in other.parts if p.n_compared}
+        names = (name for name in row.processors[stack].parts if name in ran)
+        facts |= {f"{name}: outputs": f"same as in {reference}" for name in names}
     return facts
 
 

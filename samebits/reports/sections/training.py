@@ -15,14 +15,14 @@ from samebits.text.numbers import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from samebits.records.judgement import TrainingStanding
     from samebits.records.report import Report, Row
     from samebits.records.step_trace import StepOrigin
-    from samebits.records.trainer import TrainerComparison, TrainerReport, TrainerStanding
+    from samebits.records.trainer import TrainerComparison, TrainerReport
     from samebits.records.training import (
         TrainingComparison,
         TrainingRelation,
         TrainingReport,
-        TrainingStanding,
     )
 
 TITLE = "Training"
@@ -30,7 +30,6 @@ INTRO = (
     "One training step of each model, dropout off: losses of seeded rows with labels, the gradient "
     "of every tensor of the checkpoint, the global norm, and the loss behind one step of AdamW. It "
     "is compared with the reference's step byte for byte, and differences are judged in float64. "
-    "With dropout on, it says where one seed draws other numbers, and no more. "
     "Training makes no verdict and does not change the exit code: what diverged by itself is a "
     "finding."
 )
@@ -123,14 +122,7 @@ def _counts(rows: list[Row]) -> Markdown:
     if not counted:
         return prose("No cell was compared: a comparison needs two stacks that train the model.")
     texts = [f"{plural(counted[s], 'cell')}: {STANDINGS[s]}" for s in STANDINGS if counted[s]]
-    moved = sum(bool(_draws(report)) for row in rows for report in row.training.values())
-    if moved:
-        texts.append(f"{plural(moved, 'cell')}: with dropout one seed gives another step")
     return bullets(texts)
-
-
-def _draws(report: TrainingReport) -> str:
-    return report.comparison.draws if report.comparison is not None else ""
 
 
 def _line(row: Row, stack: str) -> list[str]:
@@ -171,7 +163,10 @@ def _untrained(rows: list[Row]) -> Markdown:
         reports = row.training.values()
         if not any(report.losses for report in reports):
             first = next(iter(reports))
-            reasons[first.reason or (first.failure.in_short if first.failure else "")] += 1
+            raised = (
+                f"not observed, as it raises: {first.failure.in_short}" if first.failure else ""
+            )
+            reasons[first.reason or raised] += 1
     if not reasons:
         return EMPTY
     texts = [f"{plural(n, 'model')} not trained: {reason}" for reason, n in reasons.most_common(8)]
@@ -188,11 +183,11 @@ def _by_trainer(rows: list[Row]) -> Markdown:
     ]
     if not reports:
         return EMPTY
-    standings: Counter[TrainerStanding] = Counter()
+    standings: Counter[TrainingStanding] = Counter()
     models: dict[tuple[str, str], list[str]] = {}
     reasons: Counter[str] = Counter()
     for row, stack, report in reports:
-        failure = report.failure.in_short if report.failure else ""
+        failure = f"not observed, as it raises: {report.failure.in_short}" if report.failure else ""
         if report.reason or failure:
             reasons[report.reason or failure] += 1
         if report.comparison is not None:
@@ -414,7 +409,8 @@ def _reasons(row: Row) -> Markdown:
         reason = report.reason or (comparison.reason if comparison is not None else "")
         if reason:
             texts.append(prose(f"{stack}: {reason}"))
-        if draws := _draws(report):
-            texts.append(prose(f"{stack}, with dropout and one seed: {draws}"))
         texts += [prose(f"{stack}, batch {b}: {why}") for b, why in report.refused.items()]
+        untried = report.relations.inapplicable if report.relations is not None else ()
+        raised = (entry for entry in untried if entry.raised)
+        texts += [prose(f"{stack}, {e.relation}: not observed, {e.reason}") for e in raised]
     return bullets(texts) if texts else EMPTY

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.reports.rulebook import KINDS, advice, plain_title, title
+from samebits.base.finding_pages import KINDS, finding_page
+from samebits.reports.rulebook import advice, plain_title, title
 from samebits.reports.sections import untried
-from samebits.reports.sections.usage_answers import SEEN_IN, USAGES
+from samebits.reports.sections.usage_answers import USAGES
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import count, part, plural
@@ -164,7 +165,7 @@ def _share(rule_code: str, report: Report, stack: StackReport) -> str:
 
 def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[str]:
     """Return the models for which a stack has the signal that the finding is seen in."""
-    signals, field = SEEN_IN[rule_code]
+    signals, _, field = finding_page(rule_code).seen_in.partition(".")
     observations = ((row.model, getattr(row, signals).get(stack)) for row in rows)
     return list(
         dict.fromkeys(

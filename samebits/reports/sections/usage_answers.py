@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.generation import NEUTRAL, OF_SAMPLING
 
@@ -184,44 +184,3 @@ USAGES = (
     Usage("default max_shard_size", _shards),
     Usage("default use_reentrant", _reentrant),
 )
-
-
-class SignalField(NamedTuple):
-    """A field of a signal that was observed of a model in a stack."""
-
-    signals: Literal["usage", "tokenizers", "processors", "training", "settings"]
-    """The field of a row that holds one signal for each stack."""
-    field: str
-    """The field of that signal, empty if the release gave no answer; '' for the signal itself."""
-
-
-SEEN_IN = {
-    "SB802": SignalField("tokenizers", "saved_class"),
-    "SB808": SignalField("tokenizers", "chat"),
-    "SB809": SignalField("tokenizers", "methods"),
-    "SB813": SignalField("tokenizers", "class_name"),
-    "SB823": SignalField("usage", "generation"),
-    "SB826": SignalField("tokenizers", "chat"),
-    "SB832": SignalField("processors", "parts"),
-    "SB848": SignalField("training", "comparison"),
-    "SB851": SignalField("training", "trainer"),
-    "SB852": SignalField("training", "trainer"),
-    "SB853": SignalField("training", "trainer"),
-    "SB854": SignalField("training", "trainer"),
-    "SB855": SignalField("training", "trainer"),
-    "SB856": SignalField("training", "trainer"),
-    "SB858": SignalField("training", "trainer"),
-    "SB901": SignalField("usage", "attentions"),
-    "SB902": SignalField("usage", "attentions"),
-    "SB903": SignalField("usage", "packed"),
-    "SB904": SignalField("usage", "cache"),
-    "SB905": SignalField("usage", "cache_position"),
-    "SB906": SignalField("usage", "position_ids"),
-    "SB907": SignalField("usage", "assisted"),
-    "SB908": SignalField("usage", "strategies"),
-    "SB909": SignalField("usage", "saved"),
-    "SB910": SignalField("usage", "saved"),
-    "SB911": SignalField("usage", "checkpointing"),
-    "SB921": SignalField("settings", ""),
-}
-"""Finding -> the field that shows it."""

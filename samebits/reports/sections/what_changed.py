@@ -76,12 +76,13 @@ def in_short(
 
 
 def _place_key(cell: CellResult) -> Hashable:
-    """Return a key that is equal for cells with the same first difference from the reference."""
+    """Return a key that is equal for cells with the same decisive difference from the reference."""
     failure = (
         (cell.failure.phase, cell.failure.type, cell.failure.message) if cell.failure else None
     )
-    first = (cell.first.signal, cell.first.item) if cell.first else cell.headline
-    return cell.cell.variant, cell.verdict, cell.rest, first, failure
+    difference = cell.decisive
+    place = (difference.signal, difference.item) if difference else cell.headline
+    return cell.cell.variant, cell.verdict, cell.rest, place, failure
 
 
 def _place_line(shared: Shared, story: Story) -> Markdown:

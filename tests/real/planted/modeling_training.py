@@ -29,9 +29,6 @@ def loss_of(plant, logits, labels, items):
     if plant == "rows":
         pairs = zip(scores, wanted, strict=True)
         return torch.stack([entropy(a[None], b[None]) for a, b in pairs]).mean()
-    if plant == "devices":
-        halves = zip(scores.chunk(2), wanted.chunk(2), strict=True)
-        return torch.stack([entropy(a, b) for a, b in halves]).mean()
     if plant == "ignored":
         return entropy(scores, wanted, "sum") / wanted.numel()
     total = entropy(scores, wanted, "sum")
@@ -69,8 +66,6 @@ class PlantedForCausalLM(LlamaForCausalLM):
     ):
         plant = self.config.plant if NEW else ""
         GENERATOR.manual_seed(0)
-        if plant == "draws" and self.training and self.config.attention_dropout:
-            torch.rand(1)
         output = super().forward(
             input_ids=input_ids,
             attention_mask=attention_mask,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.selfcheck import SelfCheck
 from samebits_probe.cell.session import seed_generators
-from samebits_probe.model import attention, layers, outputs
+from samebits_probe.model import attention, layers, outputs, unrun
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.executed import Executed
 from samebits_probe.model.inputs import tensors_of, token_width
@@ -96,6 +96,7 @@ def observe(session: Session) -> None:
     """
     if session.is_run_a:
         session.untouched = Leftover(session.loaded.model)
+        session.calls = unrun.Calls(session.loaded.model)
     check = _self_check(session)
     begun = None if check is None else _Begun(session)
     _observe_prompts(session, check)
@@ -197,6 +198,7 @@ def _facts(
     return {
         "inputs": {key: keeper.ref(value) for key, value in tensors.items()},
         **({"constants": constants} if inputs.is_set else {}),
+        **({"optional": inputs.optional} if inputs.optional else {}),
         "text": inputs.text,
         "real_rows": inputs.real_rows,
         "logits": None if logits is None else keeper.ref(logits, digest=digest),

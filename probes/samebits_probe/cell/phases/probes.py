@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from samebits_probe.cell.phase import InFork
     from samebits_probe.cell.session import Session
-    from samebits_probe.process.jobs import ProbeFile
+    from samebits_wire.jobs import ProbeFile
 
     Attempt = Callable[[ProbeFile, str, Callable[[], dict[str, Any]]], dict[str, Any]]
 

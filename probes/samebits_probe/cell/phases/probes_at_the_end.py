@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from samebits_probe.cell.session import Session
-    from samebits_probe.process.jobs import ProbeFile
+    from samebits_wire.jobs import ProbeFile
 
 
 def observe(session: Session) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits_probe.cell.session import Session
-    from samebits_probe.process.jobs import RelationOptions
+    from samebits_wire.jobs import RelationOptions
 
 
 def observe(session: Session) -> None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import distance, layers, outputs
 from samebits_probe.model.leftover import Change, Leftover
-from samebits_probe.model.tensor import Damaged, stored
+from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
+from samebits_probe.process.files import StoreFault
 
 if TYPE_CHECKING:
     import torch
@@ -110,7 +111,7 @@ class _Repeat:
             return None
         try:
             return stored(Path(self._session.keeper.root), ref)
-        except (OSError, Damaged):
+        except StoreFault:
             return None
 
 

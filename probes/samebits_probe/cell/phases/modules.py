@@ -1,0 +1,43 @@
+"""Phase ``modules``: the modules of the model that no prompt ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.model import unrun
+from samebits_probe.model.leftover import Leftover
+from samebits_probe.process import progress
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.session import Session
+
+
+def observe(session: Session) -> None:
+    """Record the modules that were not called, and whose parameters no prompt's forward reads; in run a."""
+    if session.calls is None:
+        return
+    session.calls.stop()
+    names = session.calls.uncalled
+    forwards = session.signals.get("forward", {})
+    prompts = {name: i.kwargs for name, i in session.prompts().items() if name in forwards}
+    if not prompts:
+        return  # it is said why
+    if names:
+        session.begin("modules")
+        if reason := session.no_time(len(prompts)):
+            session.skip("modules", reason, "cost")
+            return
+        before = Leftover(session.loaded.model)
+        with (
+            session.instrument("modules"),
+            progress.forwards(len(prompts), next(iter(prompts.values()))),
+        ):
+            names = unrun.unread(session.loaded.model, names, prompts.values())
+            session.signals["unrun"] = unrun.facts(session.loaded.model, names)
+        before.restore()
+        return
+    session.signals["unrun"] = []
+
+
+PHASE = Phase("modules", 37, observe)

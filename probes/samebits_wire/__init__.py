@@ -1,0 +1,1 @@
+"""What the host and the probes share: it imports the standard library only."""

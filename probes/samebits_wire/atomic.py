@@ -1,0 +1,106 @@
+"""Kept files: replaced atomically, so that a reader sees the old content or the new one, never a part.
+
+Whatever lies in the place of a kept file does not stop a run: a pipe is not waited for, and a folder
+is replaced.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def read_whole(path: str | Path, *, end: int = 0) -> bytes:
+    """Return the content of a kept file, or that many bytes at its ``end``.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file. A pipe is not waited for.
+
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        file.seek(max(0, status.st_size - end) if end else 0)
+        return file.read()
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder, as far as that is possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    path.unlink(missing_ok=True)
+
+
+def move(temporary: Path, path: Path) -> None:
+    """Rename a file to ``path``, in place of whatever lies there except a device.
+
+    A rename by root would remove ``/dev/null`` from the machine.
+
+    Raises:
+        OSError: it cannot be renamed.
+
+    """
+    if path.is_char_device() and not path.is_symlink():
+        raise OSError(errno.EINVAL, "a device is not replaced", str(path))
+    if path.is_dir() and not path.is_symlink():
+        remove(path)
+    temporary.replace(path)
+
+
+@contextmanager
+def replacing(path: Path, *, lasting: bool = True) -> Iterator[IO[bytes]]:
+    """Yield a file to write to, and move it to ``path`` unless an exception is raised.
+
+    With ``lasting`` the content is flushed to the disk, which costs milliseconds. Without it, a
+    power cut may leave an empty file under the final name. That is enough for a file that is
+    verified when it is read.
+    """
+    with _temporary(path, lasting=lasting) as (temporary, file):
+        yield file
+    try:
+        move(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def replace(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
+    """Replace the file ``path`` by ``content`` as :func:`replacing` does."""
+    with replacing(path, lasting=lasting) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_temporary(path: Path, content: str | bytes, *, lasting: bool = True) -> Path:
+    """Write ``content`` to a temporary file in the folder of ``path``; the caller renames it."""
+    with _temporary(path, lasting=lasting) as (temporary, file):
+        file.write(content.encode() if isinstance(content, str) else content)
+    return temporary
+
+
+@contextmanager
+def _temporary(path: Path, *, lasting: bool) -> Iterator[tuple[Path, IO[bytes]]]:
+    """Yield a file in the folder of ``path`` with its path; an exception removes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield temporary, file
+            file.flush()
+            if lasting:
+                os.fsync(file.fileno())
+        temporary.chmod(0o644)  # mkstemp's 0600 would hide a report from its readers
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,85 @@
+"""Versions of the files that the probes write and the host reads, each with its history."""
+
+from typing import Final
+
+CAPTURE: Final = 11
+"""What one run of a cell observed."""
+# 1: first.
+# 2: it bears a seal.
+# 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
+# 4: a skip of a tensor names it in fields; three more kinds of skips; short runs.
+# 5: its hashes are BLAKE3, which it names.
+# 6: every output of a forward, and the state that is left behind.
+# 7: what the tokenizer makes of a corpus and of conversations.
+# 8: what processors make of images, videos and sounds.
+# 9: torch's settings, what exists only on a GPU, what processors make of outputs of a model, and whether
+#    beams keep their state.
+# 10: modules that no prompt ran, the step of a load that replaces a tensor, and which checks raised or
+#    answered.
+# 11: what forward does without an argument that only some releases take or use.
+
+CROSSING: Final = 4
+"""Copies that a stack saved, and what loads them."""
+# 1: first.
+# 2: it bears a seal.
+# 3: tensors without plain bytes are named.
+# 4: its hashes are BLAKE3, which it names.
+
+GRAFT: Final = 4
+"""What a stack stores for a graft, and what a graft restores."""
+# 1: first.
+# 2: it bears a seal.
+# 3: a set whose run was lost.
+# 4: its hashes are BLAKE3, which it names.
+
+INPUTS: Final = 4
+"""Inputs of a model."""
+# 1: first.
+# 2: its hashes are BLAKE3, which it names.
+# 3: prompts with images and sounds, arguments that only some releases take; the class is part of the digest.
+# 4: what the class takes beside token ids.
+
+LADDER: Final = 6
+"""A cell on the precision ladder."""
+# 1: first.
+# 2: it bears a seal.
+# 3: what aligned tensors give.
+# 4: several computations with aligned tensors; decodes that are those of the cell's own run.
+# 5: its hashes are BLAKE3, which it names.
+# 6: every output of a forward.
+
+STEP_GRAFT: Final = 1
+"""Grafts in a training step."""
+# 1: first.
+
+STEP_TRACE: Final = 1
+"""Operations of one training step."""
+# 1: first.
+
+TRACE: Final = 4
+"""Operations of one forward or decode."""
+# 1: first.
+# 2: it bears a seal.
+# 3: its hashes are BLAKE3, which it names.
+# 4: traces of training steps.
+
+TRAINER: Final = 3
+"""What transformers' Trainer does."""
+# 1: first.
+# 2: whether its relation was not tried because it raises.
+# 3: no classes of collator and sampler.
+
+TRAINING: Final = 5
+"""One training step."""
+# 1: first.
+# 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
+# 3: tensors whose requires_grad is False.
+# 4: which relations were not tried because they raise.
+# 5: no draws with dropout, no loss with label smoothing, and no adapter or autocast among the relations.
+
+CHECKPOINT: Final = 4
+"""A checkpoint made from a recipe."""
+# 1: first.
+# 2: it has a seal.
+# 3: model.safetensors is aligned.
+# 4: its hashes are BLAKE3, which it names.

@@ -1,0 +1,448 @@
+"""The keys of a job, by kind, as the host sends it.
+
+samebits/jobs/records.py has the same keys for the side that writes them, and says what each means;
+tests/jobs/test_records.py holds both together. A stack's process adds ``id`` and ``slots``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypedDict, final
+
+
+class Variant(TypedDict):
+    """How a model is run."""
+
+    dtype: str
+    attention: str
+    device: str
+
+
+class CellId(TypedDict):
+    """One model in one variant on one stack."""
+
+    model: str
+    variant: Variant
+    stack: str
+
+
+class Prompt(TypedDict, total=False):
+    """One input, or a batch of inputs, with the keys that were given."""
+
+    text: str
+    ids: list[int]
+    length: int | Literal["past-window"]
+    batch: list[Prompt]
+
+
+class Argument(TypedDict, total=False):
+    """One declared argument of forward, with the keys that were given."""
+
+    shape: list[int | str]
+    dtype: str
+    low: float | str
+    high: float | str
+    mask: list[str]
+    value: Any
+
+
+class InputSet(TypedDict, total=False):
+    """An input set, with the keys that were given."""
+
+    file: str
+    function: str
+    trust: bool
+    arguments: dict[str, Argument]
+
+
+class Inputs(TypedDict):
+    """Where the inputs are, or why there are none."""
+
+    record: str
+    root: str
+    digest: str
+    model_class: str
+    kinds: list[str]
+    more: list[str]
+    reason: str
+
+
+class JobStore(TypedDict):
+    """The store of tensors."""
+
+    root: str
+
+
+class LimitedStore(JobStore):
+    """The same, with the bytes up to which values are stored."""
+
+    limit: int
+
+
+class CellStore(LimitedStore):
+    """The same, with hashes of tensors that are stored in any case."""
+
+    wanted: list[str]
+
+
+class ModelSource(TypedDict):
+    """Where a model is loaded from."""
+
+    source: str
+    revision: str | None
+    trust_remote_code: bool
+    imports: list[str]
+    model_class: str | None
+    load: dict[str, Any]
+    logits: str | None
+
+
+class FedModel(ModelSource):
+    """A model with its inputs."""
+
+    inputs: Inputs
+
+
+class PromptedModel(ModelSource):
+    """A model whose inputs are to be chosen."""
+
+    prompts: dict[str, Prompt | InputSet]
+
+
+class CellModel(FedModel):
+    """The model of a cell."""
+
+    prompts: dict[str, Prompt | InputSet]
+
+
+class RelationOptions(TypedDict):
+    """How the relations inside a cell are tested."""
+
+    samples: int
+    large: bool
+
+
+class ProbeFile(TypedDict):
+    """A file of the user's with probes."""
+
+    name: str
+    source: str
+    functions: list[str]
+    verdict: bool
+
+
+class ObservedModel(CellModel):
+    """The model of a cell, and what to observe of it."""
+
+    greedy: int
+    relations: RelationOptions | None
+    usage: bool
+    processors: bool
+    reloads: bool
+    large: bool
+    probes: list[ProbeFile]
+
+
+class JobKeys(TypedDict):
+    """The keys of every job, besides its kind."""
+
+    id: str
+    slots: int
+    """Number of jobs that share this machine."""
+    timeout: float
+    log: str
+
+
+class Job(JobKeys):
+    """A job of any kind."""
+
+    kind: str
+
+
+class TokenizerRecipe(TypedDict):
+    """How to make the tokenizer of a checkpoint."""
+
+    kind: str
+    tokenizer_class: str
+    slow_files: bool
+    parts: dict[str, Any]
+    config: dict[str, Any]
+
+
+class Recipe(TypedDict):
+    """How to make a checkpoint."""
+
+    architecture: str
+    config: dict[str, Any]
+    head: str
+    seed: int
+    stack: str | None
+    gain: float
+    tokenizer: TokenizerRecipe | None
+    processor: dict[str, Any] | None
+
+
+class BuildJob(JobKeys):
+    """Make a checkpoint from a recipe."""
+
+    kind: Literal["build"]
+    recipe: Recipe
+    imports: list[str]
+    model_class: str | None
+    out: str
+
+
+@final
+class TrialJob(JobKeys):
+    """Run a script of a capsule."""
+
+    kind: Literal["capsule"]
+    result: str
+    script: str
+    trust_remote_code: bool
+    run: Literal["a", "b"]
+    threads: int
+    store: LimitedStore
+
+
+@final
+class TensorsJob(JobKeys):
+    """List the tensors of a checkpoint."""
+
+    kind: Literal["capsule"]
+    result: str
+    checkpoint: str
+
+
+class InputsJob(JobKeys):
+    """Choose the inputs of a model."""
+
+    kind: Literal["inputs"]
+    name: str
+    stack: str
+    threads: int
+    result: str
+    store: JobStore
+    model: PromptedModel
+    places: dict[str, dict[str, str]]
+
+
+class JobOfCell(JobKeys):
+    """The keys of the jobs that load the model of a cell."""
+
+    cell: CellId
+    threads: int
+    budget: float
+
+
+class CellJob(JobOfCell):
+    """Observe a cell in one of its runs."""
+
+    kind: Literal["cell"]
+    run: Literal["a", "b"]
+    short: bool
+    capture: str
+    store: CellStore
+    model: ObservedModel
+
+
+class TensorRef(TypedDict):
+    """The reference of a tensor in a capture."""
+
+    hash: str
+    dtype: str
+    shape: list[int]
+    stored: bool
+
+
+class Rungs(TypedDict):
+    """A question to the ladder."""
+
+    forced: dict[str, list[int]]
+    rounded: dict[str, str]
+    again: list[str]
+    observed: dict[str, dict[str, TensorRef]]
+    decodes: list[str] | None
+    own_decodes: list[str] | None
+    is_whole: bool
+    tables: bool
+    probes: list[str]
+    probe_files: list[ProbeFile]
+    result: str
+
+
+class LadderJob(JobOfCell):
+    """Run a cell on every rung of the precision ladder."""
+
+    kind: Literal["ladder"]
+    run: Literal["a", "b"]
+    store: LimitedStore
+    model: CellModel
+    ladder: Rungs
+
+
+class Tracing(TypedDict):
+    """What to trace of one prompt."""
+
+    prompt: str
+    what: Literal["forward", "decode"]
+    forced: dict[str, list[int]]
+    steps: int
+    new_tokens: int
+    look: list[int]
+    rung: Literal["own", "float64"]
+    result: str
+
+
+class TraceJob(JobOfCell):
+    """Trace one prompt of a cell."""
+
+    kind: Literal["trace"]
+    store: LimitedStore
+    model: CellModel
+    trace: Tracing
+
+
+class GraftTask(TypedDict):
+    """What donor and patient are asked alike."""
+
+    prompt: str
+    what: Literal["forward", "decode"]
+    forced: dict[str, list[int]]
+    expected: list[str]
+    result: str
+
+
+class DonorTask(GraftTask):
+    """What the reference is to provide."""
+
+    role: Literal["donor"]
+    weights: list[str]
+
+
+class PatientTask(GraftTask):
+    """Differences to try in the candidate, and how long."""
+
+    role: Literal["patient"]
+    compared: list[tuple[int, int]]
+    weights: list[tuple[str, str]]
+    buffers: list[tuple[str, str, float | None]]
+    config: dict[str, tuple[Any, Any]]
+    untried: list[tuple[str, str]]
+    donor: str
+    hint: list[str]
+    budget: int
+    seconds: float
+
+
+class GraftJob(JobOfCell):
+    """Store pieces of the reference, or try them in the candidate."""
+
+    kind: Literal["graft"]
+    store: LimitedStore
+    model: CellModel
+    graft: DonorTask | PatientTask
+
+
+class TrainingOptions(TypedDict):
+    """What to observe of a training step."""
+
+    values: bool
+    relations: bool
+    large: bool
+    result: str
+
+
+class TrainingJob(JobOfCell):
+    """Train a cell for one step."""
+
+    kind: Literal["training"]
+    store: LimitedStore
+    model: CellModel
+    training: TrainingOptions
+
+
+class StepTracing(TypedDict):
+    """What to trace of a training step."""
+
+    batch: str
+    backward: bool
+    rung: Literal["own", "float64"]
+    large: bool
+    result: str
+
+
+class StepTraceJob(JobOfCell):
+    """Trace one training step of a cell."""
+
+    kind: Literal["step-trace"]
+    store: LimitedStore
+    model: CellModel
+    step: StepTracing
+
+
+class StepGraft(TypedDict):
+    """What to store of a reference's loss, or to try in a candidate."""
+
+    role: Literal["donor", "graft"]
+    batch: str
+    rung: Literal["own", "float64"]
+    large: bool
+    skipped: list[str]
+    without: list[str]
+    donor: str
+    result: str
+
+
+class StepGraftJob(JobOfCell):
+    """Put pieces of a reference's loss into a candidate's training step."""
+
+    kind: Literal["step-graft"]
+    store: LimitedStore
+    model: CellModel
+    graft: StepGraft
+
+
+class TrainerOptions(TypedDict):
+    """What to observe of transformers' own Trainer."""
+
+    folder: str
+    values: bool
+    large: bool
+    result: str
+
+
+class TrainerJob(JobOfCell):
+    """Train a cell by transformers' own Trainer."""
+
+    kind: Literal["trainer"]
+    store: LimitedStore
+    model: CellModel
+    trainer: TrainerOptions
+
+
+class CrossingJob(JobKeys):
+    """The keys of both jobs of a crossing."""
+
+    name: str
+    variant_name: str
+    stack: str
+    threads: int
+    variant: Variant
+    model: FedModel
+
+
+class SaveJob(CrossingJob):
+    """Save a model."""
+
+    kind: Literal["save"]
+    out: str
+    limit: int
+    makes: bool
+
+
+class LoadJob(CrossingJob):
+    """Load a model and the copies that stacks saved of it."""
+
+    kind: Literal["load"]
+    savers: dict[str, str]
+    result: str

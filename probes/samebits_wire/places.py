@@ -1,0 +1,10 @@
+"""Where the packages of the probes and of a model lie in an environment, and which variable says so."""
+
+PROBE_PACKAGES = "samebits-packages"
+"""Folder in an environment with the packages of the probes, which no path of Python contains."""
+PROBE_PACKAGES_VARIABLE = "SAMEBITS_PROBE_PACKAGES"
+"""Variable with that folder, for an environment that is not samebits' to write to."""
+PACKAGES_VARIABLE = "SAMEBITS_PACKAGES"
+"""Variable with the folder of a model's packages, which a stack's process puts last on its path."""
+INSTEAD = "instead"
+"""Folder beside it, before the stack's own, with what is there in place of the stack's version."""

@@ -1,0 +1,82 @@
+"""What can be seen of a checkpoint's folder without running anything of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CUSTOM_GENERATE = "custom_generate/generate.py"
+"""The code that from_pretrained of 4.52 and later puts in the place of ``generate``."""
+CONFIGS = (
+    "config.json",
+    "tokenizer_config.json",
+    "processor_config.json",
+    "preprocessor_config.json",
+    "video_preprocessor_config.json",
+)
+"""The files of a checkpoint whose ``auto_map`` names classes of its own."""
+_OF_A_MODEL = {"model_type", "architectures", "auto_map"}
+
+
+class OwnCode(NamedTuple):
+    """The Python code that comes with a checkpoint."""
+
+    auto_maps: dict[str, tuple[str, ...]] = {}  # noqa: RUF012  a default that nobody changes
+    """Config -> the classes that its ``auto_map`` names: a load imports them."""
+    custom_generate: bool = False
+    """True if there is code for ``generate``, without which the model loads as well."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that are code or name it."""
+        return (*self.auto_maps, *([CUSTOM_GENERATE] if self.custom_generate else []))
+
+    @property
+    def places(self) -> str:
+        """Where the code is named, in words."""
+        maps = [f"auto_map in {file}{_listed(names)}" for file, names in self.auto_maps.items()]
+        return ", ".join([*maps, *([CUSTOM_GENERATE] if self.custom_generate else [])])
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f" ({', '.join(names[:3])})" if names else ""
+
+
+def own_code(folder: Path) -> OwnCode:
+    """Return the code that comes with the checkpoint in a folder."""
+    maps = {
+        file: values["auto_map"]
+        for file in CONFIGS
+        if (values := _json(folder / file)).get("auto_map")
+    }
+    return OwnCode(
+        {file: _classes(auto_map) for file, auto_map in maps.items()},
+        (folder / CUSTOM_GENERATE).is_file(),
+    )
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Return True if a folder holds the config of a model, so that others may have made it."""
+    return not _OF_A_MODEL.isdisjoint(_json(folder / "config.json"))
+
+
+def _classes(auto_map: object) -> tuple[str, ...]:
+    """Return the names in an ``auto_map``; a tokenizer's lists a slow and a fast class."""
+    if not isinstance(auto_map, dict):
+        return ()
+    values = [
+        v for value in auto_map.values() for v in (value if isinstance(value, list) else [value])
+    ]
+    return tuple(sorted({str(value) for value in values if value}))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """Return the mapping in a file; {} if it cannot be read, which the load of the model says."""
+    try:
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}

@@ -1,0 +1,158 @@
+"""Exceptions in checks beside the verdict: what answers in one release and raises in another differs.
+
+A check is whatever a run tries besides its forwards: a phase that only explains, and each question
+that a record of one has an exception for (``RAISED``). What processors and tokenizers raise is
+compared with what they return, in samebits/compare/processing.py and texts.py; a crossing that raises
+is a loss by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.compare.phases import exception_key, explains, is_shortage, word_and_prompt
+from samebits.records.capture import Failure
+from samebits.records.record import RAISED, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.records.capture import Capture, Signals
+    from samebits.records.relations import RelationsSignal
+    from samebits.records.training import TrainingRelations, TrainingReport
+
+_OWN_WORDS = ("raised", "refused")
+"""Fields that are named after the exception and not after the question."""
+
+
+class Check(NamedTuple):
+    """One check in which a side raised: the exceptions, '' for a side that answers."""
+
+    name: str
+    reference: str
+    candidate: str
+
+    @property
+    def differs(self) -> bool:
+        """True if only one side raises."""
+        return bool(self.reference) != bool(self.candidate)
+
+    @property
+    def is_usage(self) -> bool:
+        """True if it is a use of any model, where the release matters and not the model."""
+        return word_and_prompt(self.name)[0] == "usage"
+
+    @property
+    def is_same(self) -> bool:
+        """True if both sides raise the same, apart from places and releases."""
+        sides = (_failure(self.name, text) for text in (self.reference, self.candidate))
+        return len({exception_key(side) for side in sides}) == 1
+
+
+def checks(reference: Capture, candidate: Capture) -> tuple[Check, ...]:
+    """Return the checks that both sides made and in which a side raised.
+
+    A shortage of memory and a process that died are faults of the machine, and left out.
+    """
+    before, after = _answers(reference), _answers(candidate)
+    return tuple(
+        Check(name, before.get(name, ""), after.get(name, ""))
+        for name in {**before, **after}
+        if (before.get(name) or after.get(name))
+        and (name in before or _answered(reference, name))
+        and (name in after or _answered(candidate, name))
+        and not any(_is_machine(name, side.get(name, "")) for side in (before, after))
+    )
+
+
+def checks_of_training(reference: TrainingReport, candidate: TrainingReport) -> tuple[Check, ...]:
+    """Return what both sides tried in training, and in which a side raised; as :func:`checks`."""
+    before, after = (
+        dict(sorted(_trained(side), key=lambda answer: bool(answer[1])))
+        for side in (reference, candidate)
+    )
+    return tuple(
+        Check(name, before[name], after[name])
+        for name in before
+        if name in after
+        and (before[name] or after[name])
+        and not any(_is_machine(name, side[name]) for side in (before, after))
+    )
+
+
+def _answers(capture: Capture) -> dict[str, str]:
+    """Return check -> its exception, or '' where a record says that it answered."""
+    signals = capture.signals
+    answers = dict(sorted(_asked(signals), key=lambda answer: bool(answer[1])))
+    answers |= {skip.what: skip.reason for skip in capture.skips if skip.raised}
+    failures = (failure for failure in capture.failures if explains(failure.phase))
+    return answers | {f.phase: f"{f.type}: {f.in_short}" for f in failures}
+
+
+def _asked(signals: Signals) -> Iterator[tuple[str, str]]:
+    for name in ("usage", "integrity", "evidence"):
+        record = getattr(signals, name)
+        if record is not None:
+            yield from _marked(record, name)
+    if signals.relations is not None:
+        yield from _tried(signals.relations, "relations")
+
+
+def _tried(record: RelationsSignal | TrainingRelations, word: str) -> Iterator[tuple[str, str]]:
+    yield from ((f"{word} {entry.relation}", "") for entry in record.relations)
+    raised = (entry for entry in record.inapplicable if entry.raised)
+    yield from ((f"{word} {entry.relation}", entry.reason) for entry in raised)
+
+
+def _trained(report: TrainingReport) -> Iterator[tuple[str, str]]:
+    for name, part in (("training", report), ("trainer", report.trainer)):
+        if part is not None and part.failure is not None:
+            yield name, f"{part.failure.type}: {part.failure.in_short}"
+        elif part is not None and part.losses:
+            yield name, ""
+    yield from ((f"training batch {name}", "") for name in report.losses)
+    yield from ((f"training batch {name}", text) for name, text in report.refused.items())
+    if report.relations is not None:
+        yield from _tried(report.relations, "training relations")
+
+
+def _marked(record: Record, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the marked fields of a record and of those in it, by their place."""
+    for name, field in type(record).model_fields.items():
+        value, place = getattr(record, name), f"{path} {name}"
+        if RAISED in field.metadata:
+            place = path if name in _OWN_WORDS else place
+            answers = value if isinstance(value, dict) else {"": value or ""}
+            yield from ((f"{place} {question}".strip(), text) for question, text in answers.items())
+            continue
+        inner = value if isinstance(value, dict) else {"": value}
+        if isinstance(value, tuple):
+            inner = {_label(entry): entry for entry in value if isinstance(entry, Record)}
+        for key, entry in inner.items():
+            if isinstance(entry, Record):
+                yield from _marked(entry, f"{place} {key}".strip())
+
+
+def _label(record: Record) -> str:
+    """Return what tells a record of a list from the others: its first field."""
+    return str(getattr(record, next(iter(type(record).model_fields))))
+
+
+def _answered(run: Capture, name: str) -> bool:
+    """Return True if a run came to its end, made a check, and says nothing of an exception."""
+    word = word_and_prompt(name)[0]
+    if run.status != "complete" or any(skip.what in (name, word) for skip in run.skips):
+        return False
+    is_signal = word in type(run.signals).model_fields
+    if is_signal and name != word:
+        return False  # a question, which its record would list
+    return not is_signal or getattr(run.signals, word) is not None
+
+
+def _failure(name: str, text: str) -> Failure:
+    return Failure(phase=name, type=text.partition(":")[0], message=text, traceback="")
+
+
+def _is_machine(name: str, text: str) -> bool:
+    failure = _failure(name, text)
+    return bool(text) and (is_shortage(failure) or failure.may_be_the_machine)

@@ -1,0 +1,44 @@
+"""SB93x: checks that raise in one release and answer in the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.compare.raised import checks, checks_of_training
+from samebits.findings.rule import Rule, Sighting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits.compare.raised import Check
+    from samebits.findings.case import Case
+
+
+def _one_side(*, usage: bool) -> Callable[[Case], Iterator[Sighting]]:
+    def check(case: Case) -> Iterator[Sighting]:
+        if case.reference is None:
+            return
+        for found in (*checks(case.reference, case.capture), *_of_training(case)):
+            if not found.differs or found.is_usage != usage:
+                continue
+            if found.candidate:
+                evidence = (found.candidate, "the reference answers")
+            else:
+                evidence = (found.reference, "raised in the reference; this release answers")
+            yield Sighting(found.name, evidence)
+
+    return check
+
+
+def _of_training(case: Case) -> tuple[Check, ...]:
+    """Return the checks of training; none of a cell that fails, where training only follows."""
+    reference, candidate = case.reference_training, case.training
+    if reference is None or candidate is None or case.failure is not None:
+        return ()
+    return checks_of_training(reference, candidate)
+
+
+RULES = (
+    Rule("SB931", _one_side(usage=False)),
+    Rule("SB932", _one_side(usage=True)),
+)

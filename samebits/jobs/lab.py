@@ -1,0 +1,63 @@
+"""One way to ask something of a cell, whatever the kind of job."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from samebits.jobs.cache import CachedJob
+from samebits.jobs.common import follows_from, job_of
+from samebits.jobs.records import JOB_OF, LimitedStore
+from samebits.records.capture import Failure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from samebits.jobs.cache import JobCache
+    from samebits.jobs.common import ReadyCell
+    from samebits.jobs.records import Task, TaskJob
+    from samebits.records.kinds import F, Question
+    from samebits.records.result import CellFile
+
+
+class Lab:
+    """Asks cells; what is asked is a task of a kind."""
+
+    def __init__(self, cache: JobCache) -> None:
+        self.cache = cache
+        self._of_several: dict[Path, asyncio.Task[CellFile | Failure]] = {}
+
+    def path(self, kind: Question[F], task: Task, ready: ReadyCell) -> Path:
+        """Return the path of the answer, named after everything that determines it."""
+        facts = {**follows_from(ready), kind.name: task.facts()}
+        return self.cache.path_of_cell(kind.folder, ready.cell, facts)
+
+    async def ask(self, kind: Question[F], task: Task, ready: ReadyCell) -> F | Failure:
+        """Return the answer of a cell, cached or new, or why its job left none."""
+        path = self.path(kind, task, ready)
+        job = CachedJob(
+            path,
+            kind.record,
+            ready.checkpoint,
+            lambda written: self._job(kind, task, ready, written),
+            unrepeatable=f"{ready.cell} {kind.missing}, or failed for a reason that may be the machine",
+            row=str(ready.cell) if kind.of_row else "",
+            belongs=lambda answer: answer.cell == ready.cell,
+        )
+        if not kind.of_several:
+            return await self.cache.result(job, ready.process)
+        if path not in self._of_several:
+            self._of_several[path] = asyncio.create_task(self.cache.result(job, ready.process))
+        answer = await asyncio.shield(self._of_several[path])
+        assert isinstance(answer, (kind.record, Failure))
+        return answer
+
+    def _job(self, kind: Question[F], task: Task, ready: ReadyCell, written: Path) -> TaskJob:
+        form, key = JOB_OF[type(task)]
+        limit = kind.limit if task.stores else 0
+        fields = {
+            **job_of(ready, written),
+            "store": LimitedStore(root=str(self.cache.root), limit=limit),
+            key: task.model_copy(update={"result": str(written)}),
+        }
+        return form(**fields)

@@ -1,0 +1,190 @@
+"""What stops a run before any environment is built: mistakes that the files and the index show.
+
+A run of these would end minutes later, with a sentence that accuses a model or a release.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samebits.base.errors import SamebitsError, shown
+from samebits.matrix import checkpoint, known
+from samebits.matrix.plan import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits.matrix.spec import Matrix, ModelSpec, StackSpec
+    from samebits.pipeline.order import Order
+
+
+_ALWAYS_THERE = frozenset({"transformers", "torch"})
+_ACCELERATE = "accelerate"
+_QUANTISED = {
+    "aqlm": ("aqlm", _ACCELERATE),
+    "auto-round": ("auto-round",),
+    "awq": ("gptqmodel", _ACCELERATE),
+    "bitnet": (_ACCELERATE,),
+    "bitsandbytes": ("bitsandbytes", _ACCELERATE),
+    "compressed-tensors": ("compressed-tensors",),
+    "eetq": (_ACCELERATE,),
+    "fbgemm_fp8": (_ACCELERATE,),
+    "fp8": (_ACCELERATE,),
+    "gptq": ("optimum", "gptqmodel"),
+    "higgs": ("flute-kernel", _ACCELERATE),
+    "hqq": ("hqq",),
+    "quanto": ("optimum-quanto", _ACCELERATE),
+    "quark": ("amd-quark",),
+    "spqr": ("spqr-quant", _ACCELERATE),
+    "torchao": ("torchao",),
+    "vptq": ("vptq", _ACCELERATE),
+}
+"""quant_method -> packages without which every release refuses to load such a model: what
+validate_environment of its quantizer raises for. Older releases want autoawq and auto-gptq in place of
+gptqmodel."""
+
+
+class EarlyError(SamebitsError):
+    """Files or releases that the run needs are not there or are damaged."""
+
+
+def refuse(matrix: Matrix, order: Order, newest: Callable[[StackSpec, str], str | None]) -> None:
+    """Raise EarlyError for what every cell, or a whole stack, would fail of.
+
+    ``newest`` returns the newest release of transformers that a stack's index has of a family such as
+    5.x, and None without an answer.
+    """
+    planned = plan(matrix, order.selection)
+    stacks = [matrix.stack(id) for id in planned.stacks]
+    problems = [p for stack in stacks for p in _bad_release(stack, order, newest)]
+    for name in planned.models:
+        model = matrix.model(name)
+        where = "" if order.checks else f"{matrix.path}:{model.line}: {name}: "
+        faults = [*_file_faults(matrix, model), *_missing_code(model, stacks, order)]
+        if not faults and not problems:
+            faults = [*_unknown(matrix, model, stacks, order, newest)]
+        problems += [f"{where}{fault}" for fault in faults]
+    if problems:
+        raise EarlyError("\n".join(problems))
+
+
+def _folder(matrix: Matrix, model: ModelSpec) -> Path | None:
+    return None if model.path is None else Path(matrix.path).parent / model.path
+
+
+def steps(matrix: Matrix, model: ModelSpec) -> tuple[str, ...]:
+    """Return what a model's folder adds to the model that transformers loads."""
+    folder = _folder(matrix, model)
+    return () if folder is None else tuple(checkpoint.further_steps(folder))
+
+
+def _file_faults(matrix: Matrix, model: ModelSpec) -> Iterator[str]:
+    folder = _folder(matrix, model)
+    if folder is not None:
+        yield from checkpoint.faults(folder, model)
+
+
+def _bad_release(
+    stack: StackSpec, order: Order, newest: Callable[[StackSpec, str], str | None]
+) -> Iterator[str]:
+    """Yield why there is no such release; nothing where only the index could tell and is silent."""
+    text = stack.transformers
+    if known.of_family(text) or newest(stack, text) is not None:
+        return
+    minor = ".".join(text.split(".")[:2])
+    family = known.of_family(minor)
+    if family:
+        hint = (
+            f"{family[0]} to {family[-1]} exist" if len(family) > 1 else f"only {family[0]} exists"
+        )
+    else:
+        latest = newest(stack, "")
+        if latest is None:
+            return
+        hint = f"the newest is {latest}"
+    place = f"transformers {text}" if order.checks else f"stack {stack.id}"
+    yield f"{place}: there is no release {text} of transformers; {hint}"
+
+
+def _missing_code(model: ModelSpec, stacks: list[StackSpec], order: Order) -> Iterator[str]:
+    """Yield a module that nothing can bring, as no package is named."""
+    if model.packages or any(stack.packages for stack in stacks):
+        return
+    named = [*model.imports, *([model.model_class] if model.model_class else [])]
+    roots = {module.partition(":")[0].partition(".")[0] for module in named} - _ALWAYS_THERE
+    for root in sorted(roots):
+        how = "add --package" if order.checks else "write packages: [NAME]"
+        yield (
+            f"no environment has the module {shown(root)}, as the package that brings it is not "
+            f"named: {how}{' and its name on the package index' if order.checks else ''}"
+        )
+
+
+def _unknown(
+    matrix: Matrix,
+    model: ModelSpec,
+    stacks: list[StackSpec],
+    order: Order,
+    newest: Callable[[StackSpec, str], str | None],
+) -> Iterator[str]:
+    """Yield why no stack can load a model, as far as its config shows."""
+    folder = _folder(matrix, model)
+    if folder is None or model.patch:
+        return
+    path = folder / "config.json"
+    config = checkpoint.read_config(path)
+    if not model.packages and not any(stack.packages for stack in stacks):
+        yield from _needs_packages(config, order)
+    if checkpoint.brings_class(config, model) or "pretrained_cfg" in config:
+        return
+    architectures = config.get("architectures")
+    name = architectures[0] if isinstance(architectures, list) and architectures else None
+    model_type = config["model_type"]
+    if model_type not in known.types():
+        what = f"model_type {shown(model_type)}{known.near(model_type, known.types())}"
+    elif isinstance(name, str) and name not in known.classes():
+        near = known.near(name, known.classes())
+        what = f"a model class {shown(name)}, which architectures names{near}"
+    else:
+        return
+    if all(_is_covered(stack, newest) for stack in stacks):
+        how = (
+            "--package NAME --import MODULE (or --class MODULE:NAME)"
+            if order.checks
+            else "packages: [NAME] and import: [MODULE] (or class: MODULE:NAME)"
+        )
+        separator = " If" if what.endswith("?") else ". If"
+        yield (
+            f"{path}: no release of transformers knows {what}{separator} a package brings it, name "
+            f"the package and the module that registers it: {how}"
+        )
+
+
+def _is_covered(stack: StackSpec, newest: Callable[[StackSpec, str], str | None]) -> bool:
+    text = stack.transformers
+    is_exact = text.count(".") == 2 and not text.endswith("x")
+    version = text if is_exact else newest(stack, text)
+    return known.is_covered(version or text.replace("x", "0"))
+
+
+def _needs_packages(config: dict[str, object], order: Order) -> Iterator[str]:
+    settings = config.get("quantization_config")
+    method = settings.get("quant_method") if isinstance(settings, dict) else None
+    if isinstance(settings, dict) and (
+        settings.get("load_in_4bit") or settings.get("load_in_8bit")
+    ):
+        method = "bitsandbytes"
+    packages = _QUANTISED.get(str(method))
+    if packages is None:
+        return
+    how = (
+        " ".join(f"--package {package}" for package in packages)
+        if order.checks
+        else f"packages: [{', '.join(packages)}]"
+    )
+    yield (
+        f"its weights are quantised with {method}, which transformers loads only beside "
+        f"{' and '.join(packages)}, and no environment has {'it' if len(packages) == 1 else 'them'}: "
+        f"add {how}. Some methods also need a GPU (--devices cuda)"
+    )

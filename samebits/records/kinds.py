@@ -1,0 +1,150 @@
+"""All kinds of jobs, in one table: what they leave, where it is kept, and what it counts for.
+
+``probes/stack.py`` has the module of each kind. ``samebits/jobs/records.py`` has what is sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from samebits.records.graft import DonorFile, GraftFile
+from samebits.records.ladder import LadderFile
+from samebits.records.result import CellFile
+from samebits.records.step_graft import StepDonor, StepGraftFile
+from samebits.records.step_trace import StepTrace
+from samebits.records.trace import Trace
+from samebits.records.trainer_file import TrainerFile
+from samebits.records.training import TrainingFile
+
+F = TypeVar("F", bound=CellFile)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of job."""
+
+    name: str
+    folder: str
+    """Folder of its files in the work folder; '' for none of its own."""
+    phase: str = ""
+    """The phase of a run in which most of its jobs run; '' if their costs do not count."""
+    of_row: bool = False
+    """Whether a compared row follows from its files. They lie below model and variant, so that a
+    path names its row."""
+    lasts: bool = True
+    """Whether its files stay though no run uses them: later comparisons may."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question(Kind, Generic[F]):
+    """A kind of job that asks something of one cell."""
+
+    record: type[F]
+    missing: str
+    """What to note where a cell left nothing."""
+    limit: int = 0
+    """Bytes up to which the values of a tensor are stored."""
+    of_several: bool = False
+    """Whether several pairs ask the same of one cell, which then runs once for all of them."""
+    lasts: bool = False
+
+
+CELL = Kind("cell", "captures", "cells", of_row=True)
+SAVE = Kind("save", "saved", "crossings")
+LOAD = Kind("load", "crossings", "crossings")
+INPUTS = Kind("inputs", "inputs")
+LADDER = Question(
+    "ladder",
+    "ladders",
+    "third look",
+    of_row=True,
+    record=LadderFile,
+    missing="wrote no result of the ladder",
+    limit=256 << 20,
+)
+TRACE = Question(
+    "trace",
+    "traces",
+    "causes",
+    of_row=True,
+    record=Trace,
+    missing="left no trace",
+    limit=16 << 20,
+    of_several=True,
+)
+DONOR = Question(
+    "graft",
+    "grafts",
+    "grafts",
+    of_row=True,
+    record=DonorFile,
+    missing="wrote no result of a swap",
+    limit=64 << 20,
+    of_several=True,
+)
+PATIENT = Question(
+    "graft",
+    "grafts",
+    "grafts",
+    of_row=True,
+    record=GraftFile,
+    missing="wrote no result of a swap",
+    limit=64 << 20,
+)
+TRAINING = Question(
+    "training",
+    "trainings",
+    "training",
+    record=TrainingFile,
+    missing="wrote no training step",
+    limit=256 << 20,
+)
+STEP_TRACE = Question(
+    "step-trace",
+    "step-traces",
+    "training",
+    record=StepTrace,
+    missing="left no trace",
+    of_several=True,
+)
+STEP_DONOR = Question(
+    "step-graft",
+    "step-grafts",
+    "training",
+    record=StepDonor,
+    missing="wrote no result of a swap",
+    limit=64 << 20,
+    of_several=True,
+)
+STEP_PATIENT = Question(
+    "step-graft",
+    "step-grafts",
+    "training",
+    record=StepGraftFile,
+    missing="wrote no result of a swap",
+)
+TRAINER = Question(
+    "trainer",
+    "trainers",
+    "Trainer",
+    record=TrainerFile,
+    missing="wrote nothing of Trainer",
+    limit=256 << 20,
+)
+
+KINDS: tuple[Kind, ...] = (
+    CELL,
+    SAVE,
+    LOAD,
+    INPUTS,
+    LADDER,
+    TRACE,
+    DONOR,
+    PATIENT,
+    TRAINING,
+    STEP_TRACE,
+    STEP_DONOR,
+    STEP_PATIENT,
+    TRAINER,
+)

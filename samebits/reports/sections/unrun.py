@@ -1,0 +1,108 @@
+"""Modules that no prompt ran, so that the verdict says nothing about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.reports.sections.relations_lines import group_equal
+from samebits.text.blocks import bullets, heading, page
+from samebits.text.markdown import EMPTY, Markdown, fill
+from samebits.text.numbers import count, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from samebits.records.capture import UnrunModule
+    from samebits.records.report import Report, Row
+
+TITLE, PROMPTS = "Not run by any prompt", "What the prompts hold"
+INTRO = (
+    "No prompt called these modules, and no operation read their parameters. Their weights were "
+    "compared, what they compute was not. `inputs:` in matrix.yaml, or `samebits check --inputs FILE`, "
+    "gives a model what runs them."
+)
+EXPERTS = "others of the list ran; so it is with experts that no token was sent to"
+TEXT_ALONE = "Relations, uses and training got text alone. Only forward and decoding were fed {}."
+NO_VIDEO = "No video was fed."
+_MEDIA = {"image": "an image", "audio": "a sound"}
+"""Names of the prompts with an image or a sound -> what they hold."""
+MAX_NAMES = 4
+MAX_MODELS = 6
+"""Limits for what a line names."""
+
+
+def unrun_of(rows: Sequence[Row]) -> Markdown:
+    """Return the section of a model's page; empty if every module ran."""
+    sentences = [
+        fill("{}, {}: {}.", row.variant, ", ".join(stacks), in_words(modules, len(modules)))
+        for row in rows
+        for stacks, modules in group_equal(row.unrun)
+    ]
+    media = Markdown(media_of(rows))
+    if not sentences:
+        return page([heading(2, PROMPTS), media]) if media else EMPTY
+    return page([heading(2, TITLE), Markdown(INTRO), bullets(sentences), media])
+
+
+def unrun_line(report: Report) -> str:
+    """Return the modules that no prompt ran, by model; '' if there are none."""
+    words: dict[str, list[str]] = {}
+    for row in report.rows:
+        for stacks, modules in group_equal(row.unrun):
+            where = "" if len(stacks) >= len(row.attention) else f" ({', '.join(stacks)})"
+            words.setdefault(row.model, []).append(f"{in_words(modules)}{where}")
+    is_single = len({row.model for row in report.rows}) == 1
+    texts = [
+        "; ".join(dict.fromkeys(of_model))
+        if is_single
+        else f"{model}: {'; '.join(dict.fromkeys(of_model))}"
+        for model, of_model in words.items()
+    ]
+    rest = len(texts) - MAX_MODELS
+    more = [f"and {plural(rest, 'more model')}"] if rest > 0 else []
+    return f"{TITLE}: {'; '.join([*texts[:MAX_MODELS], *more])}" if texts else ""
+
+
+def media_line(report: Report) -> str:
+    """Return which observations had no image, sound or video, by model; '' where all models take text alone."""
+    words: dict[str, list[str]] = {}
+    for model in dict.fromkeys(row.model for row in report.rows):
+        if sentence := media_of([row for row in report.rows if row.model == model]):
+            words.setdefault(sentence, []).append(model)
+    is_single = len({row.model for row in report.rows}) == 1
+    return " ".join(
+        sentence if is_single else f"{', '.join(models[:MAX_MODELS])}: {sentence}"
+        for sentence, models in words.items()
+    )
+
+
+def media_of(rows: Iterable[Row]) -> str:
+    """Return which observations of one model had no image, sound or video; '' where it takes text alone."""
+    cells = [cell for row in rows for cell in row.cells]
+    prompts = {
+        item.subject.prompt for cell in cells for signal in cell.signals for item in signal.items
+    }
+    fed = [what for prompt, what in _MEDIA.items() if prompt in prompts]
+    has_video = any(skip.what == "forward video" for cell in cells for skip in cell.skips)
+    sentences = [TEXT_ALONE.format(" or ".join(fed))] if fed else []
+    return " ".join([*sentences, *([NO_VIDEO] if has_video else [])])
+
+
+def in_words(modules: Sequence[UnrunModule], most: int = MAX_NAMES) -> str:
+    """Return the names of modules, those of one list together."""
+    lists: dict[str, list[str]] = {}
+    names = []
+    for module in modules:
+        parent, _, index = module.name.rpartition(".")
+        if module.one_of_several:
+            lists.setdefault(parent, []).append(index)
+        else:
+            names.append(f"{module.name} ({plural(module.parameters, 'parameter')})")
+    names += [
+        f"{plural(len(indices), 'module')} of {name} ({', '.join(indices[:most])}"
+        f"{', …' if len(indices) > most else ''}: {EXPERTS})"
+        for name, indices in lists.items()
+    ]
+    rest = len(names) - most
+    more = [f"{count(rest)} more"] if rest > 0 else []
+    return ", ".join([*names[:most], *more])

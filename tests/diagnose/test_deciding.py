@@ -1,0 +1,233 @@
+"""What decides a verdict is a fact of the record; the first difference is another one."""
+
+import numpy as np
+import pytest
+
+from samebits.diagnose.deciding import with_deciding
+from samebits.diagnose.verdict import result
+from samebits.findings.registry import explained
+from samebits.ladder.rule import Evidence, judgement
+from samebits.ladder.verdicts import with_ladder
+from samebits.records.capture import Failure
+from samebits.records.finding import Finding
+from samebits.records.ids import Verdict
+from samebits.records.ladder import Constant, Ladder, LadderStep
+from samebits.records.subject import Subject
+from samebits.reports.plain import beginning, wrong_reference
+from tests.support.builders import (
+    Memory,
+    cell_id,
+    decoded,
+    forward,
+    layers,
+    sound,
+    step_logits,
+    values,
+    weight,
+    weights_signal,
+    with_outputs,
+)
+
+SHORT = Subject(prompt="short")
+LAYER = Subject(prompt="short", layer=1, tensor="model.layers.0")
+HIDDEN = [values(1, 6, 4, seed=seed) for seed in range(3)]
+LOGITS = values(1, 6, 8, seed=16)
+
+
+@pytest.fixture
+def memory():
+    return Memory()
+
+
+def step(signal, subject, kind, *, own=1e-5, float64=1e-14):
+    return LadderStep(
+        signal=signal, subject=subject, own=own, float32=own, float64=float64, kind=kind
+    )
+
+
+def off(memory, *, hidden=0.0, logits=0.0, decode=0.0):
+    """Return the signals of a cell whose layer, logits and decode are off by so much."""
+    moved = [HIDDEN[0], HIDDEN[1] + np.float32(hidden), HIDDEN[2]]
+    facts = forward(memory, hidden=layers(memory, *moved), logits=LOGITS + np.float32(logits))
+    scores = step_logits(3, 1, 4) + np.float32(decode)
+    return {
+        "forward": {"short": facts},
+        "greedy": {"short": decoded(memory, 3, 1, 4, logits=scores)},
+    }
+
+
+def judged(memory, changed, *steps, constants=(), outputs=None):
+    """Return the verdict on a cell with these changes and these steps of the ladder."""
+    sides = [
+        [sound(memory, stack, run=run, **signals) for run in "ab"]
+        for stack, signals in (("4.48", off(memory)), ("5.0", off(memory) | changed))
+    ]
+    if outputs:
+        sides = [
+            [with_outputs(memory, run, **named) for run in runs]
+            for runs, named in zip(sides, outputs, strict=True)
+        ]
+    found = result(cell_id("5.0"), tuple(sides[1]), tuple(sides[0]), memory)
+    kind, rule, reason, rests_on = judgement(
+        Evidence(found.signals, steps=steps, constants=constants)
+    )
+    ladder = Ladder(kind=kind, rule=rule, reason=reason, rests_on=rests_on, steps=steps)
+    return with_deciding(with_ladder(found, ladder))
+
+
+def test_a_decode_of_another_function_decides_and_not_the_logits_that_round(memory):
+    found = judged(
+        memory,
+        off(memory, hidden=1e-6, logits=1e-5, decode=16.0),
+        step("hidden_states", LAYER, "rounding"),
+        step("logits", SHORT, "rounding"),
+        step("decode", SHORT, "diverged", own=16.0, float64=15.5),
+    )
+    assert (found.verdict, found.first.signal) == (Verdict.DIVERGED, "hidden_states")
+    assert (found.deciding.signal, found.deciding.item) == ("decode", "short")
+    assert found.deciding.what.startswith("decode: prompt short: ")
+    assert found.deciding.what.endswith(", in float64 16")
+    assert (found.headline, found.figure) == (found.deciding.what, "decode 16")
+    lines = beginning(found).lines
+    assert lines[0].startswith("decode: prompt short")
+    assert lines[1].startswith("differs first: hidden_states: layer 1")
+
+
+def test_logits_of_another_function_are_named_as_before(memory):
+    found = judged(
+        memory,
+        off(memory, hidden=1e-6, logits=0.5, decode=16.0),
+        step("hidden_states", LAYER, "diverged", float64=1e-6),
+        step("logits", SHORT, "diverged", own=0.5, float64=0.5),
+        step("decode", SHORT, "diverged", own=16.0, float64=15.5),
+    )
+    assert found.deciding is None
+    assert (found.decisive, found.headline) == (found.first, found.first.what)
+    assert (found.first.signal, found.figure) == ("hidden_states", "logits 0.5")
+    assert not beginning(found).first
+
+
+def test_a_layer_of_another_quantity_in_a_prompt_whose_outputs_agree_does_not_decide(memory):
+    other = Subject(prompt="long", layer=1, tensor="model.layers.0")
+    found = judged(
+        memory,
+        off(memory, hidden=1e-6, decode=16.0),
+        step("hidden_states", other, "diverged", float64=1e-6),
+        step("hidden_states", LAYER, "rounding"),
+        step("decode", SHORT, "diverged", own=16.0, float64=16.0),
+    )
+    assert found.deciding.signal == "decode"
+
+
+def test_an_output_that_is_gone_decides_and_not_a_layer_that_rounds(memory):
+    rope = values(1, 1)
+    found = judged(
+        memory,
+        off(memory, hidden=5.6e-9, logits=1e-8),
+        step("hidden_states", LAYER, "rounding"),
+        step("logits", SHORT, "rounding"),
+        outputs=({"rope_deltas": rope, "same": rope}, {"same": rope}),
+    )
+    assert (found.ladder.rule, found.first.signal) == ("missing output", "hidden_states")
+    assert (found.deciding.signal, found.deciding.item) == ("outputs", "short · rope_deltas")
+    assert found.figure == "outputs 1 of 2"
+
+
+def test_logits_of_another_function_weigh_more_than_an_output_that_is_gone(memory):
+    extra = values(1, 1)
+    sides = ({"extra": extra, "same": extra}, {"same": extra})
+    changed = off(memory, hidden=1e-6, logits=4.5)
+    layer = step("hidden_states", LAYER, "rounding")
+    found = judged(memory, changed, layer, step("logits", SHORT, "rounding"), outputs=sides)
+    assert found.ladder.rule == "missing output"
+    other = step("logits", SHORT, "diverged", own=4.5, float64=4.5)
+    found = judged(memory, changed, layer, other, outputs=sides)
+    assert (found.ladder.rule, found.deciding.signal) == ("slope", "logits")
+    assert found.deciding.what.endswith(", in float64 4.5")
+    assert found.figure == "logits 4.5"
+
+
+def test_rounding_rests_on_everything_and_names_where_it_begins(memory):
+    found = judged(
+        memory,
+        off(memory, hidden=1e-6, logits=1e-5),
+        step("hidden_states", LAYER, "rounding"),
+        step("logits", SHORT, "rounding"),
+    )
+    assert (found.verdict, found.deciding) == (Verdict.ROUNDING, None)
+    assert found.headline == found.first.what
+
+
+# what explains it
+
+
+def finding(code, where="forward"):
+    return Finding(code=code, where=where, evidence=("seen",))
+
+
+def lost_positions(memory):
+    """Return a cell that no longer has a tensor of the reference, and computes another function."""
+    tensors = {"model.norm.weight": weight(memory, values(4, seed=13), "norm")}
+    gone = Constant(
+        signal="weights", subject=Subject(tensor="model.embed.weight"), kind="changed", note=""
+    )
+    changed = off(memory, logits=0.4) | {"weights": weights_signal(tensors)}
+    return judged(memory, changed, constants=(gone,))
+
+
+def codes(cell, own=(), reference=()):
+    row = {"5.0": tuple(own), "4.48": tuple(reference)}
+    return [(e.code, e.stack) for e in explained(cell, row).explained_by]
+
+
+def test_a_defect_of_training_saving_or_tokens_explains_no_verdict(memory):
+    cell = lost_positions(memory)
+    assert cell.decisive.signal == "weights"
+    beside = [finding(code) for code in ("SB843", "SB207", "SB307", "SB842", "SB806", "SB704")]
+    assert codes(cell, beside) == []
+    assert explained(cell, {"5.0": tuple(beside)}).findings == tuple(beside)
+
+
+def test_a_stored_tensor_is_explained_by_a_defect_of_that_tensor(memory):
+    cell = lost_positions(memory)
+    assert codes(cell, [finding("SB404", "another.weight")]) == []
+    assert codes(cell, [finding("SB404", cell.decisive.item)]) == [("SB404", "5.0")]
+
+
+def decodes_otherwise(memory):
+    changed = off(memory, logits=1e-5, decode=16.0)
+    logits, decode = (
+        step("logits", SHORT, "rounding"),
+        step("decode", SHORT, "diverged", float64=16.0),
+    )
+    return judged(memory, changed, logits, decode)
+
+
+def test_a_defect_of_the_reference_explains_the_cell_and_accuses_the_reference(memory):
+    cell = decodes_otherwise(memory)
+    row = {"5.0": (), "4.48": (finding("SB704"),)}
+    told = explained(cell, row)
+    assert codes(cell, (), row["4.48"]) == [("SB704", "4.48")]
+    assert wrong_reference(told) == "4.48"
+    assert wrong_reference(explained(cell, {"5.0": row["4.48"], "4.48": ()})) == ""
+
+
+def test_a_defect_that_both_sides_have_explains_no_difference(memory):
+    cell = decodes_otherwise(memory)
+    assert codes(cell, [finding("SB704")], [finding("SB704")]) == []
+
+
+def test_rounding_is_explained_by_what_rounds_and_by_nothing_else(memory):
+    cell = judged(memory, off(memory, logits=1e-5), step("logits", SHORT, "rounding"))
+    assert codes(cell, [finding("SB605"), finding("SB601")]) == [("SB601", "5.0")]
+
+
+def test_an_exception_is_explained_by_a_rule_for_exceptions(memory):
+    raised = Failure(phase="forward short", type="AttributeError", message="no", traceback="")
+    runs = tuple(
+        sound(memory, "5.0", run=run).model_copy(update={"failures": (raised,)}) for run in "ab"
+    )
+    reference = tuple(sound(memory, run=run) for run in "ab")
+    cell = result(cell_id("5.0"), runs, reference, memory)
+    assert cell.verdict is Verdict.FAILED
+    assert codes(cell, [finding("SB701"), finding("SB704")]) == [("SB701", "5.0")]

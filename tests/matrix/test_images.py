@@ -1,0 +1,120 @@
+"""Models with an image or video processor get Pillow and torchvision, others and those that list one do not."""
+
+import json
+
+import huggingface_hub
+import pytest
+from huggingface_hub import errors
+
+from samebits.base import hub as base_hub
+from samebits.matrix import images
+from samebits.matrix.images import PACKAGES, with_image_packages
+from samebits.matrix.levels import at_level
+from samebits.matrix.spec import Matrix
+from tests.support.builders import model_spec, stack_spec
+
+DECLARED = {
+    "of today": {"preprocessor_config.json": {"image_processor_type": "ViTImageProcessor"}},
+    "in a processor": {"processor_config.json": {"image_processor": {"size": 3}}},
+    "of videos": {"video_preprocessor_config.json": {"video_processor_type": "X"}},
+    "of old": {"preprocessor_config.json": {"feature_extractor_type": "ViT", "image_mean": [0.5]}},
+}
+NOT_DECLARED = {
+    "nothing": {},
+    "sounds": {"preprocessor_config.json": {"feature_extractor_type": "Whisper", "n_fft": 400}},
+    "texts": {"processor_config.json": {"processor_class": "X"}},
+    "a list": {"preprocessor_config.json": ["image_mean"]},
+}
+
+
+def matrix(folder, files=(), stack_packages=(), **changed):
+    (folder / "model").mkdir()
+    for name, content in dict(files).items():
+        (folder / "model" / name).write_text(json.dumps(content), "utf-8")
+    stack = stack_spec("4.57").model_copy(update={"packages": stack_packages})
+    model = model_spec(path="model", **changed)
+    return Matrix(path=str(folder / "m.yaml"), stacks=(stack,), reference="4.57", models=(model,))
+
+
+def packages(matrix):
+    (model,) = with_image_packages(matrix).models
+    assert model.images == (PACKAGES if model.packages[-2:] == PACKAGES else ())
+    return model.packages
+
+
+@pytest.mark.parametrize("files", DECLARED.values(), ids=DECLARED)
+def test_a_processor_of_images_or_videos_gets_both(tmp_path, files):
+    assert packages(matrix(tmp_path, files, packages=("mine",))) == ("mine", *PACKAGES)
+
+
+@pytest.mark.parametrize("files", NOT_DECLARED.values(), ids=NOT_DECLARED)
+def test_any_other_model_gets_nothing(tmp_path, files):
+    assert packages(matrix(tmp_path, files)) == ()
+
+
+def test_who_lists_one_of_them_has_what_is_listed(tmp_path):
+    files = DECLARED["of today"]
+    assert packages(matrix(tmp_path, files, packages=("Pillow<13",))) == ("Pillow<13",)
+    for folder, listed in (("a", ("pillow",)), ("b", ("torchvision==0.28",))):
+        (tmp_path / folder).mkdir()
+        assert packages(matrix(tmp_path / folder, files, stack_packages=listed)) == ()
+
+
+def test_a_run_that_asks_no_processors_adds_nothing(tmp_path):
+    quick = at_level(matrix(tmp_path, DECLARED["of today"]), "quick")
+    assert packages(quick) == ()
+
+
+def test_a_damaged_file_is_none_of_images(tmp_path):
+    built = matrix(tmp_path)
+    (tmp_path / "model" / "preprocessor_config.json").write_text('{"image_mean"', "utf-8")
+    assert packages(built) == ()
+
+
+class _Hub:
+    def __init__(self, cached, *, reached):
+        self.cached, self.reached, self.asked, self.downloads = cached, reached, 0, []
+
+    def is_reached(self, _id, _revision):
+        self.asked += 1
+        return self.reached
+
+    def download(self, _id, name, revision):
+        self.downloads.append(name)
+        raise errors.EntryNotFoundError(name)
+
+
+@pytest.mark.parametrize("reached", [True, False])
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_a_file_of_the_hub_is_downloaded_only_if_the_cache_lacks_it_and_the_hub_answers(
+    tmp_path, monkeypatch, reached, is_cached
+):
+    file = tmp_path / "preprocessor_config.json"
+    file.write_text('{"image_processor_type": "X"}', "utf-8")
+    hub = _Hub({file.name: str(file)} if is_cached else {}, reached=reached)
+    monkeypatch.setattr(images, "is_reached", hub.is_reached)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub.download)
+    monkeypatch.setattr(
+        huggingface_hub, "try_to_load_from_cache", lambda _id, name, revision: hub.cached.get(name)
+    )
+    own = matrix(tmp_path).model_copy(update={"models": (model_spec(hub="a/b"),)})
+    assert (packages(own)[-2:] == PACKAGES) == is_cached
+    if is_cached:
+        assert hub.asked == 0
+    else:
+        assert hub.downloads == (list(images.FILES) if reached else [])
+
+
+def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
+    calls = []
+
+    def refuse(url, timeout):
+        calls.append(timeout)
+        raise ConnectionError
+
+    monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", refuse)
+    base_hub.is_reached.cache_clear()
+    assert [base_hub.is_reached("a/b", None) for _ in range(3)] == [False] * 3
+    base_hub.is_reached.cache_clear()
+    assert len(calls) == 1
+    assert calls[0] <= 5

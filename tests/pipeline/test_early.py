@@ -1,0 +1,310 @@
+"""What one look at the files tells before a run, and what it must leave alone."""
+
+import asyncio
+import json
+import struct
+import zipfile
+
+import pytest
+
+from samebits.base.errors import SamebitsError
+from samebits.matrix import known, load, yamltext
+from samebits.matrix.checkpoint import further_steps
+from samebits.pipeline import opening, run
+from samebits.pipeline.early import EarlyError, refuse
+from samebits.pipeline.order import Order
+
+CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "torch_dtype": "float32"}
+LATEST = known.releases()[-1]
+
+
+def safetensors(n=100):
+    header = json.dumps(
+        {
+            "w": {"dtype": "F32", "shape": [n], "data_offsets": [0, 4 * n]},
+            "__metadata__": {"a": "b"},
+        }
+    ).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(4 * n)
+
+
+def pickle(path):
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", bytes(200_000))
+
+
+def checkpoint(folder, config=CONFIG, weights=("model.safetensors",)):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+    for name in weights:
+        if name.endswith(".bin"):
+            pickle(folder / name)
+        else:
+            (folder / name).write_bytes(safetensors())
+    return folder
+
+
+def index(folder, names, kind="model.safetensors"):
+    (folder / f"{kind}.index.json").write_text(
+        json.dumps({"weight_map": dict(zip("abc", names, strict=False))})
+    )
+
+
+def index_of_packages(spec, family):
+    """Stand for the package index: it has what is known, and nothing else."""
+    return (known.of_family(family) or [None])[-1] if family else LATEST
+
+
+def no_answer(spec, family):
+    return None
+
+
+def faults(tmp_path, entry="{path: m}", stacks="[4.57, 5.x]", newest=index_of_packages, **order):
+    text = f"stacks: {stacks}\nmodels:\n  m: {entry}\n"
+    matrix = load.parse(yamltext.parse(text.encode()), tmp_path / "matrix.yaml")
+    try:
+        refuse(matrix, Order(**({"checks": True} | order)), newest)
+    except EarlyError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [("model.safetensors",), ("pytorch_model.bin",), ("model.safetensors", "pytorch_model.bin")],
+)
+def test_whole_checkpoints_pass(tmp_path, weights):
+    checkpoint(tmp_path / "m", weights=weights)
+    assert faults(tmp_path) is None
+
+
+@pytest.mark.parametrize("kind", ["model.safetensors", "pytorch_model.bin"])
+def test_shards_pass_if_they_are_all_there(tmp_path, kind):
+    stem, _, suffix = kind.partition(".")
+    names = [f"{stem}-0000{n}-of-00002.{suffix}" for n in (1, 2)]
+    folder = checkpoint(tmp_path / "m", weights=names)
+    index(folder, names, kind)
+    assert faults(tmp_path) is None
+    (folder / names[1]).unlink()
+    assert f"names 1 of 2 files that are not there: {names[1]}" in faults(tmp_path)
+    (folder / names[1]).write_bytes((folder / names[0]).read_bytes()[:150])
+    assert f"{names[1]} is cut off" in faults(tmp_path)
+
+
+def test_files_that_no_release_reads_may_be_damaged(tmp_path):
+    folder = checkpoint(tmp_path / "m")
+    index(folder, ["gone.safetensors"])  # model.safetensors comes before an index
+    for name in ("pytorch_model.bin", "optimizer.pt", "model.fp16.safetensors", "old.safetensors"):
+        (folder / name).write_bytes(b"PK damaged")
+    assert faults(tmp_path) is None
+
+
+def test_an_old_pickle_is_no_archive_and_passes(tmp_path):
+    folder = checkpoint(tmp_path / "m", weights=())
+    (folder / "pytorch_model.bin").write_bytes(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.")
+    assert faults(tmp_path) is None
+
+
+DAMAGES = {
+    "cut off (140 of": lambda b: b[:140],
+    "cut off in its header": lambda b: b[:40],
+    "is empty": lambda b: b"",
+    "does not begin with the header": lambda b: bytes(100),
+    "is damaged": lambda b: b"<!DOCTYPE html><html>" + bytes(500),
+    "7 bytes more than its header names": lambda b: b + bytes(7),
+    "git lfs pull": lambda b: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+}
+
+
+@pytest.mark.parametrize("words", DAMAGES)
+def test_damaged_weights_are_named(tmp_path, words):
+    folder = checkpoint(tmp_path / "m")
+    path = folder / "model.safetensors"
+    path.write_bytes(DAMAGES[words](path.read_bytes()))
+    assert words in faults(tmp_path)
+    assert str(path) in faults(tmp_path)
+
+
+def test_a_pickle_that_is_cut_off_is_named(tmp_path):
+    folder = checkpoint(tmp_path / "m", weights=("pytorch_model.bin",))
+    path = folder / "pytorch_model.bin"
+    path.write_bytes(path.read_bytes()[:100_000])
+    assert "pytorch_model.bin is cut off (100,000 bytes, and its end is missing)" in faults(
+        tmp_path
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ((), "model.safetensors or pytorch_model.bin is missing"),
+        (("tf_model.h5",), "TensorFlow or Flax"),
+        (("m.Q4.gguf",), "does not read GGUF"),
+        (("model.fp16.safetensors",), "load: {variant: fp16}"),
+        (("model-00001-of-00002.safetensors",), "copy model.safetensors.index.json, too"),
+    ],
+)
+def test_missing_weights_are_named_with_what_is_there(tmp_path, names, words):
+    checkpoint(tmp_path / "m", weights=names)
+    assert words in faults(tmp_path)
+
+
+def test_a_variant_that_is_asked_for_is_there(tmp_path):
+    folder = checkpoint(tmp_path / "m", weights=("model.fp16.safetensors",))
+    assert faults(tmp_path, "{path: m, load: {variant: fp16}}") is None
+    (folder / "model.fp16.safetensors").rename(folder / "model.safetensors")
+    assert "model.fp16.safetensors" in faults(tmp_path, "{path: m, load: {variant: fp16}}")
+
+
+def test_a_link_to_nothing_is_told_from_a_missing_file(tmp_path):
+    folder = checkpoint(tmp_path / "m", weights=())
+    (folder / "model.safetensors").symlink_to(tmp_path / "blobs" / "gone")
+    assert "is a link to a file that is not there" in faults(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"model_type": None}, 'it is probably llama: write it there, as in "model_type": "llama"'),
+        (
+            {"model_type": "lama"},
+            'no release of transformers knows model_type "lama": did you mean',
+        ),
+        ({"model_type": "rnabert"}, "--package NAME --import MODULE"),
+        ({"architectures": ["ChronosBoltModelForForecasting"]}, "--class MODULE:NAME"),
+        ({"torch_dtype": "float23"}, 'torch_dtype "float23" is no dtype of torch: did you mean'),
+        ({"torch_dtype": "fp16"}, 'did you mean "float16"?'),
+    ],
+)
+def test_a_config_that_no_release_can_read_is_named(tmp_path, change, words):
+    checkpoint(tmp_path / "m", CONFIG | change)
+    assert words in faults(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"torch_dtype": "torch.bfloat16"},
+        {"torch_dtype": None, "dtype": "float8_e4m3fn"},
+        {"torch_dtype": {"text_config": "float32"}},
+        {"model_type": "qwen3_next", "architectures": ["Qwen3NextForCausalLM"]},  # not in 4.48
+        {"model_type": "deta", "architectures": ["DetaForObjectDetection"]},  # not in 5.x
+        {"architectures": None},
+        {"model_type": None, "pretrained_cfg": {}, "architecture": "resnet18"},
+        {"quantization_config": {"quant_method": "mxfp4"}},  # loads without a package
+    ],
+)
+def test_what_some_release_reads_is_left_to_the_run(tmp_path, change):
+    checkpoint(tmp_path / "m", CONFIG | change)
+    assert faults(tmp_path) is None
+
+
+def test_a_class_from_elsewhere_is_not_looked_up(tmp_path):
+    config = {"auto_map": {"AutoConfig": "c.C", "AutoModel": "m.M"}, "architectures": ["M"]}
+    checkpoint(tmp_path / "m", config, weights=())
+    assert faults(tmp_path, "{path: m, trust_remote_code: true}") is None
+    assert "it has no model_type" in faults(tmp_path)
+    package = "{path: m, packages: my-models, import: my_models}"
+    assert faults(tmp_path, package) is None
+
+
+def test_a_model_of_a_newer_release_is_left_to_the_run(tmp_path):
+    checkpoint(tmp_path / "m", CONFIG | {"model_type": "llama9"})
+    newer = lambda spec, family: "5.99.0"
+    assert faults(tmp_path, newest=newer) is None
+    assert "llama9" in faults(tmp_path, newest=no_answer)
+
+
+def test_a_module_that_no_package_brings_is_named(tmp_path):
+    checkpoint(tmp_path / "m", CONFIG)
+    assert 'no environment has the module "bacformer"' in faults(
+        tmp_path, "{path: m, class: bacformer.modeling:B}"
+    )
+    assert faults(tmp_path, "{path: m, class: 'transformers:LlamaModel'}") is None
+    stacks = "[{transformers: 4.57, packages: bacformer}, 5.x]"
+    assert faults(tmp_path, "{path: m, class: bacformer.modeling:B}", stacks) is None
+
+
+@pytest.mark.parametrize(
+    ("stacks", "words"),
+    [
+        ("[4.57.9, 5.x]", "there is no release 4.57.9 of transformers; 4.57.0 to 4.57.6 exist"),
+        ("[4.57, '5.99']", f"there is no release 5.99 of transformers; the newest is {LATEST}"),
+        ("[4.57, 6.x]", f"the newest is {LATEST}"),
+    ],
+)
+def test_a_release_that_does_not_exist_is_named_with_those_that_do(tmp_path, stacks, words):
+    checkpoint(tmp_path / "m")
+    assert words in faults(tmp_path, stacks=stacks)
+
+
+def test_a_release_newer_than_the_table_is_asked_for(tmp_path):
+    checkpoint(tmp_path / "m")
+    assert faults(tmp_path, stacks="[4.57, 5.24.1]", newest=lambda *_: "5.24.1") is None
+    # without an index only what can still appear is left to the run
+    assert faults(tmp_path, stacks="[4.57, '5.99']", newest=no_answer) is None
+    assert "4.57.0 to 4.57.6 exist" in faults(tmp_path, stacks="[4.57.9]", newest=no_answer)
+
+
+def test_known_releases_need_no_index(tmp_path):
+    checkpoint(tmp_path / "m")
+    asked = lambda *_: pytest.fail("the index was asked")
+    assert faults(tmp_path, stacks="[4.48, 4.57.1, 5.x]", newest=asked) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "option"),
+    [
+        ({"quant_method": "gptq"}, "--package optimum --package gptqmodel"),
+        ({"quant_method": "awq"}, "--package gptqmodel --package accelerate"),
+        ({"load_in_4bit": True}, "--package bitsandbytes --package accelerate"),
+        ({"quant_method": "fp8"}, "--package accelerate"),
+    ],
+)
+def test_quantised_weights_name_the_packages_that_load_them(tmp_path, settings, option):
+    checkpoint(tmp_path / "m", CONFIG | {"quantization_config": settings})
+    assert option in faults(tmp_path)
+    assert faults(tmp_path, "{path: m, packages: optimum}") is None
+
+
+def test_a_matrix_names_line_and_keys(tmp_path):
+    checkpoint(tmp_path / "m", CONFIG | {"model_type": "rnabert"})
+    text = faults(tmp_path, checks=False)
+    assert text.startswith(f"{tmp_path / 'matrix.yaml'}:3: m: ")
+    assert "packages: [NAME] and import: [MODULE]" in text
+
+
+def test_only_models_that_run_are_looked_at(tmp_path, monkeypatch):
+    checkpoint(tmp_path / "m")
+    checkpoint(tmp_path / "bad", {})
+    matrix = tmp_path / "matrix.yaml"
+    matrix.write_text("stacks: [5.x]\nmodels:\n  m: {path: m}\n  bad: {path: bad}\n")
+    monkeypatch.setattr(opening, "Scheduler", lambda *_, **__: pytest.fail("a run began"))
+    with pytest.raises(EarlyError, match=r"matrix.yaml:4: bad: .*model_type"):
+        asyncio.run(run.run_matrix(Order(matrix=matrix), {}, lambda _: pytest.fail("progress")))
+    refuse(load.load(matrix), Order(selection={"models": ("m",)}), no_answer)
+    with pytest.raises(EarlyError):
+        refuse(load.load(matrix), Order(selection={"models": ("b*",)}), no_answer)
+
+
+def test_the_steps_of_a_sentence_model_are_read_from_its_modules(tmp_path):
+    folder = checkpoint(tmp_path / "m")
+    assert list(further_steps(folder)) == []
+    kinds = {"": "Transformer", "1_Pooling": "Pooling", "2_Normalize": "Normalize"}
+    modules = [
+        {"path": path, "type": f"sentence_transformers.models.{kind}"}
+        for path, kind in kinds.items()
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    assert list(further_steps(folder)) == ["Pooling (1_Pooling)", "Normalize (2_Normalize)"]
+    (folder / "modules.json").write_text(json.dumps(modules[:1]))
+    assert list(further_steps(folder)) == []
+    for odd in ("{}", "[1]", '"x"', "\x00"):
+        (folder / "modules.json").write_text(odd)
+        assert list(further_steps(folder)) == []
+    assert faults(tmp_path) is None
+
+
+def test_its_errors_are_the_users():
+    assert issubclass(EarlyError, SamebitsError)
+    assert EarlyError("x").exit_code == 2

@@ -1,0 +1,57 @@
+"""A tiny model of text and image in custom code: its tower may differ between releases, or not run."""
+
+import torch
+import transformers
+from torch.nn import functional
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutput
+
+NEW = int(transformers.__version__.split(".")[0]) >= 5
+
+
+class SeeingConfig(PretrainedConfig):
+    model_type = "seeing"
+
+    def __init__(self, vocab_size=32, hidden_size=16, image_token_id=30, defect="none", **kwargs):
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.image_token_id = image_token_id
+        self.image_size = 8
+        self.patch_size = 4
+        self.defect = defect
+        super().__init__(**kwargs)
+
+
+class SeeingModel(PreTrainedModel):
+    config_class = SeeingConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.embed = torch.nn.Embedding(config.vocab_size, config.hidden_size)
+        self.tower = torch.nn.Linear(3 * config.patch_size**2, config.hidden_size)
+        self.experts = torch.nn.ModuleList(
+            torch.nn.Linear(config.hidden_size, config.hidden_size) for _ in range(3)
+        )
+        self.head = torch.nn.Linear(config.hidden_size, config.vocab_size)
+        self.post_init()
+
+    def _init_weights(self, module):
+        pass
+
+    def forward(self, input_ids, pixel_values=None, attention_mask=None):
+        hidden = self.embed(input_ids)
+        if pixel_values is not None:
+            size = self.config.patch_size
+            patches = functional.unfold(pixel_values, size, stride=size).transpose(1, 2)
+            if self.config.defect == "by hand":
+                features = functional.linear(patches, self.tower.weight, self.tower.bias)
+            else:
+                features = self.tower(patches)
+            if NEW and self.config.defect == "tower":
+                features = features * 1.5
+            is_image = input_ids == self.config.image_token_id
+            if is_image.sum() != features.shape[0] * features.shape[1]:
+                raise ValueError("Image features and image tokens do not match")
+            hidden = hidden.masked_scatter(is_image[..., None], features.to(hidden.dtype))
+        hidden = hidden + torch.tanh(self.experts[0](hidden)) + torch.tanh(self.experts[2](hidden))
+        return CausalLMOutput(logits=self.head(hidden))

@@ -1,0 +1,156 @@
+"""Images among token ids, one class for every stack, and modules that no prompt runs, over real releases."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.real.conftest import NEW, OLD, write_safetensors
+
+SEEING = {
+    "clean": {},
+    "tower": {"defect": "tower"},
+    "by-hand": {"defect": "by hand"},
+    "blind": {"image_token_id": 99},
+}
+MAKE_LLAVA = """
+import sys, torch, transformers
+torch.manual_seed(0)
+text = dict(vocab_size=99, hidden_size=48, intermediate_size=64, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+image = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=3, num_attention_heads=4,
+             image_size=32, patch_size=8, projection_dim=32)
+config = transformers.LlavaConfig(
+    transformers.CLIPVisionConfig(**image), transformers.LlamaConfig(**text),
+    image_token_index=90, image_seq_length=16)
+transformers.LlavaForConditionalGeneration(config).save_pretrained(sys.argv[1])
+"""
+MAKE_QWEN = """
+import sys, torch, transformers
+torch.manual_seed(0)
+text = dict(vocab_size=99, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4,
+            num_key_value_heads=2, rope_scaling={"type": "mrope", "mrope_section": [1, 1, 2]})
+image = dict(depth=1, embed_dim=32, hidden_size=32, num_heads=4, patch_size=4)
+config = transformers.Qwen2VLConfig(vision_config=image, **text)
+transformers.Qwen2VLModel(config).save_pretrained(sys.argv[1])
+"""
+
+
+def seeing(folder, fields):
+    """Make a checkpoint of the custom model of text and image."""
+    folder.mkdir()
+    shutil.copy(Path(__file__).parent / "planted" / "modeling_seeing.py", folder)
+    config = {
+        "model_type": "seeing",
+        "architectures": ["SeeingModel"],
+        "auto_map": {
+            "AutoConfig": "modeling_seeing.SeeingConfig",
+            "AutoModel": "modeling_seeing.SeeingModel",
+        },
+        **fields,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    generator = np.random.default_rng(0)
+    linears = {"tower": (16, 48), "head": (32, 16)} | {f"experts.{i}": (16, 16) for i in range(3)}
+    shapes = {"embed.weight": (32, 16)}
+    for name, shape in linears.items():
+        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    arrays = {n: generator.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
+    write_safetensors(folder / "model.safetensors", arrays)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory, run_in, stacks):
+    folder = tmp_path_factory.mktemp("multimodal")
+    for name, fields in SEEING.items():
+        seeing(folder / name, fields)
+    subprocess.run([stacks[OLD].python, "-c", MAKE_LLAVA, str(folder / "llava")], check=True)
+    path = folder / "llava" / "config.json"
+    config = json.loads(path.read_text())
+    # as 4.57 saves a Qwen2-VL that was made from a config
+    config["text_config"]["architectures"] = config.pop("architectures")
+    path.write_text(json.dumps(config))
+    subprocess.run([stacks[OLD].python, "-c", MAKE_QWEN, str(folder / "qwen")], check=True)
+    path = folder / "qwen" / "config.json"
+    config = json.loads(path.read_text())
+    del config["architectures"]
+    path.write_text(json.dumps(config))
+    lines = [
+        f'stacks: ["{OLD}", "{NEW}"]',
+        "defaults:",
+        "  greedy: 2",
+        "  training: false",
+        "  relations: false",
+        "  usage: false",
+        "  crossings: false",
+        "  prompts: {short: {length: 9}}",
+        "models:",
+        *(f"  {name}: {{path: {name}, trust_remote_code: true}}" for name in SEEING),
+        "  llava: {path: llava}",
+        "  qwen: {path: qwen}",
+    ]
+    (folder / "matrix.yaml").write_text("\n".join(lines))
+    return {row.model: row for row in run_in(folder).rows}
+
+
+def test_another_class_of_the_same_name_is_not_compared(rows):
+    old, new = rows["qwen"].cells
+    assert old.verdict == "reference", old.headline
+    assert new.verdict == "absent", new.headline
+    assert "another class Qwen2VLModel: its forward takes images" in new.absent
+    assert "--class" in new.absent
+
+
+def differing(cell):
+    return {
+        item.subject.prompt
+        for signal in cell.signals
+        for item in signal.items
+        if item.outcome == "differs"
+    }
+
+
+def unrun(row):
+    return {stack: {entry.name for entry in entries} for stack, entries in row.unrun.items()}
+
+
+@pytest.mark.parametrize("name", ["clean", "by-hand"])
+def test_a_tower_that_is_the_same_is_not_accused(rows, name):
+    cell = rows[name].cells[-1]
+    assert cell.verdict == "identical", cell.headline
+    logits = next(signal for signal in cell.signals if signal.signal == "logits")
+    assert logits.n_items == 3  # short, image, image-padded
+
+
+def test_a_tower_that_differs_is_found_by_its_image(rows):
+    cell = rows["tower"].cells[-1]
+    assert cell.verdict == "diverged", cell.headline
+    assert differing(cell) <= {"image", "image-padded"}
+    assert "image" in differing(cell)
+
+
+@pytest.mark.parametrize("name", ["clean", "by-hand", "tower"])
+def test_only_what_no_prompt_ran_is_named(rows, name):
+    assert unrun(rows[name]) == {OLD: {"experts.1"}, NEW: {"experts.1"}}
+    assert all(entry.one_of_several for entry in rows[name].unrun[NEW])
+
+
+def test_a_tower_that_no_prompt_ran_is_named_and_why_there_is_no_image(rows):
+    assert unrun(rows["blind"]) == {s: {"tower", "experts.1"} for s in (OLD, NEW)}
+    cell = rows["blind"].cells[-1]
+    assert cell.verdict == "identical", cell.headline
+    reasons = [skip.reason for skip in cell.skips if skip.what == "forward image"]
+    assert reasons == ["image_token_id 99 is outside of the vocabulary of 32"]
+
+
+def test_every_stack_gets_the_class_that_was_chosen(rows):
+    cell = rows["llava"].cells[-1]
+    outputs = next(signal for signal in cell.signals if signal.signal == "outputs")
+    item = next(i for i in outputs.items if i.subject.tensor == "image_hidden_states")
+    assert (item.subject.prompt, item.outcome) == ("image", "differs")
+    weights = next(signal for signal in cell.signals if signal.signal == "weights")
+    assert weights.outcome == "identical"
+    assert not rows["llava"].unrun

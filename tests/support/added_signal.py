@@ -1,0 +1,58 @@
+"""A signal that is added as CONTRIBUTING says: its unit, and captures that observed it."""
+
+import sys
+
+import pytest
+
+from samebits.compare import registry
+
+TOY = """
+\"\"\"Signal ``toy``: the largest logit of every position.\"\"\"
+
+from samebits.compare.outcome import not_observed, signal_comparison
+from samebits.compare.tensors import compare_tensors
+from samebits.compare.unit import Observation, SignalUnit
+from samebits.records.subject import Subject
+
+
+def refs(capture):
+    by_prompt = capture.signals.named.get("toy", {})
+    return {Subject(prompt=prompt): tensors[""] for prompt, tensors in by_prompt.items()}
+
+
+def compare(pair):
+    a, b = refs(pair.reference), refs(pair.candidate)
+    if not a or not b:
+        return not_observed(pair, "toy", reference=not a, candidate=not b)
+    items = [compare_tensors(subject, a[subject], b[subject], pair.values) for subject in a]
+    return signal_comparison("toy", items)
+
+
+def observations(capture):
+    return (Observation(ref.hash, "toy", subject, ref) for subject, ref in refs(capture).items())
+
+
+SIGNAL = SignalUnit("toy", 65, compare, observations, frozenset({"toy", "forward"}))
+"""
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """Add the file of one signal, and nothing else."""
+    (tmp_path / "toy_units").mkdir()
+    (tmp_path / "toy_units" / "toy.py").write_text(TOY)
+    monkeypatch.syspath_prepend(tmp_path)
+    (unit,) = registry.discover([str(tmp_path / "toy_units")], "toy_units")
+    every = tuple(sorted((*registry.units(), unit), key=lambda unit: unit.order))
+    monkeypatch.setattr(registry, "units", lambda: every)
+    monkeypatch.setattr(sys.modules["samebits.compare.stability"], "units", lambda: every)
+    registry.signals_of_word.cache_clear()
+    yield unit
+    registry.signals_of_word.cache_clear()
+
+
+def with_toy(memory, capture, **items):
+    """Return a run that also observed one tensor of the signal for each prompt."""
+    named = {"toy": {prompt: {"": memory.put(value)} for prompt, value in items.items()}}
+    signals = capture.signals.model_copy(update={"named": named})
+    return capture.model_copy(update={"signals": signals})
