@@ -11,7 +11,7 @@ import pytest
 
 from samebits.ladder.verdicts import judge_by_ladder
 from samebits.matrix.plan import Selection
-from samebits.pipeline import rows, scheduler
+from samebits.pipeline import rows, scope
 from samebits.stacks import probes
 from tests.real.conftest import NEW, OLD, ROOT
 
@@ -99,7 +99,7 @@ def raised(tmp_path_factory, run_in):
         path.write_text(text.replace(limit, small), "utf-8")
     write_matrix(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scheduler, "PROBES", patched)
+        patch.setattr(scope, "PROBES", patched)
         patch.setattr(probes, "STACK", patched / "stack.py")
         return by_cell(run_in(folder, selection=SELECTION))
 
