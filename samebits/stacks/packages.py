@@ -72,6 +72,9 @@ _REMEDY = (
     'samebits check --stack-package "numpy<2", in matrix.yaml stacks: [{transformers: "4.48", '
     'packages: ["numpy<2"]}].'
 )
+_UNKNOWN = "was not found in the package registry"
+"""What uv says of a name that its index does not have."""
+_NO_SUCH = "Check the name, and the index: UV_DEFAULT_INDEX or uv.toml beside matrix.yaml names another one."
 _BUILDS = ("failed to build", "build backend")
 """What uv says of a package whose own build failed."""
 _DAMAGED = (
@@ -345,7 +348,8 @@ def _error(process: subprocess.CompletedProcess[str], stack: Stack) -> PackagesE
         msg = f"the model's packages could not be installed beside {beside}:\n{output}\n{_NO_PACKAGES}"
         is_built = any(words in output.casefold() for words in _BUILDS)
         return PackagesError(msg, contradicts=False, machine=not is_built)
-    msg = f"its packages do not fit {beside}: {_sentence(output)} {_REMEDY}"
+    remedy = _NO_SUCH if _UNKNOWN in " ".join(output.split()) else _REMEDY
+    msg = f"its packages do not fit {beside}: {_sentence(output)} {remedy}"
     return PackagesError(msg, contradicts=True)
 
 

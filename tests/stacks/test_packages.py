@@ -19,6 +19,11 @@ CONTRADICTION = """\
   ╰─▶ Because my-models==1.2 depends on transformers>=5 and
       transformers==4.48.3, we can conclude that my-models==1.2 cannot be used.
 """
+UNKNOWN = """\
+  \x1b[31m\u00d7\x1b[0m No solution found when resolving dependencies:
+  ╰─▶ Because my-modls was not found in the package
+      registry and you require my-modls, we can conclude that your requirements are unsatisfiable.
+"""
 
 
 class Uv:
@@ -176,6 +181,15 @@ def test_a_contradiction_is_a_result_in_plain_words(tmp_path, uv):
         "transformers>=5 and transformers==4.48.3, we can conclude that my-models==1.2 cannot be "
         "used. Name a version".replace("4.48.0", STACK.transformers)
     )
+
+
+def test_a_name_that_no_index_has_is_told_apart_from_a_contradiction(tmp_path, uv):
+    uv.failing["compile"] = UNKNOWN
+    with pytest.raises(PackagesError) as caught:
+        extend(tmp_path, uv, "my-modls")
+    assert caught.value.contradicts
+    assert "Check the name" in str(caught.value)
+    assert "Name a version" not in str(caught.value)
 
 
 def test_of_a_long_contradiction_nothing_is_left_out(tmp_path, uv):
