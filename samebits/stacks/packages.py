@@ -74,7 +74,9 @@ _REMEDY = (
 )
 _UNKNOWN = "was not found in the package registry"
 """What uv says of a name that its index does not have."""
-_NO_SUCH = "Check the name, and the index: UV_DEFAULT_INDEX or uv.toml beside matrix.yaml names another one."
+_NO_SUCH = (
+    "Check the name, and the index: UV_DEFAULT_INDEX or uv.toml beside matrix.yaml names another."
+)
 _BUILDS = ("failed to build", "build backend")
 """What uv says of a package whose own build failed."""
 _DAMAGED = (
