@@ -109,6 +109,14 @@ def tests_long(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def newest(session: nox.Session) -> None:
+    """Run the tests over real stacks on the newest release, which may be newer than they know."""
+    install(session, "tests")
+    command = ("pytest", "-m", "stacks", "-n", "2", "--dist", "loadfile")
+    session.run(*command, *session.posargs, env={"UV_CONSTRAINT": ""})
+
+
+@nox.session(default=False)
 def ray(session: nox.Session) -> None:
     """Test a run on a local Ray cluster of two workers, one of which is killed."""
     install(session, "tests")

@@ -23,8 +23,10 @@ _tuple = raised(
     r"|'tuple' object has no attribute '(get_seq_length|update|get_usable_length)'",
 )
 _crop = raised("ValueError", r"Calling `crop` with a positive value")
-_NAMED_ERRORS = (_attribute, _tuple, _crop)
+_other_name = raised("TypeError", r"unexpected keyword argument 'cache'")
+_NAMED_ERRORS = (_attribute, _tuple, _crop, _other_name)
 """Cache exceptions with a rule of their own, for which no suspicious line is reported."""
+_OLD_NAME = "old name of the cache"
 _CACHED_RELATIONS: tuple[RelationName, ...] = (
     "full forward = prefill + decode",
     "prefill split anywhere",
@@ -158,14 +160,51 @@ def _decoding_change(case: Case) -> str | None:
     return "; ".join(_seen(case, [broken])) if broken is not None else None
 
 
+def _change_behind_cache(case: Case) -> str | None:
+    """Return how decoding differs, for code that only runs on a cache; None if it does not.
+
+    generate() hands no cache to a forward that knows it by an old name. Its decoding then differs
+    for that reason alone, while relations hand it the cache by the name that it knows.
+    """
+    if not case.idioms(_OLD_NAME):
+        return _decoding_change(case)
+    broken = next(case.broken(*_CACHED_RELATIONS), None)
+    return "; ".join(_seen(case, [broken])) if broken is not None else None
+
+
+def _renamed_cache(case: Case) -> Iterator[Sighting]:
+    """Find a forward that generate() hands its cache by a name which it does not take."""
+    yield from _other_name(case)
+    idioms = case.idioms(_OLD_NAME)
+    if not idioms or _has_idiom(case.reference) or not _only_decoding_differs(case):
+        return
+    change = "decoding with the cache differs from the reference, and one forward does not"
+    for idiom in idioms:
+        passed = f"generate() of this release passes cache=, which this does not take: {idiom.code}"
+        yield Sighting(f"{idiom.file}:{idiom.line}", (passed, change))
+
+
+def _has_idiom(reference: Capture | None) -> bool:
+    code = reference.signals.code if reference is not None else None
+    return code is not None and any(idiom.name == _OLD_NAME for idiom in code.idioms)
+
+
+def _only_decoding_differs(case: Case) -> bool:
+    """Return True if forwards have the reference's bits, or differ from them by rounding alone."""
+    if case.first() in DECODED:
+        return True
+    rests_on = {d.signal for d in case.ladder.rests_on} if case.ladder is not None else set()
+    return bool(rests_on) and rests_on <= DECODED
+
+
 def _cache_truth(case: Case) -> Iterator[Sighting]:
-    change = _decoding_change(case)
+    change = _change_behind_cache(case)
     for idiom in case.idioms("truth of a cache") if change else ():
         yield Sighting(f"{idiom.file}:{idiom.line}", (f"tested: {idiom.code}", change or ""))
 
 
 def _past_key_value(case: Case) -> Iterator[Sighting]:
-    change = _decoding_change(case)
+    change = _change_behind_cache(case)
     for idiom in case.idioms("past_key_value keyword") if change else ():
         yield Sighting(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", change or ""))
 
@@ -183,4 +222,5 @@ RULES = (
     Rule("SB710", _formulations, explains=DECODED),
     Rule("SB711", _scaled_rope, explains=frozenset({"state"})),
     Rule("SB712", _other_state, explains=frozenset({"state"})),
+    Rule("SB713", _renamed_cache, explains=DECODED | RAISED),
 )

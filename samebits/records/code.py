@@ -73,7 +73,7 @@ class Idiom(Record):
     """A line of the model's remote code that is known to behave differently in other releases."""
 
     name: str
-    """``truth of a cache``, ``past_key_value keyword`` …; see
+    """``truth of a cache``, ``old name of the cache`` …; see
     probes/samebits_probe/cell/idioms.py."""
     file: str
     line: int

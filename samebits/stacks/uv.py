@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -93,15 +94,25 @@ def settings_folder(project: Path | None) -> Path:
     """Return the folder in which uv runs: the project's if its settings count, else samebits' own.
 
     They count if they lie in that very folder and no model lies there or above. Beside them any
-    config.json is a model's; above them, where it may be another program's, it has to say so.
+    config.json is a model's; above them, where it may be another program's, it has to say so. What
+    lies in a folder in which anyone may write, such as /tmp, is no part of a project below it.
     """
     if project is None:
         return _OWN_FOLDER
     folder = project.resolve()
     if not _has_settings(folder) or (folder / _CONFIG).exists():
         return _OWN_FOLDER
-    has_model = any(_has_checkpoint(parent) for parent in (folder, *folder.parents))
-    return _OWN_FOLDER if has_model else folder
+    above = (parent for parent in folder.parents if not _is_shared(parent))
+    return _OWN_FOLDER if any(map(_has_checkpoint, (folder, *above))) else folder
+
+
+def _is_shared(folder: Path) -> bool:
+    """Return True for a folder in which every user may write and remove only their own files."""
+    shared = stat.S_ISVTX | stat.S_IWOTH
+    try:
+        return folder.stat().st_mode & shared == shared
+    except OSError:
+        return False
 
 
 def _has_settings(folder: Path) -> bool:

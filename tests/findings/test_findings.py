@@ -16,7 +16,7 @@ from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, Im
 from samebits.records.crossing import Crossing
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
-from samebits.records.ladder import Ladder, LadderStep
+from samebits.records.ladder import Decider, Ladder, LadderStep
 from samebits.records.made import MadeModel
 from samebits.records.outcomes import Parts
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
@@ -92,6 +92,8 @@ CRASHES = [
     ("SB102", "ModuleNotFoundError", "No module named 'transformers.masking_utils'"),
     ("SB104", "AttributeError", "'Tiny' object has no attribute 'get_head_mask'"),
     ("SB105", "TypeError", "f() got an unexpected keyword argument 'use_auth_token'"),
+    ("SB713", "TypeError", "Tiny.forward() got an unexpected keyword argument 'cache'"),
+    ("SB713", "TypeError", "TinyOutput.__init__() got an unexpected keyword argument 'cache'"),
     ("SB201", "AttributeError", "'TinyConfig' object has no attribute 'pad_token_id'"),
     ("SB202", "AttributeError", "'LlamaConfig' object has no attribute 'rope_theta'"),
     (
@@ -1099,6 +1101,39 @@ def test_a_suspicious_line_is_named_only_where_decoding_differs(name, code):
     assert codes_of(candidate, reference=reference, signals=signals) == []
     reference, candidate, signals = pair(memory)
     assert codes_of(with_idiom(candidate, name), reference=reference, signals=signals) == []
+
+
+def test_the_old_name_of_the_cache_is_named_only_where_decoding_alone_differs():
+    memory, name = Memory(), "old name of the cache"
+    reference, candidate, signals = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
+    lost = with_idiom(candidate, name)
+    (finding,) = findings(Case(lost, reference, signals))
+    assert (finding.code, finding.where) == ("SB713", f"{OWN}:9")
+    # a line that only runs on a cache is not blamed where generate() hands none over
+    tested = Idiom(name="truth of a cache", file=OWN, line=12, code="if past_key_values")
+    code = own_code().model_copy(update={"idioms": (*lost.signals.code.idioms, tested)})
+    both = lost.model_copy(update={"signals": lost.signals.model_copy(update={"code": code})})
+    assert codes_of(both, reference=reference, signals=signals) == ["SB713"]
+    # a reference whose generate() passes the same name decodes as badly
+    assert codes_of(lost, reference=with_idiom(reference, name), signals=signals) == []
+    reference, candidate, signals = pair(memory)
+    assert codes_of(with_idiom(candidate, name), reference=reference, signals=signals) == []
+
+
+@pytest.mark.parametrize(
+    ("rests_on", "named"), [(("decode",), ["SB713"]), (("logits", "decode"), []), ((), [])]
+)
+def test_the_old_name_of_the_cache_explains_no_forward(rests_on, named):
+    memory = Memory()
+    moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
+    reference, candidate, signals = pair(
+        memory, forward={"short": moved}, greedy={"short": decoded(memory, 3, 1, 5)}
+    )
+    deciders = tuple(Decider(signal=s, subject=Subject(prompt="short")) for s in rests_on)
+    ladder = Ladder(kind="diverged", rule="slope", reason="…", rests_on=deciders)
+    lost = with_idiom(candidate, "old name of the cache")
+    case = Case(lost, reference, signals, ladder=ladder)
+    assert [c for c in codes(case) if c.startswith("SB7")] == named
 
 
 def test_a_suspicious_line_is_not_blamed_for_an_exception_that_has_a_name():

@@ -1,5 +1,6 @@
 """model.forks and model.load: each branch belongs to the release that runs it."""
 
+import inspect
 import sys
 
 import transformers
@@ -13,6 +14,24 @@ def test_dtype_keyword():
         "dtype" if transformers.__version__ >= "4.57" else "torch_dtype"
     )
     assert forks.TAKEN["dtype keyword"]
+
+
+def test_the_cache_of_generate_has_the_name_that_the_release_passes():
+    from transformers.generation import GenerationMixin
+
+    parameters = inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
+    assert forks.cache_name() in parameters
+    assert forks.TAKEN["generate()'s cache"] == forks.cache_name()
+
+
+def test_a_kv_cache_is_told_from_states_by_any_name():
+    config = {"vocab_size": 8, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config, intermediate_size=8))
+    mamba = transformers.MambaForCausalLM(transformers.MambaConfig(**config))
+    assert forks.takes_kv_cache(llama)
+    assert forks.cache_keyword(llama) == forks.cache_name()
+    assert not forks.takes_kv_cache(mamba)
+    assert forks.cache_keyword(mamba) in {"cache", "cache_params"}
 
 
 def test_loading_info_is_sorted_text_in_every_release():

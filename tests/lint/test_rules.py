@@ -248,6 +248,33 @@ CASES = [
         ),
     ),
     (
+        "SB713",
+        "from transformers import GenerationMixin, PreTrainedModel\n"
+        "class M(PreTrainedModel, GenerationMixin):\n"
+        "    def forward(self, input_ids, past_key_values=None, **kwargs):\n        return input_ids\n",
+        "from transformers import GenerationMixin, PreTrainedModel\n"
+        "class M(PreTrainedModel, GenerationMixin):\n"
+        "    def forward(self, input_ids, past_key_values=None, **kwargs):\n"
+        "        past_key_values = kwargs.pop('cache', past_key_values)\n        return input_ids\n",
+    ),
+    (
+        "SB713",
+        "from transformers import LlamaForCausalLM\n"
+        "class M(LlamaForCausalLM):\n"
+        "    def prepare_inputs_for_generation(self, input_ids, past_key_values=None):\n"
+        "        return {'input_ids': input_ids}\n",
+        "from transformers import LlamaModel\n"
+        "class M(LlamaModel):\n"
+        "    def forward(self, input_ids, past_key_values=None, **kwargs):\n        return input_ids\n",
+    ),
+    (
+        "SB713",
+        "from transformers.utils import ModelOutput\nclass O(ModelOutput):\n"
+        "    past_key_values: tuple | None = None\n",
+        "from transformers.utils import ModelOutput\nclass O(ModelOutput):\n"
+        "    cache: tuple | None = None\n    past_key_values: tuple | None = None\n",
+    ),
+    (
         "SB808",
         "import transformers\ndef f(tokenizer, m):\n    return tokenizer.apply_chat_template(m)\n",
         "import transformers\ndef f(tokenizer, m):\n    return tokenizer.apply_chat_template(m, tokenize=False)\n",

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
 
-from samebits_probe.cell.idioms import idioms
+from samebits_probe.cell.idioms import idioms, renamed_caches
 
 GUILTY = [
     ("truth of a cache", "if past_key_values and input_ids is not None:\n    pass"),
@@ -46,3 +46,28 @@ def test_it_is_found_with_its_line(name, source):
 @pytest.mark.parametrize("source", CLEAN)
 def test_what_means_the_same_everywhere_is_left_alone(source):
     assert list(idioms(ast.parse(source))) == []
+
+
+OLD = "class M(PreTrainedModel, GenerationMixin):\n    def forward(self, ids, past_key_values=None{}):\n        {}\n"
+
+
+def test_a_forward_that_takes_the_cache_by_an_old_name_alone_is_found():
+    (found,) = renamed_caches(ast.parse(OLD.format(", **kwargs", "pass")))
+    assert found == (
+        "old name of the cache",
+        2,
+        "def forward(self, ids, past_key_values=None, **kwargs)",
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        OLD.format(", cache=None", "pass"),
+        OLD.format(", **kwargs", "past_key_values = kwargs.get('cache', past_key_values)"),
+        OLD.format(", **kwargs", "pass").replace(", GenerationMixin", ""),  # it never generates
+        OLD.format("", "pass").replace("past_key_values", "past"),
+    ],
+)
+def test_a_forward_that_takes_the_new_name_or_never_generates_is_left_alone(source):
+    assert list(renamed_caches(ast.parse(source))) == []

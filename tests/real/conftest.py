@@ -20,15 +20,17 @@ from samebits.terminal.progress import Plain
 
 ROOT = Path(__file__).parents[2]
 OLD, NEW = "4.48", "5.x"
+WORK = ROOT / ".samebits" / "tests"
 SHARED = {
     "stacks": stacks_folder(ROOT / ".samebits", os.environ),
-    "locks": ROOT / ".samebits" / "locks",
+    "locks": WORK / "locks",
 }
-"""Folders that the projects of tests share with the checkout, so that no stack is built twice."""
+"""Folders that the projects of tests share, so that no stack is built twice. The locks are not those
+of the checkout, where 5.x is the newest release."""
 
 
 def share_stacks(work):
-    """Link the stacks and locks of the checkout into a work folder."""
+    """Link the stacks and the tests' locks into a work folder."""
     work.mkdir(parents=True, exist_ok=True)
     for name, folder in SHARED.items():
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,10 +45,19 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.stacks)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def known_releases():
+    """Let 5.x be the release that newest.txt names: a new one must not change a test's result.
+
+    ``nox -s newest`` runs the tests on the newest one.
+    """
+    os.environ.setdefault("UV_CONSTRAINT", str(ROOT / "tests" / "newest.txt"))
+
+
 @pytest.fixture(scope="session")
-def build():
+def build(known_releases):
     """Return a function that builds a release."""
-    builder = StackBuilder(ROOT / ".samebits", Installer(os.environ), stacks=SHARED["stacks"])
+    builder = StackBuilder(WORK, Installer(os.environ), stacks=SHARED["stacks"])
     return lambda name: builder.build(
         StackSpec(id=name, transformers=name, torch="2.13.0", python="3.11")
     )

@@ -12,7 +12,7 @@ from samebits.matrix.spec import StackSpec
 from samebits.stacks.build import StackBuilder
 from samebits.stacks.installer import Installer
 from samebits.terminal.summary import summary
-from tests.real.conftest import NEW, OLD, ROOT, SHARED
+from tests.real.conftest import NEW, OLD, SHARED, WORK
 from tests.support import canaries
 
 MIDDLE = "4.57"
@@ -119,7 +119,7 @@ def standing_in(made, monkeypatch):
 
 
 def test_a_lock_holds_the_files_of_code_that_does_not_run(standing_in, capsys):
-    builder = StackBuilder(ROOT / ".samebits", Installer(os.environ), stacks=SHARED["stacks"])
+    builder = StackBuilder(WORK, Installer(os.environ), stacks=SHARED["stacks"])
     spec = StackSpec(id=MIDDLE, transformers=MIDDLE, torch="2.13.0", python="3.11")
     words = ["--python", builder.build(spec).python, "--lock", str(standing_in / "samebits.lock")]
     assert cli.main(["record", ".", *words], os.environ) == 0

@@ -17,7 +17,7 @@ from samebits.matrix.spec import StackSpec
 from samebits.records.verification import Kept
 from samebits.stacks.build import StackBuilder
 from samebits.stacks.installer import Installer
-from tests.real.conftest import NEW, ROOT, SHARED, share_stacks
+from tests.real.conftest import NEW, ROOT, SHARED, WORK, share_stacks
 
 EXAMPLE = ROOT / "examples" / "downstream"
 NAME = "model/float32-default"
@@ -27,7 +27,7 @@ PINNED, NEXT = "4.57", "5.2"
 @pytest.fixture(scope="module")
 def environments():
     """The environments that the project has one after the other."""
-    builder = StackBuilder(ROOT / ".samebits", Installer(os.environ), stacks=SHARED["stacks"])
+    builder = StackBuilder(WORK, Installer(os.environ), stacks=SHARED["stacks"])
     return {
         name: Path(
             builder.build(

@@ -36,15 +36,18 @@ DEFECTS = {
     "cache-crop": "SB707",
     "cache-truthiness": "SB708",
     "cache-keyword": "SB709",
+    "cache-name": "SB713",
+    "cache-output": "SB713",
     "tokenizer-llama": "SB801",
     "tokenizer-backend": "SB810",
     "layer-tuple": "SB803",
     "logits-to-keep": "SB804",
-    "generate-legacy": "SB805",
+    "generate-legacy": "SB713",
 }
 """Defect -> the finding that must be among those of at least one of its cells."""
 REPAIRED = (
     "cache-crop",
+    "cache-name",
     "cache-truthiness",
     "dtype-keyword",
     "import-losskwargs",
@@ -220,6 +223,15 @@ def test_weights_that_init_weights_draws_anew_are_named(tmp_path, run_in):
     assert "SB303" in codes(new)
     told = " ".join(line for finding in new.findings for line in finding.evidence)
     assert "_init_weights calls" in told
+
+
+def test_positions_that_an_own_method_does_not_cut_are_named(tmp_path, run_in):
+    """Up to 5.23 the method gets the cache; from 5.24 on it feeds the whole text, and SB713 is named."""
+    text = HEAD.replace('"4.57", "5.2", "5.x"', '"5.23.0"')
+    text += model("generate-legacy", (root_of(), "generate-legacy"))
+    (tmp_path / "matrix.yaml").write_text(text)
+    (row,) = run_in(tmp_path).rows
+    assert [codes(cell) for cell in row.cells] == [set(), {"SB805"}]
 
 
 def test_a_default_dtype_that_changed_is_named(tmp_path, run_in):

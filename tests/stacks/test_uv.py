@@ -47,11 +47,7 @@ def test_settings_of_uv_are_refused_in_a_kept_line(name, rest):
         assert LINE.fullmatch(line) is None
 
 
-def test_the_settings_beside_a_matrix_count_unless_a_model_lies_there_or_above(
-    tmp_path, monkeypatch
-):
-    look = uv._has_checkpoint  # what lies above pytest's folders is the machine's
-    monkeypatch.setattr(uv, "_has_checkpoint", lambda p: p.is_relative_to(tmp_path) and look(p))
+def test_the_settings_beside_a_matrix_count_unless_a_model_lies_there_or_above(tmp_path):
     own = uv.settings_folder(None)
     assert [path.name for path in own.iterdir()] == ["uv.toml"]
     project = tmp_path / "above" / "project"
@@ -76,6 +72,21 @@ def test_the_settings_beside_a_matrix_count_unless_a_model_lies_there_or_above(
     assert uv.settings_folder(project) == project
     (project / "config.json").write_text("{}")
     assert uv.settings_folder(project) == own
+
+
+def test_a_file_of_another_user_in_a_shared_folder_makes_no_model_of_what_lies_below(tmp_path):
+    shared = tmp_path / "shared"
+    project = shared / "project"
+    project.mkdir(parents=True)
+    (project / "uv.toml").touch()
+    (shared / "model.safetensors").touch()
+    assert uv.settings_folder(project) != project
+    shared.chmod(0o1777)
+    assert uv.settings_folder(project) == project
+    (shared / "uv.toml").touch()
+    assert uv.settings_folder(shared) != shared  # there the settings may be anyone's, too
+    (project / "model.safetensors").touch()
+    assert uv.settings_folder(project) != project
 
 
 def test_paths_of_variables_are_absolute_and_addresses_stay(tmp_path, monkeypatch):

@@ -16,7 +16,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits_probe.cell.idioms import idioms
+from samebits_probe.cell.idioms import OLD_CACHES, idioms, renamed_caches
+from samebits_probe.model import forks
 from samebits_probe.model import source as source_digest
 from samebits_probe.process import own, symbols
 from samebits_probe.process.own import REMOTE
@@ -70,6 +71,7 @@ def of_source(source: Source) -> dict[str, Any]:
         "reads_version": False,
     }
     files = _code_files(source) if source.trust_remote_code else {}
+    is_renamed = forks.cache_name() not in OLD_CACHES
     for name, path in (files | _package_files()).items():
         data = path.read_bytes()
         facts["files"][name] = hashlib.sha256(data).hexdigest()
@@ -79,7 +81,8 @@ def of_source(source: Source) -> dict[str, Any]:
             continue  # the load reports the error
         facts["imports"] += [_import_facts(name, imported) for imported in imports(tree)]
         facts["classes"] += [_class_facts(name, node) for node in _classes_in(tree)]
-        facts["idioms"] += [{"file": name, **idiom._asdict()} for idiom in idioms(tree)]
+        lines = [*idioms(tree), *(renamed_caches(tree) if is_renamed else ())]
+        facts["idioms"] += [{"file": name, **idiom._asdict()} for idiom in lines]
         facts["reads_version"] |= reads_version(tree)
     return facts
 

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+OLD_CACHES = frozenset({"past_key_values", "cache_params"})
+"""What generate() called the cache through 5.23; from 5.24 on it is ``cache``."""
+_PREPARE = "prepare_inputs_for_generation"
 _CACHES = frozenset({"past_key_values", "past_key_value", "cache", "past"})
 _LAYERS = frozenset({"layer", "decoder_layer", "block", "layer_module", "encoder_layer"})
 _ROPE_FIELDS = frozenset({"rope_theta", "rope_scaling"})
+_HEADS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 _LOGITS = frozenset({"num_logits_to_keep", "logits_to_keep"})
 
 
@@ -31,6 +35,34 @@ def idioms(tree: ast.AST) -> Iterator[Idiom]:
         for name in _idiom_names(node):
             assert isinstance(node, (ast.expr, ast.stmt))
             yield Idiom(name, node.lineno, ast.unparse(_shown_part(node)).partition("\n")[0][:200])
+
+
+def renamed_caches(tree: ast.AST) -> Iterator[Idiom]:
+    """Yield the methods that generate() calls and that know its cache by an old name alone.
+
+    They are suspicious in a release whose generate() passes ``cache``: from 5.24 on.
+    """
+    for node in ast.walk(tree):
+        methods = _methods(node) if isinstance(node, ast.ClassDef) else {}
+        if not isinstance(node, ast.ClassDef) or not _generates(node, methods):
+            continue
+        for method in (methods[name] for name in ("forward", _PREPARE) if name in methods):
+            named = {a.arg for a in (*method.args.args, *method.args.kwonlyargs)}
+            texts = {n.value for n in ast.walk(method) if isinstance(n, ast.Constant)}
+            # a text "cache" is a look into **kwargs, or the decorator that renames it
+            if named & OLD_CACHES and "cache" not in named | texts:
+                code = f"def {method.name}({ast.unparse(method.args)})"[:200]
+                yield Idiom("old name of the cache", method.lineno, code)
+
+
+def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    return {item.name: item for item in node.body if isinstance(item, ast.FunctionDef)}
+
+
+def _generates(node: ast.ClassDef, methods: dict[str, ast.FunctionDef]) -> bool:
+    """Return True if a class says that it generates: by its base, its method or its name."""
+    bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+    return "GenerationMixin" in bases or _PREPARE in methods or node.name.endswith(_HEADS)
 
 
 def _idiom_names(node: ast.AST) -> Iterator[str]:

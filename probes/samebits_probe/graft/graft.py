@@ -226,7 +226,7 @@ class Patient(Bench[PatientTask]):
             by_place |= suspect.substitutes
         generate_options: Fact = {}
         if any(suspect.plain_cache for suspect in chosen):
-            generate_options = {"past_key_values": transformers.DynamicCache()}
+            generate_options = {forks.cache_name(): transformers.DynamicCache()}
         with Places(model, None, by_place) as places:
             outputs = self.outputs(model, generate_options)
         idle = [

@@ -35,6 +35,7 @@ _KINDS = {
 NO_DATA = frozenset(
     {
         MASK,
+        "cache",
         "cache_params",
         "cache_position",
         "decoder_attention_mask",

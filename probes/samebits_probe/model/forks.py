@@ -196,7 +196,9 @@ def eager_attention(model: Any) -> Iterator[None]:
 
 # --- caches --------------------------------------------------------------------------------
 
-_CACHE_KEYWORDS = ("past_key_values", "cache_params", "state")
+_OLD_NAMES = ("past_key_values", "cache_params", "state")
+_STATE_MODELS = frozenset({"falcon_mamba", "mamba", "mamba2", "xlstm"})
+"""Model types whose cache holds states alone. Through 5.23 it is ``cache_params``, later ``cache``."""
 _MADE_BY_CALLER = (
     "HybridMambaAttentionDynamicCache",
     "FalconHybridMambaAttentionDynamicCache",
@@ -216,19 +218,44 @@ def _parameter_names(function: Any) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
+@functools.cache
+def cache_name() -> str:
+    """Return the keyword by which generate() hands a model its cache.
+
+    It is ``past_key_values`` through 5.23 and ``cache`` from 5.24 on (ALL_CACHE_NAMES in
+    generation/utils.py, which 4.48 does not have).
+    """
+    from transformers.generation import utils  # noqa: PLC0415  a job that never decodes needs it not
+
+    is_renamed = "cache" in getattr(utils, "ALL_CACHE_NAMES", ())
+    return _record_branch("generate()'s cache", "cache" if is_renamed else "past_key_values")
+
+
 def cache_keyword(model: Any) -> str | None:
     """Return forward's keyword for the cache; "" if modules keep it, None if there is none.
 
-    It is ``cache_params`` in mamba and ``state`` in rwkv. recurrent_gemma keeps the cache in its
-    modules through 5.2 and takes ``past_key_values`` in 5.23.
+    That of generate() comes first, as a forward may take the names of several releases. Through 5.23
+    it is ``cache_params`` in mamba; it is ``state`` in rwkv. recurrent_gemma keeps the cache in its
+    modules through 5.2.
     """
-    keyword = next((key for key in _CACHE_KEYWORDS if accepts(model, key)), None)
+    keyword = next((key for key in (cache_name(), *_OLD_NAMES) if accepts(model, key)), None)
     if keyword is None and getattr(model.config, "model_type", "") == "recurrent_gemma":
         keyword = ""
     _record_branch(
         "cache keyword", {None: "none", "": "kept in modules"}.get(keyword, keyword or "")
     )
     return keyword
+
+
+def takes_kv_cache(model: Any) -> bool:
+    """Return True if forward takes keys and values of earlier tokens as an argument."""
+    keyword = cache_keyword(model)
+    return keyword in {"cache", "past_key_values"} and not _takes_states(model)
+
+
+def _takes_states(model: Any) -> bool:
+    model_type = getattr(model.config, "model_type", "")
+    return accepts(model, "cache_params") or model_type in _STATE_MODELS
 
 
 def new_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
@@ -257,7 +284,7 @@ def takes_static_cache(model: Any) -> bool:
     The flag is ``_supports_static_cache`` through 4.53 and ``_can_compile_fullgraph`` later.
     Classes with a cache class of their own set it, too, but refuse a StaticCache.
     """
-    if not accepts(model, "past_key_values") or _own_cache_class(model):
+    if not takes_kv_cache(model) or _own_cache_class(model):
         return False
     flags = ("_supports_static_cache", "_can_compile_fullgraph")
     flag = next((flag for flag in flags if hasattr(type(model), flag)), None)
@@ -271,10 +298,8 @@ def generates_behind_cache(model: Any) -> bool:
     With mamba's ``cache_params``, prepare_inputs_for_generation of 4.48 to 5.2 passes only the last
     token, even if more tokens are missing from the cache.
     """
-    accepted = accepts(model, "past_key_values")
-    _record_branch(
-        "generate() behind a cache", "past_key_values" if accepted else "no keyword for it"
-    )
+    accepted = takes_kv_cache(model)
+    _record_branch("generate() behind a cache", cache_name() if accepted else "no keyword for it")
     return accepted
 
 
@@ -284,7 +309,7 @@ def behind_cache(model: Any, cache: Any, ids: torch.Tensor) -> dict[str, Any]:
     5.23 removes the ids in the cache only if the decoder's mask is as long as its ids. Without an
     explicit mask, an encoder-decoder would process the prefix twice.
     """
-    arguments = {"past_key_values": cache}
+    arguments = {cache_name(): cache}
     if not getattr(model.config, "is_encoder_decoder", False):
         return arguments
     return arguments | {"decoder_attention_mask": torch.ones_like(ids)}
@@ -328,7 +353,7 @@ def placement(model: Any, past: int, mask: torch.Tensor) -> dict[str, torch.Tens
     if accepts(model, "position_ids"):
         ids = (mask.long().cumsum(-1) - 1).masked_fill(mask == 0, 1)
         arguments["position_ids"] = ids[:, past:]
-    mamba = accepts(model, "cache_params")
+    mamba = _takes_states(model)
     if mamba and past:
         arguments.pop("attention_mask")
     if accepts(model, "cache_position"):

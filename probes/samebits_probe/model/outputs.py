@@ -19,7 +19,7 @@ from samebits_probe.model.tensor import NotHashable, tensor_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CACHES = frozenset({"past_key_values", "past_buckets_states", "cache_params", "mems"})
+CACHES = frozenset({"cache", "past_key_values", "past_buckets_states", "cache_params", "mems"})
 """Names under which the library's models return a cache."""
 _RECURRENT = "state"
 """Name of rwkv's states, which are a list; a tensor of that name is an output like any other."""

@@ -152,7 +152,7 @@ class Subject:
 
     def new_cache(self, way: Way) -> Any:
         """Return an empty cache; None if forward makes its own."""
-        if not way.cached or self.keyword != "past_key_values":
+        if not way.cached or not forks.takes_kv_cache(self.model):
             return None
         make_cache = forks.static_cache if way.static else forks.new_cache
         # one more than needed: a cache that is exactly full takes other branches

@@ -131,17 +131,18 @@ def _packed_in(
 def cache(subject: Subject) -> Facts:
     """Return the contents of a cache's layers after a forward past the sliding window."""
     model = subject.model
-    if forks.cache_keyword(model) != "past_key_values":
-        msg = "forward takes no past_key_values"
+    if not forks.takes_kv_cache(model):
+        msg = "forward takes no cache of keys and values"
         raise NoMeaning(msg)
     length = past_window(text_config(model.config))
     if length > _MAX_WINDOW:
         msg = f"at most {_MAX_WINDOW} tokens are fed, and its window needs {length}"
         raise NoMeaning(msg)
     new_cache = forks.new_cache(model, 1, length, model.dtype)
-    arguments = {"past_key_values": new_cache} if new_cache is not None else {}
+    keyword = forks.cache_keyword(model) or ""
+    arguments = {keyword: new_cache} if new_cache is not None else {}
     output = model(subject.ids("cache", length), use_cache=True, **arguments)
-    cache_after = getattr(output, "past_key_values", None)
+    cache_after = getattr(output, keyword, None)
     if cache_after is None:
         msg = "forward returns no cache"
         raise NoMeaning(msg)
@@ -178,8 +179,8 @@ def _counted_kinds(layers: Any) -> list[Facts]:
 
 def cache_position(subject: Subject) -> Facts:
     """Return whether forward takes cache_position, and what a wrong one changes."""
-    if forks.cache_keyword(subject.model) != "past_key_values":
-        msg = "forward takes no past_key_values"
+    if not forks.takes_kv_cache(subject.model):
+        msg = "forward takes no cache of keys and values"
         raise NoMeaning(msg)
     ids = subject.ids()
     wrong = torch.arange(ids.shape[1]) + _POSITION_ERROR

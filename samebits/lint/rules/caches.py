@@ -9,7 +9,7 @@ from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import mentions, problem, receiver
+from samebits.lint.project import is_constant, mentions, problem, receiver
 from samebits.lint.releases import between, since, union
 
 if TYPE_CHECKING:
@@ -247,10 +247,68 @@ def _keyword(project: Project) -> Iterator[Problem]:
         )
 
 
+_OLD_NAMES = {"past_key_values", "cache_params"}
+_PREPARE = "prepare_inputs_for_generation"
+_HEADS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+
+
+def _renamed(project: Project) -> Iterator[Problem]:
+    for entry in project.models:
+        own, outside = project.family(entry)
+        prepares = any(c.method(_PREPARE) for c in own)
+        if not prepares and not any(_generates(name) for name in {entry.name} | outside):
+            continue
+        for method in (m for m in map(entry.method, ("forward", _PREPARE)) if m is not None):
+            named = {a.arg for a in (*method.args.args, *method.args.kwonlyargs)}
+            old = named & _OLD_NAMES
+            # a text "cache" is a look into **kwargs, or the decorator that renames it
+            if (
+                not old
+                or "cache" in named
+                or any(is_constant(n, "cache") for n in ast.walk(method))
+            ):
+                continue
+            yield problem(
+                "SB713",
+                entry.source,
+                method,
+                f"generate() passes the cache as cache=, and {method.name}() only takes {min(old)}=",
+                since("5.24"),
+                "take both names: cache=None, and past_key_values = cache if that is None",
+            )
+
+
+def _renamed_fields(project: Project) -> Iterator[Problem]:
+    for entry in project.classes:
+        fields = {
+            n.target.id
+            for n in entry.node.body
+            if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
+        }
+        old = fields & _OLD_NAMES
+        bases = {base.rpartition(".")[2] for base in project.family(entry)[1]}
+        if not old or "cache" in fields or "ModelOutput" not in bases:
+            continue
+        yield problem(
+            "SB713",
+            entry.source,
+            entry.node,
+            f"ModelOutput changes the keyword {min(old)}= to cache=, and {entry.name} has no such field",
+            since("5.24"),
+            "return a class of transformers.modeling_outputs, or name the field by the release",
+        )
+
+
+def _generates(name: str) -> bool:
+    return name.endswith((*_HEADS, "GenerationMixin"))
+
+
 RULES = (
     LintRule("SB701", "error", _attributes),
     LintRule("SB702", "error", _subscripts),
     LintRule("SB707", "error", _crops),
     LintRule("SB708", "warning", _truth),
     LintRule("SB709", "warning", _keyword),
+    LintRule("SB713", "error", _renamed),
+    LintRule("SB713", "error", _renamed_fields),
 )
