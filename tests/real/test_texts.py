@@ -89,7 +89,7 @@ PLANTED = {
         {"model_type": "qwen2"},
         {"SB806", "SB815"},
     ),
-    "llama-2": (("metaspace", "LlamaTokenizer"), {}, {"SB806", "SB815"}),
+    "llama-2": (("metaspace", "LlamaTokenizer"), {}, {"SB806", "SB814", "SB815"}),
     "xlm-roberta": (
         ("unigram", "XLMRobertaTokenizer"),
         {"model_type": "xlm-roberta"},
@@ -150,6 +150,8 @@ CLEAN = {
 }
 """Name -> arguments and options of ``write``; all releases make the same of their texts."""
 
+STREAMED = {"metaspace": {"SB814"}}
+"""Up to 5.23 TextStreamer loses the space that a line begins with, if the decoder strips the first."""
 REFUSED_BY_4 = {"gpt2": {"SB818"}, "granite": {"SB818"}}
 """4.x's GPT2TokenizerFast raises for a list of words, unless add_prefix_space is set."""
 KNOWN = {"SB802", "SB807", "SB808", "SB809", "SB813", "SB826"}
@@ -197,9 +199,10 @@ def test_a_published_regression_is_found_and_named(tokenizers, name):
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_tokenizer_that_releases_read_alike_is_not_accused(tokenizers, name):
-    assert {finding.code for finding in found(tokenizers, name)} <= KNOWN
+    known = KNOWN | STREAMED.get(name, set())
+    assert {finding.code for finding in found(tokenizers, name)} <= known
     backwards = {finding.code for finding in found(tokenizers, name, "5.x", "4.48")}
-    assert backwards - REFUSED_BY_4.get(name, set()) <= KNOWN
+    assert backwards - REFUSED_BY_4.get(name, set()) <= known
 
 
 @pytest.mark.parametrize("name", [*PLANTED, *CLEAN])
