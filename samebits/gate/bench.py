@@ -6,7 +6,6 @@ It is a small run of a matrix: one model, one variant, one or two cells.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import uuid
 from pathlib import Path
@@ -30,9 +29,9 @@ from samebits.stacks.build import StackBuilder, environment_folder, probes_diges
 from samebits.stacks.environment import probe_environment
 from samebits.stacks.installer import Commands, Installer
 from samebits.stacks.places import stacks_folder
-from samebits.stacks.probes import PROBES
+from samebits.stacks.probes import MAKER, PROBES
 from samebits.stacks.process import StackProcess, start_process
-from samebits.stacks.slots import Slots
+from samebits.stacks.slots import Slots, usable_cores
 from samebits.storage.store import Store
 from samebits_wire.places import PROBE_PACKAGES_VARIABLE
 
@@ -117,8 +116,8 @@ class Bench:
         self._kernels = kernels
         self._starter = starter or start_process
         self._run = uuid.uuid4().hex[:12]
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        self._slots = Slots(cores or 1, cores)
+        cores = usable_cores()
+        self._slots = Slots(cores, cores)
         self._sides: list[Side] = []
         self._modules: list[Path] = []
         self._built: list[Path] = []
@@ -138,8 +137,7 @@ class Bench:
 
     def subject(self, model: ModelSpec) -> Subject:
         """Return a model with its files hashed; its inputs are still to be chosen."""
-        maker = digest_of_file(PROBES / "samebits_probe" / "model" / "build.py")
-        checkpoints = Checkpoints(self.root, Path(), maker)
+        checkpoints = Checkpoints(self.root, Path(), digest_of_file(MAKER))
         return Subject(model, checkpoints.given(model))
 
     def current(self, stack: Stack, version: str) -> Side:

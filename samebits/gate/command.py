@@ -213,7 +213,7 @@ async def run_record(
 
 
 def _say_what_is_not_run(folders: Mapping[str, Path], say: Callable[[str], None]) -> None:
-    """Say which code of models that nobody trusts is there; ``folders`` are theirs, by name."""
+    """Say which code of models is not run for want of trust; ``folders`` has those of the models."""
     for name, folder in folders.items():
         if line := not_run(own_code(folder)):
             say(f"{name}: {line}")

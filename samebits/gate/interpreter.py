@@ -88,11 +88,11 @@ def find_interpreter(
 ) -> Path:
     """Return the interpreter of the project in ``folder``.
 
-    It is the one that is named, else that of the active virtual environment, of ``.venv`` in the
+    It is ``named``, else that of the active virtual environment, of ``.venv`` in the
     folder or above it, or the one that runs this program. ``checkpoints`` are the folders of models.
 
     Raises:
-        InterpreterError: the one that is named does not exist, or ``.venv`` lies in a checkpoint.
+        InterpreterError: the interpreter that is named does not exist, or ``.venv`` lies in a checkpoint.
 
     """
     if named is not None:

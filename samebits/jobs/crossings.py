@@ -73,7 +73,7 @@ class SavedCopy(NamedTuple):
 
 
 class Made(NamedTuple):
-    """The cells of a crossing with a made model in place of theirs."""
+    """The cells of a crossing with a made model in place of their own."""
 
     parties: list[ReadyCell]
     asked_of: MadeModel | None

@@ -10,7 +10,7 @@ from samebits.base.digests import digest_of_file
 from samebits.base.errors import MACHINE_ERRORS, PatchError, nearest
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.jobs.records import BuildJob
-from samebits.stacks.probes import PROBES
+from samebits.stacks.probes import MAKER
 from samebits.stacks.process import tail
 from samebits_wire.atomic import remove
 
@@ -46,7 +46,7 @@ class RunCheckpoints:
         self._feeder = feeder
         self._n_done = 0
         self._mending = asyncio.Lock()
-        maker = digest_of_file(PROBES / "samebits_probe" / "model" / "build.py")
+        maker = digest_of_file(MAKER)
         self._made = Checkpoints(
             scope.root, scope.matrix_folder, maker, dependencies=scope.dependencies
         )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import samebits_wire
 from samebits.base.errors import SamebitsError
 from samebits.pipeline.resources import unmet
+from samebits.stacks.slots import usable_cores
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def _connect(ray: Any, address: str, runtime_env: dict[str, Any]) -> bool:  # no
         return False
     fields: dict[str, Any] = {"address": None if address == LOCAL else address}
     if address == LOCAL:
-        fields |= {"num_cpus": len(os.sched_getaffinity(0)), "include_dashboard": False}
+        fields |= {"num_cpus": usable_cores(), "include_dashboard": False}
     try:
         ray.init(**fields, runtime_env=runtime_env, log_to_driver=False, logging_level="error")
     except Exception as error:

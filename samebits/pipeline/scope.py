@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +11,7 @@ from samebits.base.digests import machine_fingerprint
 from samebits.base.filestate import Dependencies
 from samebits.stacks.build import probes_digest
 from samebits.stacks.probes import PROBES
-from samebits.stacks.slots import Slots
+from samebits.stacks.slots import Slots, usable_cores
 from samebits.terminal.progress import Phases
 from samebits_wire.folders import without_folders
 
@@ -59,7 +58,7 @@ class Scope:
 
     def __post_init__(self) -> None:
         """Set what follows from the rest."""
-        cores = len(os.sched_getaffinity(0))
+        cores = usable_cores()
         self.phases = Phases(self.progress)
         self.n_slots = self.order.jobs or cores
         self.slots = Slots(self.n_slots, cores)

@@ -20,7 +20,7 @@ from samebits.stacks.packages import (
     with_versions,
 )
 from samebits.stacks.places import stacks_folder
-from samebits.stacks.process import StackProcess
+from samebits.stacks.process import StackProcess, mend_nothing
 from samebits.stacks.system import SYSTEM
 from samebits_wire.atomic import read_whole, replace
 from samebits_wire.folders import without_folders
@@ -60,7 +60,7 @@ class RunStacks:
         self.environment: dict[str, str] = {}
         self.on_step: Callable[[Mapping[str, Any], Running], None] = lambda _job, _running: None
         """Shows the progress of a job."""
-        self.mend: Callable[[Mapping[str, Any]], Awaitable[None]] = _nothing
+        self.mend: Callable[[Mapping[str, Any]], Awaitable[None]] = mend_nothing
         """Makes the files again that a job misses."""
         self._scope = scope
         self._starter = starter
@@ -307,10 +307,6 @@ class RunStacks:
     def modules(self, stack: Stack) -> Path:
         """Return the folder to which this run's process of a stack copies remote code."""
         return self._scope.root / "modules" / f"{stack.lock_digest[:12]}-{self._scope.id}"
-
-
-async def _nothing(_job: Mapping[str, Any]) -> None:
-    """Do nothing."""
 
 
 def _without_its_folders(error: StackError | OSError) -> StackError:

@@ -103,7 +103,7 @@ class CheckpointReport(Record):
     """The model's folder as seen from where the run started; '' if it is not below it, or if the
     files of the cells are a patched copy."""
     not_run: tuple[str, ...] = ()
-    """Files of a folder that are code of the model, or name it, where nobody said that it may run."""
+    """Files of a folder that are code of the model, or name it, and are not run without trust."""
     steps: tuple[str, ...] = ()
     """What its folder adds to the model that transformers loads, and no cell ran: for
     sentence-transformers ``Pooling (1_Pooling)``, from modules.json."""

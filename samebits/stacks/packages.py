@@ -350,8 +350,9 @@ def _error(process: subprocess.CompletedProcess[str], stack: Stack) -> PackagesE
         msg = f"the model's packages could not be installed beside {beside}:\n{output}\n{_NO_PACKAGES}"
         is_built = any(words in output.casefold() for words in _BUILDS)
         return PackagesError(msg, contradicts=False, machine=not is_built)
-    remedy = _NO_SUCH if _UNKNOWN in " ".join(output.split()) else _REMEDY
-    msg = f"its packages do not fit {beside}: {_sentence(output)} {remedy}"
+    sentence = _sentence(output)
+    remedy = _NO_SUCH if _UNKNOWN in sentence else _REMEDY
+    msg = f"its packages do not fit {beside}: {sentence} {remedy}"
     return PackagesError(msg, contradicts=True)
 
 

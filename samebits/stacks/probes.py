@@ -11,6 +11,8 @@ _CANDIDATES = (_PACKAGE / "_probes", _PACKAGE.parent / "probes")
 PROBES = next((folder for folder in _CANDIDATES if folder.is_dir()), _CANDIDATES[0])
 STACK = PROBES / "stack.py"
 """The script that a stack's interpreter runs; tests and the bench replace it."""
+MAKER = PROBES / "samebits_probe" / "model" / "build.py"
+"""The module that makes checkpoints: one that another text of it made is made again."""
 ARCHITECTURES = PROBES / "architectures.py"
 """The script that lists the architectures of a release; it uses only the standard library."""
 ENVIRONMENT = PROBES / "samebits_probe" / "process" / "environment.py"

@@ -233,7 +233,7 @@ class StackProcess:
     ) -> None:
         self.stack_id = stack_id
         self.on_step: OnStep = lambda _job, _running: None
-        self.mend: Mend = _mend_nothing
+        self.mend: Mend = mend_nothing
         self.machine: dict[str, Any] | None = None
         self.spent: dict[str, tuple[int, float]] = {}
         """Kind of job -> number of jobs and CPU seconds; ``imports`` for the process itself."""
@@ -469,8 +469,8 @@ def cell_of(job: Mapping[str, Any]) -> str:
 _ENDED = "the stack's process was ended"
 
 
-async def _mend_nothing(_job: Mapping[str, Any]) -> None:
-    """Make nothing again: a process outside of a run has nobody who could."""
+async def mend_nothing(_job: Mapping[str, Any]) -> None:
+    """Make no file again: outside of a run nothing knows how."""
 
 
 async def _ready_facts(process: Process) -> dict[str, Any] | None:

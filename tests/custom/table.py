@@ -33,7 +33,9 @@ def answer(cell: dict[str, Any]) -> str:
         return SAME
     names = [s["signal"] for s in cell["signals"] if s["outcome"] == "differs"]
     missing = [s["signal"] for s in cell["signals"] if s["outcome"] == "one side only"]
-    return f"{cell['judged']}: {', '.join(names or missing)} {cell['figure']}".strip()
+    differing = names or missing
+    figure = cell["figure"].removeprefix(f"{differing[0]} ") if differing else cell["figure"]
+    return f"{cell['judged']}: {', '.join(differing)} {figure}".strip()
 
 
 def row(name: str, said: str, cells: list[dict[str, Any]]) -> str:

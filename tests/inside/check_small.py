@@ -89,8 +89,11 @@ def test_values_are_seeded_and_dtype_and_attention_are_those_of_the_cell():
         with small.made(llama(), source) as made:
             assert made.model.dtype == torch.bfloat16
             assert made.model.config._attn_implementation == "eager"
-            weights.append([p.clone() for p in made.model.parameters()])
-    assert all(map(torch.equal, *weights))
+            weights.append({n: p.detach().clone() for n, p in made.model.named_parameters()})
+    first, second = weights
+    assert {n: p.shape for n, p in first.items()} == {n: p.shape for n, p in second.items()}
+    differing = {n: (first[n], second[n]) for n in first if not torch.equal(first[n], second[n])}
+    assert not differing, differing
 
 
 def test_kinds_of_layers_are_kept():

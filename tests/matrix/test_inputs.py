@@ -241,7 +241,7 @@ def test_a_file_of_safetensors_is_read_by_its_header(tmp_path):
 
 @given(content=st.binary(max_size=200), suffix=st.sampled_from([".npz", ".safetensors"]))
 def test_a_damaged_file_is_named_and_never_raises(tmp_path_factory, content, suffix):
-    folder = tmp_path_factory.getbasetemp()
+    folder = tmp_path_factory.mktemp("inputs")
     (folder / f"damaged{suffix}").write_bytes(content)
     fault = bad_arrays(folder, f"damaged{suffix}")
     assert fault is None or "damaged" in fault
@@ -249,7 +249,7 @@ def test_a_damaged_file_is_named_and_never_raises(tmp_path_factory, content, suf
 
 @given(st.text(max_size=120))
 def test_any_text_as_a_python_file_is_read_without_running_it(tmp_path_factory, text):
-    folder = tmp_path_factory.getbasetemp()
+    folder = tmp_path_factory.mktemp("inputs")
     (folder / "any.py").write_text(text, "utf-8", "surrogatepass")
     fault = bad_function(folder, "any.py:make")
     assert fault is None or "any.py" in fault
@@ -271,7 +271,7 @@ VALUES = st.recursive(
 
 @given(VALUES)
 def test_any_argument_is_accepted_or_named_with_a_position(tmp_path_factory, value):
-    path = tmp_path_factory.getbasetemp() / "matrix.yaml"
+    path = tmp_path_factory.mktemp("inputs") / "matrix.yaml"
     text = {"models": {"m": {"build": "llama", "inputs": {"s": {"arguments": {"x": value}}}}}}
     yaml = yamltext.parse(json.dumps(text).encode())
     problems, sets = (), ()

@@ -205,7 +205,7 @@ def checkpoints_of(model: str, report: Report) -> Markdown:
 
 
 def code_line(report: Report) -> str:
-    """Return which code of models was not run, as nobody said so; '' if there is none."""
+    """Return which code of models was not run for want of trust; '' if there is none."""
     names = [f"{c.model} ({', '.join(c.not_run)})" for c in report.checkpoints if c.not_run]
     if not names:
         return ""

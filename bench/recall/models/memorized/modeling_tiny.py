@@ -1,6 +1,6 @@
 """A small llama-like decoder whose code comes with its checkpoint, the same in every release.
 
-All arithmetic is its own. What it needs of transformers is what 4.48 to 5.23 have alike: the base
+All arithmetic is its own. What it needs of transformers is what all releases have alike: the base
 classes, the output class, and a cache's ``update`` and ``get_seq_length``.
 """
 
@@ -256,8 +256,11 @@ class TinyForCausalLM(TinyPreTrainedModel, GenerationMixin):
         inputs_embeds=None,
         labels=None,
         use_cache=None,
+        cache=None,
         **kwargs,
     ):
+        # generate() calls it past_key_values through 5.23, and cache from 5.24 on
+        past_key_values = cache if past_key_values is None else past_key_values
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
