@@ -64,6 +64,30 @@ def test_every_tensor_has_the_name_of_its_place():
         assert list(outputs.tensors(result)) == names, case
 
 
+class Moved(dict):
+    """An output of 5.24: fields moved into another one, and properties have their former names."""
+
+    @property
+    def image_hidden_states(self):
+        return self["image_outputs"]["pooler_output"]
+
+    @property
+    def audio_hidden_states(self):
+        return self["audio_outputs"]["pooler_output"]
+
+    @property
+    def past_key_values(self):
+        return self["cache"]
+
+
+def test_an_output_that_moved_is_found_by_its_former_name_as_well():
+    moved = Moved(logits=t(1), image_outputs={"pooler_output": t(2)}, cache=[t(3)])
+    names = ["logits", "image_outputs.pooler_output", "image_hidden_states"]
+    assert list(outputs.tensors(moved)) == names
+    field = Moved(logits=t(1), image_hidden_states=t(2))
+    assert list(outputs.tensors(field)) == ["logits", "image_hidden_states"]
+
+
 def test_a_container_that_holds_itself_is_walked_once():
     result = {"logits": t(1)}
     result["itself"] = result

@@ -8,6 +8,7 @@ differs between releases.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -116,7 +117,8 @@ def _walk(value: Any, path: Path, holders: set[int]) -> Iterator[tuple[Path, tor
 
 def _items(value: Any) -> list[tuple[str | int, Any]]:
     if isinstance(value, Mapping):
-        return [(str(key), item) for key, item in value.items()]
+        named = {str(key): item for key, item in value.items()}
+        return [*named.items(), *_former_names(value, named)]
     if isinstance(value, tuple) and (fields := getattr(value, "_fields", None)):
         return list(zip(fields, value, strict=True))
     if isinstance(value, (tuple, list)):
@@ -127,6 +129,20 @@ def _items(value: Any) -> list[tuple[str | int, Any]]:
     if not isinstance(attributes, dict):
         return []
     return [(name, item) for name, item in attributes.items() if not name.startswith("_")]
+
+
+def _former_names(value: Any, named: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the properties of an output class: names under which users still read a moved output.
+
+    ``image_hidden_states`` of LLaVA is a field through 5.23, and from 5.24 on a property that returns
+    ``image_outputs.pooler_output`` (modeling_llava.py).
+    """
+    for owner in type(value).__mro__:
+        for name, member in vars(owner).items():
+            if not isinstance(member, property) or name in named or name in CACHES:
+                continue
+            with suppress(Exception):  # as for an image that was not given
+                yield name, getattr(value, name)
 
 
 def _is_cache(value: Any, path: Path) -> bool:
