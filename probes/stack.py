@@ -86,13 +86,17 @@ KINDS = {
     "trainer": "samebits_probe.training.trainer_job",
     "training": "samebits_probe.training.job",
 }
-"""Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch."""
+"""Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch.
+
+A kind of a question, such as ``training.step``, leads to its module by itself."""
+_OF_QUESTIONS = "samebits_probe.questions"
 
 
 def perform(job: Job) -> None:
     """Run one job in this process."""
     vision.make_importable()
-    importlib.import_module(KINDS[job["kind"]]).run(job)
+    kind = job["kind"]
+    importlib.import_module(KINDS.get(kind) or f"{_OF_QUESTIONS}.{kind}").run(job)
 
 
 class Child:

@@ -114,10 +114,9 @@ class CellModel(FedModel):
     prompts: dict[str, Prompt | InputSet]
 
 
-class RelationOptions(TypedDict):
-    """How the relations inside a cell are tested."""
+class Options(TypedDict):
+    """What the phase of a question is asked."""
 
-    samples: int
     large: bool
 
 
@@ -134,9 +133,7 @@ class ObservedModel(CellModel):
     """The model of a cell, and what to observe of it."""
 
     greedy: int
-    relations: RelationOptions | None
-    usage: bool
-    processors: bool
+    questions: dict[str, Options]
     reloads: bool
     large: bool
     probes: list[ProbeFile]
@@ -252,6 +249,21 @@ class TensorRef(TypedDict):
     dtype: str
     shape: list[int]
     stored: bool
+
+
+class Task(TypedDict):
+    """What is asked of a cell; the module that does it knows the other keys."""
+
+    result: str
+
+
+class QuestionJob(JobOfCell):
+    """Do a task of a question."""
+
+    kind: str
+    store: LimitedStore
+    model: CellModel
+    task: Task
 
 
 class Rungs(TypedDict):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.registry import signals_of_word
 from samebits.records.capture import Unfinished
+from samebits.records.question import is_question
 from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
@@ -28,9 +29,6 @@ _EXPLAINING = frozenset(
         "attention",
         "kernels",
         "integrity",
-        "usage",
-        "processors",
-        "relations",
         "evidence",
         "first",
         "probes",
@@ -40,7 +38,7 @@ _EXPLAINING = frozenset(
         "device",
     }
 )
-"""First words of the phases that explain a verdict and never decide it."""
+"""First words of the core's phases that explain a verdict and never decide it, as questions do."""
 
 PROBE = "probe"
 """First word of the phase of a probe of the user's that counts; one that only informs is a part of
@@ -58,7 +56,8 @@ def signals_of(phase: str) -> frozenset[Signal]:
 
 def explains(phase: str) -> bool:
     """Return True if no observation of a phase can decide a verdict."""
-    return word_and_prompt(phase)[0] in _EXPLAINING
+    word = word_and_prompt(phase)[0]
+    return word in _EXPLAINING or is_question(word)
 
 
 def row_subject(name: str, prompts: Iterable[str] = ()) -> Subject:

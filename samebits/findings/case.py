@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from samebits.compare import processing
-from samebits.compare.standing import Standing, judge_relation
 from samebits.compare.texts import comparisons
 from samebits.records.usage import UsageSignal
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from samebits.records.outcomes import OperationComparison
     from samebits.records.processor import PartComparison
     from samebits.records.provenance import Provenance
-    from samebits.records.relations import Relation, RelationName
+    from samebits.records.question import Answer
     from samebits.records.training import TrainingReport
 
 
@@ -45,6 +44,8 @@ class Case:
     """Results of this stack for checkpoints of the model that other stacks saved."""
     ladder: Ladder | None = None
     """Result of the precision ladder for the difference; None if it did not run."""
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    """What questions that ran jobs of their own say of the row."""
     training: TrainingReport | None = None
     """One training step of the model; None if the cell was not trained."""
     reference_training: TrainingReport | None = None
@@ -179,24 +180,6 @@ class Case:
     def weights(self) -> Mapping[str, WeightFacts]:
         """Return all parameters and persistent buffers by name."""
         return weights_of(self.capture)
-
-    def broken(self, *names: RelationName) -> Iterator[Relation]:
-        """Yield the relations inside the cell that are broken in float64, too."""
-        return self.standing(Standing.BROKEN, *names)
-
-    def standing(self, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
-        """Yield the relations of these names that have the wanted standing."""
-        relations = self.capture.signals.relations
-        dtype = self.capture.cell.variant.dtype
-        for relation in relations.relations if relations is not None else ():
-            if relation.relation in names and judge_relation(relation, dtype) == wanted:
-                yield relation
-
-    @property
-    def asked_of(self) -> tuple[str, ...]:
-        """The line of evidence that a made model answered for the relations; none if it did not."""
-        relations = self.capture.signals.relations
-        return seen_with(relations.asked_of if relations is not None else None)
 
 
 def seen_with(made: MadeModel | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.raised import checks, checks_of_training
+from samebits.compare.raised import checks, checks_of_jobs
 from samebits.findings.rule import Rule, Sighting
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def _one_side(*, usage: bool) -> Callable[[Case], Iterator[Sighting]]:
     def check(case: Case) -> Iterator[Sighting]:
         if case.reference is None:
             return
-        for found in (*checks(case.reference, case.capture), *_of_training(case)):
+        for found in (*checks(case.reference, case.capture), *_of_jobs(case)):
             if not found.differs or found.is_usage != usage:
                 continue
             if found.candidate:
@@ -30,12 +30,11 @@ def _one_side(*, usage: bool) -> Callable[[Case], Iterator[Sighting]]:
     return check
 
 
-def _of_training(case: Case) -> tuple[Check, ...]:
-    """Return the checks of training; none of a cell that fails, where training only follows."""
-    reference, candidate = case.reference_training, case.training
-    if reference is None or candidate is None or case.failure is not None:
+def _of_jobs(case: Case) -> tuple[Check, ...]:
+    """Return the checks of questions' jobs; none of a cell that fails, where they only follow."""
+    if case.reference is None or case.failure is not None:
         return ()
-    return checks_of_training(reference, candidate)
+    return checks_of_jobs(case.answers, case.reference.cell.stack, case.capture.cell.stack)
 
 
 RULES = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainSerializer
+from pydantic import Field, PlainSerializer, SerializeAsAny
 
 from samebits.grafts.questions import PatientQuestion
 from samebits.ladder.asking import Ask
@@ -101,13 +101,11 @@ class CellModel(FedModel):
     prompts: dict[str, WrittenPrompt]
 
 
-class RelationOptions(Record):
-    """How the relations inside a cell are tested."""
+class Options(Record):
+    """What the phase of a question is asked."""
 
-    samples: int
-    """Number of prompts over which the error of the cache is averaged."""
-    large: bool
-    """Whatever the size of the model."""
+    large: bool = False
+    """Whether its size keeps nothing from being tried: no made model answers for it."""
 
 
 class ObservedModel(CellModel):
@@ -115,12 +113,8 @@ class ObservedModel(CellModel):
 
     greedy: int
     """Number of tokens to generate."""
-    relations: RelationOptions | None
-    """None: they are not tested."""
-    usage: bool
-    """Whether to try common uses."""
-    processors: bool
-    """Whether to give its processors seeded inputs."""
+    questions: dict[str, SerializeAsAny[Options]]
+    """Question -> what its phase is asked; those that are not asked are left out."""
     reloads: bool
     """Whether to load it again for what only explains: eager attention, the check of the load."""
     large: bool
@@ -225,6 +219,12 @@ class TaskJob(JobOfCell):
 
     store: LimitedStore
     model: CellModel
+
+
+class QuestionJob(TaskJob):
+    """Do a task of a question; its kind leads to the module that does it."""
+
+    task: SerializeAsAny[Task]
 
 
 class Rungs(Task, Ask):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 
 from samebits.base.hub import is_reached
+from samebits.records.question import keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,8 +65,8 @@ def _name(package: str) -> str:
 
 
 def _has_images(model: ModelSpec, folder: Path) -> bool:
-    """Return True if processors of a model are observed, and one is for images or videos."""
-    if not model.processors:
+    """Return True if a question asks for the model's processors, and one is for images or videos."""
+    if not any(key.sees_images and model.asks(key.name) for key in keys()):
         return False
     if model.build is not None:
         return bool(_KEYS & (model.build.processor or {}).keys())

@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from samebits.base.errors import SelectionError
+from samebits.matrix.levels import without_pairs
 from samebits.matrix.spec import StackSpec
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ def widened(matrix: Matrix, releases: Releases, *, patches: bool = False) -> Mat
     added_specs = [_spec(newest, version, versions, exact=patches) for version in missing]
     versions |= {spec.id: version for spec, version in zip(added_specs, missing, strict=True)}
     stacks = sorted((*matrix.stacks, *added_specs), key=lambda spec: versions[spec.id])
-    models = (model.model_copy(update={"crossings": False}) for model in matrix.models)
-    return matrix.model_copy(update={"stacks": tuple(stacks), "models": tuple(models)})
+    return without_pairs(matrix).model_copy(update={"stacks": tuple(stacks)})
 
 
 def _between(
@@ -131,9 +131,7 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
     by_version |= dict(zip((v for v in found if str(v) != own), added, strict=True))
     stacks = tuple(by_version[version] for version in sorted(by_version))
     reference = newest.id if own else stacks[-1].id
-    models = (model.model_copy(update={"crossings": False}) for model in matrix.models)
-    changes = {"stacks": stacks, "reference": reference, "models": tuple(models)}
-    return matrix.model_copy(update=changes)
+    return without_pairs(matrix).model_copy(update={"stacks": stacks, "reference": reference})
 
 
 def _requirement(text: str) -> Requirement:

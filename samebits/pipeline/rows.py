@@ -10,14 +10,15 @@ from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
 from samebits.diagnose.bands import bands
 from samebits.diagnose.deciding import with_deciding
-from samebits.findings import registry
 from samebits.findings.case import Case
 from samebits.grafts.questions import grafts_of
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix.plan import Selection, plan, reproduce, shown_path
 from samebits.pipeline import trim
+from samebits.pipeline.answers import of_row
 from samebits.pipeline.questions import Questions
 from samebits.pipeline.scheduler import outcome
+from samebits.questions import questions, registry
 from samebits.storage.rows import KeptRow
 from samebits.text.numbers import plural
 from samebits.trace.question import causes_of
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import Matrix
+    from samebits.pipeline.answers import Answers
     from samebits.pipeline.order import Order
     from samebits.pipeline.scheduler import Scheduler
     from samebits.pipeline.scope import Scope
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from samebits.records.crossing import Crossing, CrossingsReport
     from samebits.records.finding import Finding
     from samebits.records.ids import CellId
+    from samebits.records.question import Answer
     from samebits.storage.rows import RowCache
     from samebits.storage.store import Store
 
@@ -182,9 +185,23 @@ def _results_of(
             order.level,
         )
         reference_runs = runs[reference] if reference else None
-        yield verdict.result(
+        result = verdict.result(
             cell, runs[cell], reference_runs, store, everywhere=shared_failures, reproduce=command
         )
+        yield _with_changes(result, runs)
+
+
+def _with_changes(result: CellResult, runs: Mapping[CellId, verdict.Runs]) -> CellResult:
+    """Return a compared result with the facts of questions that changed."""
+    if result.reference is None or not result.signals:
+        return result
+    reference, candidate = runs[result.reference][0], runs[result.cell][0]
+    changes = {
+        question.name: tuple(changed)
+        for question in questions()
+        if question.changes is not None and (changed := question.changes(reference, candidate))
+    }
+    return result.model_copy(update={"changes": result.changes | changes}) if changes else result
 
 
 def _new_row(
@@ -200,7 +217,7 @@ def _new_row(
         reference=reference.stack if reference else None,
         results=tuple(map(trim.result, of_row)),
         facts=trim.facts(
-            {cell.stack: runs[cell][0].signals for cell in row.cells},
+            {cell.stack: runs[cell][0] for cell in row.cells},
             bands(of_row, runs, store),
             reference.stack if reference else "",
         ),
@@ -212,6 +229,7 @@ def with_findings(
     scope: Scope,
     rows: list[KeptRow],
     runs: Mapping[CellId, verdict.Runs],
+    answers: Answers,
     crossings: tuple[CrossingsReport, ...],
     training: Trained,
     row_cache: RowCache,
@@ -221,7 +239,10 @@ def with_findings(
     judged_rows = []
     with scope.phases("findings", len(rows), description) as count_row:
         for row, kept_row in zip(scope.plan.rows, rows, strict=True):
-            judged_rows.append(_with_findings(row, kept_row, runs, crossings, training, row_cache))
+            asked = of_row(row, answers)
+            judged_rows.append(
+                _with_findings(row, kept_row, runs, asked, crossings, training, row_cache)
+            )
             count_row()
     return judged_rows
 
@@ -230,14 +251,16 @@ def _with_findings(
     row: PlannedRow,
     kept_row: KeptRow,
     runs: Mapping[CellId, verdict.Runs],
+    answers: Mapping[str, Answer],
     crossings: tuple[CrossingsReport, ...],
     training: Trained,
     row_cache: RowCache,
 ) -> KeptRow:
     """Return a row with the findings of its cells, and save it for the next run."""
     crossings_into = {cell.stack: _crossings_into(cell, crossings) for cell in row.cells}
-    crossings_digest = digest_of(
-        {
+    digest = digest_of(
+        {name: answer.facts() for name, answer in answers.items()}
+        | {
             stack: [crossing.model_dump(mode="json") for crossing in loaded]
             for stack, loaded in crossings_into.items()
         }
@@ -249,17 +272,17 @@ def _with_findings(
     )
     cached = row_cache.known(row)
     findings, causes, grafts = {}, kept_row.causes, kept_row.grafts
-    if cached is not None and cached.crossings == crossings_digest:
+    if cached is not None and cached.asked == digest:
         cached_grafts = cached.grafts.items()
         if causes.items() <= cached.causes.items() and grafts.items() <= cached_grafts:
             return kept_row
         findings = cached.findings
     findings = findings or {
-        r.cell.stack: _findings(r, runs, crossings, training) for r in kept_row.results
+        r.cell.stack: _findings(r, runs, answers, crossings, training) for r in kept_row.results
     }
     update = {
         "findings": findings,
-        "crossings": crossings_digest,
+        "asked": digest,
         "causes": causes,
         "grafts": grafts,
     }
@@ -276,6 +299,7 @@ def _with_findings(
 def _findings(
     result: CellResult,
     runs: Mapping[CellId, verdict.Runs],
+    answers: Mapping[str, Answer],
     crossings: tuple[CrossingsReport, ...],
     training: Trained,
 ) -> tuple[Finding, ...]:
@@ -288,6 +312,7 @@ def _findings(
         steps=result.steps,
         crossings=_crossings_into(result.cell, crossings),
         ladder=result.ladder,
+        answers=answers,
         training=training.get(result.cell),
         reference_training=training.get(result.reference) if result.reference else None,
     )

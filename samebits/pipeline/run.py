@@ -12,6 +12,7 @@ from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
 from samebits.matrix.plan import command_line, shown_path
 from samebits.pipeline import cluster, resources, shards
+from samebits.pipeline.answers import asked
 from samebits.pipeline.capsules import with_capsules
 from samebits.pipeline.opening import opened, planned
 from samebits.pipeline.questions import Questions
@@ -72,8 +73,9 @@ async def run_matrix(
         rows = await explained(scheduler, runs, rows)
         results = [result for row in rows for result in row.results]
         training = await trained(scope.matrix, scope.plan, questions, results, scope.store)
-        rows = with_findings(scope, rows, runs, crossings, training, rows_of)
-        report = report_of(scheduler, rows, crossings, training)
+        answers = await asked(scheduler, results)
+        rows = with_findings(scope, rows, runs, answers, crossings, training, rows_of)
+        report = report_of(scheduler, rows, answers, crossings, training)
         report, capsules = await with_capsules(scheduler, report, runs)
         seconds = round(time.monotonic() - start, 1)
         cells = len(scope.plan.cells)

@@ -24,6 +24,7 @@ from samebits.jobs.common import ReadyCell, ReadyPair, threads_of
 from samebits.jobs.crossings import UNUSED, Crosser
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.lab import Lab
+from samebits.pipeline.answers import options_of
 from samebits.pipeline.checkpoints import BuildFailed, RunCheckpoints
 from samebits.pipeline.stacks import RunStacks
 from samebits.records.report import Spent
@@ -127,7 +128,7 @@ class Scheduler:
             sharing=scope.sharing,
         )
         self.lab = Lab(cache)
-        self.cells = CellRunner(cache)
+        self.cells = CellRunner(cache, options_of)
         self.crosser = Crosser(cache)
         self.stacks = RunStacks(scope, starter, builder, extender)
         self.checkpoints = RunCheckpoints(scope, self.stacks, Feeder(cache))
@@ -405,6 +406,7 @@ class Scheduler:
         await self.checkpoints.close()
         await self.stacks.close()
         self.crosser.close()
+        self.lab.close()
         _remove_old(self.scope.root / "logs", f"*-{_ANY_RUN}.log")
         _remove_old(self.scope.root / "modules", f"*-{_ANY_RUN}")
         self.keep_costs()

@@ -11,14 +11,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
+from samebits.questions.relations.records import RelationsSignal
 from samebits.records.code import CodeSignal, Symbol
 from samebits.records.device import DeviceProbe
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.ids import CellId, Signal
 from samebits.records.processor import ProcessorsSignal
 from samebits.records.provenance import IntegritySignal
+from samebits.records.question import CellAnswers
 from samebits.records.record import Record
-from samebits.records.relations import RelationsSignal
 from samebits.records.settings import SettingsSignal
 from samebits.records.state import StateSignal
 from samebits.records.tensor import TensorRef
@@ -411,6 +412,8 @@ class Signals(Record):
     The prompt of a stored tensor is ''; the name is '' if there is one tensor for a prompt."""
     probes: dict[Signal, ProbeFacts] = Field(default_factory=dict)
     """Name of a file of the user's -> what its probes returned, on the model as it was loaded."""
+    answers: CellAnswers = Field(default_factory=dict)
+    """What questions beside the verdict observed; most of them in run a only."""
 
 
 class Capture(Record):

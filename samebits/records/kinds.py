@@ -1,6 +1,8 @@
-"""All kinds of jobs, in one table: what they leave, where it is kept, and what it counts for.
+"""All kinds of jobs: what they leave, where it is kept, and what it counts for.
 
-``probes/stack.py`` has the module of each kind. ``samebits/jobs/records.py`` has what is sent.
+``probes/stack.py`` has the module of each kind. ``samebits/jobs/records.py`` has what is sent. A question
+has its own kinds in its folder, named after it: ``training.step`` is done by
+``samebits_probe.questions.training.step``.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import Generic, TypeVar
 
 from samebits.records.graft import DonorFile, GraftFile
 from samebits.records.ladder import LadderFile
+from samebits.records.question import keys
 from samebits.records.result import CellFile
 from samebits.records.step_graft import StepDonor, StepGraftFile
 from samebits.records.step_trace import StepTrace
@@ -37,7 +40,7 @@ class Kind:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question(Kind, Generic[F]):
+class CellKind(Kind, Generic[F]):
     """A kind of job that asks something of one cell."""
 
     record: type[F]
@@ -54,7 +57,7 @@ CELL = Kind("cell", "captures", "cells", of_row=True)
 SAVE = Kind("save", "saved", "crossings")
 LOAD = Kind("load", "crossings", "crossings")
 INPUTS = Kind("inputs", "inputs")
-LADDER = Question(
+LADDER = CellKind(
     "ladder",
     "ladders",
     "third look",
@@ -63,7 +66,7 @@ LADDER = Question(
     missing="wrote no result of the ladder",
     limit=256 << 20,
 )
-TRACE = Question(
+TRACE = CellKind(
     "trace",
     "traces",
     "causes",
@@ -73,7 +76,7 @@ TRACE = Question(
     limit=16 << 20,
     of_several=True,
 )
-DONOR = Question(
+DONOR = CellKind(
     "graft",
     "grafts",
     "grafts",
@@ -83,7 +86,7 @@ DONOR = Question(
     limit=64 << 20,
     of_several=True,
 )
-PATIENT = Question(
+PATIENT = CellKind(
     "graft",
     "grafts",
     "grafts",
@@ -92,7 +95,7 @@ PATIENT = Question(
     missing="wrote no result of a swap",
     limit=64 << 20,
 )
-TRAINING = Question(
+TRAINING = CellKind(
     "training",
     "trainings",
     "training",
@@ -100,7 +103,7 @@ TRAINING = Question(
     missing="wrote no training step",
     limit=256 << 20,
 )
-STEP_TRACE = Question(
+STEP_TRACE = CellKind(
     "step-trace",
     "step-traces",
     "training",
@@ -108,7 +111,7 @@ STEP_TRACE = Question(
     missing="left no trace",
     of_several=True,
 )
-STEP_DONOR = Question(
+STEP_DONOR = CellKind(
     "step-graft",
     "step-grafts",
     "training",
@@ -117,14 +120,14 @@ STEP_DONOR = Question(
     limit=64 << 20,
     of_several=True,
 )
-STEP_PATIENT = Question(
+STEP_PATIENT = CellKind(
     "step-graft",
     "step-grafts",
     "training",
     record=StepGraftFile,
     missing="wrote no result of a swap",
 )
-TRAINER = Question(
+TRAINER = CellKind(
     "trainer",
     "trainers",
     "Trainer",
@@ -133,7 +136,7 @@ TRAINER = Question(
     limit=256 << 20,
 )
 
-KINDS: tuple[Kind, ...] = (
+_CORE: tuple[Kind, ...] = (
     CELL,
     SAVE,
     LOAD,
@@ -148,3 +151,8 @@ KINDS: tuple[Kind, ...] = (
     STEP_PATIENT,
     TRAINER,
 )
+
+
+def kinds() -> tuple[Kind, ...]:
+    """Return all kinds of jobs: those of verdicts and their causes, and those of questions."""
+    return (*_CORE, *(kind for key in keys() for kind in key.kinds))

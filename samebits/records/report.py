@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
+from samebits.questions.relations.records import RelationsSignal
 from samebits.records.band import Band
 from samebits.records.capture import AttentionCall, AttentionSignal, UnrunModule
 from samebits.records.comparison import CellResult
@@ -17,8 +18,8 @@ from samebits.records.ids import Level, Verdict
 from samebits.records.outcomes import TextsReport
 from samebits.records.processor import ProcessorsReport, ProcessorsSignal
 from samebits.records.provenance import IntegritySignal, Source
+from samebits.records.question import RowAnswers
 from samebits.records.record import Record
-from samebits.records.relations import RelationsSignal
 from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
@@ -176,6 +177,8 @@ class RowFacts(Record):
     """stack -> torch's settings that changed in its cell, or by the import; only such cells."""
     device: dict[str, tuple[DeviceProbe, ...]] = Field(default_factory=dict)
     """stack -> what exists only on a GPU; only cells on one."""
+    answers: RowAnswers = Field(default_factory=dict)
+    """What questions beside the verdict say of the row."""
 
     def ran(self, stack: str) -> AttentionSignal:
         """Return the attention calls of the cell of one stack."""

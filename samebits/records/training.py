@@ -10,11 +10,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from samebits.questions.relations.records import Distance
 from samebits.records.capture import Failure
 from samebits.records.judgement import TrainingOutcome, TrainingStanding
 from samebits.records.made import MadeModel
 from samebits.records.record import Record
-from samebits.records.relations import Distance
 from samebits.records.result import CellFile
 from samebits.records.step_graft import StepGraft
 from samebits.records.step_trace import StepOrigin

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.questions import questions
 from samebits.reports.sections import attention, environment, expected, how_to_read, overview
 from samebits.reports.sections.at_a_glance import every_step, explanations
 from samebits.reports.sections.crossings import crossings
@@ -14,7 +15,6 @@ from samebits.reports.sections.loading import loading
 from samebits.reports.sections.passing import passing
 from samebits.reports.sections.probes import probes
 from samebits.reports.sections.processors import processors
-from samebits.reports.sections.relations import relations
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
 from samebits.reports.sections.tokenizers import tokenizers
@@ -26,9 +26,16 @@ from samebits.text.markdown import Markdown, fill
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from samebits.records.report import Report
+
+
+Sections = tuple[tuple[int, "Callable[[Report, Collection[str]], Iterable[Markdown]]"], ...]
+"""Places on a page, and what stands there; a function gets the report and the paths of the models' pages."""
+
+
+RELATIONS = "relations.md"
 
 
 class Detail(NamedTuple):
@@ -38,7 +45,8 @@ class Detail(NamedTuple):
     title: str
     what: str
     """What it has, for the list in report.md."""
-    sections: Callable[[Report, Collection[str]], Iterator[Markdown]]
+    sections: Sections
+    """Those of the core; questions add their own between them."""
 
 
 def _verdicts(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
@@ -55,22 +63,6 @@ def _verdicts(report: Report, _model_pages: Collection[str]) -> Iterator[Markdow
     yield expected.remarks(report)
 
 
-def _findings(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
-    yield findings(report)
-    yield loading(report)
-    yield around_the_model(report)
-    yield tokenizers(report)
-    yield processors(report)
-    yield attention.attention_kernels(report)
-
-
-def _relations(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
-    yield relations(report)
-    yield training(report)
-    yield state_left(report)
-    yield crossings(report)
-
-
 def _environment(report: Report, model_pages: Collection[str]) -> Iterator[Markdown]:
     yield environment.stacks(report)
     yield environment.checkpoints(report, model_pages)
@@ -85,25 +77,35 @@ DETAILS = (
         VERDICTS,
         "Verdicts",
         "every cell, what is expected, where the bits move",
-        _verdicts,
+        ((10, _verdicts),),
     ),
     Detail(
         FINDINGS,
         "Findings",
         "known defects, loading, use around the model, tokenizers, processors, attention kernels",
-        _findings,
+        (
+            (10, lambda report, _: [findings(report), loading(report)]),
+            (30, lambda report, _: [around_the_model(report)]),
+            (40, lambda report, _: [tokenizers(report)]),
+            (50, lambda report, _: [processors(report)]),
+            (90, lambda report, _: [attention.attention_kernels(report)]),
+        ),
     ),
     Detail(
-        "relations.md",
+        RELATIONS,
         "Relations",
         "caches, padding and batches inside one release; saved by one release, loaded by another",
-        _relations,
+        (
+            (20, lambda report, _: [training(report)]),
+            (30, lambda report, _: [state_left(report)]),
+            (40, lambda report, _: [crossings(report)]),
+        ),
     ),
     Detail(
         "environment.md",
         "Environment",
         "stacks, checkpoints, machine, and how to read this report",
-        _environment,
+        ((10, _environment),),
     ),
 )
 
@@ -120,11 +122,24 @@ def pages(report: Report, model_pages: Collection[str]) -> dict[str, Markdown]:
     )
     texts = {}
     for detail in DETAILS:
-        sections = [section for section in detail.sections(report, model_pages) if section]
+        sections = list(_sections(detail, report, model_pages))
         contents = overview.contents(sections)
         if sections:
             texts[detail.path] = page([heading(1, detail.title), origin, contents, *sections])
     return texts
+
+
+def _sections(detail: Detail, report: Report, model_pages: Collection[str]) -> Iterator[Markdown]:
+    """Yield the sections of a page that say something, in their order."""
+    placed = [(order, of(report, model_pages)) for order, of in detail.sections]
+    placed += [
+        (section.order, [section.of_run(report)])
+        for question in questions()
+        for section in question.sections
+        if section.page == detail.path
+    ]
+    for _, sections in sorted(placed, key=lambda entry: entry[0]):
+        yield from filter(None, sections)
 
 
 def links(paths: Collection[str], models: int) -> Markdown:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.questions import questions
 from samebits.reports.cell.capsule import capsules_of
 from samebits.reports.cell.in_full import in_full, timeline
 from samebits.reports.sections import attention, environment, expected, overview
-from samebits.reports.sections.averages import averages
 from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
 from samebits.reports.sections.probes import probes_of
 from samebits.reports.sections.processors import processors_differ, processors_of
-from samebits.reports.sections.relations_of_model import has_relation_details, relations_of
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
 from samebits.reports.sections.training import has_training_details, training_of
@@ -49,16 +48,16 @@ def pages(report: Report) -> dict[str, Markdown]:
     return {
         page_path(model): _page(model, rows, report)
         for model, rows in models.items()
-        if _needs_page(rows) or has_losses(model, report)
+        if _needs_page(rows, report) or has_losses(model, report)
     }
 
 
-def _needs_page(rows: list[Row]) -> bool:
+def _needs_page(rows: list[Row], report: Report) -> bool:
     return (
         not all(map(is_quiet, rows))
         or any(map(expected.has_remarks, rows))
         or attention.has_changed(rows)
-        or has_relation_details(rows)
+        or any(q.has_details(rows, report) for q in questions() if q.has_details is not None)
         or any(row.state or row.unrun for row in rows)
         or has_unclean_loads(rows)
         or has_findings(rows)
@@ -80,19 +79,30 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             _within(findings_of(rows, report)),
             *_stories(rows, report),
             _within(probes_of(rows)),
-            _within(loading_of(rows)),
-            _within(usage_of(rows)),
-            _within(relations_of(rows)),
-            averages(rows),
-            _within(training_of(rows)),
-            _within(state_of(rows)),
-            _within(crossings_of(model, report)),
-            _within(tokenizers_of(rows, report)),
-            _within(processors_of(rows, report)),
-            _within(attention.kernels_of(rows)),
+            *_aside(model, rows, report),
             _within(expected.remarks_of(rows)),
         ]
     )
+
+
+def _aside(model: str, rows: list[Row], report: Report) -> Iterator[Markdown]:
+    """Yield what is beside the verdict: sections of the core, and those of questions between them."""
+    placed = [
+        (30, loading_of(rows)),
+        (40, usage_of(rows)),
+        (60, training_of(rows)),
+        (70, state_of(rows)),
+        (80, crossings_of(model, report)),
+        (90, tokenizers_of(rows, report)),
+        (100, processors_of(rows, report)),
+        (110, attention.kernels_of(rows)),
+    ]
+    placed += [
+        (section.order, section.of_rows(rows, report))
+        for question in questions()
+        for section in question.of_model
+    ]
+    yield from (_within(section) for _, section in sorted(placed, key=lambda entry: entry[0]))
 
 
 def _within(section: Markdown, limit: int | None = None) -> Markdown:

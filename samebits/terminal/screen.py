@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
+from samebits.reports.head import briefs
 from samebits.reports.plain import advice, beginning, beside, wrong_reference
 from samebits.reports.sections.environment import code_line, steps_lines
-from samebits.reports.sections.relations import broken_line
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
 from samebits.reports.stories import SEVERITY, is_reference, verdict_word
@@ -52,7 +52,7 @@ def screen(report: Report, paths: Sequence[Path], places: Mapping[str, Place]) -
     notes = (
         unrun_line(report),
         *textwrap.wrap(media_line(report), WIDTH, subsequent_indent="  "),
-        broken_line(report),
+        *briefs(report),
         left_line(report),
         code_line(report),
     )

@@ -3,10 +3,10 @@
 import pytest
 
 from samebits.compare.raised import checks, checks_of_training
+from samebits.questions.relations.records import Inapplicable, Relation, RelationsSignal
 from samebits.records.capture import Failure, Skip
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.provenance import IntegritySignal
-from samebits.records.relations import Inapplicable, Relation, RelationsSignal
 from samebits.records.trainer import TrainerReport
 from samebits.records.training import TrainingRelation, TrainingRelations, TrainingReport, Untried
 from samebits.records.usage import Assisted, Packed, PackedWay, UsageSignal

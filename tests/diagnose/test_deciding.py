@@ -5,9 +5,9 @@ import pytest
 
 from samebits.diagnose.deciding import with_deciding
 from samebits.diagnose.verdict import result
-from samebits.findings.registry import explained
 from samebits.ladder.rule import Evidence, judgement
 from samebits.ladder.verdicts import with_ladder
+from samebits.questions.registry import explained
 from samebits.records.capture import Failure
 from samebits.records.finding import Finding
 from samebits.records.ids import Verdict

@@ -10,7 +10,8 @@ import pytest
 from samebits.compare.signals import compare
 from samebits.compare.texts import comparisons
 from samebits.findings.case import Case
-from samebits.findings.registry import RULES, findings, texts
+from samebits.questions.registry import findings, rules, texts
+from samebits.questions.relations.records import Distance, Relation, RelationsSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
 from samebits.records.crossing import Crossing
@@ -20,7 +21,6 @@ from samebits.records.ladder import Decider, Ladder, LadderStep
 from samebits.records.made import MadeModel
 from samebits.records.outcomes import Parts
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
-from samebits.records.relations import Distance, Relation, RelationsSignal
 from samebits.records.state import LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
@@ -1467,7 +1467,7 @@ def test_an_output_that_rounds_or_follows_from_logits_holds_nothing_else():
 
 
 def test_codes_are_in_order_and_one_rule_each():
-    numbers = [rule.code for rule in RULES]
+    numbers = [rule.code for rule in rules()]
     assert numbers == sorted(set(numbers))
     assert all(re.fullmatch(r"SB\d{3}", number) for number in numbers)
 
@@ -1695,7 +1695,7 @@ def test_accumulation_by_trainer_is_named_where_the_model_does_not_break_it_itse
 def test_every_rule_spoke_in_these_files():
     files = Path(__file__).parent.glob("test_*.py")
     spoken = {code for p in files for code in re.findall(r"SB\d{3}", p.read_text("utf-8"))}
-    assert {rule.code for rule in RULES} <= spoken
+    assert {rule.code for rule in rules()} <= spoken
 
 
 OTHER, RAISES = {"effect": "other logits"}, {"effect": "raises", "message": "ValueError: missing"}

@@ -9,8 +9,8 @@ import torch
 import transformers
 from samebits_probe.model import determinism, forks, precision
 from samebits_probe.model.distance import broken, distance, used_bits
-from samebits_probe.relations.relations import observe
-from samebits_probe.relations.state import Snapshot
+from samebits_probe.questions.relations.relations import observe
+from samebits_probe.questions.relations.state import Snapshot
 
 with precision.Leaks():  # the first use imports torch's compiler, which each test would pay for
     torch.zeros(2) * 2

@@ -11,7 +11,7 @@ import transformers
 from samebits_probe.cell.phases import relations as relations_phase
 from samebits_probe.jobs import crossing
 from samebits_probe.model import build, forks, load, small
-from samebits_probe.relations import relations
+from samebits_probe.questions.relations import relations
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
     importlib.import_module(name)  # once, for the forks that the tests run in

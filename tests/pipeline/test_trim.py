@@ -3,6 +3,7 @@
 import pytest
 
 from samebits.pipeline import trim
+from samebits.questions.relations.records import Distance, LayerDistance, Relation, RelationsSignal
 from samebits.records.comparison import (
     CellResult,
     Extreme,
@@ -13,7 +14,6 @@ from samebits.records.comparison import (
 from samebits.records.ids import CellId, Variant, Verdict
 from samebits.records.outcomes import Parts
 from samebits.records.provenance import IntegritySignal, Provenance
-from samebits.records.relations import Distance, LayerDistance, Relation, RelationsSignal
 from samebits.records.report import Row
 from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef

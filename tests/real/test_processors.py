@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from samebits.findings.case import Case
-from samebits.findings.registry import findings
+from samebits.questions.registry import findings
 from samebits.records.processor import ProcessorsSignal
 from samebits.stacks.environment import probe_environment
 from samebits.stacks.installer import Installer

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from samebits.findings.case import Case
-from samebits.findings.registry import findings
+from samebits.questions.registry import findings
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.stacks.environment import probe_environment
 from tests.support.builders import Memory, sound

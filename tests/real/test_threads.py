@@ -25,7 +25,7 @@ RECORD = """        logits = self.lm_head(outputs.last_hidden_state)
 JOBS = {
     "samebits_probe.cell.phases.forward",
     "samebits_probe.cell.phases.greedy",
-    "samebits_probe.relations.relations",
+    "samebits_probe.questions.relations.relations",
     "samebits_probe.usage.usage",
     "samebits_probe.jobs.ladder",
     "samebits_probe.jobs.crossing",

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from samebits.base.finding_pages import finding_page
-from samebits.findings.registry import RULES, texts
 from samebits.findings.release import of_stacks, of_the_model
+from samebits.questions.registry import rules, texts
 from samebits.records.finding import Finding
 from samebits.records.processor import ProcessorsSignal
 from samebits.records.tokenizer import TokenizerSignal
@@ -50,8 +50,8 @@ def report(*rows, findings=(), stack="5.9"):
         one.model_copy(update={"findings": findings if one.id == stack else ()})
         for one in made.stacks
     )
-    rules = texts(finding.code for finding in findings)
-    return made.model_copy(update={"rows": rows, "stacks": stacks, "rules": rules})
+    named = texts(finding.code for finding in findings)
+    return made.model_copy(update={"rows": rows, "stacks": stacks, "rules": named})
 
 
 def section(text):
@@ -172,7 +172,7 @@ def test_every_rule_of_a_release_is_seen_in_a_part_of_the_signal():
     signals["training"] = TrainingReport
     fields = {name: {"", *signal.model_fields} for name, signal in signals.items()}
     fields["settings"] = {""}
-    for rule in RULES:
+    for rule in rules():
         if rule.text.scope == "release":
             signal, _, field = finding_page(rule.code).seen_in.partition(".")
             assert field in fields[signal], rule.code
@@ -379,10 +379,10 @@ def test_the_json_reads_back():
 
 
 def test_the_page_begins_with_links_to_what_was_found():
-    codes = [rule.code for rule in RULES if rule.text.scope == "release"]
-    rules = texts(codes)
+    codes = [rule.code for rule in rules() if rule.text.scope == "release"]
+    named = texts(codes)
     shown = report(row(x4_48=reentrant(True), x5_9=reentrant(False))).model_copy(
-        update={"rules": rules}
+        update={"rules": named}
     )
     page = reports_document.render(shown)[PAGE]
     anchors = re.findall(r"^- \[(SB\d+) .*\]\(#(\S+)\)$", page, re.MULTILINE)

@@ -23,6 +23,7 @@ from samebits.records.capture import (
     WeightsSignal,
 )
 from samebits.records.ids import CellId, Variant
+from samebits.records.question import is_question
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
 from samebits.stacks.build import Stack
 
@@ -170,7 +171,12 @@ def attention(*calls, prompt="short"):
 
 
 def capture(stack="4.48", *, run="a", status="complete", model="llama", skips=(), **signals):
-    """Return a capture; ``skips`` maps what -> reason, or holds whole skips."""
+    """Return a capture; ``skips`` maps what -> reason, or holds whole skips.
+
+    A signal with the name of a question is its answer.
+    """
+    answers = {name: signals.pop(name) for name in [*signals] if is_question(name)}
+    answers = {name: answer for name, answer in answers.items() if answer is not None}
     told = (
         tuple(Skip(what=what, reason=why) for what, why in skips.items())
         if isinstance(skips, dict)
@@ -186,7 +192,7 @@ def capture(stack="4.48", *, run="a", status="complete", model="llama", skips=()
         failure=failure,
         absent="llama is not known here" if status == "absent" else None,
         skips=told,
-        signals=Signals(**signals),
+        signals=Signals(**signals, answers=answers),
     )
 
 

@@ -129,6 +129,18 @@ class Session:
         with suppress(OSError):  # writing the complete capture will raise the same error
             write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
 
+    def options(self, question: str) -> Any:
+        """Return what a question asks of the cell; None if it is not asked here.
+
+        Most questions are asked in run a only, as run b would give the same.
+        """
+        asked = self.job["model"].get("questions") or {}
+        return asked.get(question) if self.is_run_a else None
+
+    def answer(self, question: str, record: Any) -> None:
+        """Record what a question observed, as its record in samebits/questions/ has it."""
+        self.signals.setdefault("answers", {})[question] = record
+
     def skip(self, what: str, reason: str, why: str = "plain", paste: str = "") -> None:
         """Record why something is not observed; ``why`` is a kind of samebits' Skip record."""
         entry: dict[str, Any] = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report
-    from samebits.reports.html.charts import Chart
+    from samebits.text.chart import Chart
 
 HELP = "write a chart of one cell of a report as SVG or PNG"
 SCALE = 2.0

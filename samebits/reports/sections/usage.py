@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS, finding_page
+from samebits.questions.made_models import made_models
 from samebits.reports.rulebook import advice, plain_title, title
-from samebits.reports.sections import untried
 from samebits.reports.sections.usage_answers import USAGES
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
@@ -64,7 +64,13 @@ def around_the_model(report: Report) -> Markdown:
                 plural(len(models), "model"),
             )
         )
-        blocks.append(untried.made_models(report.rows, "usage"))
+        blocks.append(
+            made_models(
+                (row.model, stack, s.asked_of)
+                for row in report.rows
+                for stack, s in row.usage.items()
+            )
+        )
     blocks.append(_answer_table(report, MAX_GROUPS, MAX_MODELS))
     blocks.append(fill("{}.", link("All groups, and the remedies", PAGE)))
     return page(blocks)
@@ -84,7 +90,11 @@ def around_page(report: Report) -> dict[str, Markdown]:
     if _models_tried(report.rows):
         blocks += [
             heading(2, "All groups of models"),
-            untried.made_models(report.rows, "usage"),
+            made_models(
+                (row.model, stack, s.asked_of)
+                for row in report.rows
+                for stack, s in row.usage.items()
+            ),
             _answer_table(report, ALL_MODELS, ALL_MODELS),
             _skip_table(report.rows),
         ]
@@ -113,7 +123,9 @@ def usage_of(rows: list[Row]) -> Markdown:
         for usage, stack_answers in differing.items()
     ]
     note = fill("Findings of the releases, for all models: {}.", link(TITLE, f"../{PAGE}"))
-    made = untried.made_models(rows, "usage")
+    made = made_models(
+        (row.model, stack, s.asked_of) for row in rows for stack, s in row.usage.items()
+    )
     return page([heading(2, TITLE), made, table(["what", *stacks], table_rows), note])
 
 

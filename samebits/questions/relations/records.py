@@ -1,11 +1,24 @@
-"""Relations that must hold inside one cell: two ways to compute the same rows."""
+"""Relations that must hold inside one cell: two ways to compute the same rows.
+
+probes/samebits_probe/questions/relations/ writes :class:`RelationsSignal` without this class; it is the
+schema.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
 
 from samebits.records.made import MadeModel
+from samebits.records.question import Answer, Key
 from samebits.records.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from samebits.records.capture import Capture
+    from samebits.records.report import Row
 
 RelationName = Literal[
     "full forward = prefill + decode",
@@ -135,7 +148,7 @@ class SampleAverages(Record):
     """Layer, with ``logits`` as the last -> mean of the largest differences."""
 
 
-class RelationsSignal(Record):
+class RelationsSignal(Answer):
     """All relations tried in one cell."""
 
     relations: tuple[Relation, ...] = ()
@@ -149,3 +162,45 @@ class RelationsSignal(Record):
     asked_of: MadeModel | None = None
     """The made model that answered for a large one; None: the model itself did."""
     seconds: float = 0.0
+
+    def tried(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield each relation that was tried, with its exception, '' where it answered."""
+        yield from ((f"{name} {entry.relation}", "") for entry in self.relations)
+        raised = (entry for entry in self.inapplicable if entry.raised)
+        yield from ((f"{name} {entry.relation}", entry.reason) for entry in raised)
+
+
+class RelationsOfRow(Answer):
+    """The relations inside the cells of a row."""
+
+    stacks: dict[str, RelationsSignal] = Field(default_factory=dict)
+    """Stack -> the relations of its cell."""
+
+
+RELATIONS = Key(
+    "relations",
+    RelationsSignal,
+    RelationsOfRow,
+    switch=(
+        "Whether to test relations that must hold inside one cell, such as full forward = prefill + decode. "
+        "For a model above 64 MiB a made model answers, unless its own entry asks for them."
+    ),
+    hint="is prefill + decode equal to one forward, may a row be padded, …",
+)
+
+
+def signals_of(row: Row) -> Mapping[str, RelationsSignal]:
+    """Return the relations of a row's cells, by stack."""
+    answer = RELATIONS.in_row(row.answers)
+    return answer.stacks if answer is not None else {}
+
+
+def signal_of(capture: Capture) -> RelationsSignal | None:
+    """Return the relations of a cell; None if none were tested."""
+    return RELATIONS.in_cell(capture.signals.answers)
+
+
+def asked_of(rows: Iterable[Row]) -> Iterator[tuple[str, str, MadeModel | None]]:
+    """Yield model, stack, and the made model that answered there; None: the model itself did."""
+    for row in rows:
+        yield from ((row.model, stack, s.asked_of) for stack, s in signals_of(row).items())

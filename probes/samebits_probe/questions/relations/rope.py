@@ -15,7 +15,7 @@ from samebits_probe.model import forks
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from samebits_probe.relations.ways import Subject, Way
+    from samebits_probe.questions.relations.ways import Subject, Way
 
 
 class Scaling(NamedTuple):

@@ -18,8 +18,8 @@ from samebits_probe.model.distance import distance, pooled, same_bytes
 from samebits_probe.model.inputs import in_dtype, may_repeat_rows, n_rows, tensors_of
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-from samebits_probe.relations.state import Snapshot
-from samebits_probe.relations.ways import COPY_LIMIT
+from samebits_probe.questions.relations.state import Snapshot
+from samebits_probe.questions.relations.ways import COPY_LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from samebits_probe.model.distance import broken, distance, gaps
-from samebits_probe.relations import rope
+from samebits_probe.questions.relations import rope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from samebits_probe.relations.ways import Subject
+    from samebits_probe.questions.relations.ways import Subject
 
 Facts = dict[str, Any]
 

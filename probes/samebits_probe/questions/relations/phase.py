@@ -8,19 +8,19 @@ import torch
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import load, small
-from samebits_probe.relations import relations
+from samebits_probe.questions.relations import relations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits_probe.cell.session import Session
-    from samebits_wire.jobs import RelationOptions
+    from samebits_probe.questions.relations.relations import RelationOptions
 
 
 def observe(session: Session) -> None:
     """Check the relations, if time and memory allow it; only in run a."""
-    options = session.job["model"].get("relations")
-    if options is None or not session.is_run_a:
+    options = session.options("relations")
+    if options is None:
         return
     if small.stands_in(session.loaded.model, session.job["model"]):
         with session.instrument("relations"):
@@ -37,7 +37,7 @@ def _of_made_model(session: Session, options: RelationOptions) -> bool:
     session.begin("relations")
     try:
         with small.made(session.loaded, session.source) as made:
-            session.signals["relations"] = relations.of_made_model(made, options)
+            session.answer("relations", relations.of_made_model(made, options))
     except small.NoneMade as none:
         session.skip("relations: made model", f"no small model of its kind: {none}", "cost")
         return False
@@ -57,9 +57,10 @@ def _of_model_itself(session: Session, options: RelationOptions) -> None:
     session.begin("relations")
     with session.instrument("relations"):
         model = _untouched_model(session)
-        session.signals["relations"] = relations.observe(
+        observed = relations.observe(
             model, session.loaded.head, model.config, options, _prompts(session)
         )
+        session.answer("relations", observed)
 
 
 def _prompts(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differs
@@ -26,6 +27,7 @@ from samebits.findings import (
     usage,
 )
 from samebits.findings.rule import RAISED, UNSTABLE
+from samebits.questions import questions
 from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import EXPLANATORY, Verdict
 
@@ -34,11 +36,12 @@ if TYPE_CHECKING:
 
     from samebits.findings.case import Case
     from samebits.findings.rule import Rule
+    from samebits.questions.question import Question
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
     from samebits.records.ids import Signal
 
-_AREAS = (
+_CORE = (
     attention,
     caches,
     configs,
@@ -57,15 +60,25 @@ _AREAS = (
     tying,
     usage,
 )
-RULES: tuple[Rule, ...] = tuple(
-    sorted((rule for area in _AREAS for rule in area.RULES), key=lambda rule: rule.code)
-)
+"""The modules of rules that need no question."""
+
+
+def rules() -> tuple[Rule, ...]:
+    """Return all rules, in the order of their codes: those of the core and those of questions."""
+    return _rules(questions())
+
+
+@cache
+def _rules(of: tuple[Question, ...]) -> tuple[Rule, ...]:
+    core = (rule for area in _CORE for rule in area.RULES)
+    asked = (rule for question in of for rule in question.rules)
+    return tuple(sorted((*core, *asked), key=lambda rule: rule.code))
 
 
 def findings(case: Case) -> tuple[Finding, ...]:
     """Return the findings of all rules in one cell, in the order of the rules."""
     named: list[Finding] = []
-    for rule in RULES:
+    for rule in rules():
         for sighting in rule.check(case):
             exception = sighting.evidence[0]
             lines = (line for finding in named for line in finding.evidence)
@@ -131,11 +144,11 @@ def _only(findings_here: Iterable[Finding], elsewhere: Iterable[Finding]) -> tup
 def _explanations(
     cell_findings: Iterable[Finding], wanted: frozenset[str], result: CellResult, stack: str = ""
 ) -> tuple[Explanation, ...]:
-    rules = {rule.code: rule for rule in RULES}
+    by_code = {rule.code: rule for rule in rules()}
     return tuple(
         Explanation(code=finding.code, where=finding.where, stack=stack or result.cell.stack)
         for finding in cell_findings
-        if rules[finding.code].explains & wanted and _fits(rules[finding.code], finding, result)
+        if by_code[finding.code].explains & wanted and _fits(by_code[finding.code], finding, result)
     )
 
 
@@ -161,4 +174,4 @@ def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
 def texts(codes: Iterable[str]) -> tuple[RuleText, ...]:
     """Return the texts of the rules with these codes, in the order of the rules."""
     wanted = set(codes)
-    return tuple(rule.text for rule in RULES if rule.code in wanted)
+    return tuple(rule.text for rule in rules() if rule.code in wanted)

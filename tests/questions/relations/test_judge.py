@@ -3,9 +3,9 @@ import sys
 
 import pytest
 
-from samebits.compare.standing import Standing, judge_relation
+from samebits.questions.relations.judge import Standing, judge_relation
+from samebits.questions.relations.records import Distance, LayerDistance, Relation
 from samebits.records.ids import DTYPES
-from samebits.records.relations import Distance, LayerDistance, Relation
 from samebits_wire.rounding import KEPT, SHRUNK
 
 

@@ -15,9 +15,9 @@ import torch
 
 from samebits_probe.model import forks
 from samebits_probe.process import progress
-from samebits_probe.relations.cases import lengths
-from samebits_probe.relations.tokens import Decoded, Pair, TokenRelation, Trial
-from samebits_probe.relations.ways import Ids, Subject, Way
+from samebits_probe.questions.relations.cases import lengths
+from samebits_probe.questions.relations.tokens import Decoded, Pair, TokenRelation, Trial
+from samebits_probe.questions.relations.ways import Ids, Subject, Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from samebits.reports.sections.relations_lines import RELATIONS, Line
-from samebits.text.blocks import bullets, codes, details, page, table
+from samebits.questions.relations.lines import RELATIONS, Line
+from samebits.questions.relations.records import signals_of
+from samebits.text.blocks import codes, details, table
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import count
 
@@ -20,13 +21,6 @@ MAX_MODELS = 6
 
 MAX_REASONS = 60
 """Limit for the reasons that a table shows; report.json has them all."""
-
-MADE = (
-    "A made model has the same class, kinds of layers, heads and windows as the large one, and "
-    "seeded weights. It shows what the code of the release does, and nothing about the weights of "
-    "the model: sizes of differences are its own. With relations: true in the model's entry of "
-    "matrix.yaml, the model itself is asked."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,35 +59,11 @@ def not_promoted(rows: Iterable[Row]) -> Markdown:
     entries = [
         LeftOut(relations=(), models=(row.model,), stacks=(stack,), reasons=(reason,), extent=())
         for row in rows
-        for stack, signal in row.relations.items()
+        for stack, signal in signals_of(row).items()
         if (reason := signal.no_float64)
     ]
     headers = ["reason", "models", "stacks"]
     return _reason_table("Cells without float64 figures, and why", headers, entries)
-
-
-def made_models(rows: Iterable[Row], signals: Literal["relations", "usage"]) -> Markdown:
-    """Return where a made model was asked, and which one; empty if each model was asked itself."""
-    entries = [
-        LeftOut(
-            relations=(), models=(row.model,), stacks=(stack,), reasons=(asked.in_words,), extent=()
-        )
-        for row in rows
-        for stack, signal in getattr(row, signals).items()
-        if (asked := signal.asked_of)
-    ]
-    for field in ("stacks", "models"):
-        entries = _joined(entries, field)
-    sentences = [
-        fill(
-            "{} on {}: asked of {}.",
-            codes(entry.models, MAX_MODELS),
-            ", ".join(entry.stacks),
-            entry.reasons[0],
-        )
-        for entry in entries[:MAX_REASONS]
-    ]
-    return page([bullets(sentences), fill("{}", MADE) if entries else EMPTY])
 
 
 def _reason_table(title: str, headers: list[str], entries: list[LeftOut]) -> Markdown:

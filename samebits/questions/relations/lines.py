@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 
-from samebits.compare.standing import Standing, judge_relation
-from samebits.records.relations import RelationName
+from samebits.questions.relations.judge import Standing, judge_relation
+from samebits.questions.relations.records import RelationName, signals_of
 from samebits.text.markdown import EMPTY, Markdown, fill
-from samebits.text.numbers import number
+from samebits.text.numbers import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from samebits.records.relations import Distance, Relation
+    from samebits.questions.relations.records import Distance, Relation
     from samebits.records.report import Row
 
 RELATIONS: tuple[RelationName, ...] = get_args(RelationName)
@@ -86,18 +85,18 @@ def dtype_of(row: Row) -> str:
 def lines(rows: Iterable[Row]) -> list[Line]:
     """Return a line for each relation and row with cases or reasons, relation by relation."""
     rows = list(rows)
-    all_lines = (_line(row, name) for name in RELATIONS for row in rows if row.relations)
+    all_lines = (_line(row, name) for name in RELATIONS for row in rows if signals_of(row))
     return [line for line in all_lines if line.cases or line.reasons]
 
 
 def _line(row: Row, name: RelationName) -> Line:
     cases = {
         stack: tuple(case for case in signal.relations if case.relation == name)
-        for stack, signal in row.relations.items()
+        for stack, signal in signals_of(row).items()
     }
     reasons = {
         stack: tuple(skip.reason for skip in signal.inapplicable if skip.relation == name)
-        for stack, signal in row.relations.items()
+        for stack, signal in signals_of(row).items()
     }
     return Line(row, name, _without_empty(cases), _without_empty(reasons))
 
@@ -154,17 +153,3 @@ def _sizes(distances: Iterable[Distance | None]) -> list[float]:
 def largest(values: Iterable[float]) -> float:
     """Return the largest value; NaN counts as larger than any number; 0 without values."""
     return max(values, key=lambda value: math.inf if math.isnan(value) else value, default=0.0)
-
-
-def size(value: float, digits: int = 2) -> str:
-    """Return a distance in words; the probes write the largest number if it is not finite."""
-    return "not finite" if value >= sys.float_info.max else number(value, digits)
-
-
-def group_equal(values: Mapping[str, T]) -> list[tuple[list[str], T]]:
-    """Return equal values once, each with all of its keys before it."""
-    groups: dict[str, list[str]] = {}
-    for key, value in values.items():
-        # The repr, because it makes NaN equal to NaN.
-        groups.setdefault(repr(value), []).append(key)
-    return [(keys, values[keys[0]]) for keys in groups.values()]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits_probe.model import forks
 from samebits_probe.model.inputs import past_window
-from samebits_probe.relations.ways import Subject, Way
+from samebits_probe.questions.relations.ways import Subject, Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

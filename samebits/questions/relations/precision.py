@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.questions.relations.records import signals_of
 from samebits.text.blocks import bullets, heading, page, table, titled
 from samebits.text.markdown import EMPTY, fill
 from samebits.text.numbers import count
@@ -11,7 +12,7 @@ from samebits.text.numbers import count
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from samebits.records.relations import Precision
+    from samebits.questions.relations.records import Precision
     from samebits.records.report import Row
     from samebits.text.markdown import Markdown
 
@@ -43,12 +44,12 @@ def is_suspicious(precision: Precision) -> bool:
 
 def has_suspicious(row: Row) -> bool:
     """Return True if values that a stack computed for a row would all fit a coarser dtype."""
-    return any(is_suspicious(p) for signal in row.relations.values() for p in signal.precision)
+    return any(is_suspicious(p) for signal in signals_of(row).values() for p in signal.precision)
 
 
 def has_unknown_precision(row: Row) -> bool:
     """Return True if the precision of activations and logits is unknown on a stack."""
-    return any(signal.no_precision for signal in row.relations.values())
+    return any(signal.no_precision for signal in signals_of(row).values())
 
 
 def too_coarse(rows: Iterable[Row]) -> Markdown:
@@ -107,7 +108,7 @@ def _unknown(rows: Iterable[Row]) -> list[Markdown]:
     return [
         fill("{} on {}: not known for activations and logits: {}", row.variant, stack, reason)
         for row in rows
-        for stack, signal in row.relations.items()
+        for stack, signal in signals_of(row).items()
         if (reason := signal.no_precision)
     ]
 
@@ -115,7 +116,7 @@ def _unknown(rows: Iterable[Row]) -> list[Markdown]:
 def _precisions(row: Row) -> list[tuple[list[str], Precision]]:
     """Return every precision of a row with the stacks where it is exactly this."""
     groups: dict[Precision, list[str]] = {}
-    for stack, signal in row.relations.items():
+    for stack, signal in signals_of(row).items():
         for precision in signal.precision:
             groups.setdefault(precision, []).append(stack)
     return [(stacks, precision) for precision, stacks in groups.items()]

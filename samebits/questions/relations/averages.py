@@ -6,9 +6,11 @@ import math
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.reports.sections.relations_lines import group_equal, size
+from samebits.questions.relations.records import signals_of
 from samebits.text.blocks import fence, heading, page, table
+from samebits.text.lists import group_equal
 from samebits.text.markdown import EMPTY, Markdown, fill
+from samebits.text.numbers import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,7 +48,7 @@ class Column(NamedTuple):
 
 def has_averages(row: Row) -> bool:
     """Return True if a row has averages over prompts."""
-    return any(signal.averages for signal in row.relations.values())
+    return any(signal.averages for signal in signals_of(row).values())
 
 
 def averages(rows: Iterable[Row]) -> Markdown:
@@ -65,7 +67,7 @@ def averages(rows: Iterable[Row]) -> Markdown:
 
 def _columns(row: Row) -> list[Column]:
     """Return the columns of a row; the column of its newest stack is last."""
-    by_stack = {stack: s.averages for stack, s in row.relations.items() if s.averages}
+    by_stack = {stack: s.averages for stack, s in signals_of(row).items() if s.averages}
     groups = group_equal(by_stack)
     groups.sort(key=lambda group: list(by_stack).index(group[0][-1]))
     return [Column(row.variant, stacks, a.samples, a.layers) for stacks, a in groups]

@@ -3,7 +3,7 @@
 Every relation is a pair of ways to compute the same rows (relations.cases). Both ways run in the
 cell's dtype. Where their bytes differ, both run again in float64 with everything promoted, which
 separates rounding from a broken relation. The result has the form of RelationsSignal in
-samebits/records/relations.py.
+samebits/questions/relations/records.py.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from samebits_probe.model.precision import Leaks
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-from samebits_probe.relations import greedy, prefix, rope, rows, tokens
-from samebits_probe.relations.cases import RELATIONS, Case, Relation, Span, lengths, longest
-from samebits_probe.relations.ways import COPY_LIMIT, Subject, Walk, Way
+from samebits_probe.questions.relations import greedy, prefix, rope, rows, tokens
+from samebits_probe.questions.relations.cases import RELATIONS, Case, Relation, Span, lengths, longest
+from samebits_probe.questions.relations.ways import COPY_LIMIT, Subject, Walk, Way
+from samebits_wire.jobs import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from samebits_probe.model import small
-    from samebits_wire.jobs import RelationOptions
 
 _TOP = 5
 _SAMPLE_LENGTH = 64
@@ -40,6 +40,13 @@ _PLAIN_FORWARDS, _FLOAT64_FACTOR = 350, 3.0
 """Forwards of a decoder, and the cost factor of float64."""
 Facts = dict[str, Any]
 T = TypeVar("T")
+
+
+class RelationOptions(Options):
+    """How the relations inside a cell are tested."""
+
+    samples: int
+
 
 OF_TOKENS = (prefix.RELATION, *greedy.RELATIONS)
 

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from markdown_it import MarkdownIt
 
-from samebits.records.made import MadeModel
-from samebits.records.relations import (
+from samebits.questions.relations.lines import RELATIONS, group_equal, largest, lines, size
+from samebits.questions.relations.of_model import WAYS
+from samebits.questions.relations.records import (
     CacheTensor,
     GreedySplit,
     Inapplicable,
@@ -19,15 +20,15 @@ from samebits.records.relations import (
     Precision,
     Relation,
     RelationName,
+    RelationsOfRow,
     RelationsSignal,
     SampleAverages,
     TopDifference,
 )
+from samebits.questions.relations.section import broken_line
+from samebits.records.made import MadeModel
 from samebits.reports import document
 from samebits.reports import json as reports_json
-from samebits.reports.sections.relations import broken_line
-from samebits.reports.sections.relations_lines import RELATIONS, group_equal, largest, lines, size
-from samebits.reports.sections.relations_of_model import WAYS
 from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
 from tests.support.pages import (
@@ -65,7 +66,13 @@ def row(model="m", dtype="float32", **found):
     plain = same_everywhere(model, dtype)
     cells = tuple(cell.model_copy(update={"changes": {}}) for cell in plain.cells)
     named = {stack[1:].replace("_", "."): found[stack] for stack in found}
-    return plain.model_copy(update={"cells": cells, "attention": {}, "relations": named})
+    return plain.model_copy(
+        update={
+            "cells": cells,
+            "attention": {},
+            "answers": {"relations": RelationsOfRow(stacks=named)},
+        }
+    )
 
 
 def documents(*rows):

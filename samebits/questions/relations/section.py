@@ -6,28 +6,29 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from samebits.compare.standing import Standing
-from samebits.reports.sections import untried
-from samebits.reports.sections.averages import has_averages
-from samebits.reports.sections.precision import too_coarse
-from samebits.reports.sections.relations_lines import (
+from samebits.questions.made_models import made_models
+from samebits.questions.relations import untried
+from samebits.questions.relations.averages import has_averages
+from samebits.questions.relations.judge import Standing
+from samebits.questions.relations.lines import (
     RELATIONS,
     SEVERITY,
     Line,
     largest,
     lines,
-    size,
     word,
 )
+from samebits.questions.relations.precision import too_coarse
+from samebits.questions.relations.records import asked_of, signals_of
 from samebits.text.blocks import bullets, codes, folded, heading, link, page, slug, table, titled
 from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.names import page_path
-from samebits.text.numbers import count, duration, plural
+from samebits.text.numbers import count, duration, plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from samebits.records.relations import Relation
+    from samebits.questions.relations.records import Relation
     from samebits.records.report import Report, Row
 
 TITLE = "Relations inside one release"
@@ -65,14 +66,14 @@ _NUMBER = re.compile("[0-9]{1,9}")
 
 def relations(report: Report) -> Markdown:
     """Return the section; empty if no row has relations."""
-    if not any(row.relations for row in report.rows):
+    if not any(signals_of(row) for row in report.rows):
         return EMPTY
     all_lines = lines(report.rows)
     return page(
         [
             heading(2, TITLE),
             _headline(all_lines),
-            untried.made_models(report.rows, "relations"),
+            made_models(asked_of(report.rows)),
             _broken_table(all_lines),
             _matrix([line for line in all_lines if line.cases], _stacks(report)),
             untried.left_out(all_lines),
@@ -155,7 +156,7 @@ def _broken_when_made(all_lines: list[Line]) -> set[str]:
     return {
         line.row.model
         for line in all_lines
-        if any(line.row.relations[stack].asked_of for stack in line.stacks_with(Standing.BROKEN))
+        if any(signals_of(line.row)[stack].asked_of for stack in line.stacks_with(Standing.BROKEN))
     }
 
 
@@ -180,13 +181,13 @@ def _places(all_lines: list[Line]) -> list[tuple[str, list[str], int]]:
 
 
 def _broken_stacks(broken: list[Line]) -> list[str]:
-    order = dict.fromkeys(stack for line in broken for stack in line.row.relations)
+    order = dict.fromkeys(stack for line in broken for stack in signals_of(line.row))
     broken_on = {stack for line in broken for stack in line.stacks_with(Standing.BROKEN)}
     return [stack for stack in order if stack in broken_on]
 
 
 def _stacks(report: Report) -> list[str]:
-    tried = {stack for row in report.rows for stack in row.relations}
+    tried = {stack for row in report.rows for stack in signals_of(row)}
     return [stack.id for stack in report.stacks if stack.id in tried]
 
 
@@ -341,7 +342,7 @@ def _pointers(rows: tuple[Row, ...]) -> Markdown:
     """Return where the averages over prompts are, and how long the relations took."""
     models = dict.fromkeys(row.model for row in rows if has_averages(row))
     links = join(link(model, f"{page_path(model)}#{slug(TITLE)}") for model in models)
-    seconds = [signal.seconds for row in rows for signal in row.relations.values()]
+    seconds = [signal.seconds for row in rows for signal in signals_of(row).values()]
     return bullets(
         [
             *([fill("Averages over many prompts, layer by layer: {}.", links)] if models else []),

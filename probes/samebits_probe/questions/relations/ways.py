@@ -19,7 +19,7 @@ import torch
 from samebits_probe.model import forks, layers, outputs, precision
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process import progress
-from samebits_probe.relations.state import Snapshot
+from samebits_probe.questions.relations.state import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator

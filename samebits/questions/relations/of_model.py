@@ -5,24 +5,27 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from samebits.compare.standing import Standing, judge_relation
-from samebits.reports.sections import untried
-from samebits.reports.sections.averages import has_averages
-from samebits.reports.sections.precision import (
+from samebits.questions.made_models import made_models
+from samebits.questions.relations import untried
+from samebits.questions.relations.averages import has_averages
+from samebits.questions.relations.judge import Standing, judge_relation
+from samebits.questions.relations.lines import SEVERITY, Line, lines
+from samebits.questions.relations.precision import (
     has_suspicious,
     has_unknown_precision,
     precision_table,
 )
-from samebits.reports.sections.relations import TITLE
-from samebits.reports.sections.relations_lines import SEVERITY, Line, group_equal, lines, size
+from samebits.questions.relations.records import asked_of, signals_of
+from samebits.questions.relations.section import TITLE
 from samebits.text.blocks import codes, details, fence, heading, page, table, titled
+from samebits.text.lists import group_equal
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
-from samebits.text.numbers import count, exact, pair, part, plural
+from samebits.text.numbers import count, exact, pair, part, plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping
 
-    from samebits.records.relations import (
+    from samebits.questions.relations.records import (
         CacheTensor,
         Distance,
         GreedySplit,
@@ -77,7 +80,7 @@ def has_relation_details(rows: Iterable[Row]) -> bool:
 
 def relations_of(rows: list[Row]) -> Markdown:
     """Return every relation of a model, and all details of those that do not hold bit for bit."""
-    if not any(row.relations for row in rows):
+    if not any(signals_of(row) for row in rows):
         return EMPTY
     all_lines = lines(rows)
     differing = [line for line in all_lines if not line.holds]
@@ -85,7 +88,7 @@ def relations_of(rows: list[Row]) -> Markdown:
     return page(
         [
             heading(2, TITLE),
-            untried.made_models(rows, "relations"),
+            made_models(asked_of(rows)),
             _overview(differing),
             _holding([line for line in all_lines if line.holds and line.cases]),
             untried.left_out(all_lines),
@@ -103,7 +106,7 @@ def _severity(line: Line) -> int:
 
 
 def _overview(differing: list[Line]) -> Markdown:
-    stacks = list(dict.fromkeys(stack for line in differing for stack in line.row.relations))
+    stacks = list(dict.fromkeys(stack for line in differing for stack in signals_of(line.row)))
     rows = [[line.name, line.row.variant, *map(line.word, stacks)] for line in differing]
     return table(["relation", "variant", *stacks], rows)
 
