@@ -43,10 +43,13 @@ runs the step. The nearest process then ends it first, and only its result is lo
 LOOK = 0.25
 """Seconds between two looks at a board."""
 
-_HEAD = struct.Struct("<QQdddB")
-"""Beats, forwards, limit, longest forward so far, longest time per position, current slot."""
+_BEATS, _FORWARDS, _LIMIT, _LONGEST, _PER_POSITION, _CURRENT = range(6)
+"""Words of a board's head: beats, forwards, limit, longest forward so far, longest time per position,
+current slot."""
+_HEAD_SIZE = 6 * 8
 _SLOT = struct.Struct("<dBBqQQ120s120s")
-_SIZE = _HEAD.size + 2 * _SLOT.size
+_SIZE = _HEAD_SIZE + 2 * _SLOT.size
+_MAX_READS = 100
 
 
 class Step(NamedTuple):
@@ -76,10 +79,16 @@ class Step(NamedTuple):
 
 
 class Board:
-    """The shared memory that one job and its children write to."""
+    """The shared memory that one job and its children write to.
+
+    Each word of the head is written by one store of eight bytes. ``struct.pack_into`` zeroes its target
+    first, so that a reader could see a limit of 0 seconds and end a job that was well.
+    """
 
     def __init__(self, limit: float = LIMIT, memory: mmap.mmap | None = None) -> None:
         self._memory = mmap.mmap(-1, _SIZE) if memory is None else memory
+        head = memoryview(self._memory)[:_HEAD_SIZE]
+        self._counts, self._seconds = head.cast("Q"), head.cast("d")
         if memory is None:
             self._begin(limit)
 
@@ -95,15 +104,15 @@ class Board:
         return board
 
     def _begin(self, limit: float) -> None:
-        _HEAD.pack_into(self._memory, 0, 0, 0, limit, 0.0, 0.0, 0)
+        self._seconds[_LIMIT] = limit
         self.write(Step(0, "start", "", 0, 0, 0.0, moves=False, depth=0, pid=os.getpid()))
 
     def write(self, step: Step) -> None:
         """Put a step on the board; a concurrent reader sees the previous step."""
-        slot = 1 - self._head[5]
+        slot = 1 - self._counts[_CURRENT]
         _SLOT.pack_into(
             self._memory,
-            _HEAD.size + slot * _SLOT.size,
+            _HEAD_SIZE + slot * _SLOT.size,
             step.allowance,
             step.moves,
             min(step.depth, 255),
@@ -113,47 +122,29 @@ class Board:
             _bytes(step.phase),
             _bytes(step.what),
         )
-        self._write_head(slot=slot)
+        self._counts[_CURRENT] = slot
+        self.beat()
 
     def beat(self, forwards: int = 0) -> None:
         """Record progress inside the step, and ``forwards`` more forwards of a model."""
-        self._write_head(forwards=forwards)
+        if forwards:
+            self._counts[_FORWARDS] += forwards
+        self._counts[_BEATS] += 1
 
     def record_forward(self, seconds: float, positions: int) -> None:
         """Record the seconds of one plain forward over ``positions`` positions."""
-        self._write_head(longest=seconds, per_position=seconds / max(positions, 1))
-
-    def _write_head(
-        self,
-        *,
-        forwards: int = 0,
-        longest: float = 0.0,
-        per_position: float = 0.0,
-        slot: int | None = None,
-    ) -> None:
-        beats, forwards_before, limit, longest_before, longest_per_position, current_slot = (
-            self._head
-        )
-        _HEAD.pack_into(
-            self._memory,
-            0,
-            beats + 1,
-            forwards_before + forwards,
-            limit,
-            max(longest_before, longest),
-            max(longest_per_position, per_position),
-            current_slot if slot is None else slot,
-        )
-
-    @property
-    def _head(self) -> tuple[int, int, float, float, float, int]:
-        beats, forwards, limit, longest, per_position, slot = _HEAD.unpack_from(self._memory)
-        return beats, forwards, limit, longest, per_position, slot
+        for word, value in ((_LONGEST, seconds), (_PER_POSITION, seconds / max(positions, 1))):
+            self._seconds[word] = max(self._seconds[word], value)
+        self.beat()
 
     def read(self) -> Step:
-        """Return the current step."""
-        beats, *_, current_slot = self._head
-        fields = _SLOT.unpack_from(self._memory, _HEAD.size + current_slot * _SLOT.size)
+        """Return the current step; it is read again if it was written meanwhile."""
+        for _ in range(_MAX_READS):
+            beats = self._counts[_BEATS]
+            place = _HEAD_SIZE + self._counts[_CURRENT] * _SLOT.size
+            fields = _SLOT.unpack_from(self._memory, place)
+            if self._counts[_BEATS] == beats:
+                break
         allowance, moves, depth, pid, step, of, phase, what = fields
         return Step(
             beats=beats,
@@ -170,25 +161,27 @@ class Board:
     @property
     def forwards(self) -> int:
         """Forwards of a model so far, including those of children."""
-        return self._head[1]
+        return self._counts[_FORWARDS]
 
     @property
     def limit(self) -> float:
         """Seconds without progress after which the job is ended."""
-        return self._head[2]
+        return self._seconds[_LIMIT]
 
     @property
     def longest(self) -> float:
         """Seconds of the longest plain forward so far; 0.0 before the first."""
-        return self._head[3]
+        return self._seconds[_LONGEST]
 
     @property
     def per_position(self) -> float:
         """The most seconds that a plain forward took for each of its positions."""
-        return self._head[4]
+        return self._seconds[_PER_POSITION]
 
     def close(self) -> None:
         """Release the memory."""
+        self._counts.release()
+        self._seconds.release()
         self._memory.close()
 
 
