@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import (
     ConfigDict,
     Field,
+    TypeAdapter,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -382,14 +384,7 @@ class Settings(Form):
         if info.context and "questions" in data:
             msg = "unknown key: switch each question by a key of its own, such as relations: false"
             raise mistake(msg, "questions")
-        given = {name: data[name] for name in data if name in switches()}
-        for name, value in given.items():
-            if value is None:
-                msg = "the value is missing: write one, or remove the key"
-                raise mistake(msg, name)
-            if not isinstance(value, bool):
-                msg = f"{shown(str(value))} is neither true nor false: write one of the two"
-                raise mistake(msg, name)
+        given = {name: _switched(name, data[name]) for name in data if name in switches()}
         rest = {name: value for name, value in data.items() if name not in given}
         return rest | {"questions": rest.get("questions", {}) | given} if given else rest
 
@@ -402,6 +397,21 @@ class Settings(Form):
                 msg = f"the former name of {name}, which is set as well: remove this one"
                 raise mistake(msg, former)
         return {RENAMED.get(key, key): value for key, value in data.items()}
+
+
+def _switched(name: str, value: object) -> bool:
+    """Return the value of a switch of the file, which reads all values as texts."""
+    if value is None:
+        msg = "the value is missing: write one, or remove the key"
+        raise mistake(msg, name)
+    try:
+        return _SWITCH.validate_python(value)
+    except ValidationError:
+        msg = f"{shown(str(value))} is neither true nor false: write one of the two"
+        raise mistake(msg, name) from None
+
+
+_SWITCH = TypeAdapter(bool)
 
 
 class ModelEntry(Settings):
