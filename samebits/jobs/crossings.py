@@ -81,7 +81,7 @@ class Made(NamedTuple):
 
 def rows_to_cross(matrix: Matrix, plan: Plan) -> tuple[PlannedRow, ...]:
     """Return the first CPU row of every model with crossings and at least two stacks."""
-    rows = first_on_cpu(plan, lambda model: matrix.model(model).crossings)
+    rows = first_on_cpu(plan, lambda model: matrix.model(model).asks("crossings"))
     return tuple(row for row in rows if len(row.cells) > 1)
 
 
