@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from samebits.compare.texts import comparisons
+from samebits.records.outcomes import Parts
 
 from samebits.compare.signals import compare
-from samebits.compare.texts import comparisons
 from samebits.findings.case import Case
 from samebits.questions.registry import findings, rules, texts
 from samebits.questions.relations.records import Relation, RelationsSignal
@@ -20,7 +21,6 @@ from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
 from samebits.records.ladder import Decider, Ladder, LadderStep
 from samebits.records.made import MadeModel
-from samebits.records.outcomes import Parts
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.records.state import LeftBehind, StateSignal
 from samebits.records.subject import Subject

@@ -1,6 +1,7 @@
 """Detail that a report leaves out, and detail that it keeps."""
 
 import pytest
+from samebits.records.outcomes import Parts
 
 from samebits.pipeline import trim
 from samebits.records.comparison import (
@@ -11,7 +12,6 @@ from samebits.records.comparison import (
     SignalComparison,
 )
 from samebits.records.ids import CellId, Variant, Verdict
-from samebits.records.outcomes import Parts
 from samebits.records.provenance import IntegritySignal, Provenance
 from samebits.records.report import Row
 from samebits.records.subject import Subject

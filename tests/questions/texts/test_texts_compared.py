@@ -8,8 +8,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
 
-from samebits_probe.cell import outcomes as probe
-
 from samebits.compare.texts import (
     FOLLOWS,
     GROUPS,
@@ -20,6 +18,8 @@ from samebits.compare.texts import (
     visible,
 )
 from samebits.records.outcomes import BLOCK, Outcomes, Place
+from samebits_probe.cell import outcomes as probe
+
 from samebits.records.tokenizer import Answer, TokenizerSignal
 from tests.support.outcomes import outcomes
 

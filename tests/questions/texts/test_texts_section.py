@@ -1,13 +1,13 @@
 """What the report says of tokenizers: where releases part, and of one model all of it."""
 
 import pytest
+from samebits.records.outcomes import OperationComparison, Place, TextsReport
+from samebits.reports.sections.tokenizers import tokenizers, tokenizers_differ, tokenizers_of
 
 from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
-from samebits.records.outcomes import OperationComparison, Place, TextsReport
 from samebits.records.report import Report, Row, StackReport
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
-from samebits.reports.sections.tokenizers import tokenizers, tokenizers_differ, tokenizers_of
 from tests.support.builders import cell_id
 
 STACKS = ("4.48", "5.x")
