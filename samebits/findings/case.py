@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One cell for the rules: run a, run a of the reference, and their comparison."""
+    """One cell for the rules: run a, run a of the reference, and their comparison.
+
+    It is a key of its own, so that what several rules ask of a cell is computed once.
+    """
 
     capture: Capture
     reference: Capture | None = None
