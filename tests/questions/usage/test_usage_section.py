@@ -8,14 +8,14 @@ from markdown_it import MarkdownIt
 from samebits.base.finding_pages import finding_page
 from samebits.findings.release import of_stacks, of_the_model
 from samebits.questions.registry import rules, texts
+from samebits.questions.usage.records import UsageOfRow, UsageSignal
+from samebits.questions.usage.section import PAGE, usage_of
 from samebits.records.finding import Finding
 from samebits.records.processor import ProcessorsSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.training import TrainingReport
-from samebits.records.usage import UsageSignal
 from samebits.reports import document as reports_document
 from samebits.reports import json
-from samebits.reports.sections.usage import PAGE, usage_of
 from samebits.reports.write import write
 from tests.support.pages import anchors_of, beside_models, pages_of
 from tests.support.sample_report import same_everywhere, sample_report
@@ -41,7 +41,8 @@ def row(model="m", **found):
     plain = same_everywhere(model, "float32")
     cells = tuple(cell.model_copy(update={"changes": {}}) for cell in plain.cells)
     named = {stack[1:].replace("_", "."): found[stack] for stack in found}
-    return plain.model_copy(update={"cells": cells, "attention": {}, "usage": named})
+    answers = {"usage": UsageOfRow(stacks=named)} if named else {}
+    return plain.model_copy(update={"cells": cells, "attention": {}, "answers": answers})
 
 
 def report(*rows, findings=(), stack="5.9"):
