@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.phases import exception_key, explains, is_shortage, word_and_prompt
 from samebits.records.capture import Failure
-from samebits.records.question import is_question
+from samebits.records.question import is_of_release, is_question
 from samebits.records.record import marked
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class Check(NamedTuple):
         return bool(self.reference) != bool(self.candidate)
 
     @property
-    def is_usage(self) -> bool:
+    def is_of_release(self) -> bool:
         """True if it is a use of any model, where the release matters and not the model."""
-        return word_and_prompt(self.name)[0] == "usage"
+        return is_of_release(word_and_prompt(self.name)[0])
 
     @property
     def is_same(self) -> bool:

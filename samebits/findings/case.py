@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from samebits.compare import processing
-from samebits.records.usage import UsageSignal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,11 +82,6 @@ class Case:
         """The classes of the model's own code."""
         code = self.capture.signals.code
         return code.classes if code is not None else ()
-
-    @property
-    def usage(self) -> UsageSignal:
-        """Results of common uses around the model; an empty signal if none was tried."""
-        return self.capture.signals.usage or UsageSignal()
 
     def ruled_in(self, suspect: str) -> str:
         """Return the hunt's description of a suspect that it ruled in, else ''."""

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
 
 
-def _one_side(*, usage: bool) -> Callable[[Case], Iterator[Sighting]]:
+def _one_side(*, of_release: bool) -> Callable[[Case], Iterator[Sighting]]:
     def check(case: Case) -> Iterator[Sighting]:
         if case.reference is None:
             return
         for found in (*checks(case.reference, case.capture), *_of_jobs(case)):
-            if not found.differs or found.is_usage != usage:
+            if not found.differs or found.is_of_release != of_release:
                 continue
             if found.candidate:
                 evidence = (found.candidate, "the reference answers")
@@ -38,6 +38,6 @@ def _of_jobs(case: Case) -> tuple[Check, ...]:
 
 
 RULES = (
-    Rule("SB931", _one_side(usage=False)),
-    Rule("SB932", _one_side(usage=True)),
+    Rule("SB931", _one_side(of_release=False)),
+    Rule("SB932", _one_side(of_release=True)),
 )

@@ -26,6 +26,7 @@ from samebits.jobs.records import CellJob, CellStore, ObservedModel, RunName
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import NO_DEVICE, Capture, Failure, Skip, Unfinished
 from samebits.records.kinds import CELL
+from samebits.records.question import keys
 from samebits.stacks.process import tail
 from samebits_wire.atomic import move, remove
 from samebits_wire.folders import without_folders
@@ -379,7 +380,8 @@ def _publish(job: CellJob) -> Path:
 def _remove_leftovers(folder: Path) -> None:
     """Remove leftovers of killed runs."""
     cutoff = time.time() - _STALE_AFTER
-    patterns = ("[ab].*.*", ".[ab].*.tmp", ".integrity-*", ".usage-*", ".probes-*")
+    phases = ("integrity", "probes", *(key.name for key in keys()))
+    patterns = ("[ab].*.*", ".[ab].*.tmp", *(f".{phase}-*" for phase in phases))
     for path in (path for pattern in patterns for path in folder.glob(pattern)):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:

@@ -528,6 +528,11 @@ class ModelSpec(ModelEntry):
             for attention in self.attention
         )
 
+    @property
+    def first_on_cpu(self) -> Variant | None:
+        """The first variant on the CPU, which is asked what no variant decides."""
+        return next((variant for variant in self.variants if variant.device == "cpu"), None)
+
 
 class Rule(Form):
     """A pattern of cells; an omitted field matches everything."""

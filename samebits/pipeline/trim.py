@@ -48,7 +48,6 @@ def facts(captures: Mapping[str, Capture], bands: Sequence[Band], reference: str
         tokenizers=each(lambda s: s.tokenizer),
         processors={stack: processors(signal) for stack, signal in all_processors.items()},
         processed=reports_of(all_processors, reference),
-        usage=each(lambda s: s.usage),
         unrun=each(lambda s: s.unrun),
         settings=each(lambda s: s.settings.changes if s.settings else None),
         device=each(lambda s: s.device),

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.questions import relations, texts
+from samebits.questions import relations, texts, usage
 
 if TYPE_CHECKING:
     from samebits.questions.question import Question
 
-QUESTIONS: tuple[Question, ...] = (texts.QUESTION, relations.QUESTION)
+QUESTIONS: tuple[Question, ...] = (texts.QUESTION, relations.QUESTION, usage.QUESTION)
 """In the order in which they are asked, and in which reports name them."""
 
 

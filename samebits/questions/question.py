@@ -100,6 +100,17 @@ class Section(NamedTuple):
     """Returns the section; empty if there is nothing to say."""
 
 
+class Page(NamedTuple):
+    """A page of its own beside report.md."""
+
+    path: str
+    title: str
+    what: str
+    """What it has, for the list in report.md."""
+    of_run: Callable[[Report], Markdown]
+    """Returns the page; empty if there is nothing to say."""
+
+
 class ModelSection(NamedTuple):
     """A section of the page of a model."""
 
@@ -135,8 +146,7 @@ class Question:
     """Returns True if the rows of a model need a page for it."""
     brief: Callable[[Report], str] | None = None
     """Returns a line for the first screen; '' if there is nothing to say."""
-    pages: Callable[[Report], Mapping[str, Markdown]] | None = None
-    """Returns whole pages of its own, by their paths beside report.md."""
+    pages: tuple[Page, ...] = ()
     charts: Callable[[Row], Sequence[tuple[str, Chart]]] | None = None
     """Returns charts for report.html, each under the name of a relation, a batch …"""
 

@@ -12,7 +12,7 @@ from samebits.findings import (
     caches,
     configs,
     devices,
-    generating,
+    forwards,
     generation,
     imports,
     loading,
@@ -23,7 +23,6 @@ from samebits.findings import (
     trainer,
     training,
     tying,
-    usage,
 )
 from samebits.findings.rule import RAISED, UNSTABLE
 from samebits.questions import questions
@@ -45,7 +44,7 @@ _CORE = (
     caches,
     configs,
     devices,
-    generating,
+    forwards,
     generation,
     imports,
     loading,
@@ -56,7 +55,6 @@ _CORE = (
     trainer,
     training,
     tying,
-    usage,
 )
 """The modules of rules that need no question."""
 

@@ -23,7 +23,6 @@ from samebits.records.settings import SettingsSignal
 from samebits.records.state import StateSignal
 from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
-from samebits.records.usage import UsageSignal
 from samebits_wire import formats
 
 Extent = Literal["full", "short"]
@@ -387,8 +386,6 @@ class Signals(Record):
     """Whether the first prompt gives its bytes again after all else; observed in run a only."""
     integrity: IntegritySignal | None = None
     """Whether the load worked as it reported; observed in run a only."""
-    usage: UsageSignal | None = None
-    """Common uses of the model; observed in run a of a model's first variant on the CPU only."""
     processors: ProcessorsSignal | None = None
     """Processors of images, videos and sounds; run a of the first variant on the CPU only."""
     code: CodeSignal | None = None

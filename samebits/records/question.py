@@ -38,6 +38,13 @@ class Answer(Record):
         """Yield what jobs tried on a stack of the row, as :meth:`tried`."""
         yield from ()
 
+    def of_stack(self, stack: str) -> object:
+        """Return what it says of one stack: what a finding about releases is seen in; None: nothing.
+
+        It is looked up in its ``stacks``, if it has them.
+        """
+        return getattr(self, "stacks", {}).get(stack)
+
     def facts(self) -> dict[str, Any]:
         """Return what findings may depend on, as JSON: all but times."""
         return self.model_dump(mode="json", exclude={"seconds"})
@@ -68,6 +75,8 @@ class Key(Generic[C, R]):
     """Whether it is asked at every level, ``--quick`` included."""
     of_pairs: bool = False
     """Whether it runs for each pair of stacks, so that runs over many releases leave it out."""
+    of_release: bool = False
+    """Whether what it tries shows the release, whatever the model."""
     sees_images: bool = False
     """Whether it needs the packages by which users of images load processors."""
     kinds: tuple[Kind, ...] = ()
@@ -98,6 +107,11 @@ def keys() -> tuple[Key[Any, Any], ...]:
 def is_question(name: str) -> bool:
     """Return True if a question has this name."""
     return name in _KEYS
+
+
+def is_of_release(name: str) -> bool:
+    """Return True if a question has this name, and what it tries shows the release."""
+    return name in _KEYS and _KEYS[name].of_release
 
 
 def switches() -> dict[str, Key[Any, Any]]:

@@ -22,7 +22,6 @@ from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.training import TrainingReport
-from samebits.records.usage import UsageSignal
 
 SCHEMA_VERSION: Literal[12] = 12
 # History of SCHEMA_VERSION:
@@ -163,8 +162,6 @@ class RowFacts(Record):
     """stack -> classes, backends and settings of the model's processors, without their cases."""
     processed: dict[str, ProcessorsReport] = Field(default_factory=dict)
     """stack -> what its processors make of seeded inputs, compared with the reference's."""
-    usage: dict[str, UsageSignal] = Field(default_factory=dict)
-    """stack -> results of common uses of the model."""
     unrun: dict[str, tuple[UnrunModule, ...]] = Field(default_factory=dict)
     """stack -> the modules that no prompt ran; only such cells."""
     settings: dict[str, tuple[SettingChange, ...]] = Field(default_factory=dict)
@@ -173,6 +170,11 @@ class RowFacts(Record):
     """stack -> what exists only on a GPU; only cells on one."""
     answers: RowAnswers = Field(default_factory=dict)
     """What questions beside the verdict say of the row."""
+
+    def said(self, name: str, stack: str) -> object:
+        """Return what a question, or a field of this name, says of a stack; None: nothing."""
+        answer = self.answers.get(name)
+        return getattr(self, name, {}).get(stack) if answer is None else answer.of_stack(stack)
 
     def ran(self, stack: str) -> AttentionSignal:
         """Return the attention calls of the cell of one stack."""

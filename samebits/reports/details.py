@@ -18,7 +18,6 @@ from samebits.reports.sections.processors import processors
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
 from samebits.reports.sections.training import training
-from samebits.reports.sections.usage import around_the_model
 from samebits.reports.stories import stories
 from samebits.text.blocks import bullets, heading, link, page
 from samebits.text.markdown import Markdown, fill
@@ -27,6 +26,7 @@ from samebits.text.numbers import plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from samebits.questions.question import Page
     from samebits.records.report import Report
 
 
@@ -84,7 +84,6 @@ DETAILS = (
         "known defects, loading, use around the model, tokenizers, processors, attention kernels",
         (
             (10, lambda report, _: [findings(report), loading(report)]),
-            (30, lambda report, _: [around_the_model(report)]),
             (50, lambda report, _: [processors(report)]),
             (90, lambda report, _: [attention.attention_kernels(report)]),
         ),
@@ -110,15 +109,25 @@ DETAILS = (
 PATHS = tuple(detail.path for detail in DETAILS)
 
 
+def may_have() -> tuple[str, ...]:
+    """Return the pages that a report may have beside report.md: these, and those of questions."""
+    return (*PATHS, *(page.path for page in _of_questions()))
+
+
+def _of_questions() -> Iterator[Page]:
+    for question in questions():
+        yield from question.pages
+
+
 def pages(report: Report, model_pages: Collection[str]) -> dict[str, Markdown]:
-    """Return the pages by their paths, each with links to its sections.
+    """Return the pages by their paths: those of questions, and ours with links to their sections.
 
     ``model_pages`` are the paths of the models' pages.
     """
     origin = fill(
         "Part of the {} on {} of {}.", link("report", "report.md"), report.matrix, report.started
     )
-    texts = {}
+    texts = {own.path: text for own in _of_questions() if (text := own.of_run(report))}
     for detail in DETAILS:
         sections = list(_sections(detail, report, model_pages))
         contents = overview.contents(sections)
@@ -142,14 +151,12 @@ def _sections(detail: Detail, report: Report, model_pages: Collection[str]) -> I
 
 def links(paths: Collection[str], models: int) -> Markdown:
     """Return where everything else is: the pages that a report has."""
+    listed: list[Detail | Page] = [*DETAILS, *_of_questions()]
     lines = [
-        fill("{}: {}", link(detail.title, detail.path), detail.what)
-        for detail in DETAILS
-        if detail.path in paths
+        fill("{}: {}", link(each.title, each.path), each.what)
+        for each in listed
+        if each.path in paths
     ]
-    if "around-the-model.md" in paths:
-        around = link("Around the model", "around-the-model.md")
-        lines.append(fill("{}: what each release does to every model", around))
     if models:
         lines.append(fill("models/: {}, one for each model that differs", plural(models, "page")))
     json = link("report.json", "report.json")

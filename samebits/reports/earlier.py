@@ -49,9 +49,10 @@ def _by_stack(key: str) -> Callable[[Row, dict[str, Any]], dict[str, Any] | None
 _ANSWERS: dict[str, Callable[[Row, dict[str, Any]], dict[str, Any] | None]] = {
     "texts": _by_stack("texts"),
     "relations": _by_stack("relations"),
+    "usage": _by_stack("usage"),
 }
 """Question -> what takes its answer from a row of an earlier version."""
-_MOVED = frozenset({"texts", "relations"})
+_MOVED = frozenset({"texts", "relations", "usage"})
 """Keys of a row that are part of its answers now."""
 
 

@@ -16,7 +16,6 @@ from samebits.reports.sections.processors import processors_differ, processors_o
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.training import has_training_details, training_of
 from samebits.reports.sections.unrun import unrun_of
-from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
 from samebits.text.blocks import cut, heading, link, page
 from samebits.text.markdown import EMPTY, Markdown, fill
@@ -87,7 +86,6 @@ def _aside(model: str, rows: list[Row], report: Report) -> Iterator[Markdown]:
     """Yield what is beside the verdict: sections of the core, and those of questions between them."""
     placed = [
         (30, loading_of(rows)),
-        (40, usage_of(rows)),
         (60, training_of(rows)),
         (70, state_of(rows)),
         (80, crossings_of(model, report)),

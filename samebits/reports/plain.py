@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import fails
+from samebits.findings.rulebook import plain_title
 from samebits.records.ids import Verdict
-from samebits.reports.rulebook import plain_title
 from samebits.reports.stories import cell_in_short, verdict_word
 from samebits.text.numbers import rounded_ulp
 

@@ -4,12 +4,12 @@ import pytest
 
 from samebits.compare.raised import checks, checks_of_training
 from samebits.questions.relations.records import Inapplicable, Relation, RelationsSignal
+from samebits.questions.usage.records import Assisted, Packed, PackedWay, UsageSignal
 from samebits.records.capture import Failure, Skip
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.provenance import IntegritySignal
 from samebits.records.trainer import TrainerReport
 from samebits.records.training import TrainingRelation, TrainingRelations, TrainingReport, Untried
-from samebits.records.usage import Assisted, Packed, PackedWay, UsageSignal
 from tests.support.builders import capture
 
 ERROR = "TypeError: Unsupported dtype float8_e4m3fn"

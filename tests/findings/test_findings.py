@@ -11,6 +11,7 @@ from samebits.compare.signals import compare
 from samebits.findings.case import Case
 from samebits.questions.registry import findings, rules, texts
 from samebits.questions.relations.records import Relation, RelationsSignal
+from samebits.questions.usage.records import UsageSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
 from samebits.records.crossing import Crossing
@@ -24,7 +25,6 @@ from samebits.records.state import LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
 from samebits.records.training import TrainingReport
-from samebits.records.usage import UsageSignal
 from tests.support.builders import (
     Memory,
     attention,

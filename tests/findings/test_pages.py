@@ -5,9 +5,9 @@ import shutil
 import pytest
 
 from samebits.base.finding_pages import KINDS, PAGES, PageError, read
+from samebits.findings.rulebook import advice, title
 from samebits.lint.registry import rules as lint_rules
 from samebits.questions.registry import rules
-from samebits.reports.rulebook import advice, title
 
 CHECKED = {rule.code for rule in rules()}
 BY_LINT = {rule.code for rule in lint_rules()}

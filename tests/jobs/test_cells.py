@@ -156,7 +156,6 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "greedy": 3,
         "relations": {"samples": 0, "large": False},
         "probes": [],
-        "usage": True,
         "processors": True,
         "reloads": True,
         "large": False,
@@ -173,23 +172,6 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
     assert len({job[key] for job in process.jobs for key in ("capture", "log")}) == 4
     folder = Path(first["capture"]).parent
     assert folder.parent == bench.root / "captures" / "llama" / "float32-sdpa" / "4.48"
-
-
-@pytest.mark.parametrize(
-    ("cell", "changed", "tried"),
-    [
-        (cell_id(attention="sdpa"), {}, True),
-        (cell_id(attention="sdpa"), {"usage": False}, False),
-        (cell_id(attention="eager"), {}, False),
-        (cell_id(attention="sdpa"), {"devices": ("cuda", "cpu")}, True),
-        (cell_id(attention="sdpa"), {"devices": ("cuda",)}, False),
-    ],
-)
-def test_usage_is_tried_in_the_first_variant_on_the_cpu(bench, cell, changed, tried):
-    process = Process()
-    spec = model_spec(**({"attention": ("sdpa", "eager")} | changed))
-    bench.observe(process, cell=cell, model=spec)
-    assert {job["model"]["usage"] for job in process.jobs} == {tried}
 
 
 @pytest.mark.parametrize("status", ["complete", "absent"])

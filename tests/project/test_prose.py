@@ -58,6 +58,10 @@ ALLOWED: dict[tuple[str, str], str] = {
         "shown_by.parts.split(', ')",
     ): "the parts in an operation's name",
     (
+        "questions/usage/answers.py",
+        "text.partition(': ')",
+    ): "an exception as Python prints it: class and message",
+    (
         "stacks/process.py",
         "re.compile('MemoryError|bad_alloc|annot allocate memory|failed to map segment|No space left|Disk quota|Read-only file system|Input/output error|File too large|Too many open files|Resource temporarily unavailable')",
     ): "what Python, the linker and the kernel write",

@@ -26,7 +26,7 @@ JOBS = {
     "samebits_probe.cell.phases.forward",
     "samebits_probe.cell.phases.greedy",
     "samebits_probe.questions.relations.relations",
-    "samebits_probe.usage.usage",
+    "samebits_probe.questions.usage.usage",
     "samebits_probe.jobs.ladder",
     "samebits_probe.jobs.crossing",
     "samebits_probe.trace.job",

@@ -379,10 +379,12 @@ class Session:
             child = fork.ForkedChild(lambda argument: function(Path(saved.name), argument))
             self.model_forks[name] = ModelInFork(child, saved)
 
-    def run_in_fork(self, name: str, argument: str) -> None:
-        """Take what the child that was forked for a phase observes as the signal of that name."""
+    def run_in_fork(self, name: str, argument: str) -> Any:
+        """Return what the child that was forked for a phase observes; None, with a skip, if it fails."""
+        answer = None
         with self.instrument(name):
-            self.signals[name] = self.model_forks.pop(name).answer(argument)
+            answer = self.model_forks.pop(name).answer(argument)
+        return answer
 
     # what several phases observe together
 

@@ -9,10 +9,10 @@ import torch
 from samebits_probe.model import forks
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import past_window, text_config
-from samebits_probe.usage.subject import HALF, NoMeaning, error_text
+from samebits_probe.questions.usage.subject import HALF, NoMeaning, error_text
 
 if TYPE_CHECKING:
-    from samebits_probe.usage.subject import Subject
+    from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
 _MAX_WINDOW = 512

@@ -2,8 +2,8 @@
 
 import pytest
 
-from samebits.compare import generation
-from samebits.records.generation import GenerationSignal, GenerationWay, ProcessorScores
+from samebits.questions.usage import compare as generation
+from samebits.questions.usage.generation import GenerationSignal, GenerationWay, ProcessorScores
 
 
 def way(*tokens, scores="abc", **fields):

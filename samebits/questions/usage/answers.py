@@ -1,15 +1,15 @@
-"""Answers of samebits/records/usage.py in a few words each, short enough for a table."""
+"""Answers of records.py in a few words each, short enough for a table."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.compare.generation import NEUTRAL, OF_SAMPLING
+from samebits.questions.usage.compare import NEUTRAL, OF_SAMPLING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from samebits.records.usage import UsageSignal
+    from samebits.questions.usage.records import UsageSignal
 
 _SHOWN_TOKENS = 6
 _SHOWN_DEFAULTS = (

@@ -7,10 +7,10 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.usage.subject import error_text
+from samebits_probe.questions.usage.subject import error_text
 
 if TYPE_CHECKING:
-    from samebits_probe.usage.subject import Subject
+    from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
 _DTYPE_KEYS = ("torch_dtype", "dtype")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model.distance import same_bytes
-from samebits_probe.usage.subject import NoMeaning, error_text
+from samebits_probe.questions.usage.subject import NoMeaning, error_text
 
 if TYPE_CHECKING:
-    from samebits_probe.usage.subject import Subject
+    from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
 _STEPS = 4

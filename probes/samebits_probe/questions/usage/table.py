@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from samebits_probe.usage.subject import NoMeaning
+from samebits_probe.questions.usage.subject import NoMeaning
 
 _LOW_BITS, _HIGH_BITS = 22, 16
 _N_HIGH = 24

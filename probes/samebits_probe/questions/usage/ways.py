@@ -16,12 +16,12 @@ from transformers import StoppingCriteria, StoppingCriteriaList
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.inputs import text_config
 from samebits_probe.model.tensor import tensor_hash
-from samebits_probe.usage.processors import processors
-from samebits_probe.usage.subject import NoMeaning, error_text
-from samebits_probe.usage.table import Table, logits_row
+from samebits_probe.questions.usage.processors import processors
+from samebits_probe.questions.usage.subject import NoMeaning, error_text
+from samebits_probe.questions.usage.table import Table, logits_row
 
 if TYPE_CHECKING:
-    from samebits_probe.usage.subject import Subject
+    from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
 PROMPT_LENGTH = 8

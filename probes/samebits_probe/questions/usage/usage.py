@@ -3,7 +3,7 @@
 The questions are attention maps, sequences packed into one row, cache layers, arguments of
 generate(), a save, gradient checkpointing. Each is tried once on the model as it was loaded, and
 the result is recorded. All of it runs in a separate process (process.fork) whose model has not run
-any prompt. The result has the form of UsageSignal in samebits/records/usage.py.
+any prompt. The result has the form of UsageSignal in samebits/questions/usage/records.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from samebits_probe.process import progress
-from samebits_probe.usage import beams, forward, generate, save, ways
-from samebits_probe.usage.subject import NoMeaning, Subject, error_text
+from samebits_probe.questions.usage import beams, forward, generate, save, ways
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

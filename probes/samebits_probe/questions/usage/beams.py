@@ -15,11 +15,11 @@ from transformers import LogitsProcessorList
 from samebits_probe.model import forks
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance
-from samebits_probe.usage.subject import NoMeaning, error_text
-from samebits_probe.usage.table import Table
+from samebits_probe.questions.usage.subject import NoMeaning, error_text
+from samebits_probe.questions.usage.table import Table
 
 if TYPE_CHECKING:
-    from samebits_probe.usage.subject import Subject
+    from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
 _PROMPT_LENGTH = 8

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model.tensor import tensor_hash
-from samebits_probe.usage.subject import error_text
-from samebits_probe.usage.table import logits_row
+from samebits_probe.questions.usage.subject import error_text
+from samebits_probe.questions.usage.table import logits_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,15 +1,25 @@
-"""Common uses of a model and their results in one release; facts without a judgement."""
+"""Common uses of a model and their results in one release; facts without a judgement.
+
+probes/samebits_probe/questions/usage/ writes :class:`UsageSignal` without this class; it is the schema.
+"""
 
 from __future__ import annotations
 
 from math import sqrt
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from samebits.records.generation import GenerationSignal
+from samebits.questions.usage.generation import GenerationSignal
 from samebits.records.made import MadeModel
+from samebits.records.question import Answer, Key
 from samebits.records.record import RAISED, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from samebits.records.capture import Capture
+    from samebits.records.report import Row
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
@@ -167,7 +177,7 @@ class SavedFiles(Record):
     """The exception."""
 
 
-class UsageSignal(Record):
+class UsageSignal(Answer):
     """Results of all uses tried with one model; None if not tried, with the reason in ``skips``."""
 
     attentions: Attentions | None = None
@@ -190,3 +200,38 @@ class UsageSignal(Record):
     asked_of: MadeModel | None = None
     """The made model that answered for a large one; None: the model itself did."""
     seconds: float = 0.0
+
+
+class UsageOfRow(Answer):
+    """Results of the uses of a model in the cells of a row."""
+
+    stacks: dict[str, UsageSignal] = Field(default_factory=dict)
+    """Stack -> what its cell answered."""
+
+
+USAGE = Key(
+    "usage",
+    UsageSignal,
+    UsageOfRow,
+    switch="Whether to try common uses of the model: attention maps, packed rows, generate() …",
+    hint="do attention maps, packed rows, generate() and saving work",
+    of_release=True,
+)
+
+
+def signals_of(row: Row) -> Mapping[str, UsageSignal]:
+    """Return what the cells of a row answered, by stack."""
+    answer = USAGE.in_row(row.answers)
+    return answer.stacks if answer is not None else {}
+
+
+def signal_of(capture: Capture | None) -> UsageSignal:
+    """Return what a cell answered; an empty signal if nothing was tried."""
+    answers = capture.signals.answers if capture is not None else {}
+    return USAGE.in_cell(answers) or UsageSignal()
+
+
+def asked_of(rows: Iterable[Row]) -> Iterator[tuple[str, str, MadeModel | None]]:
+    """Yield model, stack, and the made model that answered there; None: the model itself did."""
+    for row in rows:
+        yield from ((row.model, stack, s.asked_of) for stack, s in signals_of(row).items())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.records.generation import GenerationSignal, GenerationWay
+    from samebits.questions.usage.generation import GenerationSignal, GenerationWay
 
 TIE = 2.0**-10
 """Relative distance of two sums of log-probabilities that no rounding of float32 can reach."""

@@ -6,9 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS, finding_page
+from samebits.findings.rulebook import advice, plain_title, title
 from samebits.questions.made_models import made_models
-from samebits.reports.rulebook import advice, plain_title, title
-from samebits.reports.sections.usage_answers import USAGES
+from samebits.questions.usage.answers import USAGES
+from samebits.questions.usage.records import asked_of, signals_of
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import count, part, plural
@@ -16,9 +17,9 @@ from samebits.text.numbers import count, part, plural
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from samebits.questions.usage.answers import Usage
     from samebits.records.finding import RuleText, StackFinding
     from samebits.records.report import Report, Row, StackReport
-    from samebits.reports.sections.usage_answers import Usage
 
 TITLE = "Around the model"
 PAGE = "around-the-model.md"
@@ -64,23 +65,17 @@ def around_the_model(report: Report) -> Markdown:
                 plural(len(models), "model"),
             )
         )
-        blocks.append(
-            made_models(
-                (row.model, stack, s.asked_of)
-                for row in report.rows
-                for stack, s in row.usage.items()
-            )
-        )
+        blocks.append(made_models(asked_of(report.rows)))
     blocks.append(_answer_table(report, MAX_GROUPS, MAX_MODELS))
     blocks.append(fill("{}.", link("All groups, and the remedies", PAGE)))
     return page(blocks)
 
 
-def around_page(report: Report) -> dict[str, Markdown]:
-    """Return the page with every group of models and every finding, by its path; may be none."""
+def around_page(report: Report) -> Markdown:
+    """Return the page with every group of models and every finding; empty if there is none."""
     rules = _rules(report)
     if not _models_tried(report.rows) and not rules:
-        return {}
+        return EMPTY
     blocks = [
         heading(1, TITLE),
         fill("Part of the {} on {} of {}.", _origin(), report.matrix, report.started),
@@ -90,15 +85,11 @@ def around_page(report: Report) -> dict[str, Markdown]:
     if _models_tried(report.rows):
         blocks += [
             heading(2, "All groups of models"),
-            made_models(
-                (row.model, stack, s.asked_of)
-                for row in report.rows
-                for stack, s in row.usage.items()
-            ),
+            made_models(asked_of(report.rows)),
             _answer_table(report, ALL_MODELS, ALL_MODELS),
             _skip_table(report.rows),
         ]
-    return {PAGE: page(blocks)}
+    return page(blocks)
 
 
 def _rules(report: Report) -> list[RuleText]:
@@ -123,9 +114,7 @@ def usage_of(rows: list[Row]) -> Markdown:
         for usage, stack_answers in differing.items()
     ]
     note = fill("Findings of the releases, for all models: {}.", link(TITLE, f"../{PAGE}"))
-    made = made_models(
-        (row.model, stack, s.asked_of) for row in rows for stack, s in row.usage.items()
-    )
+    made = made_models(asked_of(rows))
     return page([heading(2, TITLE), made, table(["what", *stacks], table_rows), note])
 
 
@@ -134,7 +123,7 @@ def _origin() -> Markdown:
 
 
 def _models_tried(rows: Iterable[Row]) -> list[str]:
-    return list(dict.fromkeys(row.model for row in rows if row.usage))
+    return list(dict.fromkeys(row.model for row in rows if signals_of(row)))
 
 
 def _model_answers(usage: Usage, rows: Iterable[Row]) -> Answers:
@@ -142,7 +131,7 @@ def _model_answers(usage: Usage, rows: Iterable[Row]) -> Answers:
     answers = (
         (stack, usage.answer(signal, row.variant.partition("-")[0]))
         for row in rows
-        for stack, signal in row.usage.items()
+        for stack, signal in signals_of(row).items()
     )
     return {stack: answer for stack, answer in answers if answer}
 
@@ -177,8 +166,8 @@ def _share(rule_code: str, report: Report, stack: StackReport) -> str:
 
 def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[str]:
     """Return the models for which a stack has the signal that the finding is seen in."""
-    signals, _, field = finding_page(rule_code).seen_in.partition(".")
-    observations = ((row.model, getattr(row, signals).get(stack)) for row in rows)
+    name, _, field = finding_page(rule_code).seen_in.partition(".")
+    observations = ((row.model, row.said(name, stack)) for row in rows)
     return list(
         dict.fromkeys(
             model
@@ -190,7 +179,9 @@ def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[st
 
 def _answer_table(report: Report, max_groups: int, max_models: int) -> Markdown:
     """Return the answers on which stacks disagree; models with the same answers share a line."""
-    stacks = [stack.id for stack in report.stacks if any(stack.id in r.usage for r in report.rows)]
+    stacks = [
+        stack.id for stack in report.stacks if any(stack.id in signals_of(r) for r in report.rows)
+    ]
     lines = []
     for usage in USAGES:
         groups = [group for group in _groups(usage, report.rows) if _disagrees(group)]
@@ -231,7 +222,7 @@ def _groups(usage: Usage, rows: Iterable[Row]) -> list[Group]:
 
 def _stacks_of(rows: Iterable[Row]) -> set[str]:
     """Return the stacks in which a model was tried."""
-    return {stack for row in rows for stack in row.usage}
+    return {stack for row in rows for stack in signals_of(row)}
 
 
 def _agrees(answers: Answers, group: Group, stacks: set[str]) -> bool:
@@ -292,7 +283,7 @@ def _skip_table(rows: Iterable[Row]) -> Markdown:
     reasons = Counter(
         (name, reason)
         for row in rows
-        for signal in row.usage.values()
+        for signal in signals_of(row).values()
         for name, reason in signal.skips.items()
     )
     if not reasons:

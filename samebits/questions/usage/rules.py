@@ -1,19 +1,18 @@
-"""SB9xx: rules for common uses around a model, where the release matters and not the model."""
+"""SB901 to SB911: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.outcome import differs, has_other_shape
 from samebits.findings.case import seen_with
 from samebits.findings.rule import Rule, Sighting
+from samebits.questions.usage.records import signal_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
-    from samebits.records.capture import ForwardFacts
-    from samebits.records.usage import UsageSignal
+    from samebits.questions.usage.records import UsageSignal
 
     Check = Callable[[Case], Iterator[Sighting]]
 
@@ -23,7 +22,7 @@ _WITH_MAPS = ("tensors", "tensors and None")
 
 def _no_attentions(case: Case) -> Iterator[Sighting]:
     """Find attention maps that were requested and not returned, though eager attention has them."""
-    observed = case.usage.attentions
+    observed = signal_of(case.capture).attentions
     if observed is None or observed.given not in _WITHOUT_MAPS or observed.eager not in _WITH_MAPS:
         return
     evidence = [
@@ -35,73 +34,8 @@ def _no_attentions(case: Case) -> Iterator[Sighting]:
     yield Sighting("output_attentions=True", tuple(evidence))
 
 
-def _other_output(case: Case) -> Iterator[Sighting]:
-    """Find outputs that hold another quantity where layers and logits agree but for rounding."""
-    if case.ladder is None or not case.has_diverged:
-        return
-    steps = [step for step in case.ladder.steps if step.kind in ("diverged", "undecided")]
-    if any(step.signal != "outputs" for step in steps):
-        return
-    if case.first() not in ("outputs", "hidden_states", "logits"):
-        return  # other inputs, weights or tables explain it
-    changed = {str(step.subject): step for step in steps if step.kind == "diverged"}
-    evidence: dict[str, str] = {}
-    for item in (
-        i for s in case.signals if s.signal == "outputs" for i in filter(differs, s.items)
-    ):
-        tensor = item.subject.tensor
-        if has_other_shape(item):
-            evidence.setdefault(tensor, f"{item.name}: {item.note}")
-        elif (step := changed.get(str(item.subject))) is not None:
-            evidence.setdefault(tensor, f"{item.name}: {step.own:.2g} → float64 {step.float64:.2g}")
-    if evidence:
-        yield Sighting(", ".join(evidence), tuple(evidence.values()))
-
-
-def _one_more_argument(case: Case) -> Iterator[Sighting]:
-    """Find arguments without which forward raises or gives other logits here, and not in the reference."""
-    lines: dict[str, list[str]] = {}
-    for prompt, name, facts, before in _omissions(case):
-        omission, other = facts.omitted[name], before.omitted.get(name)
-        if name not in facts.optional or (name in before.optional and other is None):
-            continue
-        what = f"raises {omission.message}" if omission.message else "gives other logits"
-        without = "gives the same logits" if other else "takes no such argument"
-        lines.setdefault(name, []).append(
-            f"{prompt}: without {name} forward {what}; the reference {without}"
-        )
-    for name, evidence in lines.items():
-        yield Sighting(f"forward({name}=…)", tuple(evidence))
-
-
-def _argument_left_out(case: Case) -> Iterator[Sighting]:
-    """Find prompts whose logits are those of the reference once an argument is added that it does not use."""
-    lines: dict[str, list[str]] = {}
-    for prompt, name, facts, before in _omissions(case):
-        logits = before.logits
-        if name in facts.optional or logits is None or logits.hash != facts.omitted[name].complete:
-            continue
-        lines.setdefault(name, []).append(
-            f"{prompt}: with {name} the logits have the bytes of the reference, without it they have others"
-        )
-    for name, evidence in lines.items():
-        yield Sighting(f"forward({name}=…)", tuple(evidence))
-
-
-def _omissions(case: Case) -> Iterator[tuple[str, str, ForwardFacts, ForwardFacts]]:
-    """Yield prompt, argument and both sides' facts where leaving out the argument has an effect here alone."""
-    before = case.reference.signals.forward if case.reference is not None else None
-    for prompt, facts in (case.capture.signals.forward or {}).items():
-        if before is None or prompt not in before:
-            continue
-        for name, omission in facts.omitted.items():
-            other = before[prompt].omitted.get(name)
-            if omission.effect != "none" and (other is None or other.effect == "none"):
-                yield prompt, name, facts, before[prompt]
-
-
 def _other_logits(case: Case) -> Iterator[Sighting]:
-    observed = case.usage.attentions
+    observed = signal_of(case.capture).attentions
     if observed is not None and observed.logits_changed:
         yield Sighting(
             "output_attentions=True",
@@ -113,7 +47,7 @@ def _other_logits(case: Case) -> Iterator[Sighting]:
 
 
 def _packed_sequences(case: Case) -> Iterator[Sighting]:
-    packed, dtype = case.usage.packed, case.capture.cell.variant.dtype
+    packed, dtype = signal_of(case.capture).packed, case.capture.cell.variant.dtype
     if packed is None or not any(packed.sees(way, dtype) for way in packed.ways):
         return
     yield Sighting(
@@ -127,7 +61,7 @@ def _packed_sequences(case: Case) -> Iterator[Sighting]:
 
 
 def _short_key_tensors(case: Case) -> Iterator[Sighting]:
-    cache = case.usage.cache
+    cache = signal_of(case.capture).cache
     if cache is None:
         return
     short = [layer for layer in cache.layers if layer.keys < cache.fed]
@@ -146,7 +80,7 @@ def _short_key_tensors(case: Case) -> Iterator[Sighting]:
 
 
 def _ignored_position(case: Case) -> Iterator[Sighting]:
-    observed = case.usage.cache_position
+    observed = signal_of(case.capture).cache_position
     if observed is not None and not observed.named and observed.wrong == "the same logits":
         yield Sighting(
             "forward(cache_position=…)",
@@ -158,7 +92,7 @@ def _ignored_position(case: Case) -> Iterator[Sighting]:
 
 
 def _frozen_positions(case: Case) -> Iterator[Sighting]:
-    observed = case.usage.position_ids
+    observed = signal_of(case.capture).position_ids
     if observed is None or observed.same_logits is not False or len(observed.fed) < 2:
         return
     if set(observed.fed) == {observed.prompt - 1}:
@@ -173,7 +107,7 @@ def _frozen_positions(case: Case) -> Iterator[Sighting]:
 
 
 def _min_new_tokens(case: Case) -> Iterator[Sighting]:
-    observed = case.usage.assisted
+    observed = signal_of(case.capture).assisted
     if (
         observed is not None
         and "MinLengthLogitsProcessor" in observed.min_new_tokens
@@ -188,7 +122,7 @@ def _min_new_tokens(case: Case) -> Iterator[Sighting]:
 def _hub_strategies(case: Case) -> Iterator[Sighting]:
     refused = {
         name: error
-        for name, error in (case.usage.strategies or {}).items()
+        for name, error in (signal_of(case.capture).strategies or {}).items()
         if "trust_remote_code=True" in error
     }
     if refused:
@@ -198,7 +132,7 @@ def _hub_strategies(case: Case) -> Iterator[Sighting]:
 
 
 def _ignored_safe_serialization(case: Case) -> Iterator[Sighting]:
-    saved = case.usage.saved
+    saved = signal_of(case.capture).saved
     if saved is not None and any(name.endswith(".safetensors") for name in saved.files):
         yield Sighting(
             "save_pretrained(safe_serialization=False)", (f"it wrote {', '.join(saved.files)}",)
@@ -207,8 +141,7 @@ def _ignored_safe_serialization(case: Case) -> Iterator[Sighting]:
 
 def _changed_saving(case: Case) -> Iterator[Sighting]:
     """Find differences in what a save writes; a refused save does not count for the keys."""
-    reference = case.reference.signals.usage if case.reference is not None else None
-    saves = (case.usage.saved, reference.saved if reference is not None else None)
+    saves = (signal_of(case.capture).saved, signal_of(case.reference).saved)
     both_wrote = all(saved is not None and not saved.refused for saved in saves)
     yield from _changed_fact(
         case,
@@ -243,9 +176,9 @@ def _changed_fact(
     describe: Callable[[UsageSignal], str],
 ) -> Iterator[Sighting]:
     """Find a fact that differs from the reference's; None on either side is not compared."""
-    if case.reference is None or case.reference.signals.usage is None:
+    if case.reference is None:
         return
-    candidate, reference = case.usage, case.reference.signals.usage
+    candidate, reference = signal_of(case.capture), signal_of(case.reference)
     if None in (fact(candidate), fact(reference)) or fact(candidate) == fact(reference):
         return
     candidate_stack, reference_stack = case.capture.cell.stack, case.reference.cell.stack
@@ -259,7 +192,7 @@ def _with_the_asked(check: Check) -> Check:
     """Return a check whose evidence says so where a made model answered for a large one."""
 
     def checked(case: Case) -> Iterator[Sighting]:
-        lines = seen_with(case.usage.asked_of)
+        lines = seen_with(signal_of(case.capture).asked_of)
         for sighting in check(case):
             yield sighting._replace(evidence=(*sighting.evidence, *lines))
 
@@ -279,11 +212,4 @@ _RULES = (
     Rule("SB910", _changed_saving),
     Rule("SB911", _changed_use_reentrant),
 )
-RULES = (
-    *(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES),
-    Rule(
-        "SB912", _other_output, explains=frozenset({"outputs"})
-    ),  # no made model answers for outputs
-    Rule("SB913", _one_more_argument),
-    Rule("SB914", _argument_left_out, explains=frozenset({"hidden_states", "logits"})),
-)
+RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

@@ -1,4 +1,4 @@
-"""Text of the rules in a report."""
+"""Text of the rules, as reports have it."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import load, small
-from samebits_probe.usage import usage
+from samebits_probe.questions.usage import usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,13 +28,15 @@ def observe(session: Session) -> None:
         session.model_forks.pop("usage").forget()
         return
     session.begin("usage")
-    session.run_in_fork("usage", str(session.seconds_left))
-    answer = session.signals.get("usage", {})
+    answer = session.run_in_fork("usage", str(session.seconds_left))
+    if answer is None:
+        return
     if reason := answer.pop(_NONE_MADE, ""):
         session.skip("usage: made model", f"no small model of its kind: {reason}", "cost")
     if reason := answer.pop(_TOO_LARGE, ""):
         session.skip("usage", reason, "cost")
-        session.signals.pop("usage")
+        return
+    session.answer("usage", answer)
 
 
 def _too_dear(session: Session) -> str:
@@ -45,10 +47,9 @@ def _too_dear(session: Session) -> str:
 
 def untouched(session: Session) -> InFork | None:
     """Return the checks; None if the job does not request them."""
-    options = session.job["model"]
-    if not options.get("usage"):
+    if session.options("usage") is None:
         return None
-    if small.stands_in(session.loaded.model, options):
+    if small.stands_in(session.loaded.model, session.job["model"]):
         return lambda saved, argument: _of_made_model(session, saved, float(argument))
     return lambda saved, argument: usage.usage(session.loaded, saved, float(argument))
 
