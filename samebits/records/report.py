@@ -11,7 +11,6 @@ from samebits.questions.relations.records import RelationsSignal
 from samebits.records.band import Band
 from samebits.records.capture import AttentionCall, AttentionSignal, UnrunModule
 from samebits.records.comparison import CellResult
-from samebits.records.crossing import CrossingsReport
 from samebits.records.device import DeviceProbe
 from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Level, Verdict
@@ -238,7 +237,7 @@ class Spent(Record):
     """Cost of the jobs of one kind in this run; cached results cost nothing."""
 
     kind: str
-    """``cell a``, ``build``, ``load``, ``ladder`` …; ``imports`` is the start of the stacks'
+    """``cell a``, ``build``, ``ladder``, ``crossings.load`` …; ``imports`` is the start of the stacks'
     processes."""
     jobs: int
     cpu: float
@@ -272,8 +271,6 @@ class Report(Record):
     """Packages of models, which run beside those of the stacks."""
     checkpoints: tuple[CheckpointReport, ...]
     rows: tuple[Row, ...]
-    crossings: tuple[CrossingsReport, ...] = ()
-    """Checkpoints saved by one stack and loaded by another."""
     rules: tuple[RuleText, ...] = ()
     """The rules that have findings."""
     expected: tuple[ExpectedReport, ...] = ()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from samebits.base.redaction import Redaction
 from samebits.records.capsule import Capsule
 from samebits.records.capture import Failure, Skip
-from samebits.records.crossing import Crossing, CrossingsReport
+from samebits.questions.crossings.records import Crossing, CrossingsOfRow
 from samebits.reports.write import write
 from samebits_wire.folders import without_folders
 from tests.support.sample_report import sample_report
@@ -167,9 +167,6 @@ def planted():
             }
         )
 
-    rows = tuple(
-        row.model_copy(update={"cells": tuple(map(cell, row.cells))}) for row in report.rows
-    )
     stacks = tuple(stack.model_copy(update={"failure": text}) for stack in report.stacks)
     crossed = tuple(
         Crossing(saver=saver, loader=loader, outcome=outcome, failure=failure, reason=text)

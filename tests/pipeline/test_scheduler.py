@@ -460,7 +460,7 @@ def crossed(root, *models, **options):
     crossing = Crossed()
 
     def does(job):
-        return crossing(job) if job["kind"] in {"save", "load"} else probe(job)
+        return crossing(job) if job["kind"].startswith("crossings.") else probe(job)
 
     bench = Bench(root, *models, does=dict.fromkeys(STACKS, does), **options)
 
@@ -468,12 +468,13 @@ def crossed(root, *models, **options):
         scheduler = bench.make()
         try:
             await scheduler.observe()
-            return await asyncio.wait_for(Questions(scheduler).cross(), 10)
+            return await asyncio.wait_for(ask(ComparedRun(scheduler, [])), 10)
         finally:
             await scheduler.close()
 
-    reports = asyncio.run(main())
-    pairs = {m.model: [(c.saver, c.loader) for c in m.crossings] for m in reports}
+    answers = asyncio.run(main())
+    assert {row.variant for row in answers} <= {"float32-sdpa"}
+    pairs = {row.model: [(c.saver, c.loader) for c in a.crossings] for row, a in answers.items()}
     return pairs, bench.progress.of("begin crossings")
 
 

@@ -1,10 +1,10 @@
 import pytest
 from markdown_it import MarkdownIt
 
+from samebits.questions.crossings.records import Crossing, CrossingsOfRow
+from samebits.questions.crossings.section import TITLE, crossings, crossings_of, has_losses
 from samebits.records.capture import Failure
-from samebits.records.crossing import Crossing, CrossingsReport
 from samebits.reports import document
-from samebits.reports.sections.crossings import TITLE, crossings, crossings_of, has_losses
 from tests.support.pages import beside_models
 from tests.support.sample_report import sample_report
 
