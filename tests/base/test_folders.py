@@ -9,6 +9,7 @@ from samebits.base.errors import StackError
 from samebits.jobs import trace as tracing
 from samebits.jobs.cells import failed
 from samebits.ladder.asking import Ask
+from samebits.questions.crossings.records import LOAD, SAVE
 from samebits.stacks.process import Ended, StackProcess, tail
 from samebits.stacks.slots import Slots
 from tests.support.builders import cell_id

@@ -307,7 +307,9 @@ def perform(job):
     if job["kind"] == "inputs":
         choose(job)
         return
-    {"build": build, "crossings.save": save, "crossings.load": load}.get(job["kind"], lambda job: None)(job)
+    {"build": build, "crossings.save": save, "crossings.load": load}.get(
+        job["kind"], lambda job: None
+    )(job)
 
 
 def choose(job):

@@ -7,11 +7,10 @@ import pytest
 
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import LARGE, SEVERAL, ReadyCell, threads_of
-from samebits.jobs.common import job_of
-from samebits.questions.crossings.crosser import Crosser
+from samebits.jobs.common import LARGE, SEVERAL, ReadyCell, job_of, threads_of
 from samebits.jobs.lab import Lab
 from samebits.jobs.records import DonorTask, Rungs, Tracing
+from samebits.questions.crossings.crosser import Crosser
 from samebits.records import kinds
 from samebits.records.ids import Variant
 from samebits.stacks.process import Ended

@@ -65,8 +65,8 @@ def test_defaults():
 def test_whether_a_model_crosses_or_is_used_is_its_own_to_say(key, default):
     text = f"defaults: {{{key}: {str(default).lower()}}}\n"
     text += f"models: {{a: {{build: t5}}, b: {{build: t5, {key}: {str(not default).lower()}}}}}\n"
-    assert [getattr(model, key) for model in read(text).models] == [default, not default]
-    assert all(getattr(model, key) for model in read(ONE_MODEL).models)
+    assert [model.asks(key) for model in read(text).models] == [default, not default]
+    assert all(model.asks(key) for model in read(ONE_MODEL).models)
 
 
 def test_everything_that_can_be_said(tmp_path):
@@ -185,7 +185,7 @@ models:
     prompts: {{a: {{ids: [{text(1)}, 2]}}, b: {{length: {text(4)}}}}}
 """
     ).models
-    assert (model.trust_remote_code, model.crossings) == (True, False)
+    assert (model.trust_remote_code, model.asks("crossings")) == (True, False)
     assert (model.greedy, model.timeout) == (7, 2.5)
     assert (model.build.seed, model.build.gain) == (3, 0.5)
     assert model.prompts == {"a": Prompt(ids=(1, 2)), "b": Prompt(length=4)}

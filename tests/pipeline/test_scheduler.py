@@ -10,7 +10,8 @@ from samebits.base.errors import StackMachineError
 from samebits.diagnose.exit_code import exit_code
 from samebits.diagnose.verdict import result
 from samebits.matrix.spec import Recipe, Rule
-from samebits.pipeline.questions import Questions
+from samebits.pipeline.answers import ComparedRun
+from samebits.questions.crossings.ask import ask
 from samebits.records.capture import Capture, Failure
 from samebits.records.ids import CellId
 from samebits.records.inputs import InputsFile

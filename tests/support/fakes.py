@@ -132,7 +132,9 @@ class Crossed:
 
     def save(self, job):
         of_made = {} if job["model"]["source"] != "/c" else self.saves
-        said = (self.makes if job["makes"] else of_made).get(job["cell"]["stack"], {"outcome": "saved"})
+        said = (self.makes if job["makes"] else of_made).get(
+            job["cell"]["stack"], {"outcome": "saved"}
+        )
         if said is None:
             return ended(job, exit=None, signal=9)
         folder = Path(job["out"])

@@ -15,8 +15,8 @@ from samebits.base.digests import digest_of_file
 from samebits.base.errors import CaptureError
 from samebits.base.filestate import Dependencies
 from samebits.jobs import checkpoints
-from samebits.records.capture import Capture
 from samebits.questions.crossings.records import CrossingsFile, SavedModel
+from samebits.records.capture import Capture
 from samebits.records.graft import DonorFile, GraftFile
 from samebits.records.ladder import LadderFile
 from samebits.records.record import read_record

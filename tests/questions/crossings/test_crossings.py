@@ -130,7 +130,7 @@ def test_a_made_model_is_saved_and_loaded_in_place_of_a_large_one(tmp_path):
     assert set(outcomes(report).values()) == {"same bits"}
     assert report.asked_of.n_parameters == 1000
     (maker,) = (job for job in probes.jobs if job.get("makes"))
-    assert (maker["stack"], maker["model"]["source"]) == ("4.48", "/c")
+    assert (maker["cell"]["stack"], maker["model"]["source"]) == ("4.48", "/c")
     sources = {job["model"]["source"] for job in probes.jobs if job["kind"] != SAVE.name}
     assert sources == {maker["out"]}, "the made model has inputs of its own"
     again = Crossed()
@@ -142,7 +142,7 @@ def test_the_next_stack_makes_a_model_that_the_oldest_does_not_know(tmp_path):
     makes = {"4.48": {"outcome": "absent", "reason": "no such model"}, "5.0": {"outcome": "saved"}}
     probes = Crossed(LARGE, makes=makes)
     assert set(outcomes(run(tmp_path, probes)).values()) == {"same bits"}
-    assert [job["stack"] for job in probes.jobs if job.get("makes")] == ["4.48", "5.0"]
+    assert [job["cell"]["stack"] for job in probes.jobs if job.get("makes")] == ["4.48", "5.0"]
 
 
 def test_a_damaged_made_model_is_made_again(tmp_path):

@@ -9,7 +9,6 @@ from samebits.records.capture import Failure
 from tests.support.builders import Memory, sound
 
 
-
 def crossing(**changed):
     facts = {"saver": "5.x", "loader": "4.48", "outcome": "differs"} | changed
     return Crossing(**facts)
