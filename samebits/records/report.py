@@ -235,7 +235,7 @@ class Spent(Record):
     """Cost of the jobs of one kind in this run; cached results cost nothing."""
 
     kind: str
-    """``cell a``, ``build``, ``ladder``, ``crossings.load`` …; ``imports`` is the start of the stacks'
+    """``cell a``, ``build``, ``ladder`` …; ``imports`` is the start of the stacks'
     processes."""
     jobs: int
     cpu: float
