@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from samebits.compare import processing
-from samebits.compare.texts import comparisons
 from samebits.records.usage import UsageSignal
 
 if TYPE_CHECKING:
@@ -21,16 +20,18 @@ if TYPE_CHECKING:
     from samebits.records.ids import Signal
     from samebits.records.ladder import Ladder
     from samebits.records.made import MadeModel
-    from samebits.records.outcomes import OperationComparison
     from samebits.records.processor import PartComparison
     from samebits.records.provenance import Provenance
     from samebits.records.question import Answer
     from samebits.records.training import TrainingReport
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
-    """One cell for the rules: run a, run a of the reference, and their comparison."""
+    """One cell for the rules: run a, run a of the reference, and their comparison.
+
+    It is a key of its own, so that what several rules ask of a cell is computed once.
+    """
 
     capture: Capture
     reference: Capture | None = None
@@ -47,15 +48,6 @@ class Case:
     """One training step of the model; None if the cell was not trained."""
     reference_training: TrainingReport | None = None
     """That of the reference."""
-
-    @cached_property
-    def texts(self) -> tuple[OperationComparison, ...]:
-        """What both tokenizers make of texts and conversations; () if one was not observed."""
-        reference = self.reference.signals.tokenizer if self.reference is not None else None
-        candidate = self.capture.signals.tokenizer
-        if reference is None or candidate is None:
-            return ()
-        return comparisons(reference, candidate)
 
     @cached_property
     def processors(self) -> tuple[PartComparison, ...]:

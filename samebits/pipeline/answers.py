@@ -101,6 +101,18 @@ def of_row(row: PlannedRow, answers: Mapping[str, ByRow]) -> dict[str, Answer]:
     return {question: of[name] for question, of in answers.items() if name in of}
 
 
+def joined(captured: Mapping[str, Answer], asked: Mapping[str, Answer]) -> dict[str, Answer]:
+    """Return what captures say and what jobs say; where a question has both, in one answer."""
+    both = {
+        name: captured[name].model_copy(
+            update={field: getattr(answer, field) for field in answer.model_fields_set}
+        )
+        for name, answer in asked.items()
+        if name in captured
+    }
+    return {**captured, **asked, **both}
+
+
 def options_of(cell: CellId, model: ModelSpec) -> dict[str, Options]:
     """Return what the phases of questions are asked in a cell."""
     asked = {

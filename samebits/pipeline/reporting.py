@@ -13,7 +13,7 @@ from samebits.findings import release
 from samebits.grafts.questions import with_graft
 from samebits.matrix.plan import Selection, plan, shown_path
 from samebits.pipeline import early
-from samebits.pipeline.answers import of_row
+from samebits.pipeline.answers import joined, of_row
 from samebits.questions import registry
 from samebits.records.ids import Verdict
 from samebits.records.report import (
@@ -124,7 +124,7 @@ def _row(
         reference=kept_row.reference,
         cells=tuple(results[cell] for cell in row.cells),
         training={cell.stack: training[cell] for cell in row.cells if cell in training},
-        **dict(kept_row.facts) | {"answers": {**kept_row.facts.answers, **answers}},
+        **dict(kept_row.facts) | {"answers": joined(kept_row.facts.answers, answers)},
     )
 
 

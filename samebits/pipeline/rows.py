@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from samebits.base.digests import digest_of
+from samebits.compare.facts import with_more
 from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
 from samebits.diagnose.bands import bands
@@ -195,12 +196,11 @@ def _with_changes(result: CellResult, runs: Mapping[CellId, verdict.Runs]) -> Ce
     if result.reference is None or not result.signals:
         return result
     reference, candidate = runs[result.reference][0], runs[result.cell][0]
-    changes = {
-        question.name: tuple(changed)
-        for question in questions()
-        if question.changes is not None and (changed := question.changes(reference, candidate))
-    }
-    return result.model_copy(update={"changes": result.changes | changes}) if changes else result
+    changes = result.changes
+    for question in questions():
+        if question.changes is not None:
+            changes = with_more(changes, question.changes(reference, candidate))
+    return result.model_copy(update={"changes": changes})
 
 
 def _new_row(

@@ -46,7 +46,7 @@ async def trained(
     by_cell = {result.cell: result for result in results}
     cells = [
         cell
-        for row in first_on_cpu(planned, lambda model: matrix.model(model).training)
+        for row in first_on_cpu(planned, lambda model: matrix.model(model).asks("training"))
         for cell in row.cells
         if by_cell[cell].judged not in _WITHOUT_A_MODEL
     ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from samebits.compare.processing import reports_of
-from samebits.compare.texts import texts_of
 from samebits.questions import questions
 from samebits.records.report import AttentionReport, LoadReport, RowFacts
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from samebits.records.processor import ProcessorsSignal
     from samebits.records.provenance import IntegritySignal
     from samebits.records.state import StateSignal
-    from samebits.records.tokenizer import TokenizerSignal
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -40,15 +38,14 @@ def facts(captures: Mapping[str, Capture], bands: Sequence[Band], reference: str
         return {stack: trim(signal) for stack, signal in each(of).items()}
 
     reports, calls = attention(each(lambda s: s.attention))
-    tokenizers, all_processors = each(lambda s: s.tokenizer), each(lambda s: s.processors)
+    all_processors = each(lambda s: s.processors)
     return RowFacts(
         bands=tuple(bands),
         attention=reports,
         calls=calls,
         state=trimmed(lambda s: s.state if s.state and s.state.is_left else None, state),
         integrity=trimmed(lambda s: s.integrity, load),
-        tokenizers={stack: tokenizer(signal) for stack, signal in tokenizers.items()},
-        texts=texts_of(tokenizers, reference),
+        tokenizers=each(lambda s: s.tokenizer),
         processors={stack: processors(signal) for stack, signal in all_processors.items()},
         processed=reports_of(all_processors, reference),
         usage=each(lambda s: s.usage),
@@ -95,11 +92,6 @@ def _without_top(metrics: Metrics) -> Metrics:
 def state(signal: StateSignal) -> StateSignal:
     """Return what a cell left behind, without hashes."""
     return signal.model_copy(update={"hashes": {}})
-
-
-def tokenizer(signal: TokenizerSignal) -> TokenizerSignal:
-    """Return a tokenizer without what it makes of each text, and without its backend's parts."""
-    return signal.model_copy(update={"corpus": None, "conversations": None, "parts": None})
 
 
 def processors(signal: ProcessorsSignal) -> ProcessorsSignal:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.questions import crossings, relations
+from samebits.questions import crossings, relations, texts
 
 if TYPE_CHECKING:
     from samebits.questions.question import Question
 
-QUESTIONS: tuple[Question, ...] = (relations.QUESTION, crossings.QUESTION)
+QUESTIONS: tuple[Question, ...] = (texts.QUESTION, relations.QUESTION, crossings.QUESTION)
 """In the order in which they are asked, and in which reports name them."""
 
 

@@ -119,8 +119,9 @@ class Question:
     lies in the probes."""
     of_captures: Callable[[Mapping[str, Capture], str], Answer | None] | None = None
     """Returns what a row's first captures say: from stack -> capture, and the reference's stack."""
-    changes: Callable[[Capture, Capture], Sequence[FactChange]] | None = None
-    """Returns the facts that differ between reference and candidate, for the kind of its name."""
+    changes: Callable[[Capture, Capture], Mapping[str, Sequence[FactChange]]] | None = None
+    """Returns the facts that differ between reference and candidate, by kind; they follow what the
+    core says of that kind."""
 
     ask: Callable[[Run], Awaitable[ByRow]] | None = None
     """Asks cells by jobs of its own, and compares what they leave."""

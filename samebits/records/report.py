@@ -13,7 +13,6 @@ from samebits.records.comparison import CellResult
 from samebits.records.device import DeviceProbe
 from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Level, Verdict
-from samebits.records.outcomes import TextsReport
 from samebits.records.processor import ProcessorsReport, ProcessorsSignal
 from samebits.records.provenance import IntegritySignal, Source
 from samebits.records.question import RowAnswers
@@ -158,10 +157,7 @@ class RowFacts(Record):
     integrity: dict[str, LoadReport] = Field(default_factory=dict)
     """stack -> whether the load worked as it reported."""
     tokenizers: dict[str, TokenizerSignal] = Field(default_factory=dict)
-    """stack -> the behaviour of the model's tokenizer, without what it makes of the corpus."""
-    texts: dict[str, TextsReport] = Field(default_factory=dict)
-    """stack -> what its tokenizer makes of the corpus and of conversations, compared with the
-    reference's, or with the oldest one's; not for that stack itself."""
+    """stack -> the behaviour of the model's tokenizer."""
     processors: dict[str, ProcessorsSignal] = Field(default_factory=dict)
     """stack -> classes, backends and settings of the model's processors, without their cases."""
     processed: dict[str, ProcessorsReport] = Field(default_factory=dict)

@@ -16,7 +16,6 @@ from samebits.reports.sections.probes import probes
 from samebits.reports.sections.processors import processors
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
-from samebits.reports.sections.tokenizers import tokenizers
 from samebits.reports.sections.training import training
 from samebits.reports.sections.usage import around_the_model
 from samebits.reports.stories import stories
@@ -85,7 +84,6 @@ DETAILS = (
         (
             (10, lambda report, _: [findings(report), loading(report)]),
             (30, lambda report, _: [around_the_model(report)]),
-            (40, lambda report, _: [tokenizers(report)]),
             (50, lambda report, _: [processors(report)]),
             (90, lambda report, _: [attention.attention_kernels(report)]),
         ),

@@ -18,6 +18,8 @@ _GONE = (
     "sampler",
 )
 """Relations between ways to train, and subjects of Trainer's changes, that are no longer asked."""
+_OF_TEXTS = ("parts", "corpus", "conversations")
+"""Keys of a tokenizer that were empty in every report."""
 
 
 Row = dict[str, Any]
@@ -55,11 +57,12 @@ def _crossings(row: Row, document: dict[str, Any]) -> dict[str, Any] | None:
 
 
 _ANSWERS: dict[str, Callable[[Row, dict[str, Any]], dict[str, Any] | None]] = {
+    "texts": _by_stack("texts"),
     "relations": _by_stack("relations"),
     "crossings": _crossings,
 }
 """Question -> what takes its answer from a row of an earlier version."""
-_MOVED = frozenset({"relations"})
+_MOVED = frozenset({"texts", "relations"})
 """Keys of a row that are part of its answers now."""
 _MOVED_BESIDE = frozenset({"crossings"})
 """Keys of a report that are part of the answers of its rows now."""
@@ -71,6 +74,7 @@ def _without_gone(part: dict[str, Any]) -> dict[str, Any]:
         key: _clean(value)
         for key, value in part.items()
         if not (key == "draws" and "standing" in part)
+        and not (key in _OF_TEXTS and "knows_backend" in part)
     }
 
 

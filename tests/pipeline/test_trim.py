@@ -11,13 +11,10 @@ from samebits.records.comparison import (
     SignalComparison,
 )
 from samebits.records.ids import CellId, Variant, Verdict
-from samebits.records.outcomes import Parts
 from samebits.records.provenance import IntegritySignal, Provenance
 from samebits.records.report import Row
 from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef
-from samebits.records.tokenizer import Answer, TokenizerSignal
-from tests.support.outcomes import outcomes
 from tests.support.sample_report import attention
 
 REF = TensorRef(hash="a" * 64, dtype="float32", shape=(2,))
@@ -102,18 +99,3 @@ def test_attention_comes_back_as_it_was():
     assert len(calls) == 1, "layers differ by nothing but their module"
     row = Row(model="m", variant="v", reference=None, cells=(), attention=reports, calls=calls)
     assert {stack: row.ran(stack) for stack in signals} == signals
-
-
-def test_a_tokenizer_in_a_report_is_without_its_texts():
-    signal = TokenizerSignal(
-        class_name="T",
-        padding_side="left",
-        batch=Answer(type="list"),
-        knows_backend=True,
-        parts=Parts(built={"model": "{}"}),
-        corpus=outcomes({"encode": {"a": [1]}}),
-        conversations=outcomes({"ids": {"a": [1]}}),
-    )
-    trimmed = trim.tokenizer(signal)
-    assert (trimmed.parts, trimmed.corpus, trimmed.conversations) == (None, None, None)
-    assert trimmed.class_name == "T"

@@ -49,11 +49,14 @@ PROSE = {"note", "notes", "reason", "reasons", "headline", "evidence", "remark",
 
 ALLOWED: dict[tuple[str, str], str] = {
     (
-        "compare/texts.py",
+        "questions/texts/compare.py",
         "operation.startswith(PUT_BACK)",
     ): "an operation's name, as the probe makes it",
-    ("compare/texts.py", "operation.removeprefix(PUT_BACK)"): "the same",
-    ("findings/tokenizers.py", "shown_by.parts.split(', ')"): "the parts in an operation's name",
+    ("questions/texts/compare.py", "operation.removeprefix(PUT_BACK)"): "the same",
+    (
+        "questions/texts/other_ids.py",
+        "shown_by.parts.split(', ')",
+    ): "the parts in an operation's name",
     (
         "stacks/process.py",
         "re.compile('MemoryError|bad_alloc|annot allocate memory|failed to map segment|No space left|Disk quota|Read-only file system|Input/output error|File too large|Too many open files|Resource temporarily unavailable')",

@@ -25,6 +25,7 @@ from samebits.records.capture import (
 from samebits.records.ids import CellId, Variant
 from samebits.records.question import is_question
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
+from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
 from samebits.stacks.build import Stack
 
 NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
@@ -264,3 +265,19 @@ def with_outputs(memory, run, prompt="short", **outputs):
     refs = {name: memory.put(array) for name, array in outputs.items()}
     named = {**run.signals.named, "outputs": {prompt: refs}}
     return run.model_copy(update={"signals": run.signals.model_copy(update={"named": named})})
+
+
+def tokenizer(**changed):
+    """Return a tokenizer that adds one token before a text."""
+    fields = {
+        "class_name": "LlamaTokenizerFast",
+        "padding_side": "left",
+        "special": {"bos": 1},
+        "texts": {"fixed": Encoded(text="Hello", ids=(1, 5, 6), bare=(5, 6))},
+        "gives": ("input_ids", "attention_mask"),
+        "batch": Answer(raised="TypeError: no list"),
+        "methods": {"encode_plus": True},
+        "saved_class": "LlamaTokenizer",
+        "knows_backend": False,
+    }
+    return TokenizerSignal(**(fields | changed))

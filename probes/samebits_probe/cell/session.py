@@ -100,6 +100,8 @@ class Session:
         self.first_tokens: dict[str, dict[str, Any]] = {}
         """Prompt -> what the greedy decode saw of the first token after the prefill."""
         self.model_forks: dict[str, ModelInFork] = {}
+        self.asked_tokenizer: Any = None
+        """A tokenizer that was loaded to be asked, as a load takes seconds; calls change its settings."""
         self.calls: unrun.Calls | None = None
         """Which modules the prompts call; from the first prompt on, in run a."""
         self.probes_at_the_end = False

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "probes"))
 
 from samebits_probe.cell import outcomes as probe
 
-from samebits.compare.texts import (
+from samebits.questions.texts.compare import (
     FOLLOWS,
     GROUPS,
     compared,
@@ -19,8 +19,7 @@ from samebits.compare.texts import (
     texts_of,
     visible,
 )
-from samebits.records.outcomes import BLOCK, Outcomes, Place
-from samebits.records.tokenizer import Answer, TokenizerSignal
+from samebits.questions.texts.records import BLOCK, Outcomes, Place, TextsSignal
 from tests.support.outcomes import outcomes
 
 ENCODED = {"encode": {"a": [1, 2]}, "encode without special tokens": {"a": [2]}}
@@ -189,27 +188,17 @@ def test_every_operation_of_a_group_is_known_and_every_follower_is_in_one():
     assert set(FOLLOWS) <= names
 
 
-def signal(**fields):
-    return TokenizerSignal(
-        class_name="T",
-        padding_side="left",
-        batch=Answer(type="list"),
-        knows_backend=True,
-        **fields,
-    )
-
-
 def test_each_stack_is_compared_with_the_reference():
-    signals = {name: signal(corpus=outcomes(ENCODED)) for name in ("4.48", "5.x")}
+    signals = {name: TextsSignal(corpus=outcomes(ENCODED)) for name in ("4.48", "5.x")}
     assert list(texts_of(signals, "5.x")) == ["4.48"]
     assert texts_of(signals, "9").keys() == {"5.x"}
-    assert texts_of({"5.x": signal()}, "5.x") == {}
-    assert texts_of({"4.48": signal(), "5.x": signal()}, "4.48") == {}
+    assert texts_of({"5.x": TextsSignal()}, "5.x") == {}
+    assert texts_of({"4.48": TextsSignal(), "5.x": TextsSignal()}, "4.48") == {}
 
 
 def test_a_list_of_words_is_compared_only_if_all_texts_agree():
     sides = [
-        signal(corpus=outcomes({**ENCODED, "words": {"w": [i]}, "encode": {"a": [j]}}))
+        TextsSignal(corpus=outcomes({**ENCODED, "words": {"w": [i]}, "encode": {"a": [j]}}))
         for i, j in ((1, 1), (2, 2))
     ]
     (report,) = texts_of(dict(zip(("a", "b"), sides, strict=True)), "a").values()

@@ -1,13 +1,15 @@
-"""SB81x: rules for what a tokenizer makes of many texts, of ids, and of conversations.
+"""SB8xx: rules for what a tokenizer makes of many texts, of ids, and of conversations.
 
-A rule looks only at results whose inputs are the same on both sides (samebits/compare/texts.py).
+A rule looks only at results whose inputs are the same on both sides.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.texts import (
+from samebits.findings.rule import Rule, Sighting
+from samebits.findings.tokenizers import side_lines, tokenizer_pair
+from samebits.questions.texts.compare import (
     BARE,
     BATCHING,
     CLEANING,
@@ -22,15 +24,15 @@ from samebits.compare.texts import (
     place,
     position_in_words,
 )
-from samebits.findings.rule import Rule, Sighting
-from samebits.findings.tokenizers import side_lines, tokenizer_pair
+from samebits.questions.texts.other_ids import different_ids
+from samebits.questions.texts.sides import compared, corpora, texts_pair
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
-    from samebits.records.outcomes import OperationComparison, Place
+    from samebits.questions.texts.records import OperationComparison, Outcomes, Place
     from samebits.records.tokenizer import TokenizerSignal
 
     Check = Callable[[Case], Iterator[Sighting]]
@@ -48,7 +50,7 @@ def _differing(*operations: str) -> Check:
     """Return a check for operations whose results differ; what raises is another rule's."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        differing = [c for c in case.texts if c.operation in operations and _is_returned(c)]
+        differing = [c for c in compared(case) if c.operation in operations and _is_returned(c)]
         if differing:
             yield _sighting(case, differing)
 
@@ -89,23 +91,22 @@ def _other_special_tokens(case: Case) -> Iterator[Sighting]:
 
     Fewer special tokens are SB801.
     """
-    tokenizers = tokenizer_pair(case)
-    if tokenizers is None or tokenizers[0].corpus is None or tokenizers[1].corpus is None:
+    both = corpora(case)
+    if both is None:
         return
-    corpora = tokenizers[0].corpus, tokenizers[1].corpus
-    split = {difference.case for difference in differences(BARE, *corpora)}
-    added = [d for d in differences(ENCODE, *corpora) if d.case not in split]
+    split = {difference.case for difference in differences(BARE, *both)}
+    added = [d for d in differences(ENCODE, *both) if d.case not in split]
     first = next((d for d in added if d.reference.items and d.candidate.items), None)
     if first is None or first.candidate.size < first.reference.size:
         return
-    position = place(ENCODE, first, *corpora)
+    position = place(ENCODE, first, *both)
     counted = f"{plural(len(added), 'text')} differ, first {position_in_words(position)}"
     yield Sighting(f"text {first.case}", (counted, *_sides(case, position)))
 
 
 def _cleaned_otherwise(case: Case) -> Iterator[Sighting]:
     """Find a clean-up of spaces that differs, where decoding without it is the same."""
-    everything = case.texts
+    everything = compared(case)
     if any(_is_returned(c) for c in everything if c.operation in DECODING):
         return
     differing = [c for c in everything if c.operation in CLEANING and _is_returned(c)]
@@ -115,7 +116,7 @@ def _cleaned_otherwise(case: Case) -> Iterator[Sighting]:
 
 def _streamed_otherwise(case: Case) -> Iterator[Sighting]:
     """Find a streamed text that differs, where decoding the same ids at once does not."""
-    everything = {c.operation: c for c in case.texts}
+    everything = {c.operation: c for c in compared(case)}
     whole, streamed = everything.get("decode without special tokens"), everything.get("stream")
     if streamed is None or whole is None or whole.n_differ:
         return
@@ -129,7 +130,7 @@ def _other_vocabulary(case: Case) -> Iterator[Sighting]:
     if tokenizers is None:
         return
     lines = [*_special_changes(*tokenizers)]
-    differing = [c for c in case.texts if c.operation == "tokens of ids" and _is_returned(c)]
+    differing = [c for c in compared(case) if c.operation == "tokens of ids" and _is_returned(c)]
     for comparison in differing:
         assert comparison.first is not None
         lines += [_summary(comparison), *_sides(case, comparison.first)]
@@ -150,7 +151,7 @@ def _raises(case: Case) -> Iterator[Sighting]:
 
     A continued message for which only one side raises is SB826.
     """
-    differing = [c for c in case.texts if c.n_raised and c.operation != CONTINUED]
+    differing = [c for c in compared(case) if c.n_raised and c.operation != CONTINUED]
     if not differing:
         return
     lines: list[str] = []
@@ -166,11 +167,11 @@ def _raises(case: Case) -> Iterator[Sighting]:
 
 
 def _first_raised(case: Case, operation: str) -> Place | None:
-    tokenizers = tokenizer_pair(case)
-    assert tokenizers is not None
+    texts = texts_pair(case)
+    assert texts is not None
     pairs = (
-        (tokenizers[0].corpus, tokenizers[1].corpus),
-        (tokenizers[0].conversations, tokenizers[1].conversations),
+        (texts[0].corpus, texts[1].corpus),
+        (texts[0].conversations, texts[1].conversations),
     )
     for reference, candidate in pairs:
         if reference is None or candidate is None:
@@ -190,9 +191,10 @@ def _rendered_otherwise(case: Case) -> Iterator[Sighting]:
         lines = ("has a chat template", "has no chat template")
         yield Sighting("chat template", side_lines(case, *lines))
         return
-    if tokenizers[1].conversations is None:
+    texts = texts_pair(case)
+    if texts is None or texts[1].conversations is None:
         return  # the instrument failed
-    names = [_template_names(tokenizer) for tokenizer in tokenizers]
+    names = [_template_names(side.conversations) for side in texts]
     if set(names[0]) - set(names[1]):
         has = (f"has the templates {', '.join(name)}" for name in names)
         yield Sighting("named chat templates", side_lines(case, *has))
@@ -205,7 +207,7 @@ def _continued_otherwise(case: Case) -> Iterator[Sighting]:
 
     That only one side raises counts, in whichever direction.
     """
-    everything = {c.operation: c for c in case.texts}
+    everything = {c.operation: c for c in compared(case)}
     if any(name in everything and everything[name].n_differ for name in ("template", TEXT)):
         return
     continued = everything.get(CONTINUED)
@@ -221,21 +223,21 @@ def _continued_otherwise(case: Case) -> Iterator[Sighting]:
 
 def _first_raised_by_one(case: Case, operation: str) -> Place | None:
     """Return the first conversation for which one side raises, and not the other."""
-    tokenizers = tokenizer_pair(case)
-    assert tokenizers is not None
-    reference, candidate = (tokenizer.conversations for tokenizer in tokenizers)
+    texts = texts_pair(case)
+    assert texts is not None
+    reference, candidate = (side.conversations for side in texts)
     assert reference is not None
     assert candidate is not None
     first = next(filter(is_raised, differences(operation, reference, candidate)), None)
     return place(operation, first, reference, candidate) if first is not None else None
 
 
-def _template_names(tokenizer: TokenizerSignal) -> tuple[str, ...]:
-    conversations = tokenizer.conversations
+def _template_names(conversations: Outcomes | None) -> tuple[str, ...]:
     return tuple(conversations.operations.get("template", {})) if conversations else ()
 
 
 RULES = (
+    Rule("SB806", different_ids),
     Rule("SB811", _other_special_tokens),
     Rule("SB812", _differing(*DECODING)),
     Rule("SB813", _cleaned_otherwise),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.texts import GROUPS, position_in_words
+from samebits.questions.texts.compare import GROUPS, position_in_words
+from samebits.questions.texts.records import reports_of
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-    from samebits.records.outcomes import TextsReport
+    from samebits.questions.texts.records import TextsReport
     from samebits.records.report import Report, Row
     from samebits.records.tokenizer import TokenizerSignal
 
@@ -71,6 +72,7 @@ def tokenizers_of(rows: list[Row], report: Report) -> Markdown:
 
 def _differences(row: Row) -> Markdown:
     """Return the first difference of each operation in each stack."""
+    reports = reports_of(row)
     lines = [
         [
             prose(stack),
@@ -80,13 +82,13 @@ def _differences(row: Row) -> Markdown:
             code(operation.first.reference),
             code(operation.first.candidate),
         ]
-        for stack, texts in row.texts.items()
+        for stack, texts in reports.items()
         for operation in texts.operations
         if operation.first is not None
     ]
     if not lines:
         return EMPTY
-    reference = next(iter(row.texts.values())).reference
+    reference = next(iter(reports.values())).reference
     headers = ["stack", "operation", "differ", "first", reference, "this stack"]
     shown = table(headers, lines[:_MAX_DIFFERENCES])
     more = len(lines) - _MAX_DIFFERENCES
@@ -145,20 +147,21 @@ def _facts(signal: TokenizerSignal, first: TokenizerSignal) -> Facts:
 
 def _text_facts(stack: str, row: Row) -> Facts:
     """Return how much of each group of operations on the corpus is the same as in the reference."""
-    if not row.texts:
+    reports = reports_of(row)
+    if not reports:
         return {}
-    reference = next(iter(row.texts.values())).reference
+    reference = next(iter(reports.values())).reference
     if stack == reference:
-        return {f"corpus: {group}": f"same as in {reference}" for group in _groups(row)}
-    texts = row.texts.get(stack)
+        return {f"corpus: {group}": f"same as in {reference}" for group in _groups(reports)}
+    texts = reports.get(stack)
     if texts is None:
         return {}
-    return {f"corpus: {group}": _group_fact(group, texts) for group in _groups(row)}
+    return {f"corpus: {group}": _group_fact(group, texts) for group in _groups(reports)}
 
 
-def _groups(row: Row) -> list[str]:
+def _groups(reports: Mapping[str, TextsReport]) -> list[str]:
     """Return the groups that a stack was compared in."""
-    operations = {o.operation for texts in row.texts.values() for o in texts.operations}
+    operations = {o.operation for texts in reports.values() for o in texts.operations}
     return [group for group, names in GROUPS.items() if operations.intersection(names)]
 
 

@@ -10,13 +10,12 @@ import json
 import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.records.outcomes import BLOCK, OperationComparison, Place, TextsReport
+from samebits.questions.texts.records import BLOCK, OperationComparison, Place, TextsReport
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
-    from samebits.records.outcomes import Outcomes, Value
-    from samebits.records.tokenizer import TokenizerSignal
+    from samebits.questions.texts.records import Outcomes, TextsSignal, Value
 
 ENCODE, BARE = "encode", "encode without special tokens"
 STAGES = ("normalizer", "pre_tokenizer", "model")
@@ -115,9 +114,7 @@ class Difference(NamedTuple):
     candidate: Value
 
 
-def comparisons(
-    reference: TokenizerSignal, candidate: TokenizerSignal
-) -> tuple[OperationComparison, ...]:
+def comparisons(reference: TextsSignal, candidate: TextsSignal) -> tuple[OperationComparison, ...]:
     """Compare all operations on texts and conversations, without the stages of the backend."""
     corpus = compared(reference.corpus, candidate.corpus)
     same_ids = all(o.n_differ == 0 for o in corpus if o.operation in (ENCODE, BARE))
@@ -125,12 +122,12 @@ def comparisons(
     return tuple(o for o in everything if same_ids or o.operation not in FOLLOWS_ALL)
 
 
-def texts_of(tokenizers: Mapping[str, TokenizerSignal], reference: str) -> dict[str, TextsReport]:
+def texts_of(signals: Mapping[str, TextsSignal], reference: str) -> dict[str, TextsReport]:
     """Return each stack's comparison with the reference, or with the first stack that has one."""
-    first = reference if reference in tokenizers else next(iter(tokenizers), "")
+    first = reference if reference in signals else next(iter(signals), "")
     reports = {
-        stack: TextsReport(reference=first, operations=comparisons(tokenizers[first], signal))
-        for stack, signal in tokenizers.items()
+        stack: TextsReport(reference=first, operations=comparisons(signals[first], signal))
+        for stack, signal in signals.items()
         if stack != first
     }
     return {stack: report for stack, report in reports.items() if report.operations}

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
-from samebits_probe.cell.backend import as_declared, backend_of
 from samebits_probe.cell.outcomes import Outcomes, plain
 from samebits_probe.model import load
+from samebits_probe.questions.texts.backend import as_declared, backend_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,12 +2,17 @@
 
 import pytest
 
+from samebits.questions.texts.records import (
+    OperationComparison,
+    Place,
+    TextsOfRow,
+    TextsReport,
+)
+from samebits.questions.texts.section import tokenizers, tokenizers_differ, tokenizers_of
 from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
-from samebits.records.outcomes import OperationComparison, Place, TextsReport
 from samebits.records.report import Report, Row, StackReport
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
-from samebits.reports.sections.tokenizers import tokenizers, tokenizers_differ, tokenizers_of
 from tests.support.builders import cell_id
 
 STACKS = ("4.48", "5.x")
@@ -106,7 +111,7 @@ def with_texts(n_differ):
     decoding = OperationComparison(operation="decode", n_compared=0, n_differ=0)
     texts = TextsReport(reference="4.48", operations=(encoding, decoding))
     plain = row("a", v4_48=signal(), v5_x=signal())
-    return plain.model_copy(update={"texts": {"5.x": texts}})
+    return plain.model_copy(update={"answers": {"texts": TextsOfRow(stacks={"5.x": texts})}})
 
 
 def test_texts_that_differ_are_counted_by_what_they_are_about():

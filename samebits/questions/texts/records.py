@@ -1,12 +1,21 @@
-"""Results of calls by operation and case, as a capture has them, and two captures compared."""
+"""What a tokenizer makes of texts and conversations, as a capture has it, and two captures compared.
+
+probes/samebits_probe/questions/texts/ writes :class:`TextsSignal` without this class; it is the schema.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from samebits.records.question import Answer, Key
 from samebits.records.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from samebits.records.report import Row
 
 BLOCK = 64
 """Items, or characters, that one hash of :attr:`Value.blocks` covers."""
@@ -92,3 +101,35 @@ class TextsReport(Record):
     reference: str
     """The stack that it is compared with."""
     operations: tuple[OperationComparison, ...]
+
+
+class TextsSignal(Answer):
+    """What the tokenizer of one cell makes of texts and conversations; observed in run a only."""
+
+    parts: Parts | None = None
+    """The parts of its backend; None if they could not be read."""
+    conversations: Outcomes | None = None
+    """What its chat template makes of conversations; None without a template."""
+    corpus: Outcomes | None = None
+    """What it makes of many texts, and of ids; None if the instrument failed."""
+
+    def tried(self, name: str) -> Iterator[tuple[str, str]]:  # noqa: ARG002
+        """Yield nothing: what raises is compared with what returns, operation by operation."""
+        yield from ()
+
+
+class TextsOfRow(Answer):
+    """What the tokenizers of a row make of texts and conversations."""
+
+    stacks: dict[str, TextsReport] = Field(default_factory=dict)
+    """Stack -> what its tokenizer makes of them, compared with the reference's, or with the oldest
+    one's; not for that stack itself."""
+
+
+TEXTS = Key("texts", TextsSignal, TextsOfRow, always=True)
+
+
+def reports_of(row: Row) -> Mapping[str, TextsReport]:
+    """Return what each stack's tokenizer makes of the texts, by stack."""
+    answer = TEXTS.in_row(row.answers)
+    return answer.stacks if answer is not None else {}
