@@ -42,7 +42,7 @@ QUESTIONS = (
     Question(
         "crossings",
         frozenset(),
-        frozenset({"save", "load"}),
+        frozenset({"crossings.save", "crossings.load"}),
         "`crossings: false`",
         "that a release reads otherwise what another release saved",
     ),

@@ -430,31 +430,3 @@ class TrainerJob(JobOfCell):
     store: LimitedStore
     model: CellModel
     trainer: TrainerOptions
-
-
-class CrossingJob(JobKeys):
-    """The keys of both jobs of a crossing."""
-
-    name: str
-    variant_name: str
-    stack: str
-    threads: int
-    variant: Variant
-    model: FedModel
-
-
-class SaveJob(CrossingJob):
-    """Save a model."""
-
-    kind: Literal["save"]
-    out: str
-    limit: int
-    makes: bool
-
-
-class LoadJob(CrossingJob):
-    """Load a model and the copies that stacks saved of it."""
-
-    kind: Literal["load"]
-    savers: dict[str, str]
-    result: str

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, Failure, Frame, WeightFacts
     from samebits.records.code import ClassFact, Idiom, ImportFact
     from samebits.records.comparison import SignalComparison
-    from samebits.records.crossing import Crossing
     from samebits.records.finding import Step
     from samebits.records.ids import Signal
     from samebits.records.ladder import Ladder
@@ -40,8 +39,6 @@ class Case:
     """Empty if the cell was not compared."""
     steps: tuple[Step, ...] = ()
     """Steps of the hunt: which suspects are ruled in or out."""
-    crossings: tuple[Crossing, ...] = ()
-    """Results of this stack for checkpoints of the model that other stacks saved."""
     ladder: Ladder | None = None
     """Result of the precision ladder for the difference; None if it did not run."""
     answers: Mapping[str, Answer] = field(default_factory=dict)

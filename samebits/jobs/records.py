@@ -16,7 +16,7 @@ from samebits.ladder.asking import Ask
 from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.probefile import ProbeFile
 from samebits.matrix.spec import Prompt, Recipe
-from samebits.records.ids import CellId, Variant
+from samebits.records.ids import CellId
 from samebits.records.inputs import Inputs
 from samebits.records.record import Record
 
@@ -394,36 +394,3 @@ JOB_OF: dict[type[Task], tuple[type[TaskJob], str]] = {
     TrainerOptions: (TrainerJob, "trainer"),
 }
 """Task -> its job, and the key of the task in it."""
-
-
-class CrossingJob(Job):
-    """The fields of both jobs of a crossing."""
-
-    name: str
-    """Name of the model."""
-    variant_name: str
-    stack: str
-    threads: int
-    variant: Variant
-    model: FedModel
-
-
-class SaveJob(CrossingJob):
-    """Save a model."""
-
-    kind: Literal["save"] = "save"
-    out: str
-    """Folder of the copy."""
-    limit: int
-    """Largest model that is saved, in bytes."""
-    makes: bool = False
-    """Leave a small made model of the same kind instead of the model."""
-
-
-class LoadJob(CrossingJob):
-    """Load a model and the copies that stacks saved of it."""
-
-    kind: Literal["load"] = "load"
-    savers: dict[str, str]
-    """Stack -> folder of its copy."""
-    result: str

@@ -44,9 +44,9 @@ def widened(matrix: Matrix, releases: Releases, *, patches: bool = False) -> Mat
 
     Each is the newest patch release of its minor release; with ``patches``, every patch release is
     added, too. A minor release that has a stack in the matrix is not added again. The added stacks
-    use the newest stack's torch and Python and never build a checkpoint from a recipe. Crossings are
-    switched off for all models, because the number of saves and loads grows with the square of the
-    number of stacks.
+    use the newest stack's torch and Python and never build a checkpoint from a recipe. Questions
+    about pairs of stacks are switched off for all models, because their number grows with the square of
+    the number of stacks.
 
     Raises:
         StackError: a stack cannot be resolved.
@@ -94,7 +94,8 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
     in the newest patch release of each minor release of the package that fits; where only one minor
     release fits, as of tokenizers, in its patch releases. The newest stack stays as it is and becomes
     the reference. ``scanned_requirement`` names the package and may
-    bound its releases, as ``tokenizers>=0.21``. Crossings are switched off, as by :func:`widened`.
+    bound its releases, as ``tokenizers>=0.21``. Questions about pairs of stacks are switched
+    off, as by :func:`widened`.
 
     Raises:
         SelectionError: it is transformers, or no release of it fits.

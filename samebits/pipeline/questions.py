@@ -6,9 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from samebits.jobs import graft, ladder, steps, trace
-from samebits.jobs.crossings import rows_to_cross
 from samebits.jobs.records import TrainerOptions, TrainingOptions
-from samebits.pipeline.checkpoints import BuildFailed
 from samebits.records.capture import Failure
 from samebits.records.kinds import TRAINER, TRAINING
 from samebits.records.trainer_file import TrainerFile
@@ -23,9 +21,7 @@ if TYPE_CHECKING:
     from samebits.jobs.common import ReadyPair
     from samebits.jobs.lab import Lab
     from samebits.ladder.asking import Ask
-    from samebits.matrix.plan import PlannedRow
     from samebits.pipeline.scheduler import Scheduler
-    from samebits.records.crossing import CrossingsReport
     from samebits.records.graft import Graft
     from samebits.records.ids import CellId
     from samebits.records.ladder import LadderFile
@@ -115,25 +111,6 @@ class Questions:
 
         jobs = {cell: of_cell(cell, question) for cell, question in questions.items()}
         return await self._scheduler.each(phase, description, jobs)
-
-    async def cross(self) -> tuple[CrossingsReport, ...]:
-        """Save each model in every stack, and load each saved copy in every other stack."""
-        scope = self._scheduler.scope
-        rows = rows_to_cross(scope.matrix, scope.plan)
-        models = plural(len(rows), "model")
-        description = f"{models} saved by each stack and loaded by every other one"
-        jobs = {row: self._cross(row) for row in rows}
-        reports = await self._scheduler.each("crossings", description, jobs)
-        return tuple(report for report in reports.values() if report is not None)
-
-    async def _cross(self, row: PlannedRow) -> CrossingsReport | None:
-        """Return the crossings of one model; None without two stacks or without a checkpoint."""
-        cells = [cell for cell in row.cells if self._scheduler.stack_of(cell) is not None]
-        try:
-            ready = [await self._scheduler.ready(cell) for cell in cells]
-        except BuildFailed:
-            return None
-        return await self._scheduler.crosser.cross(ready) if len(ready) > 1 else None
 
     async def train(
         self, cells: Sequence[CellId], *, values: bool = False, relations: bool = True

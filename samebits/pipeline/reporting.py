@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from samebits.pipeline.scheduler import Scheduler
     from samebits.pipeline.training import Trained
     from samebits.records.comparison import CellResult
-    from samebits.records.crossing import CrossingsReport
     from samebits.records.ids import CellId
     from samebits.records.question import Answer
     from samebits.storage.rows import KeptRow
@@ -47,7 +46,6 @@ def report_of(
     scheduler: Scheduler,
     rows: list[KeptRow],
     answers: Answers,
-    crossings: tuple[CrossingsReport, ...],
     training: Trained,
 ) -> Report:
     """Return the report of a run, without what is known at its end only."""
@@ -86,7 +84,6 @@ def report_of(
             _row(row, scheduler, by_cell, kept_row, of_row(row, answers), training)
             for row, kept_row in zip(scope.plan.rows, rows, strict=True)
         ),
-        crossings=crossings,
         rules=registry.texts(finding.code for result in complete for finding in result.findings),
         expected=expected,
         machine=_machine(scheduler),

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from samebits.pipeline.scope import Scope
     from samebits.pipeline.training import Trained
     from samebits.records.comparison import CellResult
-    from samebits.records.crossing import Crossing, CrossingsReport
     from samebits.records.finding import Finding
     from samebits.records.ids import CellId
     from samebits.records.question import Answer
@@ -230,7 +229,6 @@ def with_findings(
     rows: list[KeptRow],
     runs: Mapping[CellId, verdict.Runs],
     answers: Answers,
-    crossings: tuple[CrossingsReport, ...],
     training: Trained,
     row_cache: RowCache,
 ) -> list[KeptRow]:
@@ -240,9 +238,7 @@ def with_findings(
     with scope.phases("findings", len(rows), description) as count_row:
         for row, kept_row in zip(scope.plan.rows, rows, strict=True):
             asked = of_row(row, answers)
-            judged_rows.append(
-                _with_findings(row, kept_row, runs, asked, crossings, training, row_cache)
-            )
+            judged_rows.append(_with_findings(row, kept_row, runs, asked, training, row_cache))
             count_row()
     return judged_rows
 
@@ -252,18 +248,12 @@ def _with_findings(
     kept_row: KeptRow,
     runs: Mapping[CellId, verdict.Runs],
     answers: Mapping[str, Answer],
-    crossings: tuple[CrossingsReport, ...],
     training: Trained,
     row_cache: RowCache,
 ) -> KeptRow:
     """Return a row with the findings of its cells, and save it for the next run."""
-    crossings_into = {cell.stack: _crossings_into(cell, crossings) for cell in row.cells}
     digest = digest_of(
         {name: answer.facts() for name, answer in answers.items()}
-        | {
-            stack: [crossing.model_dump(mode="json") for crossing in loaded]
-            for stack, loaded in crossings_into.items()
-        }
         | {
             f"training {cell.stack}": training[cell].model_dump(mode="json", exclude={"seconds"})
             for cell in row.cells
@@ -278,7 +268,7 @@ def _with_findings(
             return kept_row
         findings = cached.findings
     findings = findings or {
-        r.cell.stack: _findings(r, runs, answers, crossings, training) for r in kept_row.results
+        r.cell.stack: _findings(r, runs, answers, training) for r in kept_row.results
     }
     update = {
         "findings": findings,
@@ -300,7 +290,6 @@ def _findings(
     result: CellResult,
     runs: Mapping[CellId, verdict.Runs],
     answers: Mapping[str, Answer],
-    crossings: tuple[CrossingsReport, ...],
     training: Trained,
 ) -> tuple[Finding, ...]:
     """Return the findings of all rules about a cell."""
@@ -310,21 +299,9 @@ def _findings(
         reference=runs[result.reference][0] if compared and result.reference else None,
         signals=result.signals,
         steps=result.steps,
-        crossings=_crossings_into(result.cell, crossings),
         ladder=result.ladder,
         answers=answers,
         training=training.get(result.cell),
         reference_training=training.get(result.reference) if result.reference else None,
     )
     return registry.findings(case)
-
-
-def _crossings_into(cell: CellId, crossings: tuple[CrossingsReport, ...]) -> tuple[Crossing, ...]:
-    """Return the crossings in which the cell's stack loads the model that another stack saved."""
-    return tuple(
-        crossing
-        for report in crossings
-        if (report.model, report.variant) == (cell.model, str(cell.variant))
-        for crossing in report.crossings
-        if crossing.loader == cell.stack
-    )

@@ -21,7 +21,6 @@ from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.common import ReadyCell, ReadyPair, threads_of
-from samebits.jobs.crossings import UNUSED, Crosser
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.lab import Lab
 from samebits.pipeline.answers import options_of
@@ -30,6 +29,7 @@ from samebits.pipeline.stacks import RunStacks
 from samebits.records.report import Spent
 from samebits.stacks import costs
 from samebits.stacks.process import cell_of, start_process
+from samebits.storage.prune import STALE_AFTER
 from samebits.terminal import failures
 from samebits.text.numbers import duration, plural
 from samebits_wire import seal
@@ -129,7 +129,6 @@ class Scheduler:
         )
         self.lab = Lab(cache)
         self.cells = CellRunner(cache, options_of)
-        self.crosser = Crosser(cache)
         self.stacks = RunStacks(scope, starter, builder, extender)
         self.checkpoints = RunCheckpoints(scope, self.stacks, Feeder(cache))
         self.stacks.on_step = self._show_step
@@ -405,7 +404,6 @@ class Scheduler:
         self.stacks.end()
         await self.checkpoints.close()
         await self.stacks.close()
-        self.crosser.close()
         self.lab.close()
         _remove_old(self.scope.root / "logs", f"*-{_ANY_RUN}.log")
         _remove_old(self.scope.root / "modules", f"*-{_ANY_RUN}")
@@ -423,8 +421,8 @@ def _not_started(cell: CellId, phase: str, reason: str, *, machine: bool) -> Run
 
 
 def _remove_old(folder: Path, pattern: str) -> None:
-    """Remove the leftovers of runs from ``folder`` that are older than ``UNUSED`` seconds."""
-    cutoff = time.time() - UNUSED
+    """Remove the leftovers of runs from ``folder`` that are older than a week."""
+    cutoff = time.time() - STALE_AFTER
     for path in folder.glob(pattern):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:

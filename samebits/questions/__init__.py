@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.questions import relations, texts, usage
+from samebits.questions import crossings, relations, texts, usage
+from samebits.records.question import arrange
 
 if TYPE_CHECKING:
     from samebits.questions.question import Question
 
-QUESTIONS: tuple[Question, ...] = (texts.QUESTION, relations.QUESTION, usage.QUESTION)
-"""In the order in which they are asked, and in which reports name them."""
+QUESTIONS: tuple[Question, ...] = (
+    texts.QUESTION,
+    relations.QUESTION,
+    crossings.QUESTION,
+    usage.QUESTION,
+)
+"""In the order in which they are asked, and in which reports and matrix.yaml name them."""
+arrange(question.key for question in QUESTIONS)
 
 
 def questions() -> tuple[Question, ...]:

@@ -54,8 +54,6 @@ class CellKind(Kind, Generic[F]):
 
 
 CELL = Kind("cell", "captures", "cells", of_row=True)
-SAVE = Kind("save", "saved", "crossings")
-LOAD = Kind("load", "crossings", "crossings")
 INPUTS = Kind("inputs", "inputs")
 LADDER = CellKind(
     "ladder",
@@ -138,8 +136,6 @@ TRAINER = CellKind(
 
 _CORE: tuple[Kind, ...] = (
     CELL,
-    SAVE,
-    LOAD,
     INPUTS,
     LADDER,
     TRACE,

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from samebits.records.record import Record, marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pydantic import GetJsonSchemaHandler
     from pydantic_core import core_schema
@@ -102,6 +102,12 @@ class Key(Generic[C, R]):
 def keys() -> tuple[Key[Any, Any], ...]:
     """Return the keys of all questions."""
     return tuple(_KEYS.values())
+
+
+def arrange(ordered: Iterable[Key[Any, Any]]) -> None:
+    """Put keys into this order, whatever the order of the imports that made them known."""
+    for key in ordered:
+        _KEYS[key.name] = _KEYS.pop(key.name)
 
 
 def is_question(name: str) -> bool:

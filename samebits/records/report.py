@@ -10,7 +10,6 @@ from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.band import Band
 from samebits.records.capture import AttentionCall, AttentionSignal, UnrunModule
 from samebits.records.comparison import CellResult
-from samebits.records.crossing import CrossingsReport
 from samebits.records.device import DeviceProbe
 from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Level, Verdict
@@ -234,7 +233,7 @@ class Spent(Record):
     """Cost of the jobs of one kind in this run; cached results cost nothing."""
 
     kind: str
-    """``cell a``, ``build``, ``load``, ``ladder`` …; ``imports`` is the start of the stacks'
+    """``cell a``, ``build``, ``ladder`` …; ``imports`` is the start of the stacks'
     processes."""
     jobs: int
     cpu: float
@@ -268,8 +267,6 @@ class Report(Record):
     """Packages of models, which run beside those of the stacks."""
     checkpoints: tuple[CheckpointReport, ...]
     rows: tuple[Row, ...]
-    crossings: tuple[CrossingsReport, ...] = ()
-    """Checkpoints saved by one stack and loaded by another."""
     rules: tuple[RuleText, ...] = ()
     """The rules that have findings."""
     expected: tuple[ExpectedReport, ...] = ()

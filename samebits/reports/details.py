@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.questions import questions
 from samebits.reports.sections import attention, environment, expected, how_to_read, overview
 from samebits.reports.sections.at_a_glance import every_step, explanations
-from samebits.reports.sections.crossings import crossings
 from samebits.reports.sections.devices import only_on_a_gpu, settings_changed
 from samebits.reports.sections.findings import findings
 from samebits.reports.sections.in_brief import FINDINGS, VERDICTS
@@ -95,7 +94,6 @@ DETAILS = (
         (
             (20, lambda report, _: [training(report)]),
             (30, lambda report, _: [state_left(report)]),
-            (40, lambda report, _: [crossings(report)]),
         ),
     ),
     Detail(

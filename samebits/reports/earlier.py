@@ -28,7 +28,8 @@ Row = dict[str, Any]
 def now(document: dict[str, Any]) -> dict[str, Any]:
     """Return a report.json of schema_version 5 to 11 in the form of now."""
     rows = [_with_answers(row, document) for row in document["rows"]]
-    return {**_without_gone(document), "rows": list(map(_without_gone, rows))}
+    rest = {key: value for key, value in document.items() if key not in _MOVED_BESIDE}
+    return {**_without_gone(rest), "rows": list(map(_without_gone, rows))}
 
 
 def _with_answers(row: Row, document: dict[str, Any]) -> Row:
@@ -46,14 +47,26 @@ def _by_stack(key: str) -> Callable[[Row, dict[str, Any]], dict[str, Any] | None
     return take
 
 
+def _crossings(row: Row, document: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the crossings of a row, which stood beside the rows."""
+    names = ("model", "variant")
+    for entry in document.get("crossings", ()):
+        if all(entry[name] == row[name] for name in names):
+            return {key: value for key, value in entry.items() if key not in names}
+    return None
+
+
 _ANSWERS: dict[str, Callable[[Row, dict[str, Any]], dict[str, Any] | None]] = {
     "texts": _by_stack("texts"),
     "relations": _by_stack("relations"),
     "usage": _by_stack("usage"),
+    "crossings": _crossings,
 }
 """Question -> what takes its answer from a row of an earlier version."""
 _MOVED = frozenset({"texts", "relations", "usage"})
 """Keys of a row that are part of its answers now."""
+_MOVED_BESIDE = frozenset({"crossings"})
+"""Keys of a report that are part of the answers of its rows now."""
 
 
 def _without_gone(part: dict[str, Any]) -> dict[str, Any]:

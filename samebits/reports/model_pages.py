@@ -8,7 +8,6 @@ from samebits.questions import questions
 from samebits.reports.cell.capsule import capsules_of
 from samebits.reports.cell.in_full import in_full, timeline
 from samebits.reports.sections import attention, environment, expected, overview
-from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
 from samebits.reports.sections.probes import probes_of
@@ -46,7 +45,7 @@ def pages(report: Report) -> dict[str, Markdown]:
     return {
         page_path(model): _page(model, rows, report)
         for model, rows in models.items()
-        if _needs_page(rows, report) or has_losses(model, report)
+        if _needs_page(rows, report)
     }
 
 
@@ -76,19 +75,18 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             _within(findings_of(rows, report)),
             *_stories(rows, report),
             _within(probes_of(rows)),
-            *_aside(model, rows, report),
+            *_aside(rows, report),
             _within(expected.remarks_of(rows)),
         ]
     )
 
 
-def _aside(model: str, rows: list[Row], report: Report) -> Iterator[Markdown]:
+def _aside(rows: list[Row], report: Report) -> Iterator[Markdown]:
     """Yield what is beside the verdict: sections of the core, and those of questions between them."""
     placed = [
         (30, loading_of(rows)),
         (60, training_of(rows)),
         (70, state_of(rows)),
-        (80, crossings_of(model, report)),
         (100, processors_of(rows, report)),
         (110, attention.kernels_of(rows)),
     ]

@@ -459,11 +459,7 @@ def _threads_of(job: Mapping[str, Any]) -> int:
 
 def cell_of(job: Mapping[str, Any]) -> str:
     """Return the cell of a job; '' if it has none."""
-    if "cell" in job:
-        return str(CellId.model_validate(job["cell"]))
-    if "variant_name" in job:  # a save or a load
-        return f"{job['name']}/{job['variant_name']}@{job['stack']}"
-    return ""
+    return str(CellId.model_validate(job["cell"])) if "cell" in job else ""
 
 
 _ENDED = "the stack's process was ended"

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import torch
 import transformers
-from samebits_probe.cell.phases import relations as relations_phase
-from samebits_probe.jobs import crossing
 from samebits_probe.model import build, forks, load, small
+from samebits_probe.questions.crossings import save
+from samebits_probe.questions.relations import phase as relations_phase
 from samebits_probe.questions.relations import relations
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
@@ -251,19 +251,17 @@ def test_the_phase_says_what_was_asked_and_what_was_not():
 
 def save_made(loaded):
     """Return what a job leaves that makes a model in place of ``loaded``: its record and folder."""
-    crossing.load_model = lambda _source: loaded
+    save.load_model = lambda _source: loaded
     out = Path(tempfile.mkdtemp()) / "made"
     variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
-    crossing.save(
+    save.run(
         {
-            "kind": "save",
+            "kind": "crossings.save",
             "makes": True,
             "out": str(out),
             "limit": 0,
-            "name": "m",
-            "variant_name": "v",
-            "stack": "5.x",
-            "variant": variant,
+            "cell": {"model": "m", "variant": variant, "stack": "5.x"},
+            "threads": 1,
             "model": {"source": "nowhere", "trust_remote_code": False},
         }
     )
@@ -274,7 +272,7 @@ def test_a_job_leaves_a_made_model_that_loads():
     record, out = save_made(llama())
     assert record["outcome"] == "saved"
     assert record["files"].keys() >= {"config.json", "model.safetensors"}
-    assert all(crossing.file_hash(out / name) == h for name, h in record["files"].items())
+    assert all(save.file_hash(out / name) == h for name, h in record["files"].items())
     model = load.load_model(SOURCE._replace(where=str(out))).model
     n_parameters = sum(p.numel() for p in model.parameters())
     assert n_parameters == record["made"]["n_parameters"]

@@ -185,7 +185,7 @@ models:
     prompts: {{a: {{ids: [{text(1)}, 2]}}, b: {{length: {text(4)}}}}}
 """
     ).models
-    assert (model.trust_remote_code, model.crossings) == (True, False)
+    assert (model.trust_remote_code, model.asks("crossings")) == (True, False)
     assert (model.greedy, model.timeout) == (7, 2.5)
     assert (model.build.seed, model.build.gain) == (3, 0.5)
     assert model.prompts == {"a": Prompt(ids=(1, 2)), "b": Prompt(length=4)}

@@ -10,7 +10,6 @@ from samebits.base.errors import StackMachineError
 from samebits.diagnose.exit_code import exit_code
 from samebits.diagnose.verdict import result
 from samebits.matrix.spec import Recipe, Rule
-from samebits.pipeline.questions import Questions
 from samebits.records.capture import Capture, Failure
 from samebits.records.ids import CellId
 from samebits.records.inputs import InputsFile
@@ -21,7 +20,7 @@ from samebits.stacks.costs import Finished
 from samebits.stacks.packages import PackagesError
 from samebits_wire.seal import sealed
 from tests.support.builders import model_spec
-from tests.support.fakes import Crossed, ended
+from tests.support.fakes import ended
 from tests.support.scheduler_bench import STACKS, Bench, extended, probe, recipe, statuses
 
 
@@ -450,55 +449,6 @@ def test_without_a_number_there_is_a_slot_for_each_core(tmp_path, monkeypatch):
     assert (slots.jobs, slots.cores) == (7, 7)
     slots = Bench(tmp_path, slots=2).make().scope.slots
     assert (slots.jobs, slots.cores) == (2, 7)
-
-
-# crossings
-
-
-def crossed(root, *models, **options):
-    """Observe and cross; return savers and loaders by model, and the lines on crossings."""
-    crossing = Crossed()
-
-    def does(job):
-        return crossing(job) if job["kind"] in {"save", "load"} else probe(job)
-
-    bench = Bench(root, *models, does=dict.fromkeys(STACKS, does), **options)
-
-    async def main():
-        scheduler = bench.make()
-        try:
-            await scheduler.observe()
-            return await asyncio.wait_for(Questions(scheduler).cross(), 10)
-        finally:
-            await scheduler.close()
-
-    reports = asyncio.run(main())
-    pairs = {m.model: [(c.saver, c.loader) for c in m.crossings] for m in reports}
-    return pairs, bench.progress.of("begin crossings")
-
-
-def test_every_model_crosses_between_all_stacks(tmp_path):
-    pairs, notes = crossed(tmp_path, recipe(), recipe("small", "llama"))
-    all_pairs = [(saver, loader) for saver in STACKS for loader in STACKS]
-    assert pairs == {"llama": all_pairs, "small": all_pairs}
-    description = "2 models saved by each stack and loaded by every other one"
-    assert notes == [f"begin crossings (2): {description}"]
-
-
-def test_a_stack_that_was_not_built_takes_no_part(tmp_path):
-    pairs, _ = crossed(tmp_path, failing=("4.57",))
-    assert {stack for pair in pairs["llama"] for stack in pair} == {"4.48", "5.0"}
-    assert crossed(tmp_path, failing=("4.57", "5.0"))[0] == {}
-
-
-def test_a_model_without_a_checkpoint_does_not_cross(tmp_path):
-    pairs, _ = crossed(tmp_path, recipe(), recipe("nobody"))
-    assert list(pairs) == ["llama"]
-
-
-def test_nothing_crosses_where_it_is_switched_off(tmp_path):
-    off = model_spec("llama", build=Recipe(architecture="llama"), crossings=False)
-    assert crossed(tmp_path, off) == ({}, [])
 
 
 def test_what_runs_left_long_ago_goes_and_nothing_else(tmp_path):

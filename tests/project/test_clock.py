@@ -11,8 +11,8 @@ from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
 from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
-from samebits.jobs.crossings import Crosser
 from samebits.pipeline import scheduler
+from samebits.questions.crossings.crosser import Crosser
 from samebits.stacks import build
 from samebits.storage.prune import prune
 from samebits.storage.receipt import FOLDER, Answer, lookup, save
@@ -25,7 +25,7 @@ AGES = {
     ("cli", "_checked"),
     ("cli", "run"),
     ("cells", "_remove_leftovers"),
-    ("crossings", "close"),
+    ("crosser", "close"),
     ("scheduler", "_remove_old"),
     ("installer", "_is_old"),
     ("build", "_remove_leftovers"),

@@ -28,7 +28,7 @@ JOBS = {
     "samebits_probe.questions.relations.relations",
     "samebits_probe.questions.usage.usage",
     "samebits_probe.jobs.ladder",
-    "samebits_probe.jobs.crossing",
+    "samebits_probe.questions.crossings.load",
     "samebits_probe.trace.job",
     "samebits_probe.graft.graft",
 }

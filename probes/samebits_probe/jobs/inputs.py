@@ -34,8 +34,10 @@ Fact = dict[str, Any]
 
 _LIMIT = 1 << 30
 """Bytes up to which an input is kept; no model takes more for one prompt."""
-_MAX_CROSSING_LENGTH = 64
-"""Tokens of a crossing's prompt: past the window of a tiny model, and fast on any model."""
+_MAX_SINGLE_LENGTH = 64
+"""Tokens of a prompt that stands for all: past the window of a tiny model, and fast on any model."""
+_SINGLE = "crossing"
+"""Name of this prompt. Its ids follow from it, so with another one reports would show other distances."""
 
 
 def run(job: InputsJob) -> None:
@@ -94,19 +96,19 @@ class Chooser:
         )
 
     def facts(self) -> Fact:
-        """Return the inputs of every prompt, and of a crossing."""
-        length = max(1, min(inputs.past_window(self.tokens), _MAX_CROSSING_LENGTH))
+        """Return the inputs of every prompt, and of one that stands for all."""
+        length = max(1, min(inputs.past_window(self.tokens), _MAX_SINGLE_LENGTH))
         prompts = {n: self._fact_of(n, p) for n, p in self.job["model"]["prompts"].items()}
         if not any("constants" in fact for fact in prompts.values()):
             prompts |= {n: fact for n, fact in self._beside().items() if n not in prompts}
         sets = [fact for fact in prompts.values() if "constants" in fact]
-        crossing = self._fact_of("crossing", {"length": length})
+        single = self._fact_of(_SINGLE, {"length": length})
         return {
             "model_class": self.model_class.__name__,
             "kinds": list(choice.kinds_of(self.signature)),
             "prompts": prompts,
             # whole sets are fed where there are no plain prompts
-            "crossing": sets[0] if sets and "reason" in crossing else crossing,
+            "single": sets[0] if sets and "reason" in single else single,
         }
 
     def _fact_of(self, name: str, prompt: Prompt | InputSet) -> Fact:

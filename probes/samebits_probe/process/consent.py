@@ -184,7 +184,7 @@ def _forms(path: str) -> tuple[Path, Path]:
 def _folders(job: Mapping[str, Any]) -> Iterator[str]:
     """Yield the folders whose code is a model's: its own, and those to which code is copied."""
     model, script = job.get("model") or {}, job.get("script")
-    places = [model.get("source"), *job.get("savers", {}).values(), script and Path(script).parent]
+    places = [model.get("source"), *job.get("copies", {}).values(), script and Path(script).parent]
     yield from (str(place) for place in places if place and Path(place).is_dir())
     yield from (*_folder(*_COPIED_CODE), *_folder(*_DOWNLOADS))
 

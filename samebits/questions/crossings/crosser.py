@@ -20,44 +20,39 @@ import shutil
 import sys
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import is_older
 from samebits.base.hashes import hash_of_file
 from samebits.jobs.cache import no_result, run_aside
-from samebits.jobs.common import (
-    digest_of_inputs,
-    identity_of,
-    inputs_of,
-    loading,
-    loading_facts,
-)
+from samebits.jobs.common import digest_of_inputs, identity_of, job_of, loading_facts
 from samebits.jobs.inputs import Feeder
-from samebits.jobs.records import FedModel, LoadJob, SaveJob
-from samebits.matrix.plan import first_on_cpu
-from samebits.records.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
-from samebits.records.kinds import LOAD, SAVE
+from samebits.questions.crossings.jobs import LoadJob, SaveJob
+from samebits.questions.crossings.records import (
+    LOAD,
+    SAVE,
+    Crossing,
+    CrossingsFile,
+    CrossingsOfRow,
+    SavedModel,
+)
 from samebits.records.record import read_record
+from samebits.storage.prune import STALE_AFTER
 from samebits_wire.atomic import remove
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from samebits.jobs.cache import JobCache, Left
     from samebits.jobs.common import ReadyCell
-    from samebits.matrix.plan import Plan, PlannedRow
-    from samebits.matrix.spec import Matrix
     from samebits.records.capture import Failure
     from samebits.records.made import MadeModel
     from samebits.stacks.process import Ended
 
 SIZE_LIMIT = 1 << 30
 """Largest model that is saved, in bytes; each stack's copy stays on disk."""
-UNUSED = 7 * 86_400
-"""Seconds after which an unused folder is removed; no run lasts that long."""
-
 
 _OF_FILES = ("subfolder", "variant", "use_safetensors")
 """Arguments of from_pretrained that say which files to read."""
@@ -79,12 +74,6 @@ class Made(NamedTuple):
     asked_of: MadeModel | None
 
 
-def rows_to_cross(matrix: Matrix, plan: Plan) -> tuple[PlannedRow, ...]:
-    """Return the first CPU row of every model with crossings and at least two stacks."""
-    rows = first_on_cpu(plan, lambda model: matrix.model(model).asks("crossings"))
-    return tuple(row for row in rows if len(row.cells) > 1)
-
-
 class Crosser:
     """Runs the jobs that save and load models, and caches their results."""
 
@@ -92,7 +81,7 @@ class Crosser:
         self._cache = cache
         self._temporary: list[Path] = []
 
-    async def cross(self, parties: Sequence[ReadyCell]) -> CrossingsReport:
+    async def cross(self, parties: Sequence[ReadyCell]) -> CrossingsOfRow:
         """Save the model in every stack, and load every saved copy in every stack.
 
         A made model takes the place of one that is too large.
@@ -111,15 +100,13 @@ class Crosser:
             if not all(await asyncio.gather(*checks)):
                 saved = await self._saved_copies(parties)
         loaded = await asyncio.gather(*(self._load(party, saved) for party in parties))
-        return CrossingsReport(
-            model=parties[0].model.name,
-            variant=str(parties[0].cell.variant),
-            crossings=tuple(by_saver[saver] for saver in saved for by_saver in loaded),
+        return CrossingsOfRow(
+            crossings=tuple(by_saver[saver] for saver in saved for by_saver in loaded)
         )
 
     def close(self) -> None:
         """Remove copies that no later run may use, and copies that have not been used for long."""
-        cutoff = time.time() - UNUSED
+        cutoff = time.time() - STALE_AFTER
         saved = (self._cache.root / SAVE.folder).glob("s*")
         unused = [path for path in saved if is_older(path, cutoff)]
         for path in (*self._temporary, *unused):
@@ -166,14 +153,8 @@ class Crosser:
             return cached
         # incomplete, or failed for lack of memory or disk space: no loader uses it
         shutil.rmtree(folder, ignore_errors=True)
-        log = folder.with_name(f"{folder.name}.log")
-        job = SaveJob(
-            **_job_fields(party),
-            out=str(folder),
-            limit=_limit(party),
-            makes=makes,
-            log=str(log),
-        )
+        fields = job_of(party, folder)
+        job = SaveJob(**fields, out=str(folder), limit=_limit(party), makes=makes)
         ended = await party.process.run(job.as_json())
         self._cache.dependencies.file(folder / "saved.json")
         if _read_saved(folder) is None:
@@ -181,7 +162,7 @@ class Crosser:
                 f"{party.model.name} was not saved by {party.stack.id}"
             )
         copy = _read_saved(folder, even_if_transient=True)
-        return copy or _failed_save(party, folder, no_result(ended, log))
+        return copy or _failed_save(party, folder, no_result(ended, Path(job.log)))
 
     def _saved_folder(self, party: ReadyCell, *, makes: bool = False) -> Path:
         key = self._facts(party) | ({"makes": True} if makes else {})
@@ -212,12 +193,7 @@ class Crosser:
             saver: crossing.model_copy(update={"restored": ready[saver].record.restored})
             for saver, crossing in compared.items()
         }
-        file = CrossingsFile(
-            model=party.model.name,
-            variant=str(party.cell.variant),
-            stack=party.stack.id,
-            crossings=tuple(crossings.values()),
-        )
+        file = CrossingsFile(cell=party.cell, crossings=tuple(crossings.values()))
         if party.checkpoint.pinned and file.is_repeatable:
             self._cache.store.write_json(path, file.model_dump_json(indent=1))
             self._cache.dependencies.file(path)
@@ -269,12 +245,7 @@ class Crosser:
         """Run one job and return what it left; the file of its result is removed."""
 
         def job(written: Path) -> LoadJob:
-            return LoadJob(
-                **_job_fields(party),
-                savers=dict(folders),
-                result=str(written),
-                log=str(path.with_suffix(".log")),
-            )
+            return LoadJob(**job_of(party, path), copies=dict(folders), result=str(written))
 
         left = await run_aside(path, CrossingsFile, job, party.process)
         left.written.unlink(missing_ok=True)
@@ -288,16 +259,14 @@ class Crosser:
 
     def _facts(self, party: ReadyCell) -> dict[str, Any]:
         """Return everything that determines the bits of a save or a load."""
-        variant = party.cell.variant
         return {
-            "model": party.model.name,
-            "variant": str(variant),
-            "stack": [party.stack.id, party.stack.lock_digest],
+            "cell": str(party.cell),
+            "stack": party.stack.lock_digest,
             "checkpoint": identity_of(party.checkpoint),
             **loading_facts(party.model),
             "limit": _limit(party),
             "probes": self._cache.probes,
-            "machine": self._cache.machine_of(variant),
+            "machine": self._cache.machine_of(party.cell.variant),
             "threads": party.threads,
         }
 
@@ -305,20 +274,6 @@ class Crosser:
 def _limit(party: ReadyCell) -> int:
     """Return the largest size in bytes with which the model is saved."""
     return sys.maxsize if party.model.large else SIZE_LIMIT
-
-
-def _job_fields(party: ReadyCell) -> dict[str, Any]:
-    """Return the fields that both kinds of job share."""
-    variant, checkpoint = party.cell.variant, party.checkpoint
-    return {
-        "name": party.model.name,
-        "variant_name": str(variant),
-        "stack": party.stack.id,
-        "threads": party.threads,
-        "timeout": party.model.timeout,
-        "variant": variant,
-        "model": FedModel(**loading(party.model, checkpoint), inputs=inputs_of(checkpoint)),
-    }
 
 
 def _read_saved(folder: Path, *, even_if_transient: bool = False) -> SavedCopy | None:
@@ -349,13 +304,7 @@ def _remove_unless_whole(saved: SavedCopy) -> bool:
 
 def _failed_save(party: ReadyCell, folder: Path, failure: Failure) -> SavedCopy:
     """Return the record of a save whose process ended without a result."""
-    record = SavedModel(
-        model=party.model.name,
-        variant=str(party.cell.variant),
-        stack=party.stack.id,
-        outcome="failed",
-        failure=failure,
-    )
+    record = SavedModel(cell=party.cell, outcome="failed", failure=failure)
     return SavedCopy(folder, record, "")
 
 
@@ -373,10 +322,10 @@ def _unsaved_crossing(record: SavedModel, loader: str) -> Crossing:
     reason = record.reason
     if record.outcome == "not loaded" and record.failure is not None:
         kind, first_line = record.failure.type, record.failure.message.partition("\n")[0]
-        reason = f"{record.stack} cannot load the original: {kind}: {first_line}"
+        reason = f"{record.cell.stack} cannot load the original: {kind}: {first_line}"
     return Crossing.model_validate(
         {
-            "saver": record.stack,
+            "saver": record.cell.stack,
             "loader": loader,
             "outcome": outcomes.get(record.outcome, "absent"),
             "failure": record.failure if record.outcome == "failed" else None,

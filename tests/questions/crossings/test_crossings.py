@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from samebits.jobs.crossings import rows_to_cross
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix
+from samebits.questions.crossings.ask import rows_to_cross
+from samebits.questions.crossings.records import SAVE
 from tests.support.builders import model_spec, stack_spec
 from tests.support.crossings_bench import STACKS, run
 from tests.support.fakes import Crossed
@@ -68,9 +69,8 @@ def test_each_stack_saves_once_and_loads_all_in_one_job(tmp_path):
         ("5.0", "5.0"),
     ]
     assert set(outcomes(report).values()) == {"same bits"}
-    assert (report.model, report.variant) == ("llama", "float32-sdpa")
     assert probes.did() == ALL
-    assert all(list(job["savers"]) == list(STACKS) for job in probes.jobs if "savers" in job)
+    assert all(list(job["copies"]) == list(STACKS) for job in probes.jobs if "copies" in job)
 
 
 def test_what_a_loader_says_reaches_the_report(tmp_path):
@@ -108,7 +108,7 @@ def test_what_a_stack_did_not_save_is_said_of_every_loader_and_tried_by_none(
         assert (crossing.outcome, crossing.reason) == (outcome, reason)
         assert (crossing.failure is not None) == (outcome == "save failed")
         assert pair(report, "4.48", loader).outcome == "same bits"
-    assert all(list(job["savers"]) == ["4.48"] for job in probes.jobs if "savers" in job)
+    assert all(list(job["copies"]) == ["4.48"] for job in probes.jobs if "copies" in job)
 
 
 def test_without_anything_saved_nothing_is_loaded(tmp_path):
@@ -130,8 +130,8 @@ def test_a_made_model_is_saved_and_loaded_in_place_of_a_large_one(tmp_path):
     assert set(outcomes(report).values()) == {"same bits"}
     assert report.asked_of.n_parameters == 1000
     (maker,) = (job for job in probes.jobs if job.get("makes"))
-    assert (maker["stack"], maker["model"]["source"]) == ("4.48", "/c")
-    sources = {job["model"]["source"] for job in probes.jobs if job["kind"] in {"inputs", "load"}}
+    assert (maker["cell"]["stack"], maker["model"]["source"]) == ("4.48", "/c")
+    sources = {job["model"]["source"] for job in probes.jobs if job["kind"] != SAVE.name}
     assert sources == {maker["out"]}, "the made model has inputs of its own"
     again = Crossed()
     assert run(tmp_path, again) == report
@@ -142,7 +142,7 @@ def test_the_next_stack_makes_a_model_that_the_oldest_does_not_know(tmp_path):
     makes = {"4.48": {"outcome": "absent", "reason": "no such model"}, "5.0": {"outcome": "saved"}}
     probes = Crossed(LARGE, makes=makes)
     assert set(outcomes(run(tmp_path, probes)).values()) == {"same bits"}
-    assert [job["stack"] for job in probes.jobs if job.get("makes")] == ["4.48", "5.0"]
+    assert [job["cell"]["stack"] for job in probes.jobs if job.get("makes")] == ["4.48", "5.0"]
 
 
 def test_a_damaged_made_model_is_made_again(tmp_path):

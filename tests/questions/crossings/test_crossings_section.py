@@ -1,10 +1,10 @@
 import pytest
 from markdown_it import MarkdownIt
 
+from samebits.questions.crossings.records import Crossing, CrossingsOfRow
+from samebits.questions.crossings.section import TITLE, crossings, crossings_of, has_losses
 from samebits.records.capture import Failure
-from samebits.records.crossing import Crossing, CrossingsReport
-from samebits.reports import document
-from samebits.reports.sections.crossings import TITLE, crossings, crossings_of, has_losses
+from samebits.reports import document, earlier
 from tests.support.pages import beside_models
 from tests.support.sample_report import sample_report
 
@@ -21,13 +21,13 @@ SAME = {"outcome": "same bits", "logits": "same bits", "logits_max_abs": 0.0}
 
 
 def model(name, changed=None, default=SAME):
-    """Return every pair of three stacks, some of them changed."""
+    """Return a model, and every pair of three stacks, some of them changed."""
     pairs = [(saver, loader) for saver in STACKS for loader in STACKS]
     found = [
         Crossing.model_validate({"saver": s, "loader": ld} | (changed or {}).get((s, ld), default))
         for s, ld in pairs
     ]
-    return CrossingsReport(model=name, variant="float32-sdpa", crossings=tuple(found))
+    return name, CrossingsOfRow(crossings=tuple(found))
 
 
 def lossy(name="llama", **changed):
@@ -35,12 +35,30 @@ def lossy(name="llama", **changed):
     return model(name, {("5.0", "4.48"): lost, ("5.0", "4.57"): lost})
 
 
+def rows_of(*models):
+    """Return a row for each model."""
+    row = sample_report().rows[0]
+    return [
+        row.model_copy(update={"model": name, "answers": {"crossings": answer}})
+        for name, answer in models
+    ]
+
+
 def report(*models):
-    return sample_report().model_copy(update={"crossings": models})
+    """Return the sample report, some of whose models cross."""
+    sample, answers = sample_report(), dict(models)
+    rows = [
+        row.model_copy(update={"answers": row.answers | {"crossings": answers.pop(row.model)}})
+        if row.model in answers
+        else row
+        for row in sample.rows
+    ]
+    assert not answers
+    return sample.model_copy(update={"rows": tuple(rows)})
 
 
 def section(*models):
-    return str(crossings(report(*models)))
+    return str(crossings(sample_report().model_copy(update={"rows": tuple(rows_of(*models))})))
 
 
 def lines(text, start):
@@ -118,7 +136,7 @@ def test_an_exception_is_told_by_its_first_line(outcome):
     assert f"**{outcome}**" in line
     assert "TypeError: clamp()" in line
     assert "more" not in line
-    page = str(crossings_of("mamba2", report(crossed)))
+    page = str(crossings_of(rows_of(crossed)))
     assert "File a\nclamp" in page
 
 
@@ -129,8 +147,8 @@ def test_absent_and_not_tried_are_no_losses():
     assert "none differs" in text
     assert "back the same for every pair" not in text
     assert "not tried: it has 2.0 GiB (`large`)." in text
-    assert not has_losses("late", report(absent, large))
-    assert crossings_of("late", report(absent, large)) == ""
+    assert not has_losses(rows_of(absent))
+    assert crossings_of(rows_of(absent)) == ""
 
 
 def test_what_was_not_compared_is_said():
@@ -149,9 +167,8 @@ def test_the_page_of_a_model_has_all_of_it():
     names = tuple(f"model.layers.{i}.w" for i in range(20))
     keys = ("missing model.layers.0.w",)
     crossed = lossy(tensors=names, keys=keys, **restored)
-    found = report(crossed)
-    assert has_losses("llama", found)
-    page = str(crossings_of("llama", found))
+    assert has_losses(rows_of(crossed))
+    page = str(crossings_of(rows_of(crossed)))
     assert "### 5.0 → 4.48, 4.57: differs" in page
     assert "config `rope_theta: 500000.0 → 10000.0`" in page
     assert "20 tensors: `model.layers.0-19.w`" in page
@@ -189,8 +206,18 @@ def test_nothing_in_it_can_become_markup():
     }
     crossed = model("llama", {("5.0", "4.48"): lost})
     parser = MarkdownIt("gfm-like", {"html": True, "linkify": False})
-    for text in (section(crossed), str(crossings_of("llama", report(crossed)))):
+    for text in (section(crossed), str(crossings_of(rows_of(crossed)))):
         assert "\u202e" not in text
         html = parser.render(text)
         assert "<script" not in html
         assert "<strong>x</strong>" not in html
+
+
+def test_crossings_of_an_earlier_report_are_found_in_their_row():
+    name, answer = lossy()
+    rows = [{"model": name, "variant": variant} for variant in ("float32-sdpa", "bfloat16-sdpa")]
+    said = answer.model_dump(mode="json")
+    now = earlier.now({"rows": rows, "crossings": [rows[0] | said]})
+    assert now == {
+        "rows": [rows[0] | {"answers": {"crossings": said}}, rows[1] | {"answers": {}}],
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.questions.crossings.records import crossed
 from samebits.text.blocks import (
     bullets,
     codes,
@@ -22,10 +23,12 @@ from samebits.text.names import numbered, page_path
 from samebits.text.numbers import count, exact, number, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from samebits.records.crossing import Crossing, CrossingsReport
-    from samebits.records.report import Report
+    from samebits.questions.crossings.records import Crossing, CrossingsOfRow
+    from samebits.records.report import Report, Row
+
+    ByModel = Mapping[str, CrossingsOfRow]
 
 TITLE = "Saved by one release, loaded by another"
 
@@ -54,58 +57,56 @@ class Loss(NamedTuple):
 
 def crossings(report: Report) -> Markdown:
     """Return the section of report.md; empty if no model was saved and loaded."""
-    if not report.crossings:
+    models = crossed(report.rows)
+    if not models:
         return EMPTY
+    remarks = [*_all_same(models), *_not_compared(models), *_made_models(models)]
     return page(
         [
             heading(2, TITLE),
-            _headline(report.crossings),
-            _losses_by_pair(report),
-            _losses(report),
-            bullets(
-                [
-                    *_all_same(report.crossings),
-                    *_not_compared(report.crossings),
-                    *_made_models(report.crossings),
-                ]
-            ),
+            _headline(models),
+            _losses_by_pair(models, [stack.id for stack in report.stacks]),
+            _losses(models),
+            bullets(remarks),
         ]
     )
 
 
-def has_losses(model: str, report: Report) -> bool:
-    """Return True if the model does not come back the same for some pair of saver and loader."""
-    return any(crossing.is_loss for crossing in _model_crossings(model, report))
+def has_losses(rows: Iterable[Row]) -> bool:
+    """Return True if a model does not come back the same for some pair of saver and loader."""
+    return any(map(_loses, crossed(rows).values()))
 
 
-def crossings_of(model: str, report: Report) -> Markdown:
+def crossings_of(rows: Iterable[Row]) -> Markdown:
     """Return the section of the model's own page: every pair, and all details of every loss."""
-    model_crossings = _model_crossings(model, report)
-    if not any(crossing.is_loss for crossing in model_crossings):
-        return EMPTY
-    return page(
-        [
-            heading(2, TITLE),
-            bullets(_made_models([c for c in report.crossings if c.model == model])),
-            _pairs_table(model_crossings),
-            *(_in_full(loss) for loss in _model_losses(model, model_crossings)),
-            bullets(_remarks(model_crossings)),
-        ]
-    )
+    losing = {model: answer for model, answer in crossed(rows).items() if _loses(answer)}
+    return page([block for model, answer in losing.items() for block in _in_detail(model, answer)])
 
 
-def _model_crossings(model: str, report: Report) -> tuple[Crossing, ...]:
-    return next((entry.crossings for entry in report.crossings if entry.model == model), ())
+def _in_detail(model: str, answer: CrossingsOfRow) -> Iterator[Markdown]:
+    yield heading(2, TITLE)
+    yield bullets(_made_models({model: answer}))
+    yield _pairs_table(answer.crossings)
+    yield from (_in_full(loss) for loss in _model_losses(model, answer.crossings))
+    yield bullets(_remarks(answer.crossings))
 
 
-def _headline(reports: Sequence[CrossingsReport]) -> Markdown:
-    pairs = [crossing for model in reports for crossing in model.crossings]
+def _loses(answer: CrossingsOfRow) -> bool:
+    return any(crossing.is_loss for crossing in answer.crossings)
+
+
+def _pairs_of(models: ByModel) -> list[Crossing]:
+    return [crossing for answer in models.values() for crossing in answer.crossings]
+
+
+def _headline(models: ByModel) -> Markdown:
+    pairs = _pairs_of(models)
     outcomes = Counter(crossing.outcome for crossing in pairs)
-    losing_models = [model.model for model in reports if any(c.is_loss for c in model.crossings)]
+    n_losing = sum(map(_loses, models.values()))
     n_losses = sum(crossing.is_loss for crossing in pairs)
     losses = (
         f"**{count(n_losses)} {'does' if n_losses == 1 else 'do'} not**, "
-        f"in {plural(len(losing_models), 'model')}"
+        f"in {plural(n_losing, 'model')}"
     )
     losses_text = Markdown(losses) if n_losses else Markdown("none differs")
     parts = [prose(f"{count(outcomes['same bits'])} give the same bits back"), losses_text]
@@ -114,7 +115,7 @@ def _headline(reports: Sequence[CrossingsReport]) -> Markdown:
         parts.append(prose(absent_text))
     if outcomes["not tried"]:
         parts.append(prose(f"{count(outcomes['not tried'])} were not tried"))
-    extent = f"{plural(len(reports), 'model')}, {plural(len(pairs), 'pair')} of saver and loader"
+    extent = f"{plural(len(models), 'model')}, {plural(len(pairs), 'pair')} of saver and loader"
     return fill(
         "{}: {}. Each stack loads the original checkpoint and saves it with {}. Every stack then "
         "loads this copy and the original, and compares tensors, config and the logits of one "
@@ -126,9 +127,9 @@ def _headline(reports: Sequence[CrossingsReport]) -> Markdown:
     )
 
 
-def _losses_by_pair(report: Report) -> Markdown:
+def _losses_by_pair(models: ByModel, ids: Iterable[str]) -> Markdown:
     """Return how many models do not come back, by saver and loader; empty if all come back."""
-    pairs = [crossing for model in report.crossings for crossing in model.crossings]
+    pairs = _pairs_of(models)
     if not any(crossing.is_loss for crossing in pairs):
         return EMPTY
     compared: Counter[tuple[str, str]] = Counter()
@@ -137,7 +138,7 @@ def _losses_by_pair(report: Report) -> Markdown:
         pair = crossing.saver, crossing.loader
         compared[pair] += crossing.is_same or crossing.is_loss
         n_lost[pair] += crossing.is_loss
-    stacks = [stack.id for stack in report.stacks if any(stack.id in pair for pair in compared)]
+    stacks = [id for id in ids if any(id in pair for pair in compared)]
     rows = [
         [saver, *(_share(n_lost, compared, saver, loader) for loader in stacks)] for saver in stacks
     ]
@@ -160,11 +161,11 @@ def _share(
     return fill("**{}**", share) if n else share
 
 
-def _losses(report: Report) -> Markdown:
+def _losses(models: ByModel) -> Markdown:
     """Return a line for each kind of loss; models with the same loss share a line."""
     groups: dict[Hashable, list[Loss]] = {}
-    for model in report.crossings:
-        for loss in _model_losses(model.model, model.crossings):
+    for model, answer in models.items():
+        for loss in _model_losses(model, answer.crossings):
             groups.setdefault(_line_key(loss), []).append(loss)
     if not groups:
         return EMPTY
@@ -280,47 +281,47 @@ def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _all_same(reports: Sequence[CrossingsReport]) -> list[Markdown]:
+def _all_same(models: ByModel) -> list[Markdown]:
     """Return the models that come back the same in every pair of stacks that load them."""
-    names = [
-        model.model
-        for model in reports
-        if any(c.is_same for c in model.crossings) and not any(c.is_loss for c in model.crossings)
-    ]
-    verb = "comes" if len(names) == 1 else "come"
-    all_compared = all(c.is_same for m in reports if m.model in names for c in m.crossings)
-    sentence = f"{plural(len(names), 'model')} {verb} back the same for every pair of stacks"
+    same = {
+        model: answer
+        for model, answer in models.items()
+        if any(c.is_same for c in answer.crossings) and not _loses(answer)
+    }
+    verb = "comes" if len(same) == 1 else "come"
+    all_compared = all(crossing.is_same for crossing in _pairs_of(same))
+    sentence = f"{plural(len(same), 'model')} {verb} back the same for every pair of stacks"
     sentence += "" if all_compared else " that was compared"
-    return [fill("{}: {}.", sentence, codes(names))] if names else []
+    return [fill("{}: {}.", sentence, codes(same))] if same else []
 
 
-def _not_compared(reports: Sequence[CrossingsReport]) -> list[Markdown]:
+def _not_compared(models: ByModel) -> list[Markdown]:
     """Return why pairs were not tried, and where equal bits do not include the logits."""
     reasons: dict[str, dict[str, None]] = {}
-    for model in reports:
-        for crossing in model.crossings:
-            if crossing.outcome == "not tried":
-                reasons.setdefault(f"not tried: {crossing.reason}", {})[model.model] = None
-            if crossing.is_same and crossing.logits == "not compared":
-                reason_text = f"logits not compared: {crossing.reason}"
-                reasons.setdefault(reason_text, {})[model.model] = None
-            if crossing.unsteady:
-                reason_text = (
-                    "tensors not compared, because two loads of the original give different bytes"
-                )
-                reasons.setdefault(reason_text, {})[model.model] = None
-            if crossing.bare:
-                reason_text = "tensors not compared, because they do not have plain bytes"
-                reasons.setdefault(reason_text, {})[model.model] = None
-    return [fill("{} ({}).", reason, codes(models)) for reason, models in reasons.items()]
+    for model, answer in models.items():
+        for crossing in answer.crossings:
+            for reason in _why_not_compared(crossing):
+                reasons.setdefault(reason, {})[model] = None
+    return [fill("{} ({}).", reason, codes(names)) for reason, names in reasons.items()]
 
 
-def _made_models(reports: Iterable[CrossingsReport]) -> list[Markdown]:
+def _why_not_compared(crossing: Crossing) -> Iterator[str]:
+    if crossing.outcome == "not tried":
+        yield f"not tried: {crossing.reason}"
+    if crossing.is_same and crossing.logits == "not compared":
+        yield f"logits not compared: {crossing.reason}"
+    if crossing.unsteady:
+        yield "tensors not compared, because two loads of the original give different bytes"
+    if crossing.bare:
+        yield "tensors not compared, because they do not have plain bytes"
+
+
+def _made_models(models: ByModel) -> list[Markdown]:
     """Return which models were too large to be saved, and what was saved in their place."""
     return [
-        fill("{}: saved and loaded was {}.", code(report.model), report.asked_of.in_words)
-        for report in reports
-        if report.asked_of is not None
+        fill("{}: saved and loaded was {}.", code(model), answer.asked_of.in_words)
+        for model, answer in models.items()
+        if answer.asked_of is not None
     ]
 
 

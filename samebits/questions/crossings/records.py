@@ -1,21 +1,34 @@
 """Crossings: a model that one stack saves and another stack loads.
 
-probes/samebits_probe/jobs/crossing.py writes :class:`SavedModel` and :class:`CrossingsFile` without
+probes/samebits_probe/questions/crossings/ writes :class:`SavedModel` and :class:`CrossingsFile` without
 these classes; this module is their schema.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
+from samebits.records.kinds import Kind
 from samebits.records.made import MadeModel
+from samebits.records.question import Answer, Key, NoAnswer
 from samebits.records.record import Record
-from samebits.records.result import JobFile, is_repeatable
-from samebits_wire import formats
+from samebits.records.result import CellFile, is_repeatable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from samebits.records.report import Row
+
+FORMAT_VERSION: Literal[5] = 5
+# History of FORMAT_VERSION:
+# 1: first.
+# 2: it bears a seal.
+# 3: tensors without plain bytes are named.
+# 4: its hashes are BLAKE3, which it names.
+# 5: it names its cell.
 
 CrossingOutcome = Literal[
     "same bits",
@@ -79,32 +92,28 @@ class Crossing(Record):
         return self.outcome != "not tried" and is_repeatable(self.failure)
 
 
-class CrossingsReport(Record):
+class CrossingsOfRow(Answer):
     """Every saver by loader pair of one model in one variant."""
 
-    model: str
-    variant: str
     crossings: tuple[Crossing, ...]
     """By saver, then by loader, both oldest first."""
     asked_of: MadeModel | None = None
     """The made model that was saved and loaded in place of a large one; None: the model itself."""
 
+    def into(self, loader: str) -> Iterator[Crossing]:
+        """Yield the crossings in which a stack loads what each stack saved."""
+        yield from (crossing for crossing in self.crossings if crossing.loader == loader)
 
-class SavedModel(JobFile):
+
+class SavedModel(CellFile):
     """The outcome of ``save_pretrained`` in one stack: ``saved.json`` in the model's folder."""
 
     format: Literal["samebits-saved"] = "samebits-saved"
-    format_version: Literal[4] = formats.CROSSING
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    model: str
-    variant: str
-    stack: str
-    """Id of the saver."""
+    format_version: Literal[5] = FORMAT_VERSION
     outcome: Literal["saved", "failed", "not loaded", "absent", "skipped"]
     """failed: saving raised. not loaded: loading the original raised. absent: the release does not
     know the model. skipped: the model is too large."""
     reason: str = ""
-    failure: Failure | None = None
     files: dict[str, str] = Field(default_factory=dict)
     """File name -> BLAKE3, for every file in the folder."""
     restored: tuple[str, ...] = ()
@@ -112,25 +121,35 @@ class SavedModel(JobFile):
     made: MadeModel | None = None
     """What was made, if the folder holds a made model; None: it holds the model itself."""
 
-    @property
-    def is_repeatable(self) -> bool:
-        """True unless the machine may be the reason of its failure."""
-        return is_repeatable(self.failure)
 
-
-class CrossingsFile(JobFile):
+class CrossingsFile(CellFile):
     """One stack's results for every checkpoint that the stacks saved of a model."""
 
     format: Literal["samebits-crossings"] = "samebits-crossings"
-    format_version: Literal[4] = formats.CROSSING
-    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
-    model: str
-    variant: str
-    stack: str
-    """Id of the loader."""
+    format_version: Literal[5] = FORMAT_VERSION
     crossings: tuple[Crossing, ...]
 
     @property
     def is_repeatable(self) -> bool:
         """True if every crossing is."""
         return all(crossing.is_repeatable for crossing in self.crossings)
+
+
+SAVE = Kind("crossings.save", "saved", "crossings")
+LOAD = Kind("crossings.load", "crossings", "crossings")
+
+CROSSINGS = Key(
+    "crossings",
+    NoAnswer,
+    CrossingsOfRow,
+    switch="Whether each stack saves the model and every stack loads what was saved.",
+    hint="does each release load what every other release saved",
+    of_pairs=True,
+    kinds=(SAVE, LOAD),
+)
+
+
+def crossed(rows: Iterable[Row]) -> dict[str, CrossingsOfRow]:
+    """Return the crossings of models, each of which crosses in one row."""
+    answers = ((row.model, CROSSINGS.in_row(row.answers)) for row in rows)
+    return {model: answer for model, answer in answers if answer is not None}
