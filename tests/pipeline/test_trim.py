@@ -3,7 +3,6 @@
 import pytest
 
 from samebits.pipeline import trim
-from samebits.questions.relations.records import Distance, LayerDistance, Relation, RelationsSignal
 from samebits.records.comparison import (
     CellResult,
     Extreme,
@@ -67,39 +66,6 @@ def test_an_identical_layer_loses_its_hashes_and_keeps_what_its_padding_does():
 def test_nothing_else_is_touched(signal):
     items = (item(metrics=APART), item(outcome="identical"))
     assert trimmed(signal, *items) == items
-
-
-def relation(n_differ, *layers, holds):
-    def distance(n):
-        return Distance(n=9, n_differ=n, max_abs=float(n), mean_abs=float(n))
-
-    return Relation(
-        relation="causality",
-        case="9 tokens",
-        holds=holds,
-        distance=distance(n_differ),
-        layers=tuple(
-            LayerDistance(name=f"{i}", distance=distance(n)) for i, n in enumerate(layers)
-        ),
-        positions=(0.0, 0.0),
-    )
-
-
-@pytest.mark.parametrize(
-    ("before", "kept"),
-    [
-        (relation(0, 0, 0, holds=True), False),
-        (relation(1, 0, 0, holds=True), True),
-        (relation(0, 0, 1, holds=True), True),
-        (relation(0, 0, 0, holds=False), True),
-    ],
-    ids=["zeros", "logits differ", "a layer differs", "it does not hold"],
-)
-def test_zeros_of_relations_that_hold_are_left_out(before, kept):
-    (after,) = trim.relations(RelationsSignal(relations=(before,))).relations
-    assert (after == before) == kept
-    assert (after.holds, after.distance, after.case) == (before.holds, before.distance, before.case)
-    assert bool(after.layers and after.positions) == kept
 
 
 def test_a_load_counts_plain_tensors_and_names_the_others():
