@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.questions.relations.records import RelationsSignal
 from samebits.records.band import Band
 from samebits.records.capture import AttentionCall, AttentionSignal, UnrunModule
 from samebits.records.comparison import CellResult
@@ -155,8 +154,6 @@ class RowFacts(Record):
     """stack -> the attention implementation that was resolved and run."""
     calls: tuple[AttentionCall, ...] = ()
     """Every distinct attention call of the row once, without the name of its module."""
-    relations: dict[str, RelationsSignal] = Field(default_factory=dict)
-    """stack -> the relations that must hold inside its cell."""
     state: dict[str, StateSignal] = Field(default_factory=dict)
     """stack -> what its cell left behind that changes the next forward; only such cells."""
     integrity: dict[str, LoadReport] = Field(default_factory=dict)

@@ -10,8 +10,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from samebits.questions.relations.records import Distance
 from samebits.records.capture import Failure
+from samebits.records.distance import Distance
 from samebits.records.judgement import TrainingOutcome, TrainingStanding
 from samebits.records.made import MadeModel
 from samebits.records.record import Record

@@ -5,8 +5,9 @@ import pytest
 from samebits.compare.facts import changes
 from samebits.findings.case import Case
 from samebits.questions.registry import findings
-from samebits.questions.relations.records import Distance, Relation, RelationsSignal
+from samebits.questions.relations.records import Relation, RelationsSignal
 from samebits.records.device import DeviceProbe
+from samebits.records.distance import Distance
 from samebits.records.settings import BATCH_INVARIANT, SettingChange, SettingsSignal
 from tests.support.builders import Memory, sound, values
 

@@ -2,8 +2,8 @@
 
 from typing import get_args
 
-from samebits.questions.relations.records import Distance
 from samebits.records.device import DeviceProbe, DeviceProbeName
+from samebits.records.distance import Distance
 from samebits.records.ids import Variant
 from samebits.records.settings import SettingChange
 from samebits.reports.sections.devices import (

@@ -4,7 +4,6 @@ from samebits.compare.registry import signal_names
 from samebits.pipeline import trim
 from samebits.questions.relations.records import (
     CacheTensor,
-    Distance,
     GreedySplit,
     Inapplicable,
     LayerDistance,
@@ -36,6 +35,7 @@ from samebits.records.comparison import (
     SignalComparison,
     TokenSplit,
 )
+from samebits.records.distance import Distance
 from samebits.records.finding import Explanation, RuleText
 from samebits.records.ids import EXPLANATORY, CellId, Variant, Verdict
 from samebits.records.report import (

@@ -4,7 +4,8 @@ import sys
 import pytest
 
 from samebits.questions.relations.judge import Standing, judge_relation
-from samebits.questions.relations.records import Distance, LayerDistance, Relation
+from samebits.questions.relations.records import LayerDistance, Relation
+from samebits.records.distance import Distance
 from samebits.records.ids import DTYPES
 from samebits_wire.rounding import KEPT, SHRUNK
 

@@ -3,12 +3,8 @@
 import pytest
 
 from samebits.questions.relations.ask import of_captures
-from samebits.questions.relations.records import (
-    Distance,
-    LayerDistance,
-    Relation,
-    RelationsSignal,
-)
+from samebits.questions.relations.records import LayerDistance, Relation, RelationsSignal
+from samebits.records.distance import Distance
 from tests.support.builders import capture
 
 
