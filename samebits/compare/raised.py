@@ -2,8 +2,7 @@
 
 A check is whatever a run tries besides its forwards: a phase that only explains, and each question
 that a record of one has an exception for (``RAISED``). What processors and tokenizers raise is
-compared with what they return, in samebits/compare/processing.py and texts.py; a crossing that raises
-is a loss by itself.
+compared with what they return, by their questions; a crossing that raises is a loss by itself.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from samebits.compare import processing
 from samebits.compare.texts import comparisons
 from samebits.records.usage import UsageSignal
 
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from samebits.records.ladder import Ladder
     from samebits.records.made import MadeModel
     from samebits.records.outcomes import OperationComparison
-    from samebits.records.processor import PartComparison
     from samebits.records.provenance import Provenance
     from samebits.records.question import Answer
     from samebits.records.training import TrainingReport
@@ -59,15 +57,6 @@ class Case:
         if reference is None or candidate is None:
             return ()
         return comparisons(reference, candidate)
-
-    @cached_property
-    def processors(self) -> tuple[PartComparison, ...]:
-        """What both sides' processors make of seeded inputs; () if one was not observed."""
-        reference = self.reference.signals.processors if self.reference is not None else None
-        candidate = self.capture.signals.processors
-        if reference is None or candidate is None:
-            return ()
-        return processing.comparisons(reference, candidate)
 
     @property
     def failure(self) -> Failure | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from samebits.compare.processing import reports_of
 from samebits.compare.texts import texts_of
 from samebits.questions import questions
 from samebits.records.report import AttentionReport, LoadReport, RowFacts
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from samebits.records.band import Band
     from samebits.records.capture import AttentionCall, AttentionSignal, Capture, Signals
     from samebits.records.comparison import CellResult, ItemComparison, Metrics
-    from samebits.records.processor import ProcessorsSignal
     from samebits.records.provenance import IntegritySignal
     from samebits.records.state import StateSignal
     from samebits.records.tokenizer import TokenizerSignal
@@ -40,7 +38,7 @@ def facts(captures: Mapping[str, Capture], bands: Sequence[Band], reference: str
         return {stack: trim(signal) for stack, signal in each(of).items()}
 
     reports, calls = attention(each(lambda s: s.attention))
-    tokenizers, all_processors = each(lambda s: s.tokenizer), each(lambda s: s.processors)
+    tokenizers = each(lambda s: s.tokenizer)
     return RowFacts(
         bands=tuple(bands),
         attention=reports,
@@ -49,8 +47,6 @@ def facts(captures: Mapping[str, Capture], bands: Sequence[Band], reference: str
         integrity=trimmed(lambda s: s.integrity, load),
         tokenizers={stack: tokenizer(signal) for stack, signal in tokenizers.items()},
         texts=texts_of(tokenizers, reference),
-        processors={stack: processors(signal) for stack, signal in all_processors.items()},
-        processed=reports_of(all_processors, reference),
         usage=each(lambda s: s.usage),
         unrun=each(lambda s: s.unrun),
         settings=each(lambda s: s.settings.changes if s.settings else None),
@@ -100,12 +96,6 @@ def state(signal: StateSignal) -> StateSignal:
 def tokenizer(signal: TokenizerSignal) -> TokenizerSignal:
     """Return a tokenizer without what it makes of each text, and without its backend's parts."""
     return signal.model_copy(update={"corpus": None, "conversations": None, "parts": None})
-
-
-def processors(signal: ProcessorsSignal) -> ProcessorsSignal:
-    """Return processors without what they make of each input."""
-    parts = {name: part.model_copy(update={"cases": {}}) for name, part in signal.parts.items()}
-    return signal.model_copy(update={"parts": parts})
 
 
 def load(signal: IntegritySignal) -> LoadReport:

@@ -15,7 +15,6 @@ from samebits.records.device import DeviceProbe
 from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Level, Verdict
 from samebits.records.outcomes import TextsReport
-from samebits.records.processor import ProcessorsReport, ProcessorsSignal
 from samebits.records.provenance import IntegritySignal, Source
 from samebits.records.question import RowAnswers
 from samebits.records.record import Record
@@ -163,10 +162,6 @@ class RowFacts(Record):
     texts: dict[str, TextsReport] = Field(default_factory=dict)
     """stack -> what its tokenizer makes of the corpus and of conversations, compared with the
     reference's, or with the oldest one's; not for that stack itself."""
-    processors: dict[str, ProcessorsSignal] = Field(default_factory=dict)
-    """stack -> classes, backends and settings of the model's processors, without their cases."""
-    processed: dict[str, ProcessorsReport] = Field(default_factory=dict)
-    """stack -> what its processors make of seeded inputs, compared with the reference's."""
     usage: dict[str, UsageSignal] = Field(default_factory=dict)
     """stack -> results of common uses of the model."""
     unrun: dict[str, tuple[UnrunModule, ...]] = Field(default_factory=dict)

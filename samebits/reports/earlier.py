@@ -44,11 +44,17 @@ def _by_stack(key: str) -> Callable[[Row, dict[str, Any]], dict[str, Any] | None
     return take
 
 
+def _processors(row: Row, _document: dict[str, Any]) -> dict[str, Any] | None:
+    stacks = row.get("processors")
+    return {"stacks": stacks, "compared": row.get("processed", {})} if stacks else None
+
+
 _ANSWERS: dict[str, Callable[[Row, dict[str, Any]], dict[str, Any] | None]] = {
+    "processors": _processors,
     "relations": _by_stack("relations"),
 }
 """Question -> what takes its answer from a row of an earlier version."""
-_MOVED = frozenset({"relations"})
+_MOVED = frozenset({"processed", "processors", "relations"})
 """Keys of a row that are part of its answers now."""
 
 

@@ -12,7 +12,6 @@ from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
 from samebits.reports.sections.probes import probes_of
-from samebits.reports.sections.processors import processors_differ, processors_of
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
 from samebits.reports.sections.training import has_training_details, training_of
@@ -62,7 +61,6 @@ def _needs_page(rows: list[Row], report: Report) -> bool:
         or has_unclean_loads(rows)
         or has_findings(rows)
         or tokenizers_differ(rows)
-        or processors_differ(rows)
         or has_training_details(rows)
     )
 
@@ -94,7 +92,6 @@ def _aside(model: str, rows: list[Row], report: Report) -> Iterator[Markdown]:
         (70, state_of(rows)),
         (80, crossings_of(model, report)),
         (90, tokenizers_of(rows, report)),
-        (100, processors_of(rows, report)),
         (110, attention.kernels_of(rows)),
     ]
     placed += [

@@ -1,4 +1,4 @@
-"""cell.processors: sounds in both precisions, kernels against torch's, and code put back."""
+"""questions.processors: sounds in both precisions, kernels against torch's, and code put back."""
 
 import enum
 import importlib.util
@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from samebits_probe.cell import (
+from samebits_probe.model.load import Source
+from samebits_probe.questions.processors import (
     arrays,
     postprocessing,
     processors,
@@ -22,7 +23,6 @@ from samebits_probe.cell import (
     steps,
     widened,
 )
-from samebits_probe.model.load import Source
 
 KINDS = {
     "wav2vec2": "Wav2Vec2FeatureExtractor",

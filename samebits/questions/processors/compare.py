@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING
 
 from samebits.compare.standing import judged
-from samebits.records.processor import (
+from samebits.questions.processors.records import (
     ArrayFacts,
     PartComparison,
     ProcessorCase,
@@ -25,7 +25,7 @@ from samebits.records.processor import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from samebits.records.processor import ProcessorsSignal, ProcessorStep
+    from samebits.questions.processors.records import ProcessorsSignal, ProcessorStep
 
 _NEAR_FLOAT32 = 2.0**-21
 """Relative size of a difference that a step in float32 could leave in the float64 run."""
