@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from samebits.questions import registry
 from samebits.questions.processors.ask import of_signals
 from samebits.questions.processors.records import ProcessorCase, answer_of
 from samebits.questions.processors.section import (
@@ -11,7 +12,9 @@ from samebits.questions.processors.section import (
     processors_differ,
     processors_of,
 )
+from samebits.records.finding import StackFinding
 from samebits.records.report import PackagesReport
+from samebits.reports.sections.usage import around_the_model
 from tests.support.processed import case, signal
 from tests.support.sample_report import sample_report
 
@@ -113,3 +116,16 @@ def test_a_backend_that_a_stack_lacks_is_shown_with_the_reason():
     report = report_with(a=missing, b=missing)
     assert f"absent: {reason}" in processors_of([report.rows[0]], report)
     assert not processors_differ(report.rows)
+
+
+def test_a_finding_of_the_release_counts_the_models_with_processors():
+    report = report_with(a=PLAIN, b=PLAIN)
+    asked = report.rows[0].model
+    found = StackFinding(code="SB832", where="image processor", evidence=("x",), models=(asked,))
+    first, second, *others = report.stacks
+    stacks = (first, second.model_copy(update={"findings": (found,)}), *others)
+    report = report.model_copy(update={"stacks": stacks, "rules": registry.texts(["SB832"])})
+    (line,) = [line for line in around_the_model(report).splitlines() if "SB832" in line]
+    assert "all 1" in line
+    not_asked = report.model_copy(update={"rows": sample_report().rows})
+    assert "all 1" not in around_the_model(not_asked)
