@@ -519,11 +519,6 @@ class ModelSpec(ModelEntry):
         return bool(self.imports) or self.model_class is not None
 
     @property
-    def first_on_cpu(self) -> Variant | None:
-        """Its first variant on the CPU, which answers for all where dtype and attention do not matter."""
-        return next((variant for variant in self.variants if variant.device == "cpu"), None)
-
-    @property
     def variants(self) -> tuple[Variant, ...]:
         """All combinations of dtype, attention implementation and device."""
         return tuple(
@@ -532,6 +527,11 @@ class ModelSpec(ModelEntry):
             for dtype in self.dtypes
             for attention in self.attention
         )
+
+    @property
+    def first_on_cpu(self) -> Variant | None:
+        """The first variant on the CPU, which is asked what no variant decides."""
+        return next((variant for variant in self.variants if variant.device == "cpu"), None)
 
 
 class Rule(Form):

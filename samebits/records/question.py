@@ -38,6 +38,13 @@ class Answer(Record):
         """Yield what jobs tried on a stack of the row, as :meth:`tried`."""
         yield from ()
 
+    def of_stack(self, stack: str) -> object:
+        """Return what it says of one stack: what a finding about releases is seen in; None: nothing.
+
+        It is looked up in its ``stacks``, if it has them.
+        """
+        return getattr(self, "stacks", {}).get(stack)
+
     def facts(self) -> dict[str, Any]:
         """Return what findings may depend on, as JSON: all but times."""
         return self.model_dump(mode="json", exclude={"seconds"})

@@ -173,6 +173,11 @@ class RowFacts(Record):
     answers: RowAnswers = Field(default_factory=dict)
     """What questions beside the verdict say of the row."""
 
+    def said(self, name: str, stack: str) -> object:
+        """Return what a question, or a field of this name, says of a stack; None: nothing."""
+        answer = self.answers.get(name)
+        return getattr(self, name, {}).get(stack) if answer is None else answer.of_stack(stack)
+
     def ran(self, stack: str) -> AttentionSignal:
         """Return the attention calls of the cell of one stack."""
         report = self.attention[stack]

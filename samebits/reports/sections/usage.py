@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS, finding_page
 from samebits.questions.made_models import made_models
-from samebits.records.question import is_question
 from samebits.reports.rulebook import advice, plain_title, title
 from samebits.reports.sections.usage_answers import USAGES
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
@@ -15,7 +14,7 @@ from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import count, part, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from samebits.records.finding import RuleText, StackFinding
     from samebits.records.report import Report, Row, StackReport
@@ -178,8 +177,8 @@ def _share(rule_code: str, report: Report, stack: StackReport) -> str:
 
 def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[str]:
     """Return the models for which a stack has the signal that the finding is seen in."""
-    signals, _, field = finding_page(rule_code).seen_in.partition(".")
-    observations = ((row.model, _by_stack(row, signals).get(stack)) for row in rows)
+    name, _, field = finding_page(rule_code).seen_in.partition(".")
+    observations = ((row.model, row.said(name, stack)) for row in rows)
     return list(
         dict.fromkeys(
             model
@@ -187,15 +186,6 @@ def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[st
             if (getattr(signal, field, None) if field else signal)
         )
     )
-
-
-def _by_stack(row: Row, signals: str) -> Mapping[str, object]:
-    """Return signals of a row by stack: those of a question, else of the row itself."""
-    asked = is_question(signals)
-    by_stack: Mapping[str, object] = (
-        getattr(row.answers.get(signals), "stacks", {}) if asked else getattr(row, signals)
-    )
-    return by_stack
 
 
 def _answer_table(report: Report, max_groups: int, max_models: int) -> Markdown:
