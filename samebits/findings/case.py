@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
-
-from samebits.compare import processing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +16,6 @@ if TYPE_CHECKING:
     from samebits.records.ids import Signal
     from samebits.records.ladder import Ladder
     from samebits.records.made import MadeModel
-    from samebits.records.processor import PartComparison
     from samebits.records.provenance import Provenance
     from samebits.records.question import Answer
     from samebits.records.training import TrainingReport
@@ -47,15 +43,6 @@ class Case:
     """One training step of the model; None if the cell was not trained."""
     reference_training: TrainingReport | None = None
     """That of the reference."""
-
-    @cached_property
-    def processors(self) -> tuple[PartComparison, ...]:
-        """What both sides' processors make of seeded inputs; () if one was not observed."""
-        reference = self.reference.signals.processors if self.reference is not None else None
-        candidate = self.capture.signals.processors
-        if reference is None or candidate is None:
-            return ()
-        return processing.comparisons(reference, candidate)
 
     @property
     def failure(self) -> Failure | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from samebits.compare.processing import reports_of
 from samebits.questions import questions
 from samebits.records.report import AttentionReport, LoadReport, RowFacts
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from samebits.records.band import Band
     from samebits.records.capture import AttentionCall, AttentionSignal, Capture, Signals
     from samebits.records.comparison import CellResult, ItemComparison, Metrics
-    from samebits.records.processor import ProcessorsSignal
     from samebits.records.provenance import IntegritySignal
     from samebits.records.state import StateSignal
 
@@ -38,7 +36,6 @@ def facts(captures: Mapping[str, Capture], bands: Sequence[Band], reference: str
         return {stack: trim(signal) for stack, signal in each(of).items()}
 
     reports, calls = attention(each(lambda s: s.attention))
-    all_processors = each(lambda s: s.processors)
     return RowFacts(
         bands=tuple(bands),
         attention=reports,
@@ -46,8 +43,6 @@ def facts(captures: Mapping[str, Capture], bands: Sequence[Band], reference: str
         state=trimmed(lambda s: s.state if s.state and s.state.is_left else None, state),
         integrity=trimmed(lambda s: s.integrity, load),
         tokenizers=each(lambda s: s.tokenizer),
-        processors={stack: processors(signal) for stack, signal in all_processors.items()},
-        processed=reports_of(all_processors, reference),
         unrun=each(lambda s: s.unrun),
         settings=each(lambda s: s.settings.changes if s.settings else None),
         device=each(lambda s: s.device),
@@ -91,12 +86,6 @@ def _without_top(metrics: Metrics) -> Metrics:
 def state(signal: StateSignal) -> StateSignal:
     """Return what a cell left behind, without hashes."""
     return signal.model_copy(update={"hashes": {}})
-
-
-def processors(signal: ProcessorsSignal) -> ProcessorsSignal:
-    """Return processors without what they make of each input."""
-    parts = {name: part.model_copy(update={"cases": {}}) for name, part in signal.parts.items()}
-    return signal.model_copy(update={"parts": parts})
 
 
 def load(signal: IntegritySignal) -> LoadReport:

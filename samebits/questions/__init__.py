@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.questions import crossings, relations, texts, usage
+from samebits.questions import crossings, processors, relations, texts, usage
 from samebits.records.question import arrange
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 QUESTIONS: tuple[Question, ...] = (
     texts.QUESTION,
+    processors.QUESTION,
     relations.QUESTION,
     crossings.QUESTION,
     usage.QUESTION,

@@ -15,7 +15,6 @@ from samebits.records.code import CodeSignal, Symbol
 from samebits.records.device import DeviceProbe
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.ids import CellId, Signal
-from samebits.records.processor import ProcessorsSignal
 from samebits.records.provenance import IntegritySignal
 from samebits.records.question import CellAnswers
 from samebits.records.record import Record
@@ -386,8 +385,6 @@ class Signals(Record):
     """Whether the first prompt gives its bytes again after all else; observed in run a only."""
     integrity: IntegritySignal | None = None
     """Whether the load worked as it reported; observed in run a only."""
-    processors: ProcessorsSignal | None = None
-    """Processors of images, videos and sounds; run a of the first variant on the CPU only."""
     code: CodeSignal | None = None
     """The model's code and the functions that ran; observed in run a only."""
     first_token: dict[str, TokenFacts] | None = None

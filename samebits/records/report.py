@@ -13,7 +13,6 @@ from samebits.records.comparison import CellResult
 from samebits.records.device import DeviceProbe
 from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Level, Verdict
-from samebits.records.processor import ProcessorsReport, ProcessorsSignal
 from samebits.records.provenance import IntegritySignal, Source
 from samebits.records.question import RowAnswers
 from samebits.records.record import Record
@@ -157,10 +156,6 @@ class RowFacts(Record):
     """stack -> whether the load worked as it reported."""
     tokenizers: dict[str, TokenizerSignal] = Field(default_factory=dict)
     """stack -> the behaviour of the model's tokenizer."""
-    processors: dict[str, ProcessorsSignal] = Field(default_factory=dict)
-    """stack -> classes, backends and settings of the model's processors, without their cases."""
-    processed: dict[str, ProcessorsReport] = Field(default_factory=dict)
-    """stack -> what its processors make of seeded inputs, compared with the reference's."""
     unrun: dict[str, tuple[UnrunModule, ...]] = Field(default_factory=dict)
     """stack -> the modules that no prompt ran; only such cells."""
     settings: dict[str, tuple[SettingChange, ...]] = Field(default_factory=dict)

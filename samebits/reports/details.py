@@ -13,7 +13,6 @@ from samebits.reports.sections.in_brief import FINDINGS, VERDICTS
 from samebits.reports.sections.loading import loading
 from samebits.reports.sections.passing import passing
 from samebits.reports.sections.probes import probes
-from samebits.reports.sections.processors import processors
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
 from samebits.reports.sections.training import training
@@ -83,7 +82,6 @@ DETAILS = (
         "known defects, loading, use around the model, tokenizers, processors, attention kernels",
         (
             (10, lambda report, _: [findings(report), loading(report)]),
-            (50, lambda report, _: [processors(report)]),
             (90, lambda report, _: [attention.attention_kernels(report)]),
         ),
     ),

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 
 def now(document: dict[str, Any]) -> dict[str, Any]:
     """Return a report.json of schema_version 5 to 11 in the form of now."""
-    rows = [_with_answers(row, document) for row in document["rows"]]
+    rows = [_with_answers(row, document) for row in document.get("rows", ())]
     rest = {key: value for key, value in document.items() if key not in _MOVED_BESIDE}
     return {**_without_gone(rest), "rows": list(map(_without_gone, rows))}
 
@@ -56,14 +56,20 @@ def _crossings(row: Row, document: dict[str, Any]) -> dict[str, Any] | None:
     return None
 
 
+def _processors(row: Row, _document: dict[str, Any]) -> dict[str, Any] | None:
+    stacks = row.get("processors")
+    return {"stacks": stacks, "compared": row.get("processed", {})} if stacks else None
+
+
 _ANSWERS: dict[str, Callable[[Row, dict[str, Any]], dict[str, Any] | None]] = {
     "texts": _by_stack("texts"),
+    "processors": _processors,
     "relations": _by_stack("relations"),
     "usage": _by_stack("usage"),
     "crossings": _crossings,
 }
 """Question -> what takes its answer from a row of an earlier version."""
-_MOVED = frozenset({"texts", "relations", "usage"})
+_MOVED = frozenset({"texts", "processors", "processed", "relations", "usage"})
 """Keys of a row that are part of its answers now."""
 _MOVED_BESIDE = frozenset({"crossings"})
 """Keys of a report that are part of the answers of its rows now."""

@@ -11,7 +11,6 @@ from samebits.reports.sections import attention, environment, expected, overview
 from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
 from samebits.reports.sections.probes import probes_of
-from samebits.reports.sections.processors import processors_differ, processors_of
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.training import has_training_details, training_of
 from samebits.reports.sections.unrun import unrun_of
@@ -58,7 +57,6 @@ def _needs_page(rows: list[Row], report: Report) -> bool:
         or any(row.state or row.unrun for row in rows)
         or has_unclean_loads(rows)
         or has_findings(rows)
-        or processors_differ(rows)
         or has_training_details(rows)
     )
 
@@ -87,7 +85,6 @@ def _aside(rows: list[Row], report: Report) -> Iterator[Markdown]:
         (30, loading_of(rows)),
         (60, training_of(rows)),
         (70, state_of(rows)),
-        (100, processors_of(rows, report)),
         (110, attention.kernels_of(rows)),
     ]
     placed += [

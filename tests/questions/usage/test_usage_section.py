@@ -8,11 +8,11 @@ from markdown_it import MarkdownIt
 
 from samebits.base.finding_pages import finding_page
 from samebits.findings.release import of_stacks, of_the_model
+from samebits.questions.processors.records import ProcessorsSignal
 from samebits.questions.registry import rules, texts
 from samebits.questions.usage.records import UsageOfRow, UsageSignal
 from samebits.questions.usage.section import PAGE, usage_of
 from samebits.records.finding import Finding
-from samebits.records.processor import ProcessorsSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.training import TrainingReport
 from samebits.reports import again, json

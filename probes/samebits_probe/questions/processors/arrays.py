@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from samebits_probe.cell.outcomes import plain as plain_text
-from samebits_probe.cell.samples import uniform
+from samebits_probe.questions.processors.samples import uniform
 
 N_PROJECTIONS = 4
 _N_SAMPLES = 6

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.standing import judged
-from samebits.records.processor import (
+from samebits.questions.processors.records import (
     ArrayFacts,
     PartComparison,
     ProcessorCase,
@@ -25,7 +25,7 @@ from samebits.records.processor import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from samebits.records.processor import ProcessorsSignal, ProcessorStep
+    from samebits.questions.processors.records import ProcessorsSignal, ProcessorStep
 
 _NEAR_FLOAT32 = 2.0**-21
 """Relative size of a difference that a step in float32 could leave in the float64 run."""
@@ -222,16 +222,11 @@ def _scale(facts: ArrayFacts) -> float:
     return math.sqrt(3.0 * square / facts.n)
 
 
-class _Step:
+class _Step(NamedTuple):
     """One step on both sides, with what both made of it in float64."""
 
-    def __init__(
-        self,
-        pair: tuple[ProcessorStep, ProcessorStep],
-        promoted: tuple[ProcessorStep, ProcessorStep] | None,
-    ) -> None:
-        self.pair = pair
-        self.promoted = promoted
+    pair: tuple[ProcessorStep, ProcessorStep]
+    promoted: tuple[ProcessorStep, ProcessorStep] | None
 
 
 def _differs_in_form(step: _Step) -> bool:

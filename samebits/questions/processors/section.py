@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from samebits.questions.processors.records import answer_of
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import number, plural
@@ -12,7 +13,11 @@ from samebits.text.numbers import number, plural
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from samebits.records.processor import PartComparison, ProcessorPart
+    from samebits.questions.processors.records import (
+        PartComparison,
+        ProcessorPart,
+        ProcessorsOfRow,
+    )
     from samebits.records.report import Report, Row, StackReport
 
 TITLE = "Processors"
@@ -48,12 +53,15 @@ def processors(report: Report) -> Markdown:
         return EMPTY
     stacks = [stack.id for stack in report.stacks]
     lines: dict[tuple[str, ...], list[str]] = {}
-    for model, row in models.items():
-        for line in _lines(row, stacks):
+    for model, answer in models.items():
+        for line in _lines(answer, stacks):
             if len(set(line[1:]) - {NOT_OBSERVED}) > 1:
                 lines.setdefault(tuple(line), []).append(model)
     parts = [
-        p for row in models.values() for report in row.processed.values() for p in report.parts
+        part
+        for answer in models.values()
+        for compared in answer.compared.values()
+        for part in compared.parts
     ]
     n_compared = sum(part.n_compared for part in parts)
     rows = [
@@ -104,21 +112,21 @@ def _library(model: str, stack: StackReport, report: Report) -> str:
 
 def processors_of(rows: list[Row], report: Report) -> Markdown:
     """Return all observations of one model's processors, for its own page."""
-    row = next(iter(_models(rows).values()), None)
-    if row is None:
+    model, answer = next(iter(_models(rows).items()), ("", None))
+    if answer is None:
         return EMPTY
-    stacks = [stack.id for stack in report.stacks if stack.id in row.processors]
-    lines = [[prose(line[0]), *map(_answer, line[1:])] for line in _lines(row, stacks)]
-    libraries = _libraries([row.model], report)
-    return page([heading(2, TITLE), libraries, table(["", *stacks], lines), _differences(row)])
+    stacks = [stack.id for stack in report.stacks if stack.id in answer.stacks]
+    lines = [[prose(line[0]), *map(_answer, line[1:])] for line in _lines(answer, stacks)]
+    libraries = _libraries([model], report)
+    return page([heading(2, TITLE), libraries, table(["", *stacks], lines), _differences(answer)])
 
 
 def processors_differ(rows: Iterable[Row]) -> bool:
     """Return True if two releases differ in a processor."""
     return any(
         len(set(line[1:]) - {NOT_OBSERVED}) > 1
-        for row in _models(rows).values()
-        for line in _lines(row, list(row.processors))
+        for answer in _models(rows).values()
+        for line in _lines(answer, list(answer.stacks))
     )
 
 
@@ -126,17 +134,17 @@ def _answer(answer: str) -> Markdown:
     return code(answer) if answer != NOT_OBSERVED else prose(answer)
 
 
-def _models(rows: Iterable[Row]) -> dict[str, Row]:
-    """Return model -> its first row that has processors."""
-    models: dict[str, Row] = {}
+def _models(rows: Iterable[Row]) -> dict[str, ProcessorsOfRow]:
+    """Return model -> the answer of its first row that has processors."""
+    models: dict[str, ProcessorsOfRow] = {}
     for row in rows:
-        if row.processors:
-            models.setdefault(row.model, row)
+        if (answer := answer_of(row)) is not None:
+            models.setdefault(row.model, answer)
     return models
 
 
-def _lines(row: Row, stacks: list[str]) -> list[list[str]]:
-    facts = {stack: _facts(row, stack) for stack in row.processors}
+def _lines(answer: ProcessorsOfRow, stacks: list[str]) -> list[list[str]]:
+    facts = {stack: _facts(answer, stack) for stack in answer.stacks}
     names = dict.fromkeys(name for of_stack in facts.values() for name in of_stack)
     return [
         [name, *(facts.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)]
@@ -144,28 +152,33 @@ def _lines(row: Row, stacks: list[str]) -> list[list[str]]:
     ]
 
 
-def _facts(row: Row, stack: str) -> dict[str, str]:
+def _facts(answer: ProcessorsOfRow, stack: str) -> dict[str, str]:
     facts: dict[str, str] = {}
-    for name, part in row.processors[stack].parts.items():
+    for name, part in answer.stacks[stack].parts.items():
         if part.role == "after":
             continue  # the same object
         facts[f"{name}: class"] = _class(part)
         if part.backend:
             facts[f"{name}: backend"] = part.backend
-        for setting in _changed_settings(row, name):
+        for setting in _changed_settings(answer, name):
             facts[f"{name}: {setting}"] = part.settings.get(setting, NOT_OBSERVED)
-    report = row.processed.get(stack)
-    reference = next(iter(row.processed.values())).reference if row.processed else ""
+    report = answer.compared.get(stack)
+    reference = _reference(answer)
     if report is not None:
         for compared in report.parts:
             facts[f"{compared.part}: outputs"] = _outputs(compared, reference)
             if compared.n_both_raise:
                 facts[f"{compared.part}: {_BOTH_RAISE}"] = plural(compared.n_both_raise, "input")
     elif stack == reference:
-        ran = {p.part for other in row.processed.values() for p in other.parts if p.n_compared}
-        names = (name for name in row.processors[stack].parts if name in ran)
+        ran = {p.part for other in answer.compared.values() for p in other.parts if p.n_compared}
+        names = (name for name in answer.stacks[stack].parts if name in ran)
         facts |= {f"{name}: outputs": f"same as in {reference}" for name in names}
     return facts
+
+
+def _reference(answer: ProcessorsOfRow) -> str:
+    """Return the stack that the others are compared with; '' if none is."""
+    return next((report.reference for report in answer.compared.values()), "")
 
 
 def _class(part: ProcessorPart) -> str:
@@ -174,11 +187,11 @@ def _class(part: ProcessorPart) -> str:
     return f"raises {part.raised}" if part.raised else f"absent: {part.absent}"
 
 
-def _changed_settings(row: Row, name: str) -> list[str]:
+def _changed_settings(answer: ProcessorsOfRow, name: str) -> list[str]:
     """Return the settings of a part that differ in any stack."""
     changed = (
         setting
-        for report in row.processed.values()
+        for report in answer.compared.values()
         for part in report.parts
         if part.part == name
         for setting, _, _ in part.settings
@@ -198,7 +211,7 @@ def _outputs(part: PartComparison, reference: str) -> str:
     return f"{'; '.join(words)} of {part.n_compared}"
 
 
-def _differences(row: Row) -> Markdown:
+def _differences(answer: ProcessorsOfRow) -> Markdown:
     """Return the differences of each stack, case by case."""
     lines = [
         [
@@ -212,15 +225,14 @@ def _differences(row: Row) -> Markdown:
             code(difference.reference),
             code(difference.candidate),
         ]
-        for stack, report in row.processed.items()
+        for stack, report in answer.compared.items()
         for part in report.parts
         for difference in part.differences
     ]
     if not lines:
         return EMPTY
-    reference = next(iter(row.processed.values())).reference
     headers = ["stack", "input", "output", "differs by", "first step", "RMS", "RMS in float64"]
-    shown = table([*headers, reference, "this stack"], lines[:_MAX_DIFFERENCES])
+    shown = table([*headers, _reference(answer), "this stack"], lines[:_MAX_DIFFERENCES])
     more = len(lines) - _MAX_DIFFERENCES
     return page(
         [shown, prose(f"{plural(more, 'more line')} in report.json.") if more > 0 else EMPTY]

@@ -1,12 +1,21 @@
-"""A model's processors of images, videos and sounds in one stack, and two stacks compared."""
+"""A model's processors of images, videos and sounds in one stack, and two stacks compared.
+
+probes/samebits_probe/questions/processors/ writes :class:`ProcessorsSignal` without this class; it is the
+schema.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from samebits.records.question import Answer, Key
 from samebits.records.record import Record
+
+if TYPE_CHECKING:
+    from samebits.records.capture import Capture
+    from samebits.records.report import Row
 
 Role = Literal["", "after", "on demand"]
 """after: it turns outputs of a model into boxes, masks and texts. on demand: an image processor with the
@@ -92,7 +101,7 @@ class ProcessorPart(Record):
     message: str = ""
 
 
-class ProcessorsSignal(Record):
+class ProcessorsSignal(Answer):
     """A model's processors; they do not affect the verdict."""
 
     parts: dict[str, ProcessorPart]
@@ -157,3 +166,26 @@ class ProcessorsReport(Record):
     reference: str
     """The stack that it is compared with."""
     parts: tuple[PartComparison, ...]
+
+
+class ProcessorsOfRow(Answer):
+    """The processors of a row's cells."""
+
+    stacks: dict[str, ProcessorsSignal]
+    """Stack -> classes, backends and settings of the model's processors, without their cases."""
+    compared: dict[str, ProcessorsReport]
+    """Stack -> what its processors make of seeded inputs, compared with the reference's, or with the
+    oldest one's; not for that stack itself."""
+
+
+PROCESSORS = Key("processors", ProcessorsSignal, ProcessorsOfRow, sees_images=True)
+
+
+def signal_of(capture: Capture) -> ProcessorsSignal | None:
+    """Return the processors of a cell; None if they were not asked."""
+    return PROCESSORS.in_cell(capture.signals.answers)
+
+
+def answer_of(row: Row) -> ProcessorsOfRow | None:
+    """Return the processors of a row's cells; None if none were asked."""
+    return PROCESSORS.in_row(row.answers)

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "probes"))
 
-from samebits_probe.cell import arrays, resampling, samples
+from samebits_probe.questions.processors import arrays, resampling, samples
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from samebits.compare.processing import comparisons, distance, reports_of
-from samebits.records.processor import ProcessorCase
+from samebits.questions.processors.compare import comparisons, distance, reports_of
+from samebits.questions.processors.records import ProcessorCase
 from tests.support.processed import case, facts, signal, step
 
 EXACT = np.random.default_rng(1).uniform(-1, 1, (3, 8, 8))

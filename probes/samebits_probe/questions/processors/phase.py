@@ -6,16 +6,16 @@ import logging
 import warnings
 from typing import TYPE_CHECKING
 
-from samebits_probe.cell import processors
 from samebits_probe.cell.phase import Phase
+from samebits_probe.questions.processors import processors
 
 if TYPE_CHECKING:
     from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:
-    """Observe the processors that the checkpoint's files declare; in run a of the first variant."""
-    if not session.is_run_a or not session.job["model"].get("processors"):
+    """Observe the processors that the checkpoint's files declare."""
+    if session.options("processors") is None:
         return
     session.begin("processors")
     with session.instrument("processors"):
@@ -28,7 +28,7 @@ def observe(session: Session) -> None:
         finally:
             logging.disable(before)
         if facts is not None:
-            session.signals["processors"] = facts
+            session.answer("processors", facts)
 
 
 PHASE = Phase("processors", 85, observe, needs_grad=True)

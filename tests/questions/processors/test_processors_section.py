@@ -3,16 +3,18 @@
 import numpy as np
 import pytest
 
-from samebits.compare.processing import reports_of
-from samebits.pipeline import trim
-from samebits.records.processor import ProcessorCase
-from samebits.records.report import PackagesReport
-from samebits.reports.sections.processors import (
+from samebits.questions import registry
+from samebits.questions.processors.ask import of_signals
+from samebits.questions.processors.records import ProcessorCase, answer_of
+from samebits.questions.processors.section import (
     NOT_OBSERVED,
     processors,
     processors_differ,
     processors_of,
 )
+from samebits.records.finding import StackFinding
+from samebits.records.report import PackagesReport
+from samebits.reports.document import render
 from tests.support.processed import case, signal
 from tests.support.sample_report import sample_report
 
@@ -27,12 +29,8 @@ def report_with(**signals):
     report = sample_report()
     stacks = [stack.id for stack in report.stacks][: len(signals)]
     by_stack = dict(zip(stacks, signals.values(), strict=True))
-    row = report.rows[0].model_copy(
-        update={
-            "processors": {stack: trim.processors(s) for stack, s in by_stack.items()},
-            "processed": reports_of(by_stack, stacks[0]),
-        }
-    )
+    answers = {"processors": of_signals(by_stack, stacks[0])}
+    row = report.rows[0].model_copy(update={"answers": answers})
     return report.model_copy(update={"rows": (row, *report.rows[1:])})
 
 
@@ -107,7 +105,7 @@ def test_another_function_is_counted_and_its_setting_shown():
 
 def test_a_report_has_no_values_of_cases():
     row = report_with(a=PLAIN, b=CHANGED).rows[0]
-    assert all(not p.cases for s in row.processors.values() for p in s.parts.values())
+    assert all(not p.cases for s in answer_of(row).stacks.values() for p in s.parts.values())
 
 
 def test_a_backend_that_a_stack_lacks_is_shown_with_the_reason():
@@ -118,3 +116,20 @@ def test_a_backend_that_a_stack_lacks_is_shown_with_the_reason():
     report = report_with(a=missing, b=missing)
     assert f"absent: {reason}" in processors_of([report.rows[0]], report)
     assert not processors_differ(report.rows)
+
+
+def test_a_finding_of_the_release_counts_the_models_with_processors():
+    report = report_with(a=PLAIN, b=PLAIN)
+    asked = report.rows[0].model
+    found = StackFinding(code="SB832", where="image processor", evidence=("x",), models=(asked,))
+    first, second, *others = report.stacks
+    stacks = (first, second.model_copy(update={"findings": (found,)}), *others)
+    report = report.model_copy(update={"stacks": stacks, "rules": registry.texts(["SB832"])})
+    assert any("| all 1 |" in line for line in _about("SB832", report))
+    not_asked = report.model_copy(update={"rows": sample_report().rows})
+    assert not any("all 1" in line for line in _about("SB832", not_asked))
+
+
+def _about(code, report):
+    lines = (line for text in render(report).values() for line in text.splitlines())
+    return [_plain(line) for line in lines if code in line]

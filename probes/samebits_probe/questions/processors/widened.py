@@ -17,8 +17,8 @@ from unittest import mock
 import numpy as np
 import torch
 
-from samebits_probe.cell import resampling
 from samebits_probe.model import precision
+from samebits_probe.questions.processors import resampling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

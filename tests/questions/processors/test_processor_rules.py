@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from samebits.findings.case import Case
+from samebits.questions.processors.records import ProcessorCase
 from samebits.questions.registry import findings
-from samebits.records.processor import ProcessorCase
 from tests.support.builders import Memory, sound
 from tests.support.processed import case, signal
 

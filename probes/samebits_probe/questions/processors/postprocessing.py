@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from samebits_probe.cell.samples import uniform
+from samebits_probe.questions.processors.samples import uniform
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
+from samebits.questions.processors.compare import comparisons
+from samebits.questions.processors.records import signal_of
 from samebits.text.numbers import number, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
-    from samebits.records.processor import PartComparison, ProcessorDifference, ProcessorOutcome
+    from samebits.questions.processors.records import (
+        PartComparison,
+        ProcessorDifference,
+        ProcessorOutcome,
+    )
 
     Check = Callable[[Case], Iterator[Sighting]]
 
@@ -20,16 +26,25 @@ _MAX_CASES = 3
 """Cases of one finding that the evidence shows."""
 
 
+def parts_of(case: Case) -> tuple[PartComparison, ...]:
+    """Return what both sides' processors make of seeded inputs; () if one was not observed."""
+    reference = signal_of(case.reference) if case.reference is not None else None
+    candidate = signal_of(case.capture)
+    if reference is None or candidate is None:
+        return ()
+    return comparisons(reference, candidate)
+
+
 def _other_settings(case: Case) -> Iterator[Sighting]:
     """Find settings that the checkpoint's files give alike and the releases do not."""
-    for part in case.processors:
+    for part in parts_of(case):
         if part.settings and not part.is_on_demand:
             lines = tuple(f"{name}: {before} → {after}" for name, before, after in part.settings)
             yield Sighting(part.part, lines)
 
 
 def _other_class(case: Case) -> Iterator[Sighting]:
-    for part in case.processors:
+    for part in parts_of(case):
         if part.fields and not part.is_after and not part.is_on_demand:
             lines = tuple(f"{name}: {before} → {after}" for name, before, after in part.fields)
             yield Sighting(part.part, lines)
@@ -39,7 +54,7 @@ def _differing(outcome: ProcessorOutcome) -> Check:
     """Return a check for outputs that differ in this way."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        for part in case.processors:
+        for part in parts_of(case):
             if part.is_after and outcome != "rounding":
                 continue
             differences = [d for d in part.differences if d.outcome == outcome]
@@ -53,7 +68,7 @@ def _differing(outcome: ProcessorOutcome) -> Check:
 
 def _other_results(case: Case) -> Iterator[Sighting]:
     """Find methods that make something else of the same outputs of a model."""
-    for part in case.processors:
+    for part in parts_of(case):
         differences = [
             d
             for d in part.differences
@@ -88,8 +103,8 @@ def _summary(difference: ProcessorDifference) -> str:
 
 def _not_loaded(case: Case) -> Iterator[Sighting]:
     """Find processors that the reference loads and this release does not."""
-    for part in case.processors:
-        candidate = case.capture.signals.processors
+    for part in parts_of(case):
+        candidate = signal_of(case.capture)
         assert candidate is not None
         is_asked = part.load is not None and not part.is_after and not part.is_on_demand
         if is_asked and not candidate.parts[part.part].class_name:

@@ -12,7 +12,7 @@ from unittest import mock
 
 import numpy as np
 
-from samebits_probe.cell import arrays
+from samebits_probe.questions.processors import arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import transformers
 from transformers.utils import cached_file
 
-from samebits_probe.cell import arrays, postprocessing, samples, steps, widened
 from samebits_probe.cell.outcomes import plain
+from samebits_probe.questions.processors import arrays, postprocessing, samples, steps, widened
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
