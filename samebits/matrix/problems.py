@@ -27,6 +27,7 @@ from samebits.matrix.spec import (
 )
 from samebits.matrix.values import is_name
 from samebits.matrix.yamltext import Problem
+from samebits.records.question import switches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,7 +188,11 @@ def _unknown_key(keys: Keys) -> str:
 def _known_keys(keys: Keys) -> list[str]:
     fields = _form(keys).model_fields
     own_first = sorted(fields, key=lambda name: name in Settings.model_fields)
-    return [fields[name].alias or name for name in own_first]
+    keys = (
+        (*switches(),) if name == "questions" else (fields[name].alias or name,)
+        for name in own_first
+    )
+    return [key for of_field in keys for key in of_field]
 
 
 def _form(keys: Keys) -> type[Form]:

@@ -10,7 +10,7 @@ import pytest
 from samebits.compare.signals import compare
 from samebits.findings.case import Case
 from samebits.questions.registry import findings, rules, texts
-from samebits.questions.relations.records import Relation, RelationsSignal
+from samebits.questions.relations.records import Relation, RelationsSignal, signal_of
 from samebits.questions.usage.records import UsageSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
@@ -624,8 +624,8 @@ def evidence_of(run):
 def test_a_finding_seen_with_a_made_model_says_so(name):
     run = with_relations(relation(name, 3.0, 3.0))
     (plain,) = evidence_of(run)
-    relations = run.signals.relations.model_copy(update={"asked_of": MADE})
-    signals = run.signals.model_copy(update={"relations": relations})
+    relations = signal_of(run).model_copy(update={"asked_of": MADE})
+    signals = run.signals.model_copy(update={"answers": {"relations": relations}})
     (evidence,) = evidence_of(run.model_copy(update={"signals": signals}))
     assert evidence == (*plain, f"seen with {MADE.in_words}")
     assert "made model" not in "".join(plain)

@@ -100,7 +100,7 @@ def test_only_what_a_verdict_needs_is_asked(world):
     assert (inputs["kind"], {job["kind"] for job in cells}) == ("inputs", {"cell"})
     assert {job["run"] for job in cells} == {"a", "b"}
     model = cells[0]["model"]
-    assert (model["relations"], model["usage"], model["reloads"]) == (None, False, False)
+    assert (model["questions"], model["reloads"]) == ({}, False)
 
 
 def test_nothing_of_an_earlier_run_is_used(world):

@@ -154,9 +154,11 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "load": {"variant": "fp16"},
         "logits": None,
         "greedy": 3,
-        "relations": {"samples": 0, "large": False},
+        "questions": {
+            name: {"large": False} | ({"samples": 0} if name == "relations" else {})
+            for name in ("texts", "processors", "relations", "usage")
+        },
         "probes": [],
-        "processors": True,
         "reloads": True,
         "large": False,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
@@ -280,7 +282,7 @@ CHANGES = {
     "steps": {"model": model_spec(greedy=4)},
     "relations": {"model": model_spec(relations=False)},
     "samples": {"model": model_spec(samples=7)},
-    "relations of a large model": {"model": model_spec(insists=True)},
+    "relations of a large model": {"model": model_spec(own=frozenset({"relations"}))},
     "budget": {"model": model_spec(budget=60.0)},
     "threads": {"model": model_spec(threads=2)},
     "threads of its size": {"checkpoint": CHECKPOINT.model_copy(update={"n_bytes": LARGE})},

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from markdown_it import MarkdownIt
 
-from samebits.questions.relations.lines import RELATIONS, group_equal, largest, lines, size
+from samebits.questions.relations.lines import RELATIONS, largest, lines
 from samebits.questions.relations.of_model import WAYS
 from samebits.questions.relations.records import (
     CacheTensor,
@@ -31,6 +31,8 @@ from samebits.reports import document
 from samebits.reports import json as reports_json
 from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
+from samebits.text.lists import group_equal
+from samebits.text.numbers import size
 from tests.support.pages import (
     anchors_of,
     assert_gold,
