@@ -80,11 +80,7 @@ KINDS = {
     "ladder": "samebits_probe.jobs.ladder",
     "load": "samebits_probe.jobs.crossing",
     "save": "samebits_probe.jobs.crossing",
-    "step-graft": "samebits_probe.training.graft_job",
-    "step-trace": "samebits_probe.training.trace_job",
     "trace": "samebits_probe.trace.job",
-    "trainer": "samebits_probe.training.trainer_job",
-    "training": "samebits_probe.training.job",
 }
 """Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch.
 

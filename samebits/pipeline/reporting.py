@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from samebits.matrix.spec import ModelSpec
     from samebits.pipeline.answers import Answers
     from samebits.pipeline.scheduler import Scheduler
-    from samebits.pipeline.training import Trained
     from samebits.records.comparison import CellResult
     from samebits.records.crossing import CrossingsReport
     from samebits.records.ids import CellId
@@ -48,7 +47,6 @@ def report_of(
     rows: list[KeptRow],
     answers: Answers,
     crossings: tuple[CrossingsReport, ...],
-    training: Trained,
 ) -> Report:
     """Return the report of a run, without what is known at its end only."""
     scope, order, matrix = scheduler.scope, scheduler.scope.order, scheduler.scope.matrix
@@ -83,7 +81,7 @@ def report_of(
         packages=_packages(scheduler),
         checkpoints=_checkpoints(scheduler),
         rows=tuple(
-            _row(row, scheduler, by_cell, kept_row, of_row(row, answers), training)
+            _row(row, scheduler, by_cell, kept_row, of_row(row, answers))
             for row, kept_row in zip(scope.plan.rows, rows, strict=True)
         ),
         crossings=crossings,
@@ -115,7 +113,6 @@ def _row(
     results: Mapping[CellId, CellResult],
     kept_row: KeptRow,
     answers: Mapping[str, Answer],
-    training: Trained,
 ) -> Row:
     model = scheduler.scope.matrix.model(row.model)
     return Row(
@@ -126,7 +123,6 @@ def _row(
         threads=scheduler.threads_of(row),
         reference=kept_row.reference,
         cells=tuple(results[cell] for cell in row.cells),
-        training={cell.stack: training[cell] for cell in row.cells if cell in training},
         **dict(kept_row.facts) | {"answers": {**kept_row.facts.answers, **answers}},
     )
 

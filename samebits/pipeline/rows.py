@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from samebits.pipeline.order import Order
     from samebits.pipeline.scheduler import Scheduler
     from samebits.pipeline.scope import Scope
-    from samebits.pipeline.training import Trained
     from samebits.records.comparison import CellResult
     from samebits.records.crossing import Crossing, CrossingsReport
     from samebits.records.finding import Finding
@@ -231,7 +230,6 @@ def with_findings(
     runs: Mapping[CellId, verdict.Runs],
     answers: Answers,
     crossings: tuple[CrossingsReport, ...],
-    training: Trained,
     row_cache: RowCache,
 ) -> list[KeptRow]:
     """Return rows with the findings of their cells, and save them for the next run."""
@@ -240,9 +238,7 @@ def with_findings(
     with scope.phases("findings", len(rows), description) as count_row:
         for row, kept_row in zip(scope.plan.rows, rows, strict=True):
             asked = of_row(row, answers)
-            judged_rows.append(
-                _with_findings(row, kept_row, runs, asked, crossings, training, row_cache)
-            )
+            judged_rows.append(_with_findings(row, kept_row, runs, asked, crossings, row_cache))
             count_row()
     return judged_rows
 
@@ -253,7 +249,6 @@ def _with_findings(
     runs: Mapping[CellId, verdict.Runs],
     answers: Mapping[str, Answer],
     crossings: tuple[CrossingsReport, ...],
-    training: Trained,
     row_cache: RowCache,
 ) -> KeptRow:
     """Return a row with the findings of its cells, and save it for the next run."""
@@ -264,11 +259,6 @@ def _with_findings(
             stack: [crossing.model_dump(mode="json") for crossing in loaded]
             for stack, loaded in crossings_into.items()
         }
-        | {
-            f"training {cell.stack}": training[cell].model_dump(mode="json", exclude={"seconds"})
-            for cell in row.cells
-            if cell in training
-        }
     )
     cached = row_cache.known(row)
     findings, causes, grafts = {}, kept_row.causes, kept_row.grafts
@@ -278,7 +268,7 @@ def _with_findings(
             return kept_row
         findings = cached.findings
     findings = findings or {
-        r.cell.stack: _findings(r, runs, answers, crossings, training) for r in kept_row.results
+        r.cell.stack: _findings(r, runs, answers, crossings) for r in kept_row.results
     }
     update = {
         "findings": findings,
@@ -301,7 +291,6 @@ def _findings(
     runs: Mapping[CellId, verdict.Runs],
     answers: Mapping[str, Answer],
     crossings: tuple[CrossingsReport, ...],
-    training: Trained,
 ) -> tuple[Finding, ...]:
     """Return the findings of all rules about a cell."""
     compared = result.reference is not None and result.reference != result.cell
@@ -313,8 +302,6 @@ def _findings(
         crossings=_crossings_into(result.cell, crossings),
         ladder=result.ladder,
         answers=answers,
-        training=training.get(result.cell),
-        reference_training=training.get(result.reference) if result.reference else None,
     )
     return registry.findings(case)
 

@@ -19,7 +19,6 @@ from samebits.pipeline.questions import Questions
 from samebits.pipeline.reporting import locks_of, report_of, samebits_version
 from samebits.pipeline.rows import compared, explained, with_findings
 from samebits.pipeline.scheduler import outcome
-from samebits.pipeline.training import trained
 from samebits.records.shard import ShardRecord
 from samebits.stacks import costs
 from samebits.stacks.costs import Finished
@@ -72,10 +71,9 @@ async def run_matrix(
         rows = await compared(scheduler, runs, rows_of)
         rows = await explained(scheduler, runs, rows)
         results = [result for row in rows for result in row.results]
-        training = await trained(scope.matrix, scope.plan, questions, results, scope.store)
         answers = await asked(scheduler, results)
-        rows = with_findings(scope, rows, runs, answers, crossings, training, rows_of)
-        report = report_of(scheduler, rows, answers, crossings, training)
+        rows = with_findings(scope, rows, runs, answers, crossings, rows_of)
+        report = report_of(scheduler, rows, answers, crossings)
         report, capsules = await with_capsules(scheduler, report, runs)
         seconds = round(time.monotonic() - start, 1)
         cells = len(scope.plan.cells)

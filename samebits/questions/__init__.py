@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.questions import relations
+from samebits.questions import relations, trainer, training
 
 if TYPE_CHECKING:
     from samebits.questions.question import Question
 
-QUESTIONS: tuple[Question, ...] = (relations.QUESTION,)
+QUESTIONS: tuple[Question, ...] = (relations.QUESTION, training.QUESTION, trainer.QUESTION)
 """In the order in which they are asked, and in which reports name them."""
 
 

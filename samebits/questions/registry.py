@@ -21,8 +21,6 @@ from samebits.findings import (
     rotary,
     tokenizers,
     tokenizing,
-    trainer,
-    training,
     tying,
     usage,
 )
@@ -55,8 +53,6 @@ _CORE = (
     rotary,
     tokenizers,
     tokenizing,
-    trainer,
-    training,
     tying,
     usage,
 )

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.questions.relations.records import RelationsSignal
 from samebits.records.code import CodeSignal, Symbol
 from samebits.records.device import DeviceProbe
 from samebits.records.evidence import EvidenceSignal
@@ -386,8 +385,6 @@ class Signals(Record):
     greedy: dict[str, GreedyFacts] | None = None
     state: StateSignal | None = None
     """Whether the first prompt gives its bytes again after all else; observed in run a only."""
-    relations: RelationsSignal | None = None
-    """Relations inside this cell; observed in run a only."""
     integrity: IntegritySignal | None = None
     """Whether the load worked as it reported; observed in run a only."""
     usage: UsageSignal | None = None

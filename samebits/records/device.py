@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from samebits.questions.relations.records import Distance
+from samebits.records.distance import Distance
 from samebits.records.record import Record
 from samebits.records.tensor import TensorRef
 

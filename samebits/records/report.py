@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
-from samebits.questions.relations.records import RelationsSignal
 from samebits.records.band import Band
 from samebits.records.capture import AttentionCall, AttentionSignal, UnrunModule
 from samebits.records.comparison import CellResult
@@ -23,7 +22,6 @@ from samebits.records.record import Record
 from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
-from samebits.records.training import TrainingReport
 from samebits.records.usage import UsageSignal
 
 SCHEMA_VERSION: Literal[11] = 11
@@ -154,8 +152,6 @@ class RowFacts(Record):
     """stack -> the attention implementation that was resolved and run."""
     calls: tuple[AttentionCall, ...] = ()
     """Every distinct attention call of the row once, without the name of its module."""
-    relations: dict[str, RelationsSignal] = Field(default_factory=dict)
-    """stack -> the relations that must hold inside its cell."""
     state: dict[str, StateSignal] = Field(default_factory=dict)
     """stack -> what its cell left behind that changes the next forward; only such cells."""
     integrity: dict[str, LoadReport] = Field(default_factory=dict)
@@ -192,9 +188,6 @@ class RowFacts(Record):
 
 class Row(RowFacts, RowHead):
     """One model in one variant: a row of the summary table."""
-
-    training: dict[str, TrainingReport] = Field(default_factory=dict)
-    """stack -> one training step of the model, and its comparison with the reference's."""
 
 
 class ExpectedReport(Record):

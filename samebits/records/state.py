@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from samebits.questions.relations.records import Distance
+from samebits.records.distance import Distance
 from samebits.records.record import Record
 
 

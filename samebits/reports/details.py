@@ -18,7 +18,6 @@ from samebits.reports.sections.processors import processors
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
 from samebits.reports.sections.tokenizers import tokenizers
-from samebits.reports.sections.training import training
 from samebits.reports.sections.usage import around_the_model
 from samebits.reports.stories import stories
 from samebits.text.blocks import bullets, heading, link, page
@@ -96,7 +95,6 @@ DETAILS = (
         "Relations",
         "caches, padding and batches inside one release; saved by one release, loaded by another",
         (
-            (20, lambda report, _: [training(report)]),
             (30, lambda report, _: [state_left(report)]),
             (40, lambda report, _: [crossings(report)]),
         ),

@@ -15,7 +15,6 @@ from samebits.reports.sections.probes import probes_of
 from samebits.reports.sections.processors import processors_differ, processors_of
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
-from samebits.reports.sections.training import has_training_details, training_of
 from samebits.reports.sections.unrun import unrun_of
 from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
@@ -63,7 +62,6 @@ def _needs_page(rows: list[Row], report: Report) -> bool:
         or has_findings(rows)
         or tokenizers_differ(rows)
         or processors_differ(rows)
-        or has_training_details(rows)
     )
 
 
@@ -90,7 +88,6 @@ def _aside(model: str, rows: list[Row], report: Report) -> Iterator[Markdown]:
     placed = [
         (30, loading_of(rows)),
         (40, usage_of(rows)),
-        (60, training_of(rows)),
         (70, state_of(rows)),
         (80, crossings_of(model, report)),
         (90, tokenizers_of(rows, report)),

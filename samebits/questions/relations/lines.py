@@ -13,7 +13,8 @@ from samebits.text.numbers import size
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from samebits.questions.relations.records import Distance, Relation
+    from samebits.questions.relations.records import Relation
+    from samebits.records.distance import Distance
     from samebits.records.report import Row
 
 RELATIONS: tuple[RelationName, ...] = get_args(RelationName)

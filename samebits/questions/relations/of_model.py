@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from samebits.questions.relations.records import (
         CacheTensor,
-        Distance,
         GreedySplit,
         Relation,
         RelationName,
         TopDifference,
     )
+    from samebits.records.distance import Distance
     from samebits.records.report import Row
 
 WAYS: dict[RelationName, tuple[str, str]] = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from samebits.records.distance import Distance
 from samebits.records.made import MadeModel
 from samebits.records.question import Answer, Key
 from samebits.records.record import Record
@@ -37,19 +38,6 @@ RelationName = Literal[
     "causality",
 ]
 """The names of the relations."""
-
-
-class Distance(Record):
-    """The distance between the results of two ways to compute the same rows."""
-
-    n: int
-    """Number of elements compared."""
-    n_differ: int
-    """Number of elements whose bytes differ."""
-    max_abs: float
-    mean_abs: float
-    argmax_changes: int | None = None
-    """Logits only: number of positions whose argmax differs."""
 
 
 class LayerDistance(Record):

@@ -23,7 +23,14 @@ from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.relations import greedy, prefix, rope, rows, tokens
-from samebits_probe.questions.relations.cases import RELATIONS, Case, Relation, Span, lengths, longest
+from samebits_probe.questions.relations.cases import (
+    RELATIONS,
+    Case,
+    Relation,
+    Span,
+    lengths,
+    longest,
+)
 from samebits_probe.questions.relations.ways import COPY_LIMIT, Subject, Walk, Way
 from samebits_wire.jobs import Options
 

@@ -1,0 +1,12 @@
+"""What is asked of Trainer; probes/samebits_probe/questions/trainer/run.py reads it."""
+
+from __future__ import annotations
+
+from samebits.questions.training.tasks import TrainingTask
+
+
+class RunTask(TrainingTask):
+    """What to observe of transformers' own Trainer."""
+
+    folder: str
+    """Folder with accelerate, which no stack has and Trainer needs."""
