@@ -28,7 +28,7 @@ QUESTIONS = (
     Question(
         "training step and Trainer",
         frozenset(),
-        frozenset({"training", "trainer", "step-trace", "step-graft"}),
+        frozenset({"training.step", "training.trace", "training.graft", "trainer.run"}),
         "`training: false`",
         "that a loss, a gradient or a default of Trainer changes",
     ),

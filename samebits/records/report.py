@@ -24,7 +24,7 @@ from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[11] = 11
+SCHEMA_VERSION: Literal[12] = 12
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -44,6 +44,7 @@ SCHEMA_VERSION: Literal[11] = 11
 #    load that replaces a tensor, and the steps of a model that are no part of the class that was compared.
 # 11: no draws with dropout, no loss with label smoothing, no training by an adapter or under
 #    autocast, no classes of Trainer's collator and sampler.
+# 12: what questions beside the verdict say of a row lies under their names.
 
 
 class StackReport(Record):
@@ -241,7 +242,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[11] = SCHEMA_VERSION
+    schema_version: Literal[12] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from samebits.base.errors import SamebitsError, shown
 from samebits.records.report import SCHEMA_VERSION, Report
 from samebits.reports import owned
+from samebits.reports.earlier import moved
 from samebits.reports.formats.registry import FORMATS
 from samebits.reports.write import write
 from samebits.text.names import CAPSULES, LOCKS
@@ -67,9 +68,9 @@ def read(path: Path) -> Source:
             f"({document['samebits']})"
         )
         raise ReportFileError(msg)
-    current = (
-        document if version == SCHEMA_VERSION else json.loads(content, object_hook=_without_gone)
-    )
+    current = document
+    if version != SCHEMA_VERSION:
+        current = moved(json.loads(content, object_hook=_without_gone))
     current = {key: value for key, value in current.items() if key != "schema_version"}
     try:
         return Source(Report.model_validate_json(json.dumps(current)), document)

@@ -25,8 +25,8 @@ WHOLE = {
     "phases": {"load": 30.0, "forward": 10.0},
     "spent": [
         {"kind": "cell a", "jobs": 320, "cpu": 450.0},
-        {"kind": "trainer", "jobs": 9, "cpu": 60.0},
-        {"kind": "training", "jobs": 9, "cpu": 24.0},
+        {"kind": "trainer.run", "jobs": 9, "cpu": 60.0},
+        {"kind": "training.step", "jobs": 9, "cpu": 24.0},
         {"kind": "imports", "jobs": 4, "cpu": 20.0},
     ],
     "report_json_mb": 7.5,

@@ -4,11 +4,16 @@ import pytest
 
 from samebits.compare.raised import checks, checks_of_training
 from samebits.questions.relations.records import Inapplicable, Relation, RelationsSignal
+from samebits.questions.trainer.records import TrainerReport
+from samebits.questions.training.records import (
+    TrainingRelation,
+    TrainingRelations,
+    TrainingReport,
+    Untried,
+)
 from samebits.records.capture import Failure, Skip
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.provenance import IntegritySignal
-from samebits.records.trainer import TrainerReport
-from samebits.records.training import TrainingRelation, TrainingRelations, TrainingReport, Untried
 from samebits.records.usage import Assisted, Packed, PackedWay, UsageSignal
 from tests.support.builders import capture
 

@@ -12,6 +12,7 @@ from samebits.compare.texts import comparisons
 from samebits.findings.case import Case
 from samebits.questions.registry import findings, rules, texts
 from samebits.questions.relations.records import Distance, Relation, RelationsSignal
+from samebits.questions.training.records import TrainingReport
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
 from samebits.records.crossing import Crossing
@@ -24,7 +25,6 @@ from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.records.state import LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
-from samebits.records.training import TrainingReport
 from samebits.records.usage import UsageSignal
 from tests.support.builders import (
     Memory,

@@ -8,10 +8,10 @@ from markdown_it import MarkdownIt
 from samebits.base.finding_pages import finding_page
 from samebits.findings.release import of_stacks, of_the_model
 from samebits.questions.registry import rules, texts
+from samebits.questions.training.records import TrainingReport
 from samebits.records.finding import Finding
 from samebits.records.processor import ProcessorsSignal
 from samebits.records.tokenizer import TokenizerSignal
-from samebits.records.training import TrainingReport
 from samebits.records.usage import UsageSignal
 from samebits.reports import document as reports_document
 from samebits.reports import json

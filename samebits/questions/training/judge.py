@@ -229,3 +229,8 @@ def _shown(items: Sequence[Item]) -> Iterator[Item]:
 def _badness(item: OneItem) -> tuple[int, float]:
     rank = _WORST.index(item.outcome) if item.outcome in _WORST else len(_WORST)
     return rank, -(item.float64 or 0.0)
+
+
+def needs_values(comparison: Compared) -> bool:
+    """Return True if float64 is to decide something about a pair."""
+    return bool(comparison.counts.get("undecided"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from samebits.questions.training.judge import Compared, Trained
+from samebits.questions.training.judge import Compared, Trained, needs_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -54,7 +54,7 @@ async def trained(
     lost = [cell for cell, file in files.items() if file.failure is not None]
     files |= await train([cell for cell in cells if cell not in known or cell in lost])
     comparisons = {c: compare(files[r], files[c]) for c, r in pairs.items()}
-    still = {c: r for c, r in pairs.items() if comparisons[c].counts.get("undecided")}
+    still = {c: r for c, r in pairs.items() if needs_values(comparisons[c])}
     # whether or not float64 worked
     without = [c for c in _sides(still) if files[c].float64 is None and not files[c].no_float64]
     values = await train(without, values=True, again=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from samebits.records.finding import RuleText, StackFinding
+    from samebits.records.record import Record
     from samebits.records.report import Report, Row, StackReport
     from samebits.reports.sections.usage_answers import Usage
 
@@ -178,7 +179,7 @@ def _share(rule_code: str, report: Report, stack: StackReport) -> str:
 def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[str]:
     """Return the models for which a stack has the signal that the finding is seen in."""
     signals, _, field = finding_page(rule_code).seen_in.partition(".")
-    observations = ((row.model, getattr(row, signals).get(stack)) for row in rows)
+    observations = ((row.model, _observed(row, signals, stack)) for row in rows)
     return list(
         dict.fromkeys(
             model
@@ -186,6 +187,14 @@ def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[st
             if (getattr(signal, field, None) if field else signal)
         )
     )
+
+
+def _observed(row: Row, signals: str, stack: str) -> Record | None:
+    """Return what a row says of a stack, in the answer of a question or in a field of its own."""
+    holder = row.answers.get(signals)
+    by_stack = getattr(row, signals, {}) if holder is None else getattr(holder, "stacks", {})
+    observed: Record | None = by_stack.get(stack)
+    return observed
 
 
 def _answer_table(report: Report, max_groups: int, max_models: int) -> Markdown:

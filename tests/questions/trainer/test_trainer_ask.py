@@ -1,17 +1,28 @@
 """Which cells Trainer trains in float64, and when."""
 
 import asyncio
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from samebits.pipeline.trainer import with_trainer
+from samebits.matrix.plan import Plan, PlannedRow
+from samebits.questions.question import RowName
+from samebits.questions.trainer.ask import ask
+from samebits.questions.trainer.records import RUN
+from samebits.questions.training.records import TrainingComparison, TrainingOfRow, TrainingReport
 from samebits.records.capture import Failure
-from samebits.records.training import TrainingComparison, TrainingReport
-from tests.support.builders import Memory, cell_id
-from tests.training.test_trainer_compare import file, run
+from tests.questions.trainer.test_trainer_compare import file, run
+from tests.support.asked_run import AskedRun
+from tests.support.builders import cell_id
 
 REF, CELL, LATER = cell_id("4.48"), cell_id("5.2"), cell_id("5.x")
+PLAN = Plan(
+    rows=(
+        PlannedRow(model="llama", variant=REF.variant, cells=(REF, CELL, LATER), reference="4.48"),
+    ),
+    stacks=("4.48", "5.2", "5.x"),
+)
 LOST = Failure(phase="trainer", type="Killed", message="", traceback="")
 
 
@@ -19,21 +30,22 @@ class Scheduler:
     """Answers for cells with a shift of their weights, by name of the stack."""
 
     def __init__(self, shifts, *, lost=()):
-        self.memory = Memory()
         self.shifts = shifts
         self.lost = lost
         """Stacks whose run in float64 ends the process."""
         self.trained = []
+        self.run = None
 
-    async def train_by_trainer(self, cells, *, values=False):
-        self.trained += [(cell.stack, values) for cell in cells]
-        return {cell: self._file(cell.stack, values) for cell in cells}
+    def answer(self, kind, task, cell):
+        assert (kind, task.folder) == (RUN, "/with/accelerate")
+        self.trained.append((cell.stack, task.values))
+        return self._file(self.run.store, cell.stack, task.values)
 
-    def _file(self, stack, values):
+    def _file(self, memory, stack, values):
         if values and stack in self.lost:
-            return file(stack, None, failure=LOST)
-        own = run(self.memory, shift=self.shifts.get(stack, 0.0))
-        return file(stack, own, run(self.memory, np.float64) if values else None)
+            return LOST
+        own = run(memory, shift=self.shifts.get(stack, 0.0))
+        return file(stack, own, run(memory, np.float64) if values else None)
 
 
 def step(standing="identical"):
@@ -42,37 +54,43 @@ def step(standing="identical"):
 
 
 def trained(scheduler, later):
+    """Return what Trainer does, by cell, in a row whose last cell has this step."""
     steps = {REF: TrainingReport(losses={"padded": 2.0}), CELL: step(), LATER: later}
-    pairs = {CELL: REF, LATER: REF}
-    return asyncio.run(with_trainer(steps, pairs, scheduler, scheduler.memory))
+    name = RowName(PLAN.rows[0].model, str(PLAN.rows[0].variant))
+    asked = TrainingOfRow(stacks={cell.stack: of for cell, of in steps.items()})
+    results = [SimpleNamespace(cell=c, reference=None if c == REF else REF) for c in steps]
+    answers = {"training": {name: asked}}
+    scheduler.run = AskedRun(scheduler.answer, PLAN, results, answers)
+    (answer,) = asyncio.run(ask(scheduler.run)).values()
+    return {cell: answer.stacks.get(cell.stack) for cell in steps}
 
 
 def test_cells_whose_steps_are_equal_are_trained_once_without_float64():
     scheduler = Scheduler({})
     reports = trained(scheduler, step())
     assert scheduler.trained == [("4.48", False), ("5.2", False), ("5.x", False)]
-    assert reports[LATER].trainer.comparison.standing == "identical"
+    assert reports[LATER].comparison.standing == "identical"
 
 
 def test_a_pair_whose_step_differs_is_trained_once_with_float64():
     scheduler = Scheduler({"5.x": 1e-7})
     reports = trained(scheduler, step("rounding"))
     assert scheduler.trained == [("4.48", True), ("5.x", True), ("5.2", False)]
-    assert reports[LATER].trainer.comparison.standing == "rounding"
-    assert reports[CELL].trainer.comparison.standing == "identical"
+    assert reports[LATER].comparison.standing == "rounding"
+    assert reports[CELL].comparison.standing == "identical"
 
 
 def test_a_pair_whose_step_is_equal_and_trainer_is_not_is_trained_again():
     scheduler = Scheduler({"5.x": 1e-7})
     reports = trained(scheduler, step())
     assert scheduler.trained[3:] == [("4.48", True), ("5.x", True)]
-    assert reports[LATER].trainer.comparison.standing == "rounding"
+    assert reports[LATER].comparison.standing == "rounding"
 
 
 @pytest.mark.parametrize("later", [step("rounding"), step()], ids=["at once", "again"])
 def test_a_process_lost_in_float64_leaves_the_plain_run(later):
     scheduler = Scheduler({"5.x": 1e-7}, lost=["5.x"])
-    report = trained(scheduler, later)[LATER].trainer
+    report = trained(scheduler, later)[LATER]
     assert ("5.x", False) in scheduler.trained
     assert report.failure is None
     assert report.comparison.standing == "undecided"
@@ -82,4 +100,9 @@ def test_a_cell_without_a_step_is_not_trained():
     scheduler = Scheduler({})
     reports = trained(scheduler, TrainingReport(reason="no loss"))
     assert scheduler.trained == [("4.48", False), ("5.2", False)]
-    assert reports[LATER].trainer is None
+    assert reports[LATER] is None
+
+
+def test_without_a_training_step_trainer_is_not_asked():
+    run = AskedRun(lambda *_: pytest.fail("nothing is asked"), PLAN)
+    assert asyncio.run(ask(run)) == {}

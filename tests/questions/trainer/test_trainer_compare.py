@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from samebits.questions.trainer.compare import compared, report_of, with_step
+from samebits.questions.trainer.records import TrainerFile
+from samebits.questions.training.judge import needs_values
+from samebits.questions.training.records import TrainingReport
 from samebits.records.capture import Failure
-from samebits.records.trainer_file import TrainerFile
-from samebits.records.training import TrainingReport
-from samebits.training.judge import needs_values
-from samebits.training.trainer import compared, report_of, with_step
 from tests.support.builders import Memory, cell_id, values
 
 RUNS = ("row by row", "accumulated", "one batch")

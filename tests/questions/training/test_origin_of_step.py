@@ -5,11 +5,11 @@ import base64
 import numpy as np
 import pytest
 
+from samebits.questions.training.origin import NOTHING, origin
+from samebits.questions.training.step_question import StepQuestion
+from samebits.questions.training.step_trace import StepTrace
 from samebits.records.capture import Failure
 from samebits.records.ids import CellId, Variant
-from samebits.records.step_trace import StepTrace
-from samebits.trace.step import NOTHING, origin
-from samebits.training.question import StepQuestion
 from tests.support.traces import Builder
 
 

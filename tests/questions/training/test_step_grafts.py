@@ -1,8 +1,8 @@
 """A piece of the reference's loss that restores its step is named, if nothing put in does not."""
 
-from samebits.grafts.step import graft
+from samebits.questions.training.graft import graft
+from samebits.questions.training.step_graft import StepDonor, StepGraftFile
 from samebits.records.capture import Failure
-from samebits.records.step_graft import StepDonor, StepGraftFile
 from tests.support.builders import cell_id
 
 DONOR = StepDonor(cell=cell_id("4.48"))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from samebits.records.training import TrainingComparison, TrainingFile, TrainingItem
-from samebits.training.question import question
+from samebits.questions.training.records import TrainingComparison, TrainingFile, TrainingItem
+from samebits.questions.training.step_question import question
 from tests.support.builders import cell_id
 
 LOSS = {"signal": "loss", "batch": "router", "outcome": "diverged"}

@@ -6,22 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from samebits.jobs import steps
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import ReadyCell, ReadyPair
 from samebits.jobs.lab import Lab
-from samebits.pipeline.training import explained
+from samebits.questions.training import explain as steps
+from samebits.questions.training.ask import explained
+from samebits.questions.training.origin import NOTHING
+from samebits.questions.training.records import TrainingComparison, TrainingFile, TrainingItem
+from samebits.questions.training.report import report_of
+from samebits.questions.training.step_graft import StepDonor, StepGraft, StepGraftFile
+from samebits.questions.training.step_question import StepQuestion
+from samebits.questions.training.step_trace import StepTrace
 from samebits.records.capture import Failure
-from samebits.records.step_graft import StepDonor, StepGraft, StepGraftFile
-from samebits.records.step_trace import StepTrace
-from samebits.records.training import TrainingComparison, TrainingFile, TrainingItem
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
-from samebits.trace.step import NOTHING
-from samebits.training.question import StepQuestion
-from samebits.training.report import report_of
 from samebits_wire.seal import sealed
+from tests.support.asked_run import AskedRun
 from tests.support.builders import built_stack, cell_id, model_spec
 from tests.support.traces import Builder
 
@@ -52,14 +53,14 @@ class Process:
         self.jobs.append(job)
         answer = self.answer(job)
         if answer is not None:
-            path = Path((job.get("step") or job["graft"])["result"])
+            path = Path(job["task"]["result"])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(sealed(answer.model_dump_json()), "utf-8")
         return Ended(exit=0)
 
 
 def tracing(cell, loss="loss", own="loss"):
-    return Process(lambda job: trace(cell, loss if job["step"]["rung"] == "float64" else own))
+    return Process(lambda job: trace(cell, loss if job["task"]["rung"] == "float64" else own))
 
 
 def origin(root, *processes, question=QUESTION, cells=(CELL,)):
@@ -83,8 +84,8 @@ def test_both_sides_are_traced_in_float64(tmp_path):
     (found,) = origin(tmp_path, reference, candidate)
     assert (found.side.op, found.rung) == ("nll_loss_forward.default", "float64")
     (job,) = candidate.jobs
-    assert job["kind"] == "step-trace"
-    assert job["step"] | {"result": ""} == {
+    assert job["kind"] == "training.trace"
+    assert job["task"] | {"result": ""} == {
         "batch": "padded",
         "backward": False,
         "rung": "float64",
@@ -103,7 +104,7 @@ def test_a_reference_of_several_pairs_is_traced_once(tmp_path):
 def test_own_bits_are_asked_only_where_nothing_is_rounding(tmp_path):
     candidate = tracing(CELL, own="LOSS")
     assert origin(tmp_path / "a", tracing(REF), candidate) == [NOTHING]
-    assert [job["step"]["rung"] for job in candidate.jobs] == ["float64"]
+    assert [job["task"]["rung"] for job in candidate.jobs] == ["float64"]
     exact = QUESTION._replace(no_rounding=True)
     (found,) = origin(tmp_path / "b", tracing(REF), candidate, question=exact)
     assert found.side.op == "nll_loss_forward.default"
@@ -136,16 +137,16 @@ def test_the_donors_file_is_what_the_patient_gets(tmp_path):
     result = grafted(tmp_path, donor, patient)
     assert (result.smallest, result.rung) == (("labels",), "float64")
     (donor_job,), (patient_job,) = donor.jobs, patient.jobs
-    assert (donor_job["graft"]["role"], patient_job["graft"]["role"]) == ("donor", "graft")
-    assert (patient_job["graft"]["skipped"], patient_job["graft"]["without"]) == (["b"], ["a"])
-    cached = json.loads(Path(patient_job["graft"]["donor"]).read_text("utf-8"))
+    assert (donor_job["task"]["role"], patient_job["task"]["role"]) == ("donor", "graft")
+    assert (patient_job["task"]["skipped"], patient_job["task"]["without"]) == (["b"], ["a"])
+    cached = json.loads(Path(patient_job["task"]["donor"]).read_text("utf-8"))
     assert cached["results"] == {"loss": "1"}
 
 
 def test_bytes_are_compared_where_nothing_is_rounding(tmp_path):
     donor, patient = Process(lambda _job: DONOR), Process(lambda _job: PATIENT)
     result = grafted(tmp_path, donor, patient, QUESTION._replace(no_rounding=True))
-    assert result.rung == donor.jobs[0]["graft"]["rung"] == "own"
+    assert result.rung == donor.jobs[0]["task"]["rung"] == "own"
 
 
 @pytest.mark.parametrize(
@@ -162,22 +163,18 @@ def test_what_left_no_result_is_a_reason(tmp_path, donor, patient, reason):
     assert reason in grafted(tmp_path, *processes)
 
 
-class Scheduler:
-    """Answers with what it was asked."""
+def test_only_steps_that_diverged_are_explained_and_only_losses_grafted(monkeypatch):
+    grafted = []
 
-    def __init__(self):
-        self.grafted = {}
+    async def step_origin(lab, pair, question):
+        return f"traced {question.batch}"
 
-    async def step_origins(self, questions):
-        return {cell: f"traced {q.batch}" for cell, q in questions.items()}
+    async def step_graft(lab, pair, question):
+        grafted.append(pair.candidate.cell)
+        return StepGraft(batch="padded", rung="own", headline="labels", proof="none")
 
-    async def step_grafts(self, questions):
-        self.grafted = questions
-        known = StepGraft(batch="padded", rung="own", headline="labels", proof="none")
-        return dict.fromkeys(questions, known)
-
-
-def test_only_steps_that_diverged_are_explained_and_only_losses_grafted():
+    monkeypatch.setattr(steps, "step_origin", step_origin)
+    monkeypatch.setattr(steps, "step_graft", step_graft)
     own = {"batches": {"padded": {"loss": 1.0}}, "gradients": {}, "norm": 1.0, "behind": 1.0}
     cells = {REF: None, CELL: "loss", LATER: "gradients", cell_id("5.1"): ""}
     files, reports = {}, {}
@@ -187,12 +184,11 @@ def test_only_steps_that_diverged_are_explained_and_only_losses_grafted():
         standing = "diverged" if signal else "rounding"
         comparison = TrainingComparison(reference="4.48", standing=standing, first=item)
         reports[cell] = report_of(files[cell], None if cell == REF else comparison)
-    scheduler = Scheduler()
     pairs = dict.fromkeys((CELL, LATER, cell_id("5.1")), REF)
-    result = asyncio.run(explained(reports, files, pairs, scheduler))
+    result = asyncio.run(explained(AskedRun(None, None), reports, files, pairs))
     assert result[CELL].comparison.no_origin == "traced padded"
     assert result[LATER].comparison.no_origin == "traced padded"
-    assert list(scheduler.grafted) == [CELL]
+    assert grafted == [CELL]
     assert result[CELL].comparison.graft.headline == "labels"
     assert result[LATER].comparison.graft is None
     assert result[cell_id("5.1")] == reports[cell_id("5.1")]

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from samebits.matrix.plan import Plan, PlannedRow
-from samebits.pipeline.training import trained
+from samebits.questions.training.ask import ask
+from samebits.questions.training.records import STEP
 from samebits.records.capture import Failure
 from samebits.records.ids import Verdict
-from samebits.records.trainer_file import TrainerFile
-from tests.support.builders import Memory, cell_id
-from tests.training.test_training_compare import file, step
+from tests.questions.training.test_training_compare import file, step
+from tests.support.asked_run import AskedRun
+from tests.support.builders import cell_id
 
 REF, CELL, LATER = cell_id("4.48"), cell_id("5.2"), cell_id("5.x")
 LOST = Failure(phase="training", type="Killed", message="", traceback="")
@@ -22,48 +23,41 @@ PLAN = Plan(
     ),
     stacks=("4.48", "5.2", "5.x"),
 )
-MATRIX = SimpleNamespace(model=lambda _: SimpleNamespace(training=True))
 
 
 class Scheduler:
     """Trains cells, whose gradients have a shift by name of the stack."""
 
     def __init__(self, shifts, *, lost=()):
-        self.memory = Memory()
         self.shifts = shifts
         self.lost = lost
         """Stacks whose step in float64 ends the process."""
         self.trained = []
+        self.run = None
 
-    async def train(self, cells, *, values=False, relations=True):
-        self.trained += [(cell.stack, values, relations) for cell in cells]
-        return {cell: self._file(cell.stack, values, relations) for cell in cells}
+    def answer(self, kind, task, cell):
+        assert kind is STEP
+        self.trained.append((cell.stack, task.values, task.relations))
+        return self._file(self.run.store, cell.stack, task.values, task.relations)
 
-    def _file(self, stack, values, relations):
+    def _file(self, memory, stack, values, relations):
         if values and stack in self.lost:
-            return file(stack, None, failure=LOST)
-        own = step(self.memory, gradients={"a": self.shifts.get(stack, 0.0)})
-        high = step(self.memory, dtype=np.float64) if values else None
+            return LOST
+        own = step(memory, gradients={"a": self.shifts.get(stack, 0.0)})
+        high = step(memory, dtype=np.float64) if values else None
         return file(stack, own, high, relations={} if relations else None)
-
-    async def step_origins(self, questions):
-        return dict.fromkeys(questions, "")
-
-    async def step_grafts(self, questions):
-        return dict.fromkeys(questions, "")
-
-    async def train_by_trainer(self, cells, *, values=False):
-        return {cell: TrainerFile(cell=cell, reason="not here") for cell in cells}
 
 
 def train(scheduler, later):
-    """Return what is reported of a row whose last cell has this verdict."""
+    """Return what is reported, by cell, of a row whose last cell has this verdict."""
     verdicts = {REF: Verdict.REFERENCE, CELL: Verdict.IDENTICAL, LATER: later}
     results = [
         SimpleNamespace(cell=cell, judged=verdict, reference=None if cell == REF else REF)
         for cell, verdict in verdicts.items()
     ]
-    return asyncio.run(trained(MATRIX, PLAN, scheduler, results, scheduler.memory))
+    scheduler.run = AskedRun(scheduler.answer, PLAN, results)
+    (answer,) = asyncio.run(ask(scheduler.run)).values()
+    return {cell: answer.stacks[cell.stack] for cell in verdicts if cell.stack in answer.stacks}
 
 
 def test_cells_whose_forwards_are_equal_are_trained_once_without_float64():

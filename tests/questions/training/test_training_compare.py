@@ -5,13 +5,13 @@ from math import nan
 import numpy as np
 import pytest
 
+from samebits.questions.training.compare import compared
+from samebits.questions.training.judge import MAX_OF_SIGNAL, needs_values
+from samebits.questions.training.records import TrainingFile
+from samebits.questions.training.report import report_of, with_forward
 from samebits.records.capture import Failure
 from samebits.records.ids import Verdict
 from samebits.records.made import MadeModel
-from samebits.records.training import TrainingFile
-from samebits.training.compare import compared
-from samebits.training.judge import MAX_OF_SIGNAL, needs_values
-from samebits.training.report import report_of, with_forward
 from tests.support.builders import Memory, cell_id, values
 
 MADE = MadeModel(n_layers=2, hidden_size=32, n_parameters=1000)

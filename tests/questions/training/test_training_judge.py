@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from samebits.compare.standing import LEAKED, NOT_FINITE
-from samebits.records.trainer import TrainerItem
-from samebits.records.training import TrainingItem
-from samebits.training.compare import Steps
-from samebits.training.judge import NO_VALUES, Summary
-from samebits.training.trainer import Pair
+from samebits.questions.trainer.compare import Pair
+from samebits.questions.trainer.records import TrainerItem
+from samebits.questions.training.compare import Steps
+from samebits.questions.training.judge import NO_VALUES, Summary
+from samebits.questions.training.records import TrainingItem
+from tests.questions.trainer import test_trainer_compare as trainer
+from tests.questions.training import test_training_compare as training
 from tests.support.builders import Memory
-from tests.training import test_trainer_compare as trainer
-from tests.training import test_training_compare as training
 
 ITEMS = (
     TrainingItem(signal="norm", outcome="identical"),
