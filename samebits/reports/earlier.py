@@ -17,6 +17,12 @@ _OF_TRAINER = "Trainer: "
 """How the names of Trainer's relations begin, which were among those of the training step."""
 
 
+def relations(row: Part, _report: Part) -> Part | None:
+    """Return the relations inside the cells."""
+    signals = row.pop("relations", {})
+    return {"stacks": signals} if signals else None
+
+
 def training(row: Part, _report: Part) -> Part | None:
     """Return the training steps, without what Trainer does."""
     steps = row.pop("training", {})
@@ -53,6 +59,7 @@ def _is_trainers(entry: Part) -> bool:
 
 
 _QUESTIONS: dict[str, Callable[[Part, Part], Part | None]] = {
+    "relations": relations,
     "training": training,
     "trainer": trainer,
 }

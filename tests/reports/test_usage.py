@@ -8,6 +8,7 @@ from markdown_it import MarkdownIt
 from samebits.base.finding_pages import finding_page
 from samebits.findings.release import of_stacks, of_the_model
 from samebits.questions.registry import rules, texts
+from samebits.questions.trainer.records import TrainerReport
 from samebits.questions.training.records import TrainingReport
 from samebits.records.finding import Finding
 from samebits.records.processor import ProcessorsSignal
@@ -169,7 +170,7 @@ def test_a_finding_of_some_models_names_them_or_the_others(n, said):
 
 def test_every_rule_of_a_release_is_seen_in_a_part_of_the_signal():
     signals = {"usage": UsageSignal, "tokenizers": TokenizerSignal, "processors": ProcessorsSignal}
-    signals["training"] = TrainingReport
+    signals |= {"training": TrainingReport, "trainer": TrainerReport}
     fields = {name: {"", *signal.model_fields} for name, signal in signals.items()}
     fields["settings"] = {""}
     for rule in rules():
