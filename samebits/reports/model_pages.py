@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from samebits.questions import questions
@@ -84,7 +85,10 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
 
 
 def _aside(model: str, rows: list[Row], report: Report) -> Iterator[Markdown]:
-    """Yield what is beside the verdict: sections of the core, and those of questions between them."""
+    """Yield what is beside the verdict: sections of the core, and those of questions between them.
+
+    Those at one place are cut as one.
+    """
     placed = [
         (30, loading_of(rows)),
         (40, usage_of(rows)),
@@ -99,7 +103,12 @@ def _aside(model: str, rows: list[Row], report: Report) -> Iterator[Markdown]:
         for question in questions()
         for section in question.of_model
     ]
-    yield from (_within(section) for _, section in sorted(placed, key=lambda entry: entry[0]))
+    by_place = groupby(sorted(placed, key=_place), key=_place)
+    yield from (_within(page(section for _, section in together)) for _, together in by_place)
+
+
+def _place(section: tuple[int, Markdown]) -> int:
+    return section[0]
 
 
 def _within(section: Markdown, limit: int | None = None) -> Markdown:

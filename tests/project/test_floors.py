@@ -15,10 +15,13 @@ HOST_FLOORS = [
     {"compare"},
     {"matrix"},
     {"ladder", "diagnose", "findings", "stacks"},
-    {"storage", "reports", "training"},
-    {"trace", "terminal"},
+    {"storage"},
+    {"trace"},
     {"grafts"},
     {"jobs"},
+    {"questions"},
+    {"reports"},
+    {"terminal"},
     {"capsules"},
     {"pipeline"},
     {"check"},
@@ -31,9 +34,9 @@ HOST_FLOORS = [
 PROBE_FLOORS = [
     {"process"},
     {"model"},
-    {"relations", "usage", "trace"},
+    {"usage", "trace"},
     {"cell", "graft", "jobs"},
-    {"training"},
+    {"questions"},
 ]
 """Packages of probes/samebits_probe/, in the same order; probes/samebits_wire lies below both sides."""
 

@@ -13,5 +13,5 @@ QUESTION = Question(
     ask=ask,
     rules=RULES,
     sections=(Section("relations.md", 21, by_trainer),),
-    of_model=(ModelSection(61, lambda rows, _: by_trainer_of(rows)),),
+    of_model=(ModelSection(60, lambda rows, _: by_trainer_of(rows)),),
 )
