@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 11
+CAPTURE: Final = 12
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -17,6 +17,7 @@ CAPTURE: Final = 11
 # 10: modules that no prompt ran, the step of a load that replaces a tensor, and which checks raised or
 #    answered.
 # 11: what forward does without an argument that only some releases take or use.
+# 12: what questions beside the verdict observed lies under their names in ``answers``.
 
 CROSSING: Final = 4
 """Copies that a stack saved, and what loads them."""

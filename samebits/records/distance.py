@@ -1,4 +1,4 @@
-"""The distance between the results of two ways to compute the same."""
+"""The distance between two results that should be equal."""
 
 from __future__ import annotations
 

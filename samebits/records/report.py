@@ -44,7 +44,7 @@ SCHEMA_VERSION: Literal[12] = 12
 #    load that replaces a tensor, and the steps of a model that are no part of the class that was compared.
 # 11: no draws with dropout, no loss with label smoothing, no training by an adapter or under
 #    autocast, no classes of Trainer's collator and sampler.
-# 12: what questions beside the verdict say of a row lies under their names.
+# 12: what questions beside the verdict say of a row lies under their names in ``answers``.
 
 
 class StackReport(Record):

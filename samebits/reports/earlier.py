@@ -1,7 +1,7 @@
-"""What questions said in a report.json before schema 12, in the form that it has now.
+"""Reports of earlier versions, in the form of now.
 
-Each function takes a row of such a report, and the report, and returns the question's answer of the row;
-None if it has none.
+Until schema_version 10 fields were only added. 11 left some out. In 12 what questions say of a row lies
+under ``answers``.
 """
 
 from __future__ import annotations
@@ -11,65 +11,99 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Part = dict[str, Any]
-"""An object of JSON."""
-_OF_TRAINER = "Trainer: "
-"""How the names of Trainer's relations begin, which were among those of the training step."""
+_GONE = (
+    "an adapter leaves other gradients",
+    "bfloat16 by autocast = by weights",
+    "collator",
+    "sampler",
+)
+"""Relations between ways to train, and subjects of Trainer's changes, that are no longer asked."""
+_BY_TRAINER = "Trainer: rows accumulated = one batch"
 
 
-def relations(row: Part, _report: Part) -> Part | None:
-    """Return the relations inside the cells."""
-    signals = row.pop("relations", {})
-    return {"stacks": signals} if signals else None
+Row = dict[str, Any]
 
 
-def training(row: Part, _report: Part) -> Part | None:
+def now(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a report.json of schema_version 5 to 11 in the form of now."""
+    rows = [_with_answers(row, document) for row in document["rows"]]
+    return {**_without_gone(document), "rows": list(map(_without_gone, rows))}
+
+
+def _with_answers(row: Row, document: dict[str, Any]) -> Row:
+    answers = {name: take(row, document) for name, take in _ANSWERS.items()}
+    rest = {key: value for key, value in row.items() if key not in _MOVED}
+    return rest | {"answers": {name: answer for name, answer in answers.items() if answer}}
+
+
+def _by_stack(key: str) -> Callable[[Row, dict[str, Any]], dict[str, Any] | None]:
+    """Return what takes a key of a row whose values are by stack."""
+
+    def take(row: Row, _document: dict[str, Any]) -> dict[str, Any] | None:
+        return {"stacks": row[key]} if row.get(key) else None
+
+    return take
+
+
+def _training(row: Row, _document: dict[str, Any]) -> dict[str, Any] | None:
     """Return the training steps, without what Trainer does."""
-    steps = row.pop("training", {})
-    row["trainer"] = {stack: _runs(step) for stack, step in steps.items() if step.get("trainer")}
+    steps = {stack: {**step} for stack, step in row.get("training", {}).items()}
     for step in steps.values():
         step.pop("trainer", None)
-        step["relations"] = _ways(step.get("relations"), of_trainer=False)
+        step["relations"] = _ways(step, of_trainer=False)
     return {"stacks": steps} if steps else None
 
 
-def trainer(row: Part, _report: Part) -> Part | None:
-    """Return what Trainer does, which stood within the training steps."""
-    runs = row.pop("trainer", {})
+def _trainer(row: Row, _document: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what Trainer does, which was a part of the training steps."""
+    runs = {
+        stack: {**step["trainer"], "relations": _ways(step, of_trainer=True)}
+        for stack, step in row.get("training", {}).items()
+        if step.get("trainer") is not None
+    }
     return {"stacks": runs} if runs else None
 
 
-def _runs(step: Part) -> Part:
-    return {**step["trainer"], "relations": _ways(step.get("relations"), of_trainer=True)}
-
-
-def _ways(ways: Part | None, *, of_trainer: bool) -> Part | None:
-    """Return the relations of Trainer, or the others; None if there are none."""
+def _ways(step: dict[str, Any], *, of_trainer: bool) -> dict[str, Any] | None:
+    """Return Trainer's relations of a step, or all others; None if there are none."""
+    ways = step.get("relations")
     if ways is None:
         return None
     kept = {
-        name: [entry for entry in ways.get(name, ()) if _is_trainers(entry) == of_trainer]
-        for name in ("relations", "inapplicable")
+        key: [way for way in ways.get(key, ()) if (way["relation"] == _BY_TRAINER) == of_trainer]
+        for key in ("relations", "inapplicable")
     }
-    return {**ways, **kept} if not of_trainer or any(kept.values()) else None
+    return {**ways, **kept} if any(kept.values()) or not of_trainer else None
 
 
-def _is_trainers(entry: Part) -> bool:
-    return str(entry["relation"]).startswith(_OF_TRAINER)
-
-
-_QUESTIONS: dict[str, Callable[[Part, Part], Part | None]] = {
-    "relations": relations,
-    "training": training,
-    "trainer": trainer,
+_ANSWERS: dict[str, Callable[[Row, dict[str, Any]], dict[str, Any] | None]] = {
+    "relations": _by_stack("relations"),
+    "training": _training,
+    "trainer": _trainer,
 }
-"""In the order in which they take what is theirs from a row."""
+"""Question -> what takes its answer from a row of an earlier version."""
+_MOVED = frozenset({"relations", "training"})
+"""Keys of a row that are part of its answers now."""
 
 
-def moved(report: Part) -> Part:
-    """Return a report with what its rows say for questions where it has its place since schema 12."""
-    for row in report.get("rows", ()):
-        answers = {name: answer(row, report) for name, answer in _QUESTIONS.items()}
-        said = {name: answer for name, answer in answers.items() if answer is not None}
-        row["answers"] = row.get("answers", {}) | said
-    return report
+def _without_gone(part: dict[str, Any]) -> dict[str, Any]:
+    """Return an object without what no report has any more, at every depth."""
+    return {
+        key: _clean(value)
+        for key, value in part.items()
+        if not (key == "draws" and "standing" in part)
+    }
+
+
+def _clean(value: Any) -> Any:  # noqa: ANN401  # any JSON
+    if isinstance(value, dict):
+        return _without_gone(value)
+    if isinstance(value, list):
+        return [_clean(element) for element in value if not _is_gone(element)]
+    return value
+
+
+def _is_gone(element: object) -> bool:
+    return isinstance(element, dict) and (
+        element.get("relation") in _GONE or element.get("subject") in _GONE
+    )

@@ -11,10 +11,11 @@ from samebits.compare.signals import compare
 from samebits.compare.texts import comparisons
 from samebits.findings.case import Case
 from samebits.questions.registry import findings, rules, texts
-from samebits.questions.relations.records import Distance, Relation, RelationsSignal
+from samebits.questions.relations.records import Relation, RelationsSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
 from samebits.records.crossing import Crossing
+from samebits.records.distance import Distance
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
 from samebits.records.ladder import Decider, Ladder, LadderStep

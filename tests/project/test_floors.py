@@ -34,7 +34,7 @@ HOST_FLOORS = [
 PROBE_FLOORS = [
     {"process"},
     {"model"},
-    {"usage", "trace"},
+    {"trace"},
     {"cell", "graft", "jobs"},
     {"questions"},
 ]
