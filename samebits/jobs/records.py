@@ -205,7 +205,7 @@ class Task(Record):
 
     def facts(self) -> dict[str, Any]:
         """Return what the answer follows from: of a donor's file its name, and no other path."""
-        facts = self.model_dump(mode="json", exclude={"result", "folder"})
+        facts = self.model_dump(mode="json", exclude={"result"})
         return facts | ({"donor": PurePath(facts["donor"]).stem} if "donor" in facts else {})
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from samebits.questions.training.tasks import TrainingTask
 
 
@@ -10,3 +12,9 @@ class RunTask(TrainingTask):
 
     folder: str
     """Folder with accelerate, which no stack has and Trainer needs."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return what the answer follows from; the stack's digest says which accelerate it is."""
+        facts = super().facts()
+        del facts["folder"]
+        return facts

@@ -10,6 +10,7 @@ from samebits.matrix.plan import Plan, PlannedRow
 from samebits.questions.question import RowName
 from samebits.questions.trainer.ask import ask
 from samebits.questions.trainer.records import RUN
+from samebits.questions.trainer.tasks import RunTask
 from samebits.questions.training.records import TrainingComparison, TrainingOfRow, TrainingReport
 from samebits.records.capture import Failure
 from tests.questions.trainer.test_trainer_compare import file, run
@@ -106,3 +107,8 @@ def test_a_cell_without_a_step_is_not_trained():
 def test_without_a_training_step_trainer_is_not_asked():
     run = AskedRun(lambda *_: pytest.fail("nothing is asked"), PLAN)
     assert asyncio.run(ask(run)) == {}
+
+
+def test_an_answer_follows_from_the_stack_and_not_from_the_folder_of_accelerate():
+    facts = RunTask(folder="/with/accelerate", values=False, large=False).facts()
+    assert facts == {"values": False, "large": False}
