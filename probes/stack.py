@@ -78,11 +78,7 @@ KINDS = {
     "graft": "samebits_probe.graft.graft",
     "inputs": "samebits_probe.jobs.inputs",
     "ladder": "samebits_probe.jobs.ladder",
-    "step-graft": "samebits_probe.training.graft_job",
-    "step-trace": "samebits_probe.training.trace_job",
     "trace": "samebits_probe.trace.job",
-    "trainer": "samebits_probe.training.trainer_job",
-    "training": "samebits_probe.training.job",
 }
 """Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch.
 

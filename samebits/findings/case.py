@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from samebits.records.made import MadeModel
     from samebits.records.provenance import Provenance
     from samebits.records.question import Answer
-    from samebits.records.training import TrainingReport
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +38,6 @@ class Case:
     """Result of the precision ladder for the difference; None if it did not run."""
     answers: Mapping[str, Answer] = field(default_factory=dict)
     """What questions that ran jobs of their own say of the row."""
-    training: TrainingReport | None = None
-    """One training step of the model; None if the cell was not trained."""
-    reference_training: TrainingReport | None = None
-    """That of the reference."""
 
     @property
     def failure(self) -> Failure | None:

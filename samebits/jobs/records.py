@@ -205,7 +205,7 @@ class Task(Record):
 
     def facts(self) -> dict[str, Any]:
         """Return what the answer follows from: of a donor's file its name, and no other path."""
-        facts = self.model_dump(mode="json", exclude={"result", "folder"})
+        facts = self.model_dump(mode="json", exclude={"result"})
         return facts | ({"donor": PurePath(facts["donor"]).stem} if "donor" in facts else {})
 
     @property
@@ -299,98 +299,10 @@ class GraftJob(TaskJob):
     graft: DonorTask | PatientTask
 
 
-class StepTask(Task):
-    """The fields of both ways to train."""
-
-    values: bool
-    """Whether to compute in float64, too, and to store tensors: asked where a pair differs."""
-    large: bool
-    """Whether its size keeps nothing from being tried: no made model answers for it."""
-
-    @property
-    def stores(self) -> bool:
-        """True if values of tensors are stored."""
-        return self.values
-
-
-class TrainingOptions(StepTask):
-    """What to observe of a training step."""
-
-    relations: bool
-    """Whether to test relations between ways to train."""
-
-
-class TrainingJob(TaskJob):
-    """Train a cell for one step."""
-
-    kind: Literal["training"] = "training"
-    training: TrainingOptions
-
-
-class StepTracing(Task):
-    """What to trace of a training step."""
-
-    batch: str
-    """Name of the batch."""
-    backward: bool
-    """Whether to go back from its loss."""
-    rung: Literal["own", "float64"]
-    large: bool
-    """As in :class:`TrainingOptions`."""
-
-
-class StepTraceJob(TaskJob):
-    """Trace one training step of a cell."""
-
-    kind: Literal["step-trace"] = "step-trace"
-    step: StepTracing
-
-
-class StepGraftTask(Task):
-    """What to store of a reference's loss, or to try in a candidate."""
-
-    role: Literal["donor", "graft"]
-    batch: str
-    rung: Literal["own", "float64"]
-    large: bool
-    """As in :class:`TrainingOptions`."""
-    skipped: tuple[str, ...]
-    """Tensors of the checkpoint whose gradients are not compared."""
-    without: tuple[str, ...]
-    """Tensors whose gradients count where one side has none."""
-    donor: str = ""
-    """Path of the donor's result; '' for the donor itself."""
-
-
-class StepGraftJob(TaskJob):
-    """Put pieces of a reference's loss into a candidate's training step."""
-
-    kind: Literal["step-graft"] = "step-graft"
-    graft: StepGraftTask
-
-
-class TrainerOptions(StepTask):
-    """What to observe of transformers' own Trainer."""
-
-    folder: str
-    """Folder with accelerate, which no stack has and Trainer needs."""
-
-
-class TrainerJob(TaskJob):
-    """Train a cell by transformers' own Trainer."""
-
-    kind: Literal["trainer"] = "trainer"
-    trainer: TrainerOptions
-
-
 JOB_OF: dict[type[Task], tuple[type[TaskJob], str]] = {
     Rungs: (LadderJob, "ladder"),
     Tracing: (TraceJob, "trace"),
     DonorTask: (GraftJob, "graft"),
     PatientTask: (GraftJob, "graft"),
-    TrainingOptions: (TrainingJob, "training"),
-    StepTracing: (StepTraceJob, "step"),
-    StepGraftTask: (StepGraftJob, "graft"),
-    TrainerOptions: (TrainerJob, "trainer"),
 }
 """Task -> its job, and the key of the task in it."""

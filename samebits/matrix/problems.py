@@ -188,11 +188,10 @@ def _unknown_key(keys: Keys) -> str:
 def _known_keys(keys: Keys) -> list[str]:
     fields = _form(keys).model_fields
     own_first = sorted(fields, key=lambda name: name in Settings.model_fields)
-    keys = (
-        (*switches(),) if name == "questions" else (fields[name].alias or name,)
-        for name in own_first
+    names = (
+        [*switches()] if name == "questions" else [fields[name].alias or name] for name in own_first
     )
-    return [key for of_field in keys for key in of_field]
+    return [name for of_field in names for name in of_field]
 
 
 def _form(keys: Keys) -> type[Form]:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from samebits.matrix.spec import ModelSpec
     from samebits.pipeline.answers import Answers
     from samebits.pipeline.scheduler import Scheduler
-    from samebits.pipeline.training import Trained
     from samebits.records.comparison import CellResult
     from samebits.records.ids import CellId
     from samebits.records.question import Answer
@@ -46,7 +45,6 @@ def report_of(
     scheduler: Scheduler,
     rows: list[KeptRow],
     answers: Answers,
-    training: Trained,
 ) -> Report:
     """Return the report of a run, without what is known at its end only."""
     scope, order, matrix = scheduler.scope, scheduler.scope.order, scheduler.scope.matrix
@@ -81,7 +79,7 @@ def report_of(
         packages=_packages(scheduler),
         checkpoints=_checkpoints(scheduler),
         rows=tuple(
-            _row(row, scheduler, by_cell, kept_row, of_row(row, answers), training)
+            _row(row, scheduler, by_cell, kept_row, of_row(row, answers))
             for row, kept_row in zip(scope.plan.rows, rows, strict=True)
         ),
         rules=registry.texts(finding.code for result in complete for finding in result.findings),
@@ -112,7 +110,6 @@ def _row(
     results: Mapping[CellId, CellResult],
     kept_row: KeptRow,
     answers: Mapping[str, Answer],
-    training: Trained,
 ) -> Row:
     model = scheduler.scope.matrix.model(row.model)
     return Row(
@@ -123,7 +120,6 @@ def _row(
         threads=scheduler.threads_of(row),
         reference=kept_row.reference,
         cells=tuple(results[cell] for cell in row.cells),
-        training={cell.stack: training[cell] for cell in row.cells if cell in training},
         **dict(kept_row.facts) | {"answers": joined(kept_row.facts.answers, answers)},
     )
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from samebits.pipeline.order import Order
     from samebits.pipeline.scheduler import Scheduler
     from samebits.pipeline.scope import Scope
-    from samebits.pipeline.training import Trained
     from samebits.records.comparison import CellResult
     from samebits.records.finding import Finding
     from samebits.records.ids import CellId
@@ -229,7 +228,6 @@ def with_findings(
     rows: list[KeptRow],
     runs: Mapping[CellId, verdict.Runs],
     answers: Answers,
-    training: Trained,
     row_cache: RowCache,
 ) -> list[KeptRow]:
     """Return rows with the findings of their cells, and save them for the next run."""
@@ -238,7 +236,7 @@ def with_findings(
     with scope.phases("findings", len(rows), description) as count_row:
         for row, kept_row in zip(scope.plan.rows, rows, strict=True):
             asked = of_row(row, answers)
-            judged_rows.append(_with_findings(row, kept_row, runs, asked, training, row_cache))
+            judged_rows.append(_with_findings(row, kept_row, runs, asked, row_cache))
             count_row()
     return judged_rows
 
@@ -248,18 +246,10 @@ def _with_findings(
     kept_row: KeptRow,
     runs: Mapping[CellId, verdict.Runs],
     answers: Mapping[str, Answer],
-    training: Trained,
     row_cache: RowCache,
 ) -> KeptRow:
     """Return a row with the findings of its cells, and save it for the next run."""
-    digest = digest_of(
-        {name: answer.facts() for name, answer in answers.items()}
-        | {
-            f"training {cell.stack}": training[cell].model_dump(mode="json", exclude={"seconds"})
-            for cell in row.cells
-            if cell in training
-        }
-    )
+    digest = digest_of({name: answer.facts() for name, answer in answers.items()})
     cached = row_cache.known(row)
     findings, causes, grafts = {}, kept_row.causes, kept_row.grafts
     if cached is not None and cached.asked == digest:
@@ -267,9 +257,7 @@ def _with_findings(
         if causes.items() <= cached.causes.items() and grafts.items() <= cached_grafts:
             return kept_row
         findings = cached.findings
-    findings = findings or {
-        r.cell.stack: _findings(r, runs, answers, training) for r in kept_row.results
-    }
+    findings = findings or {r.cell.stack: _findings(r, runs, answers) for r in kept_row.results}
     update = {
         "findings": findings,
         "asked": digest,
@@ -290,7 +278,6 @@ def _findings(
     result: CellResult,
     runs: Mapping[CellId, verdict.Runs],
     answers: Mapping[str, Answer],
-    training: Trained,
 ) -> tuple[Finding, ...]:
     """Return the findings of all rules about a cell."""
     compared = result.reference is not None and result.reference != result.cell
@@ -301,7 +288,5 @@ def _findings(
         steps=result.steps,
         ladder=result.ladder,
         answers=answers,
-        training=training.get(result.cell),
-        reference_training=training.get(result.reference) if result.reference else None,
     )
     return registry.findings(case)

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.questions import crossings, processors, relations, texts, usage
+from samebits.questions import (
+    crossings,
+    processors,
+    relations,
+    texts,
+    trainer,
+    training,
+    usage,
+)
 from samebits.records.question import arrange
 
 if TYPE_CHECKING:
@@ -19,6 +27,8 @@ QUESTIONS: tuple[Question, ...] = (
     relations.QUESTION,
     crossings.QUESTION,
     usage.QUESTION,
+    training.QUESTION,
+    trainer.QUESTION,
 )
 """In the order in which they are asked, and in which reports and matrix.yaml name them."""
 arrange(question.key for question in QUESTIONS)

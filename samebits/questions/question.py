@@ -115,6 +115,7 @@ class ModelSection(NamedTuple):
     """A section of the page of a model."""
 
     order: int
+    """Its place; sections of one place follow each other in the order of their questions."""
     of_rows: Callable[[list[Row], Report], Markdown]
     """Returns the section for the rows of one model; empty if there is nothing to say."""
 

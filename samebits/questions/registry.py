@@ -19,8 +19,6 @@ from samebits.findings import (
     raised,
     rotary,
     tokenizers,
-    trainer,
-    training,
     tying,
 )
 from samebits.findings.rule import RAISED, UNSTABLE
@@ -50,8 +48,6 @@ _CORE = (
     raised,
     rotary,
     tokenizers,
-    trainer,
-    training,
     tying,
 )
 """The modules of rules that need no question."""

@@ -14,11 +14,7 @@ from samebits.records.graft import DonorFile, GraftFile
 from samebits.records.ladder import LadderFile
 from samebits.records.question import keys
 from samebits.records.result import CellFile
-from samebits.records.step_graft import StepDonor, StepGraftFile
-from samebits.records.step_trace import StepTrace
 from samebits.records.trace import Trace
-from samebits.records.trainer_file import TrainerFile
-from samebits.records.training import TrainingFile
 
 F = TypeVar("F", bound=CellFile)
 
@@ -93,46 +89,6 @@ PATIENT = CellKind(
     missing="wrote no result of a swap",
     limit=64 << 20,
 )
-TRAINING = CellKind(
-    "training",
-    "trainings",
-    "training",
-    record=TrainingFile,
-    missing="wrote no training step",
-    limit=256 << 20,
-)
-STEP_TRACE = CellKind(
-    "step-trace",
-    "step-traces",
-    "training",
-    record=StepTrace,
-    missing="left no trace",
-    of_several=True,
-)
-STEP_DONOR = CellKind(
-    "step-graft",
-    "step-grafts",
-    "training",
-    record=StepDonor,
-    missing="wrote no result of a swap",
-    limit=64 << 20,
-    of_several=True,
-)
-STEP_PATIENT = CellKind(
-    "step-graft",
-    "step-grafts",
-    "training",
-    record=StepGraftFile,
-    missing="wrote no result of a swap",
-)
-TRAINER = CellKind(
-    "trainer",
-    "trainers",
-    "Trainer",
-    record=TrainerFile,
-    missing="wrote nothing of Trainer",
-    limit=256 << 20,
-)
 
 _CORE: tuple[Kind, ...] = (
     CELL,
@@ -141,11 +97,6 @@ _CORE: tuple[Kind, ...] = (
     TRACE,
     DONOR,
     PATIENT,
-    TRAINING,
-    STEP_TRACE,
-    STEP_DONOR,
-    STEP_PATIENT,
-    TRAINER,
 )
 
 

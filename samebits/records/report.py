@@ -19,7 +19,6 @@ from samebits.records.record import Record
 from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
-from samebits.records.training import TrainingReport
 
 SCHEMA_VERSION: Literal[12] = 12
 # History of SCHEMA_VERSION:
@@ -182,9 +181,6 @@ class RowFacts(Record):
 
 class Row(RowFacts, RowHead):
     """One model in one variant: a row of the summary table."""
-
-    training: dict[str, TrainingReport] = Field(default_factory=dict)
-    """stack -> one training step of the model, and its comparison with the reference's."""
 
 
 class ExpectedReport(Record):

@@ -15,7 +15,6 @@ from samebits.reports.sections.passing import passing
 from samebits.reports.sections.probes import probes
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
-from samebits.reports.sections.training import training
 from samebits.reports.stories import stories
 from samebits.text.blocks import bullets, heading, link, page
 from samebits.text.markdown import Markdown, fill
@@ -89,10 +88,7 @@ DETAILS = (
         RELATIONS,
         "Relations",
         "caches, padding and batches inside one release; saved by one release, loaded by another",
-        (
-            (20, lambda report, _: [training(report)]),
-            (30, lambda report, _: [state_left(report)]),
-        ),
+        ((30, lambda report, _: [state_left(report)]),),
     ),
     Detail(
         "environment.md",

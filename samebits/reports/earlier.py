@@ -20,6 +20,7 @@ _GONE = (
 """Relations between ways to train, and subjects of Trainer's changes, that are no longer asked."""
 _OF_TEXTS = ("parts", "corpus", "conversations")
 """Keys of a tokenizer that were empty in every report."""
+_BY_TRAINER = "Trainer: rows accumulated = one batch"
 
 
 Row = dict[str, Any]
@@ -61,15 +62,48 @@ def _processors(row: Row, _document: dict[str, Any]) -> dict[str, Any] | None:
     return {"stacks": stacks, "compared": row.get("processed", {})} if stacks else None
 
 
+def _training(row: Row, _document: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the training steps, without what Trainer does."""
+    steps = {stack: {**step} for stack, step in row.get("training", {}).items()}
+    for step in steps.values():
+        step.pop("trainer", None)
+        step["relations"] = _ways(step, of_trainer=False)
+    return {"stacks": steps} if steps else None
+
+
+def _trainer(row: Row, _document: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what Trainer does, which was a part of the training steps."""
+    runs = {
+        stack: {**step["trainer"], "relations": _ways(step, of_trainer=True)}
+        for stack, step in row.get("training", {}).items()
+        if step.get("trainer") is not None
+    }
+    return {"stacks": runs} if runs else None
+
+
+def _ways(step: dict[str, Any], *, of_trainer: bool) -> dict[str, Any] | None:
+    """Return Trainer's relations of a step, or all others; None if there are none."""
+    ways = step.get("relations")
+    if ways is None:
+        return None
+    kept = {
+        key: [way for way in ways.get(key, ()) if (way["relation"] == _BY_TRAINER) == of_trainer]
+        for key in ("relations", "inapplicable")
+    }
+    return {**ways, **kept} if any(kept.values()) or not of_trainer else None
+
+
 _ANSWERS: dict[str, Callable[[Row, dict[str, Any]], dict[str, Any] | None]] = {
     "texts": _by_stack("texts"),
     "processors": _processors,
     "relations": _by_stack("relations"),
     "usage": _by_stack("usage"),
     "crossings": _crossings,
+    "training": _training,
+    "trainer": _trainer,
 }
 """Question -> what takes its answer from a row of an earlier version."""
-_MOVED = frozenset({"texts", "processors", "processed", "relations", "usage"})
+_MOVED = frozenset({"texts", "processors", "processed", "relations", "usage", "training"})
 """Keys of a row that are part of its answers now."""
 _MOVED_BESIDE = frozenset({"crossings"})
 """Keys of a report that are part of the answers of its rows now."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from samebits.questions import questions
@@ -12,7 +13,6 @@ from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
 from samebits.reports.sections.probes import probes_of
 from samebits.reports.sections.state import state_of
-from samebits.reports.sections.training import has_training_details, training_of
 from samebits.reports.sections.unrun import unrun_of
 from samebits.reports.stories import QUIET, is_quiet, stories
 from samebits.text.blocks import cut, heading, link, page
@@ -57,7 +57,6 @@ def _needs_page(rows: list[Row], report: Report) -> bool:
         or any(row.state or row.unrun for row in rows)
         or has_unclean_loads(rows)
         or has_findings(rows)
-        or has_training_details(rows)
     )
 
 
@@ -80,10 +79,12 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
 
 
 def _aside(rows: list[Row], report: Report) -> Iterator[Markdown]:
-    """Yield what is beside the verdict: sections of the core, and those of questions between them."""
+    """Yield what is beside the verdict: sections of the core, and those of questions between them.
+
+    Those at one place are cut as one.
+    """
     placed = [
         (30, loading_of(rows)),
-        (60, training_of(rows)),
         (70, state_of(rows)),
         (110, attention.kernels_of(rows)),
     ]
@@ -92,7 +93,12 @@ def _aside(rows: list[Row], report: Report) -> Iterator[Markdown]:
         for question in questions()
         for section in question.of_model
     ]
-    yield from (_within(section) for _, section in sorted(placed, key=lambda entry: entry[0]))
+    by_place = groupby(sorted(placed, key=_place), key=_place)
+    yield from (_within(page(section for _, section in together)) for _, together in by_place)
+
+
+def _place(section: tuple[int, Markdown]) -> int:
+    return section[0]
 
 
 def _within(section: Markdown, limit: int | None = None) -> Markdown:

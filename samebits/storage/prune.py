@@ -1,6 +1,6 @@
 """Removal of files in the work folder that no run has used for a week.
 
-Traces, ladders, grafts and training steps are needed only while their pair of cells differs. A patched copy of a
+Traces, ladders and grafts are needed only while their pair of cells differs. A patched copy of a
 checkpoint is replaced by another one when a patch changes. Captures, tensors and built checkpoints
 are kept, because later comparisons use them.
 """

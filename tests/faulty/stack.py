@@ -297,12 +297,12 @@ def perform(job):
     if job["kind"] == "ladder":
         write(job["ladder"]["result"], {"format": "samebits-ladder", "cell": job["cell"]})
         return
-    if job["kind"] == "training":
+    if job["kind"] == "training.step":
         facts = {"cell": job["cell"], "reason": "nothing is trained here"}
-        write(job["training"]["result"], {"format": "samebits-training", **facts})
+        write(job["task"]["result"], {"format": "samebits-training", **facts})
         return
-    if job["kind"] == "step-trace":
-        write(job["step"]["result"], {"format": "samebits-step-trace", "cell": job["cell"]})
+    if job["kind"] == "training.trace":
+        write(job["task"]["result"], {"format": "samebits-step-trace", "cell": job["cell"]})
         return
     if job["kind"] == "inputs":
         choose(job)

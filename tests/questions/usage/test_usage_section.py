@@ -10,11 +10,12 @@ from samebits.base.finding_pages import finding_page
 from samebits.findings.release import of_stacks, of_the_model
 from samebits.questions.processors.records import ProcessorsSignal
 from samebits.questions.registry import rules, texts
+from samebits.questions.trainer.records import TrainerReport
+from samebits.questions.training.records import TrainingReport
 from samebits.questions.usage.records import UsageOfRow, UsageSignal
 from samebits.questions.usage.section import PAGE, usage_of
 from samebits.records.finding import Finding
 from samebits.records.tokenizer import TokenizerSignal
-from samebits.records.training import TrainingReport
 from samebits.reports import again, json
 from samebits.reports import document as reports_document
 from samebits.reports.write import write
@@ -171,7 +172,7 @@ def test_a_finding_of_some_models_names_them_or_the_others(n, said):
 
 def test_every_rule_of_a_release_is_seen_in_a_part_of_the_signal():
     signals = {"usage": UsageSignal, "tokenizers": TokenizerSignal, "processors": ProcessorsSignal}
-    signals["training"] = TrainingReport
+    signals |= {"training": TrainingReport, "trainer": TrainerReport}
     fields = {name: {"", *signal.model_fields} for name, signal in signals.items()}
     fields["settings"] = {""}
     for rule in rules():
