@@ -139,12 +139,17 @@ class Board:
 
     def read(self) -> Step:
         """Return the current step; it is read again if it was written meanwhile."""
+        step = self._look()
         for _ in range(_MAX_READS):
-            beats = self._counts[_BEATS]
-            place = _HEAD_SIZE + self._counts[_CURRENT] * _SLOT.size
-            fields = _SLOT.unpack_from(self._memory, place)
-            if self._counts[_BEATS] == beats:
+            if self._counts[_BEATS] == step.beats:
                 break
+            step = self._look()
+        return step
+
+    def _look(self) -> Step:
+        beats = self._counts[_BEATS]
+        place = _HEAD_SIZE + self._counts[_CURRENT] * _SLOT.size
+        fields = _SLOT.unpack_from(self._memory, place)
         allowance, moves, depth, pid, step, of, phase, what = fields
         return Step(
             beats=beats,
