@@ -17,7 +17,7 @@ from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix.plan import Selection, plan, reproduce, shown_path
 from samebits.pipeline import trim
 from samebits.pipeline.answers import of_row
-from samebits.pipeline.questions import Questions
+from samebits.pipeline.explaining import Explaining
 from samebits.pipeline.scheduler import outcome
 from samebits.questions import questions, registry
 from samebits.storage.rows import KeptRow
@@ -64,7 +64,7 @@ async def compared(
                 f"{cell} has values that were not stored", str(cell)
             )
     is_deep = scope.order.level == "deep"
-    results = await judge_by_ladder(results, runs, store, Questions(scheduler).climb, deep=is_deep)
+    results = await judge_by_ladder(results, runs, store, Explaining(scheduler).climb, deep=is_deep)
     results = [with_deciding(unmeasured(result, rerun, unavailable)) for result in results]
     for result in results:
         if result.unfinished is not None or any(
@@ -82,13 +82,13 @@ async def explained(
 
     A quick run adds none unless ``--causes`` asks for them.
     """
-    scope, questions = scheduler.scope, Questions(scheduler)
+    scope, asking = scheduler.scope, Explaining(scheduler)
     results = [result for kept_row in rows for result in kept_row.results]
     chosen = _to_explain(scope, rows)
     known = _by_cell(rows, lambda row: row.causes)
-    causes = await causes_of(results, runs, questions.causes, chosen, known)
+    causes = await causes_of(results, runs, asking.causes, chosen, known)
     tried = _by_cell(rows, lambda row: row.grafts)
-    grafts = await grafts_of(results, runs, scope.store, questions.grafts, chosen, tried)
+    grafts = await grafts_of(results, runs, scope.store, asking.grafts, chosen, tried)
     return [
         kept_row.model_copy(
             update={

@@ -13,6 +13,7 @@ from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import LARGE, ReadyCell
 from samebits.matrix.spec import Prompt
+from samebits.pipeline.answers import options_of
 from samebits.records.capture import NO_DEVICE, Failure, Signals, Skip, Unfinished
 from samebits.records.ids import CellId
 from samebits.records.inputs import Inputs
@@ -82,7 +83,7 @@ class Bench:
             options["machine"],
             fresh=options["fresh"],
         )
-        runner = CellRunner(cache)
+        runner = CellRunner(cache, options_of)
         return asyncio.run(
             runner.observe(
                 ReadyCell(

@@ -82,7 +82,7 @@ def folder_with_matrix(path):
     return path
 
 
-OTHERS = ("relations",)
+OTHERS = ("relations", "crossings", "usage", "training")
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ from samebits.questions.relations.records import (
     RelationsSignal,
     SampleAverages,
     TopDifference,
+    signals_of,
 )
 from samebits.questions.relations.section import broken_line
 from samebits.records.made import MadeModel
@@ -104,7 +105,7 @@ def test_page_of_a_model_with_broken_relations():
 
 
 def test_the_sample_shows_every_kind_of_fact():
-    found = [s for row in sample_report().rows for s in row.relations.values()]
+    found = [s for row in sample_report().rows for s in signals_of(row).values()]
     relations = [case for s in found for case in s.relations]
     for field in ("distance", "promoted", "layers", "positions", "top", "cache", "split"):
         assert any(getattr(case, field) for case in relations), field
@@ -113,7 +114,7 @@ def test_the_sample_shows_every_kind_of_fact():
 
 
 def test_without_relations_there_is_no_section():
-    rows = tuple(r for r in sample_report().rows if not r.relations)
+    rows = tuple(r for r in sample_report().rows if not signals_of(r))
     assert section(*rows) == ""
     assert "Relations inside" not in "".join(documents(*rows).values())
     assert broken_line(sample_report().model_copy(update={"rows": rows})) == ""
@@ -637,6 +638,6 @@ def test_report_json_has_all_of_it():
     assert reports_json.read(text) == sample_report()
     found = json.loads(text)
     rows = [r for r in found["rows"] if r["model"] == "qwen3_next"]
-    assert list(rows[0]["relations"]) == list(STACKS[1:])
+    assert list(rows[0]["answers"]["relations"]["stacks"]) == list(STACKS[1:])
     schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))
     jsonschema.validate(found, schema)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from samebits_probe.model import heap, load
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
@@ -23,25 +23,15 @@ from samebits_probe.questions.training import batches, origin
 from samebits_probe.questions.training.batches import NoLoss
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.step import NotTrained, prompts_of, subject
-from samebits_probe.questions.training.tasks import TrainingJob, TrainingTask
 from samebits_wire import formats
+
+if TYPE_CHECKING:
+    from samebits_probe.questions.trainer.tasks import RunJob
 
 Facts = dict[str, Any]
 _COPIES = 10
 """Multiples of the model that a run holds: gradients, moments, the weights before, and of each run
 those behind it."""
-
-
-class RunTask(TrainingTask):
-    """What to observe of Trainer; samebits/questions/trainer/tasks.py says what its keys mean."""
-
-    folder: str
-
-
-class RunJob(TrainingJob):
-    """Train a cell by transformers' own Trainer."""
-
-    task: RunTask
 
 
 def run(job: RunJob) -> None:

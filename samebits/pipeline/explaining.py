@@ -1,4 +1,4 @@
-"""What a run asks of its cells beside their captures, and how it is shown while it runs."""
+"""What a run asks of cells that differ: the ladder, traces, grafts; and how it is shown while it runs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Q = TypeVar("Q", bound=OfPair)
 T = TypeVar("T")
 
 
-class Questions:
-    """Asks the cells of a run."""
+class Explaining:
+    """Asks the cells of a run for what explains a difference."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
