@@ -121,6 +121,7 @@ _MISSING = {
     "model": 'name the models, or write "*" for all',
     "stack": 'name the stacks, or write "*" for all',
     "reason": "explain the difference",
+    "path": "write the file, such as probes.py",
 }
 
 _BOUNDS = {
