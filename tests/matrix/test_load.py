@@ -291,7 +291,7 @@ MISTAKES = {
     "package with its own key": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: torch==2.6}]\n", '2:42: packages: "torch==2.6": the version of torch has a key of its own: write it after torch:'),
     "bad date": (ONE_MODEL + "exclude-newer: 2026-11-31\n", '2:16: exclude-newer: "2026-11-31" is not a date: write one such as 2026-11-20 or 2026-11-20T12:00:00Z'),
     "moment without zone": (ONE_MODEL + "exclude-newer: 2026-11-30T10:00:00\n", '2:16: exclude-newer: "2026-11-30T10:00:00" is not a date: write one such as 2026-11-20 or 2026-11-20T12:00:00Z'),
-    "no file of a probe": ("models:\n  m: {build: t5, probes: [{}]}\n", "2:25: path is missing: write the file, such as probes.py"),
+    "no file of a probe": ("models:\n  m: {build: t5, probes: [{}]}\n", "2:27: path is missing: write the file, such as probes.py"),
     "no source": ("models:\n  m: {dtypes: float32}\n", "2:3: m: the model has no source: write one of hub, path and build"),
     "setting without a value": ("models: {m: {build: llama, dtypes: }}\n", "1:35: dtypes: the value is missing: write one, or remove the key"),
     "two sources": ("models:\n  m: {hub: a/b, build: llama}\n", "2:3: m: the model has 2 sources, hub, build: keep one"),
