@@ -143,7 +143,7 @@ def test_every_format_shows_it(first):
     assert "## Toy sums" in (folder / "findings.md").read_text()
     assert "## Toy sums" in (folder / "models" / "planted.md").read_text()
     (html,) = (path.read_text() for path in folder.rglob("planted.html"))
-    assert re.search(r"<h3>Toy sums</h3>.*<table.*diverged", html, re.DOTALL)
+    assert re.search(r"<h2>Toy sums</h2>.*<table.*diverged", html, re.DOTALL)
     said = "".join(ET.parse(folder / "junit.xml").getroot().itertext())
     assert "Toy sums diverge on 5.x" in said
     summaries = [path.read_text() for path in folder.rglob("*.md") if "summary" in path.name]

@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 _FOLD = re.compile(r"<details>\n<summary>[^<>]*</summary>\n?|</details>\n?")
 """What samebits.text.blocks.details writes around the blocks of a folded part."""
 _WEB = re.compile(r"https?://")
-_DEEPEST = 6
 _TABLE = '<div class="scroll" tabindex="0" role="group" aria-label="Table">\n'
 
 
-def rendered(section: Markdown, address: Callable[[str], str], *, below: int = 1) -> Markup:
-    """Return a section as HTML; its headings begin ``below`` levels deeper.
+def rendered(section: Markdown, address: Callable[[str], str]) -> Markup:
+    """Return a section as HTML, with its headings as they are.
 
     ``address`` returns where a link to another page of the report leads, '' for nowhere.
     """
     parser = _parser()
-    tokens = list(_tokens(parser.parse(section), address, below))
+    tokens = list(_tokens(parser.parse(section), address))
     return Markup(parser.renderer.render(tokens, parser.options, {}))
 
 
@@ -41,13 +40,11 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": True}).enable("table")
 
 
-def _tokens(tokens: Iterable[Token], address: Callable[[str], str], below: int) -> Iterator[Token]:
+def _tokens(tokens: Iterable[Token], address: Callable[[str], str]) -> Iterator[Token]:
     """Yield tokens as our pages have them: without styles, which their policy forbids."""
     for token in tokens:
         token.attrs.pop("style", None)
-        if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(_DEEPEST, int(token.tag[1:]) + below)}"
-        elif token.type == "table_open":
+        if token.type == "table_open":
             token.attrSet("class", "data")
             yield _raw(_TABLE)
         elif token.type == "th_open":
@@ -60,7 +57,7 @@ def _tokens(tokens: Iterable[Token], address: Callable[[str], str], below: int) 
         elif token.type == "link_open":
             _lead(token, address)
         if token.children:
-            token.children = list(_tokens(token.children, address, below))
+            token.children = list(_tokens(token.children, address))
         yield token
         if token.type == "table_close":
             yield _raw("</div>\n")

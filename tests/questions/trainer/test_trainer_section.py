@@ -74,5 +74,5 @@ def test_report_html_has_what_trainer_does_otherwise():
     assert "by Trainer</th>" in text
     assert "TrainingArguments(optim='a')" in text
     clean, _ = with_training(**{"4.48": step()})
-    assert "<h3>Training</h3>" in html(clean)
+    assert "<h2>Training</h2>" in html(clean)
     assert "by Trainer</th>" not in html(clean)

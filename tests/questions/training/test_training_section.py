@@ -151,7 +151,7 @@ def test_report_html_has_the_step_with_what_explains_it():
     report, row = with_training(**{"4.48": step(), "5.0": later})
     text = html(report)
     assert row.model in text
-    assert f"<h3>{TITLE}</h3>" in text
+    assert f"<h2>{TITLE}</h2>" in text
     assert "sum over the labels" in text
     assert "the step is too large to trace" in text
     assert "<td>not tried</td>\n<td>broken</td>" in text
