@@ -6,7 +6,7 @@ import sys
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from samebits.base.filestate import Dependencies
 from samebits.base.options import record_of
@@ -59,7 +59,7 @@ def check_model(
     progress = partial(choose, spoken=spoken)
 
     def cell_lines(total: int) -> Progress:
-        return CellLines(progress(total))
+        return cast("Progress", CellLines(progress(total)))
 
     report, files = run_async(run_matrix(order, environ, cell_lines, dependencies, prepared.matrix))
     report, written = write_report(report, files, order, folder, Redaction(environ), progress(0))
