@@ -397,7 +397,7 @@ class StackProcess:
             raise
         if self.machine is None:
             await process.end()
-            return _not_imported(process)
+            return _gone(process, imported=False)
         self._process = process
         self._reader = asyncio.create_task(self._read_answers(process))
         self._watcher = asyncio.create_task(self._watch(process))
@@ -428,7 +428,7 @@ class StackProcess:
         if self._process is process:
             self._process = None
         await process.end()
-        self._fail_waiting(_died(process))
+        self._fail_waiting(_gone(process, imported=True))
 
     def _report_progress(self, running: list[Any]) -> None:
         """Pass on the progress of running jobs; invalid entries are ignored."""
@@ -502,26 +502,20 @@ async def _first_ready(process: Process) -> dict[str, Any] | None:
     return None
 
 
-def _not_imported(process: Process) -> Ended:
-    """Return why a process ended before it was ready: by a fault of the machine, or of its packages."""
+def _gone(process: Process, *, imported: bool) -> Ended:
+    """Return why a process is gone: by a fault of the machine, or of its packages or jobs."""
     code, log = process.exit_code(), without_folders(process.log_tail()).strip()
     if code is not None and code < 0:
-        return Ended(lost=f"the stack's process was {_killed_by(-code)} {_IMPORTING}", machine=True)
-    last = log.rpartition("\n")[2]
-    if _OF_THE_MACHINE.search(last):
-        return Ended(lost=f"the stack's process ended {_IMPORTING}: {last}", machine=True)
-    return Ended(lost=f"the stack could not import its packages; {_log_or_code(code, log)}")
-
-
-def _died(process: Process) -> Ended:
-    """Return why a process that had jobs is gone."""
-    code, log = process.exit_code(), without_folders(process.log_tail()).strip()
-    if code is not None and code < 0:
-        reason = f"the stack's process was {_killed_by(-code)}"
-        return Ended(lost=reason, machine=_signal_name(-code) in _OUTSIDE_SIGNALS)
+        reason = (
+            f"the stack's process was {_killed_by(-code)}{'' if imported else f' {_IMPORTING}'}"
+        )
+        is_machine = not imported or _signal_name(-code) in _OUTSIDE_SIGNALS
+        return Ended(lost=reason, machine=is_machine)
     if _OF_THE_MACHINE.search(last := log.rpartition("\n")[2]):
-        return Ended(lost=f"the stack's process died: {last}", machine=True)
-    return Ended(lost=f"the stack's process died; {_log_or_code(code, log)}")
+        how = "died" if imported else f"ended {_IMPORTING}"
+        return Ended(lost=f"the stack's process {how}: {last}", machine=True)
+    what = "the stack's process died" if imported else "the stack could not import its packages"
+    return Ended(lost=f"{what}; {_log_or_code(code, log)}")
 
 
 def _log_or_code(code: int | None, log: str) -> str:

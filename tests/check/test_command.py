@@ -41,7 +41,7 @@ class Runner:
 @pytest.fixture
 def runner(monkeypatch):
     made = Runner()
-    monkeypatch.setattr(cli, "run_matrix", made)
+    monkeypatch.setattr("samebits.cli.check.run_matrix", made)
     return made
 
 

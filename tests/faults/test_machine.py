@@ -219,8 +219,8 @@ def test_a_stack_that_starts_ends_with_a_host_that_is_killed(host, tmp_path):
 
 BLOCKED = """
 import sys, time
-from samebits import cli
-cli._MAX_TO_END = 1.0
+from samebits.cli import interrupts
+interrupts._MAX_TO_END = 1.0
 
 async def run():
     print("blocked", flush=True)
@@ -228,7 +228,7 @@ async def run():
     while time.monotonic() < end:
         time.sleep(0.1)
 
-cli._run_async(run())
+interrupts.run_async(run())
 """
 
 

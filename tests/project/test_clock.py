@@ -22,8 +22,8 @@ from tests.support.faulty_bench import Bench, Host
 ROOT = Path(__file__).parents[2]
 YEAR = 365 * 86_400
 AGES = {
-    ("cli", "_checked"),
-    ("cli", "run"),
+    ("check", "check_model"),
+    ("matrix", "run_cells"),
     ("cells", "_remove_leftovers"),
     ("crosser", "close"),
     ("scheduler", "_remove_old"),
