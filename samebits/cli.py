@@ -24,7 +24,7 @@ import time
 import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -181,10 +181,26 @@ def _checked(
     """Run one model without a matrix file; return the exit code and one screen of lines."""
     _check_cache(environ)
     prepared = check.prepare(options)
-    folder = options.reports or check.report_folder(prepared)
-    _check_reports(folder)
+    _check_reports(options.reports or check.REPORTS / prepared.name)
     for line in prepared.intro:
         spoken.say(line, sys.stderr)
+    claimed = nullcontext(options.reports) if options.reports else check.claimed_folder(prepared)
+    with claimed as folder:
+        report, written, order = _run_check(prepared, folder, options, environ, spoken)
+    if GITHUB in order.formats:
+        _publish_on_github(report, environ, spoken, prepared.places)
+    lines = screen(report, written.opened, prepared.places)
+    return report.exit_code, [spoken.log_line(line) for line in lines]
+
+
+def _run_check(
+    prepared: check.Check,
+    folder: Path,
+    options: argparse.Namespace,
+    environ: Mapping[str, str],
+    spoken: TerminalText,
+) -> tuple[Report, Written, Order]:
+    """Run one model and write its report into a folder."""
     fields = {name: value for name, value in vars(options).items() if name in Order.model_fields}
     fields |= {
         "matrix": Path(prepared.name),
@@ -208,12 +224,8 @@ def _checked(
         run_matrix(order, environ, cell_lines, dependencies, prepared.matrix)
     )
     report, written = _written(report, files, options, folder, Redaction(environ), progress(0))
-    check.mark(folder, prepared)
     prune(order.work_folder, dependencies.files.keys(), time.time())
-    if GITHUB in order.formats:
-        _publish_on_github(report, environ, spoken, prepared.places)
-    lines = screen(report, written.opened, prepared.places)
-    return report.exit_code, [spoken.log_line(line) for line in lines]
+    return report, written, order
 
 
 def _reported(
