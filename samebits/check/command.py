@@ -7,6 +7,7 @@ is a run of a matrix like any other.
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -32,7 +33,7 @@ from samebits.records.record import Record
 from samebits.reports.plain import Place
 from samebits.text.lists import comma_list
 from samebits.text.numbers import plural
-from samebits_wire.atomic import replace as replace_file
+from samebits_wire.atomic import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -164,20 +165,38 @@ def prepare(options: Options) -> Check:
 _MARK = ".samebits-model"
 
 
-def report_folder(check: Check) -> Path:
-    """Return the folder of a check's report: of two models with one name, the second gets digits."""
-    first = REPORTS / check.name
-    digest = digest_of(check.source)
+@contextmanager
+def claimed_folder(check: Check) -> Iterator[Path]:
+    """Yield the folder of a check's report: of two models with one name, the second gets digits.
+
+    The folder belongs to the model before it runs, so two checks at the same time have one each. If
+    the run raises, the claim is given back.
+    """
+    first, digest = REPORTS / check.name, digest_of(check.source)
+    mark = first / _MARK
+    new_folders = [path for path in (first, *first.parents) if not path.exists()]
+    first.mkdir(parents=True, exist_ok=True)
     try:
-        is_free = (first / _MARK).read_text("utf-8") == digest
-    except (OSError, UnicodeDecodeError):
-        is_free = True
-    return first if is_free else REPORTS / f"{check.name}-{digest[:6]}"
+        with mark.open("x", encoding="utf-8") as file:
+            file.write(digest)
+    except FileExistsError:
+        yield first if _holds(mark, digest) else REPORTS / f"{check.name}-{digest[:6]}"
+        return
+    try:
+        yield first
+    except BaseException:
+        with suppress(OSError):
+            mark.unlink()
+            for path in new_folders:
+                path.rmdir()
+        raise
 
 
-def mark(folder: Path, check: Check) -> None:
-    """Write down whose report a folder has."""
-    replace_file(folder / _MARK, digest_of(check.source))
+def _holds(mark: Path, digest: str) -> bool:
+    try:
+        return read_whole(mark) == digest.encode()
+    except OSError:
+        return False
 
 
 _CODE = ("packages", "stack_packages", "imports", "model_class")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from samebits.records.report import Report
+    from samebits.reports.write import Written
     from samebits.terminal.progress import Progress
     from samebits.text.terminal import TerminalText
 
@@ -37,10 +40,26 @@ def check_model(
     """Run one model without a matrix file; return the exit code and one screen of lines."""
     check_cache(environ)
     prepared = check.prepare(record_of(check.Options, options))
-    folder = options.reports or check.report_folder(prepared)
-    check_reports(folder)
+    check_reports(options.reports or check.REPORTS / prepared.name)
     for line in prepared.intro:
         spoken.say(line, sys.stderr)
+    claimed = nullcontext(options.reports) if options.reports else check.claimed_folder(prepared)
+    with claimed as folder:
+        report, written, order = _run(prepared, folder, options, environ, spoken)
+    if GITHUB in order.formats:
+        publish_on_github(report, environ, spoken, prepared.places)
+    lines = screen(report, written.opened, prepared.places)
+    return report.exit_code, [spoken.log_line(line) for line in lines]
+
+
+def _run(
+    prepared: check.Check,
+    folder: Path,
+    options: argparse.Namespace,
+    environ: Mapping[str, str],
+    spoken: TerminalText,
+) -> tuple[Report, Written, Order]:
+    """Run one model and write its report into a folder."""
     order = record_of(
         Order,
         options,
@@ -63,9 +82,5 @@ def check_model(
 
     report, files = run_async(run_matrix(order, environ, cell_lines, dependencies, prepared.matrix))
     report, written = write_report(report, files, order, folder, Redaction(environ), progress(0))
-    check.mark(folder, prepared)
     prune(order.work_folder, dependencies.files.keys(), time.time())
-    if GITHUB in order.formats:
-        publish_on_github(report, environ, spoken, prepared.places)
-    lines = screen(report, written.opened, prepared.places)
-    return report.exit_code, [spoken.log_line(line) for line in lines]
+    return report, written, order

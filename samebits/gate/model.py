@@ -7,21 +7,22 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from samebits.base.checkpoint import read_small
 from samebits.base.errors import SamebitsError
 from samebits.check import hub
-from samebits.check.model import read_folder, read_model
+from samebits.check.model import read_folder, read_model, with_digits
 from samebits.check.text import Entry, matrix_text
 from samebits.matrix import load, yamltext
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.levels import at_level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from samebits.check.model import NamedModel
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import Variant
-    from samebits.records.lock import RecordedModel
+    from samebits.records.lock import LockFile, RecordedModel
 
 _ANY_RELEASE = "5.x"
 """A matrix needs a stack; the one that is used is the project's own environment."""
@@ -29,6 +30,10 @@ _ANY_RELEASE = "5.x"
 
 class CodeError(SamebitsError):
     """The model has code of its own, and nobody has said whether it may run."""
+
+
+class TwiceError(SamebitsError):
+    """The command line names one model twice."""
 
 
 def entry_name(model: ModelSpec) -> str:
@@ -61,6 +66,42 @@ def named_specs(
     return _specs(
         Entry(model.name, _absolute(model), bool(trusts_code), dtypes, attention, devices)
     )
+
+
+def told_apart(models: Iterable[NamedModel], lock: LockFile, folder: Path) -> Iterator[NamedModel]:
+    """Yield models with a name of its own for each: one whose name another has gets digits of where it lies.
+
+    ``folder`` is that of the lock, which keeps the names that its models have.
+
+    Raises:
+        TwiceError: two revisions of one model are named.
+
+    """
+    taken = {
+        name.partition("/")[0]: _source(entry.hub, entry.path)
+        for name, entry in lock.models.items()
+        if entry.path is None or (folder / entry.path).exists()
+    }
+    named: dict[str, str] = {}
+    for model in models:
+        path = None if model.path is None else relative_path(Path(model.path), folder)
+        source = _source(model.hub, path)
+        if source in named:
+            if named[source] != model.typed and model.hub is not None:
+                msg = f"{named[source]} and {model.typed} are one model: name one revision of it"
+                raise TwiceError(msg)
+            continue
+        named[source] = model.typed
+        name = next((name for name, of in taken.items() if of == source), model.name)
+        if taken.get(name, source) != source:
+            name = with_digits(name, source)
+        taken[name] = source
+        yield model._replace(name=name)
+
+
+def _source(hub: str | None, path: str | None) -> str:
+    """Return what tells two models of one name apart: the id on the hub, or the path in the lock."""
+    return hub or os.path.normpath(str(path))
 
 
 def recorded_spec(name: str, entry: RecordedModel, folder: Path) -> ModelSpec:
@@ -129,7 +170,7 @@ def imported_modules(model: ModelSpec) -> set[str]:
 
 def _imports(file: Path) -> Iterator[str]:
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(read_small(file))
     except (OSError, SyntaxError, ValueError):
         return  # the model's load says so
     for node in ast.walk(tree):

@@ -6,12 +6,12 @@ two give other pixels, so a stack without torchvision tells little to a user who
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from samebits.base.checkpoint import json_of
 from samebits.base.hub import is_reached
 from samebits.records.question import keys
 
@@ -74,10 +74,7 @@ def _has_images(model: ModelSpec, folder: Path) -> bool:
 
 
 def _declares_images(file: Path) -> bool:
-    try:
-        content = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
+    content = json_of(file)
     return isinstance(content, dict) and bool(_KEYS & content.keys())
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -238,6 +239,17 @@ class StackBuilder:
             return None
         return pinned_versions(lock).get("transformers")
 
+    def may_know(self, spec: StackSpec, name: str) -> bool:
+        """Return False if a stack's release surely has no model_type and no class of this name.
+
+        The stack is built for the answer, as its run would; if that fails, the answer is True.
+        """
+        try:
+            stack = self.build(spec)
+        except StackError:
+            return True
+        return name in stack.architectures or _has_class(stack, name)
+
     def installed(self, spec: StackSpec, package: str) -> str | None:
         """Return the release of a package that ``spec`` resolves to; None if it does not have it.
 
@@ -427,6 +439,14 @@ def _site_packages(folder: Path) -> Path:
     if os.name == "nt":
         return folder / "Lib" / "site-packages"
     return next(folder.glob("lib/python3*/site-packages"))
+
+
+def _has_class(stack: Stack, name: str) -> bool:
+    """Return True if a modeling file of a stack's release binds a name, or there is no such file."""
+    models = _site_packages(environment_folder(stack)) / "transformers" / "models"
+    files = [*models.glob("*/modeling_*.py")]
+    binds = re.compile(rf"^(class {re.escape(name)}\b|{re.escape(name)}\s*=)", re.MULTILINE)
+    return not files or any(binds.search(file.read_text("utf-8")) for file in files)
 
 
 def _read_stamp(path: Path, stack_id: str) -> Stack | None:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from uv import find_uv_bin
 
-from samebits.base.checkpoint import is_checkpoint
+from samebits.base.checkpoint import is_checkpoint, read_small
 from samebits.base.errors import StackMachineError
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _has_settings(folder: Path) -> bool:
     if (folder / _OWN_SETTINGS).is_file():
         return True
     try:
-        content = tomllib.loads((folder / _PROJECT).read_text("utf-8"))
+        content = tomllib.loads(read_small(folder / _PROJECT).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
     tool = content.get("tool")

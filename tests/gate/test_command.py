@@ -7,9 +7,13 @@ import jsonschema
 import pytest
 
 from samebits import cli, schemas
+from samebits.base.digests import digest_of
+from samebits.check.model import NamedModel
 from samebits.gate import bench, command
 from samebits.gate.lockfile import read_lock
+from samebits.gate.model import TwiceError, told_apart
 from samebits.records.capture import Capture
+from samebits.records.lock import LockFile
 from samebits.stacks.build import StackBuilder
 from samebits_wire.seal import sealed
 from tests.gate.test_interpreter import installed
@@ -307,3 +311,57 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(world, ca
     assert world.run("record", "tiny", "--lock", "tiny/config.json/x.lock") == 2
     assert "name another file with --lock" in capsys.readouterr().err
     assert not world.jobs
+
+
+def twins(world):
+    for parent in ("a", "b"):
+        folder = world.folder / parent / "tiny"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text('{"model_type": "llama"}')
+        (folder / "model.safetensors").write_bytes(WEIGHTS)
+    world.signals = dict.fromkeys(("tiny", *DIGITS.values()), world.signals["tiny"])
+
+
+DIGITS = {path: f"tiny-{digest_of(path)[:6]}" for path in ("b/tiny", "tiny")}
+
+
+def paths():
+    return {name.partition("/")[0]: model.path for name, model in lock().models.items()}
+
+
+def test_two_models_of_one_name_are_two_entries(world, capsys):
+    twins(world)
+    assert world.run("record", "a/tiny", "b/tiny", "./a/tiny") == 0
+    assert paths() == {"tiny": "a/tiny", DIGITS["b/tiny"]: "b/tiny"}
+    assert capsys.readouterr().err.count("\n+ ") == 2
+    # each keeps its name
+    assert world.run("record", "--update", "b/tiny") == 0
+    assert world.run("record", "b/tiny") == 2
+    assert f"has {DIGITS['b/tiny']}/float32-default already" in capsys.readouterr().err
+    assert world.run("record", "tiny") == 0
+    assert world.run("verify") == 0
+    assert paths() == {"tiny": "a/tiny", **{name: path for path, name in DIGITS.items()}}
+
+
+def test_an_update_of_another_folder_of_the_same_name_replaces_nothing(world):
+    twins(world)
+    assert world.run("record", "a/tiny") == 0
+    assert world.run("record", "--update", "b/tiny") == 0
+    assert paths() == {"tiny": "a/tiny", DIGITS["b/tiny"]: "b/tiny"}
+
+
+def test_a_folder_that_moved_keeps_its_name(world):
+    twins(world)
+    assert world.run("record", "a/tiny") == 0
+    (world.folder / "a" / "tiny").rename(world.folder / "a" / "other")
+    assert world.run("record", "--update", "b/tiny") == 0
+    assert paths() == {"tiny": "b/tiny"}
+
+
+def test_two_revisions_of_one_model_are_refused():
+    one, other = (NamedModel("m", {}, hub="o/m", revision=r) for r in ("1" * 40, "2" * 40))
+    with pytest.raises(TwiceError, match=r"o/m@1+ and o/m@2+ are one model"):
+        list(told_apart([one, other], LockFile(), Path()))
+    same = NamedModel("m", {}, hub="p/m", revision="1" * 40)
+    first, second = told_apart([one, same, one], LockFile(), Path())
+    assert (first.name, second.name) == ("m", f"m-{digest_of('p/m')[:6]}")

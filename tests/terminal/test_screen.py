@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from samebits.records.capture import Skip, UnrunModule
+from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.report import CheckpointReport
+from samebits.records.subject import Subject
 from samebits.records.trace import Cause, Side
 from samebits.terminal.screen import WIDTH, screen
 from tests.support.sample_report import NEVER_WRITTEN, cell, raised, row, sample_report
@@ -151,6 +154,36 @@ def test_what_a_folder_adds_to_the_model_is_said_not_to_be_compared():
     assert "Not compared" not in " ".join(
         lines(report(reference(), same, code=0, checkpoints=(plain,)))
     )
+
+
+def test_modules_that_no_prompt_ran_are_named():
+    same = of("5.23", Verdict.IDENTICAL)
+    shown = report(reference(), same, code=0)
+    assert "Not run by any prompt" not in " ".join(lines(shown))
+    tower = UnrunModule(name="model.vision_tower", parameters=1200)
+    unrun = {stack.id: (tower,) for stack in shown.stacks}
+    rows = (
+        shown.rows[0].model_copy(
+            update={"unrun": unrun, "attention": dict.fromkeys(unrun, "sdpa")}
+        ),
+    )
+    printed = lines(shown.model_copy(update={"rows": rows}))
+    assert "Not run by any prompt: model.vision_tower (1,200 parameters)" in printed
+
+
+def test_what_got_no_image_and_no_video_is_said():
+    item = ItemComparison(subject=Subject(prompt="image"), outcome="identical")
+    signal = SignalComparison(
+        signal="logits", outcome="identical", n_items=1, n_differ=0, items=(item,)
+    )
+    video = Skip(what="forward video", reason="forward takes videos", why="inputs")
+    seen = of("5.23", Verdict.IDENTICAL).model_copy(
+        update={"signals": (signal,), "skips": (video,)}
+    )
+    text = " ".join(" ".join(lines(report(reference(), seen, code=0))).split())
+    assert "Only forward and decoding were fed an image. No video was fed." in text
+    plain = of("5.23", Verdict.IDENTICAL)
+    assert "were fed" not in " ".join(lines(report(reference(), plain, code=0)))
 
 
 def test_the_reason_of_an_absent_release_is_not_cut():

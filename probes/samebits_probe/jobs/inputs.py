@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from samebits_probe.model import choice, input_set, inputs, load, multimodal, series
+from samebits_probe.model import choice, input_set, inputs, load, multimodal, series, series_shapes
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
@@ -92,7 +92,7 @@ class Chooser:
             main=main_input if isinstance(main_input, str) else choice.TOKENS,
             vocabulary=inputs.vocabulary(self.tokens),
             generates=bool(generates()),
-            steps=series.steps(self.config) if series.main(self.signature) else 0,
+            series=series_shapes.shapes_of(self.config, self.signature),
         )
 
     def facts(self) -> Fact:
@@ -129,7 +129,7 @@ class Chooser:
 
     def _beside(self) -> Fact:
         """Return prompts with an image, a sound or a series, for a model that takes one."""
-        if series.main(self.signature):
+        if series_shapes.main(self.signature):
             return self._series()
         try:
             fed = choice.arguments(self.signature, self.traits)
