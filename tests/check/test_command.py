@@ -292,7 +292,7 @@ def test_two_checks_of_one_name_at_the_same_time_have_two_reports(
             second.append(claimed)
         return await runner(*asked)
 
-    monkeypatch.setattr(cli, "run_matrix", run)
+    monkeypatch.setattr("samebits.cli.check.run_matrix", run)
     main(folder, "a/twin")
     main(folder, "b/twin")
     first, own = (Path("reports/check") / name for name in reports_of(twins))
