@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title
 from samebits.records.ids import Verdict
+from samebits.reports.cell.cause import place, shown_cause
 from samebits.reports.stories import cell_in_short, verdict_word
 from samebits.text.numbers import rounded_ulp
 
@@ -84,14 +85,15 @@ def beginning(cell: CellResult) -> Beginning:
     statement, first = on_one_line(cell_in_short(cell)), ""
     if cell.deciding is not None and cell.first is not None:
         first = f"differs first: {on_one_line(rounded_ulp(cell.first.what))}"
-    cause = cell.cause
+    cause = shown_cause(cell)
     if cause is not None:
         places = [
             f"in {side.stack}: {', '.join(filter(None, (side.module, side.source)))}"
             for side in (cause.candidate, cause.reference)
             if side and (side.module or side.source)
         ]
-        begins = f"begins: {on_one_line(cause.headline)}"
+        what = "begins" if cause.decides else f"another difference, {place(cause)}, begins"
+        begins = f"{what}: {on_one_line(cause.headline)}"
         return Beginning(statement, first, begins, tuple(places))
     if cell.failure is None or not cell.failure.frames:
         return Beginning(statement, first)
