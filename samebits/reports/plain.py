@@ -132,6 +132,27 @@ def _explained_at(explanation: Explanation, cell: CellResult) -> str:
     return f"{explanation.where}, in the reference {explanation.stack}"
 
 
+def raised_beside(report: Report) -> str:
+    """Return which checks beside the verdicts raise in one release only; '' if there are none.
+
+    A verdict is of the bits alone, so a run that passes has to say it beside its verdict.
+    """
+    codes = {text.code for text in report.rules if text.scope == "model"}
+    found = [
+        finding
+        for row in report.rows
+        for cell in row.cells
+        for finding in cell.findings
+        if finding.raises and finding.code in codes
+    ]
+    if not found:
+        return ""
+    raising = "a check beside them raises" if len(found) == 1 else "checks beside them raise"
+    stacks = dict.fromkeys(finding.raises for finding in found)
+    where = f"in {', '.join(stacks)} only" if len(stacks) == 1 else "in one release only"
+    return f"{raising} {where} ({', '.join(dict.fromkeys(finding.code for finding in found))})"
+
+
 def wrong_reference(cell: CellResult) -> str:
     """Return the stack of the reference if only it has a defect that explains the cell, else ''."""
     stacks = {explanation.stack for explanation in cell.explained_by}

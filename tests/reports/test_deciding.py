@@ -114,9 +114,11 @@ def explained(*, decides):
 WORDS = {
     "report.md": (
         "it starts with another operation: apply_rotary_pos_emb; swapping only layout restores the bits",
-        "another difference, of the decode of padded, starts with another operation: "
-        "apply_rotary_pos_emb; swapping only layout restores the bits of the decode of padded, "
-        "which does not decide",
+        (
+            "another difference, of the decode of padded, starts with another operation: "
+            "apply_rotary_pos_emb; swapping only layout restores the bits of the decode of padded, "
+            "which does not decide"
+        ),
     ),
     "models/gemma2.md": (
         "**Where it starts**",
