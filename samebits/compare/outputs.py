@@ -14,6 +14,7 @@ from samebits.compare.pair import union
 from samebits.compare.tensors import unpaired
 from samebits.records.comparison import ItemComparison
 from samebits.records.subject import Reason, Subject
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,15 +62,17 @@ def output_pairs(reference: Capture, candidate: Capture, prompt: str) -> list[Ou
     that name and the bytes are the same. A tensor and a list of tensors of one name are one output.
     """
     first, second = named(reference).get(prompt, {}), named(candidate).get(prompt, {})
-    split, joined = _in_parts(first, second), _in_parts(second, first)
-    in_parts = {name for parts in (*split.values(), *joined.values()) for name in parts}
     renamed = _renamed(first, second)
+    old = {name: ref for name, ref in first.items() if name not in renamed}
+    new = {name: ref for name, ref in second.items() if name not in renamed.values()}
+    split, joined = _in_parts(old, new), _in_parts(new, old)
+    in_parts = {name for parts in (*split.values(), *joined.values()) for name in parts}
     pairs = []
     for name, ref in first.items():
         if name in in_parts:
             continue
         parts = tuple(second[part] for part in split.get(name, ()))
-        counterpart = renamed.get(name, "") if not parts else ""
+        counterpart = renamed.get(name, "")
         subject = Subject(prompt=prompt, tensor=name, counterpart=counterpart)
         pairs.append(OutputPair(subject, ref, second.get(counterpart or name), parts))
     known = {*first, *renamed.values(), *in_parts}
@@ -87,7 +90,7 @@ def _in_parts(one: Refs, other: Refs) -> dict[str, list[str]]:
         name: parts
         for name in one
         if name not in other
-        and len(parts := [key for key in other if key.startswith(f"{name}[")]) > 1
+        and (parts := [key for key in other if key.startswith(f"{name}[")])
         and parts == [f"{name}[{number}]" for number in range(len(parts))]
         and not any(part in one for part in parts)
     }
@@ -128,7 +131,7 @@ def _prompt_items(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
 def _regrouped(pair: Pair, output: OutputPair) -> ItemComparison:
     """Return the item of an output that is one tensor on one side and a list of them on the other."""
     subject, reference, candidate, parts = output
-    n = f"a list or tuple of {len(parts)} tensors"
+    n = f"a list or tuple of {plural(len(parts), 'tensor')}"
     form = f"one tensor instead of {n}" if reference is None else f"{n} instead of one tensor"
     whole = reference or candidate
     assert whole is not None

@@ -115,6 +115,15 @@ def test_a_tensor_that_became_a_list_says_so_and_whether_the_bytes_are_the_same(
         assert [decider.subject for decider in rests_on] == [item.subject]
 
 
+def test_a_list_of_one_tensor_is_another_name_of_the_same_bytes_or_another_form(memory):
+    (item,) = outputs_of(memory, {"x": PAIR[0]}, {"x[0]": PAIR[0]}).items
+    assert (item.outcome, item.note) == ("identical", RENAMED)
+    (item,) = outputs_of(memory, {"x": PAIR[:1]}, {"x[0]": PAIR[0]}).items
+    assert item.note == (
+        "returned as a list or tuple of 1 tensor instead of one tensor, with the same bytes"
+    )
+
+
 def test_a_list_that_became_a_tensor_says_so(memory):
     (item,) = outputs_of(memory, in_list(PAIR), {"image_hidden_states": PAIR}).items
     assert item.note == (
