@@ -21,11 +21,14 @@ def _one_side(*, of_release: bool) -> Callable[[Case], Iterator[Sighting]]:
         for found in (*checks(case.reference, case.capture), *_of_jobs(case)):
             if not found.differs or found.is_of_release != of_release:
                 continue
-            if found.candidate:
-                evidence = (found.candidate, "the reference answers")
-            else:
-                evidence = (found.reference, "raised in the reference; this release answers")
-            yield Sighting(found.name, evidence)
+            here, there = case.capture.cell.stack, case.reference.cell.stack
+            sides = (here, f"the reference {there}")
+            raising, answering = sides if found.candidate else sides[::-1]
+            yield Sighting(
+                f"{raising} raises, {answering} answers: {found.name}",
+                (found.candidate or found.reference, f"{raising} raises; {answering} answers"),
+                raises=here if found.candidate else there,
+            )
 
     return check
 

@@ -79,6 +79,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
                 where=sighting.where,
                 evidence=sighting.evidence,
                 saver=sighting.saver,
+                raises=sighting.raises,
             )
             named.append(finding)
     return tuple(named)

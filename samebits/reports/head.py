@@ -8,7 +8,7 @@ from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, fails
 from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.reports.plain import advice, on_one_line, wrong_reference
+from samebits.reports.plain import advice, on_one_line, raised_beside, wrong_reference
 from samebits.reports.sections.at_a_glance import steps
 from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.findings import named
@@ -66,7 +66,7 @@ def _short(line: str) -> str:
 
 def _result(report: Report) -> str:
     if report.exit_code == PASS:
-        return "The run passes."
+        return f"{'; '.join(filter(None, ['The run passes', raised_beside(report)]))}."
     if report.exit_code == INCOMPLETE:
         return (
             f"The run is incomplete (exit code {INCOMPLETE}): nothing that was compared fails, but "

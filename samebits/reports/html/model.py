@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions import questions
+from samebits.reports.cell.cause import shown_cause
 from samebits.reports.html import charts
 from samebits.reports.html.addresses import Addresses, anchor, cell_anchor, model_page
 from samebits.reports.html.bands import Piece, strip
@@ -133,6 +134,8 @@ class Outcome(NamedTuple):
     """Reasons of the matrix file, with their references."""
     stages: tuple[Stage, ...]
     charts: tuple[Chart, ...]
+    cause: Cause | None
+    """The one to name."""
     causes: tuple[Found, ...]
     choices: tuple[Choice, ...]
     likely: tuple[Likely, ...]
@@ -236,6 +239,7 @@ def _outcome(
         expected=_reasons(cell, report.expected),
         stages=tuple(flow(cell)) if not is_reference(cell) else (),
         charts=tuple(charts.charts_of(cell)),
+        cause=shown_cause(cell),
         causes=_causes(cell),
         choices=tuple(_choices(cell)),
         likely=tuple(_likely(cell)),

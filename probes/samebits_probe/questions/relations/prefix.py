@@ -69,12 +69,19 @@ def _pairs(
 def _decode_from_copies(
     subject: Subject, prefix: Ids, prompts: list[Ids], n_steps: int, *, by_hand: bool
 ) -> list[Decoded]:
-    """Feed the prefix once and decode every prompt after a copy of its cache."""
+    """Decode every prompt after a copy of one cache of the prefix.
+
+    Before generate() the prefix gets what a tokenizer gives, ids and mask, as in the guide. It is fed
+    again before each prompt, as a model may keep its positions in the modules.
+    """
     room = max(map(len, prompts)) + n_steps - len(prefix)
-    cache: Any = subject.new_cache(Way((prefix + (0,) * room,)))
-    cache = subject.step(Way((prefix,)), 0, len(prefix), cache).cache
+    way = Way((prefix,), mask=((1,) * len(prefix),), placed=by_hand)
+    cache: Any = None
     decoded = []
     for prompt in prompts:
+        empty = subject.new_cache(Way((prefix + (0,) * room,)))
+        filled = subject.step(way, 0, len(prefix), empty).cache
+        cache = filled if cache is None else cache
         copied = copy.deepcopy(cache)
         if by_hand:
             decoded.append(with_cache(subject, prompt, n_steps, past=len(prefix), cache=copied))
