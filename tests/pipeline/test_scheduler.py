@@ -615,6 +615,71 @@ def test_what_the_user_listed_is_not_left_out(tmp_path):
     assert [pair[0].status for pair in runs.values()] == ["complete", "complete", "absent"]
 
 
+NO_NETWORK = PackagesError("error: client error (Connect)", contradicts=False, machine=True)
+
+
+class FaultyIndex(Index):
+    """An index that some stacks do not reach ``times`` times when they ask for ``missing``."""
+
+    def __init__(self, missing, times, error=NO_NETWORK, **versions):
+        super().__init__(**versions)
+        self.missing, self.times, self.error = missing, times, error
+
+    def __call__(self, stack, python, packages, stays):
+        if stack.id == "5.0" and self.missing in packages and self.times:
+            self.asked.append((stack.id, packages))
+            self.times -= 1
+            raise self.error
+        return super().__call__(stack, python, packages, stays)
+
+
+EVERYWHERE = dict.fromkeys(STACKS, ["0.28"])
+
+
+@pytest.mark.parametrize("error", [NO_NETWORK, OSError(28, "No space left on device")], ids=str)
+def test_packages_that_the_machine_did_not_let_be_installed_are_tried_again(tmp_path, error):
+    index = FaultyIndex("my-models==0.28", 1, error, my_models=EVERYWHERE)
+    bench = Bench(tmp_path / "once", with_packages(), extend=index)
+    assert list(statuses(bench.run()).values()) == [COMPLETE] * 3
+    assert [id for id, _ in index.asked].count("5.0") == 2
+    assert not bench.lab.scope.dependencies.unrepeatable
+    index = FaultyIndex("my-models==0.28", 2, error, my_models=EVERYWHERE)
+    bench = Bench(tmp_path / "twice", with_packages(), extend=index)
+    assert statuses(bench.run())["mine@5.0"] == ["unfinished"] * 2
+
+
+def test_packages_that_do_not_fit_are_not_tried_again(tmp_path):
+    index = Index(my_models=EVERYWHERE | {"5.0": []})
+    Bench(tmp_path, with_packages(), extend=index).run()
+    assert [id for id, _ in index.asked].count("5.0") == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_run_whose_torchvision_was_not_fetched_says_so_and_stands_for_no_other(tmp_path, times):
+    index = FaultyIndex("torchvision==0.28", times, pillow=EVERYWHERE, torchvision=EVERYWHERE)
+    model = recipe().model_copy(update={"packages": IMAGES, "images": IMAGES})
+    bench = Bench(tmp_path, model, extend=index)
+    assert list(statuses(bench.run()).values()) == [COMPLETE] * 3
+    is_missing = times == 2
+    for stack in STACKS:
+        installed = bench.lab.stacks.extended[stack, IMAGES].added.packages
+        assert ("torchvision" in installed) is not is_missing
+    notes = [note for note in bench.lab.notes if note.startswith("no torchvision for all stacks")]
+    assert bool(notes) is is_missing
+    assert all("client error (Connect)" in note for note in notes)
+    unrepeatable = ["torchvision could not be fetched"] if is_missing else []
+    assert list(bench.lab.scope.dependencies.unrepeatable) == unrepeatable
+
+
+def test_a_torchvision_that_does_not_fit_is_a_result(tmp_path):
+    index = Index(pillow=EVERYWHERE, torchvision=EVERYWHERE | {"5.0": []})
+    model = recipe().model_copy(update={"packages": IMAGES, "images": IMAGES})
+    bench = Bench(tmp_path, model, extend=index)
+    bench.run()
+    assert not bench.lab.notes
+    assert not bench.lab.scope.dependencies.unrepeatable
+
+
 # faults of the machine and of the work folder
 
 UNFINISHED = ["unfinished"] * 2
