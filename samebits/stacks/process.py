@@ -1,7 +1,7 @@
 """The process of a stack, which imports transformers once and forks a child for each job.
 
 The process runs probes/stack.py and reads its jobs line by line. Slots keep as many children (and
-imports) busy as there are cores. A job says how many threads it has, so that its bits do not depend
+imports, for a while) busy as there are cores. A job says how many threads it has, so that its bits do not depend
 on the load of the machine; it takes as many slots.
 
 A job has no time limit. The stack's process ends a job that makes no progress, and reports every
@@ -51,6 +51,8 @@ _MAX_START = 900.0
 """Seconds after which a process that still imports is considered hung; cold disks take minutes."""
 _MAX_IDLE = 60.0
 """Seconds after which a process that imports is considered hung if it used no CPU and read nothing."""
+_SLOT_OF_START = 15.0
+"""Seconds after which a start gives its slot back; most imports take less, and a hung one all of it."""
 _TRIES = 2
 """How often a process is started if the machine ended it, or did not let it start."""
 _IMPORTING = "while it imported its packages"
@@ -365,9 +367,21 @@ class StackProcess:
     async def _started(self) -> Process | None:
         async with self._starting:
             if self._process is None and self._failed is None:
-                async with self._slots.taken():
-                    self._failed = await self._start()
+                self._failed = await self._start_in_slot()
             return self._process
+
+    async def _start_in_slot(self) -> Ended | None:
+        """Start the process; it has a slot for a while, so that not all stacks import at once."""
+        starting = None
+        try:
+            async with self._slots.taken():
+                starting = asyncio.create_task(self._start())
+                await asyncio.wait({starting}, timeout=_SLOT_OF_START)
+            return await starting
+        finally:
+            if starting is not None and not starting.done():
+                starting.cancel()
+                await asyncio.wait({starting})
 
     async def _start(self) -> Ended | None:
         """Start the process, once more if the machine ended it; return why there is none."""
