@@ -186,7 +186,9 @@ class RunStacks:
             self._scope.progress.note(text)
             return
         reason = " ".join(str(fault).split())
-        self._scope.note(f"{text}. The machine is the reason, and another run tries again: {reason}")
+        self._scope.note(
+            f"{text}. The machine is the reason, and another run tries again: {reason}"
+        )
         self._scope.dependencies.mark_unrepeatable(f"{' and '.join(missing)} could not be fetched")
 
     async def _beside_all(
@@ -245,13 +247,14 @@ class RunStacks:
 
     async def _build_and_show(self, spec: StackSpec) -> None:
         self._scope.progress.stack(spec.id, "resolving and building")
-        await self._fetch_lock(spec)
         try:
+            await self._fetch_lock(spec)
             self.built[spec.id] = await _tried(partial(self._build_stack, spec))
         except (StackError, OSError) as error:
             self.failures[spec.id] = _without_its_folders(error)
             self._scope.dependencies.mark_unrepeatable(f"stack {spec.id} could not be built")
-            self._scope.progress.stack(spec.id, "failed", is_busy=False)
+            state = "not finished" if self.failures[spec.id].machine else "failed"
+            self._scope.progress.stack(spec.id, state, is_busy=False)
             return
         finally:
             self._scope.progress.advance("stacks")

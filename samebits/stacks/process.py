@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from samebits.base.errors import MACHINE_ERRORS
+from samebits.base.errors import OF_THE_MACHINE
 from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.stacks import probes
@@ -65,9 +65,7 @@ _OF_THE_MACHINE = re.compile(
     r"Too many open files|Resource temporarily unavailable"
 )
 """What the last line of a log says if memory, a disk or the kernel's limits ended a process."""
-_NO_ROOM = re.compile(
-    rf"MemoryError\b|OSError: \[Errno (?:{'|'.join(str(number) for number in MACHINE_ERRORS)})\]"
-)
+_NO_ROOM = re.compile(rf"MemoryError\b|{OF_THE_MACHINE.pattern}")
 """The exception that ended a job for want of memory or disk."""
 _LINE_LIMIT = 1 << 24
 """Maximum bytes of an answer line; the machine facts list every installed package."""

@@ -94,14 +94,14 @@ def test_every_phase_is_told_from_beginning_to_end(tmp_path):
     assert set(bench.lab.scope.phases.taken) == {"stacks", "cells", "checkpoints"}
 
 
-def fails(message):
+def fails(message, type="KeyError"):
     """Return the behaviour of a stack in which a model does not load."""
 
     def does(job):
         if job["kind"] in {"build", "inputs"}:
             return probe(job)
         cell = CellId.model_validate(job["cell"])
-        failure = Failure(phase="load", type="KeyError", message=message, traceback="")
+        failure = Failure(phase="load", type=type, message=message, traceback="")
         written = Capture(cell=cell, run=job["run"], status="failed", failure=failure)
         path = Path(job["capture"])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,6 +129,23 @@ def test_what_fails_otherwise_in_one_of_them_is_said_apart(tmp_path):
         "failure failed in 4.48, 4.57: llama/float32-sdpa: load: KeyError: 'a'",
         "failure failed: llama/float32-sdpa@5.0: load: KeyError: 'b'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("type", "message", "words", "outcome"),
+    [
+        ("OSError", "[Errno 28] No space left on device", "not finished", "unfinished"),
+        ("MemoryError", "8 GiB", "not finished", "unfinished"),
+        ("KeyError", "'a'", "failed", "failed"),
+    ],
+)
+def test_what_the_machine_ended_is_said_to_be_not_finished(tmp_path, type, message, words, outcome):
+    bench = Bench(tmp_path, does=dict.fromkeys(STACKS, fails(message, type)))
+    bench.run()
+    (line,) = bench.progress.of("failure")
+    assert line.startswith(f"failure {words} in all 3 stacks: llama/float32-sdpa: ")
+    assert message in line
+    assert {line.partition(": ")[2] for line in bench.progress.of("done")} == {outcome}
 
 
 # what a run takes
@@ -185,6 +202,7 @@ def test_a_stack_that_cannot_be_built_fails_its_cells_alone(tmp_path):
     }
     failed = {id: str(error) for id, error in bench.lab.stacks.failures.items()}
     assert failed == {"4.57": "stack 4.57: no resolution:\nnumpy is too old"}
+    assert "stack 4.57: failed" in bench.progress.lines
     assert list(bench.lab.stacks.built) == ["4.48", "5.0"]
 
 
@@ -201,6 +219,7 @@ def test_a_stack_that_the_machine_kept_from_being_built_is_not_finished(tmp_path
     ((capture, _),) = (pair for cell, pair in runs.items() if cell.stack == "4.57")
     assert capture.unfinished.phase == "stack"
     assert capture.unfinished.reason == "stack 4.57: no resolution: numpy is too old"
+    assert "stack 4.57: not finished" in bench.progress.lines
     assert _code(runs, "4.57") == 3
 
 
