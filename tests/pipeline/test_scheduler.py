@@ -652,7 +652,7 @@ class FaultyIndex(Index):
         return super().__call__(stack, python, packages, stays)
 
 
-EVERYWHERE = dict.fromkeys(STACKS, ["0.28"])
+EVERYWHERE = {stack: ["0.28"] for stack in STACKS}
 
 
 @pytest.mark.parametrize("error", [NO_NETWORK, OSError(28, "No space left on device")], ids=str)
