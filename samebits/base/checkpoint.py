@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import stat
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits_wire.atomic import read_whole
@@ -44,6 +46,11 @@ _KINDS = {
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
 }
+_ONLY_OF_A_MODEL = (
+    *("adapter_config.json", "model_index.json"),
+    *("*.safetensors", "*.gguf", "pytorch_model*", "*.ckpt", "*.index.json"),
+)
+"""Files that only a folder with a model has."""
 _OF_A_MODEL = {"model_type", "architectures", "auto_map"}
 
 
@@ -87,6 +94,36 @@ def own_code(folder: Path) -> OwnCode:
 def is_checkpoint(folder: Path) -> bool:
     """Return True if a folder holds the config of a model, so that others may have made it."""
     return not _OF_A_MODEL.isdisjoint(_json(folder / "config.json"))
+
+
+def folder_of_model(folder: Path) -> Path | None:
+    """Return the folder of a model that a folder is, or lies in; None if there is none.
+
+    What is in it may have come with the model. What lies in a folder in which anyone may write, such
+    as /tmp, is no part of a project below it.
+    """
+    inner = folder.resolve()
+    above = (parent for parent in inner.parents if not _is_shared(parent))
+    return next(filter(_has_checkpoint, (inner, *above)), None)
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    try:
+        names = os.listdir(folder)  # noqa: PTH208  names are all that is needed
+    except OSError:
+        return False
+    if any(fnmatchcase(name, pattern) for name in names for pattern in _ONLY_OF_A_MODEL):
+        return True
+    return is_checkpoint(folder)
+
+
+def _is_shared(folder: Path) -> bool:
+    """Return True for a folder in which every user may write and remove only their own files."""
+    shared = stat.S_ISVTX | stat.S_IWOTH
+    try:
+        return folder.stat().st_mode & shared == shared
+    except OSError:
+        return False
 
 
 def _classes(auto_map: object) -> tuple[str, ...]:

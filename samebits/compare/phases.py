@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from samebits.base.errors import OF_THE_MACHINE
 from samebits.compare.registry import signals_of_word
 from samebits.records.capture import Unfinished
 from samebits.records.question import is_question
@@ -83,11 +84,12 @@ def failure_causing(capture: Capture, signal: Signal, prompt: str | None = None)
 
 
 def is_shortage(failure: Failure) -> bool:
-    """Return True if memory was short; a machine with more may succeed."""
+    """Return True if memory or a disk was short; a machine with more may succeed."""
     return (
         failure.phase == "memory"
         or failure.type.endswith(_SHORTAGE_ERRORS)
         or "allocate" in failure.message
+        or bool(OF_THE_MACHINE.search(f"{failure.type}: {failure.message}"))
     )
 
 

@@ -32,7 +32,7 @@ from samebits.gate.lockfile import (
     without_models,
     write_lock,
 )
-from samebits.gate.model import named_specs, recorded_spec, told_apart
+from samebits.gate.model import named_specs, recorded_spec, require_consent, told_apart
 from samebits.gate.recorder import record
 from samebits.gate.verifier import Verifier
 from samebits.matrix.checkpoint import CheckpointError, faults
@@ -131,6 +131,9 @@ class VerifyOptions(_Place):
     rebuild: Annotated[bool, Option(action=argparse.BooleanOptionalAction)] = True
     """--no-rebuild: where bits differ, do not compute the recorded side again; the kind of the difference
     then stays undecided."""
+    trust_remote_code: Annotated[bool, Option()] = False
+    """Run the code that samebits.lock lets run also where the lock lies in the folder of a model, which may
+    have brought it."""
     format: Annotated[Literal["text", "json"], Option()] = "text"
     """Default: text."""
 
@@ -251,6 +254,7 @@ def _to_record(options: RecordOptions, lock: LockFile) -> tuple[list[ModelSpec],
     removed = set()
     if options.update and not options.models:
         names = list(lock.models)
+    require_consent(options.lock, lock, names, is_given=bool(options.trust_remote_code))
     for name in names:
         try:
             specs.append(recorded_spec(name, lock.models[name], options.lock.absolute().parent))
@@ -305,6 +309,8 @@ async def run_verify(
     started = time.monotonic()
     lock = read_lock(options.lock)
     names = _named_entries(options.models, lock, options.lock)
+    is_given, installs = options.trust_remote_code, options.rebuild
+    require_consent(options.lock, lock, names, is_given=is_given, installs=installs)
     folder = options.lock.absolute().parent
     folders = {name: folder / path for name in names if (path := lock.models[name].path)}
     _require_whole_files(_specs_there(lock, folders, folder))

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits.base.checkpoint import read_small
+from samebits.base.checkpoint import folder_of_model, read_small
 from samebits.base.errors import SamebitsError
 from samebits.check import hub
 from samebits.check.model import read_folder, read_model, with_digits
 from samebits.check.text import Entry, matrix_text
+from samebits.compare.describe import some
 from samebits.matrix import load, yamltext
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.levels import at_level
@@ -122,6 +123,48 @@ def recorded_spec(name: str, entry: RecordedModel, folder: Path) -> ModelSpec:
         Entry(name.partition("/")[0], _absolute(model), entry.trust_remote_code, *lists)
     )
     return spec
+
+
+def require_consent(
+    path: Path, lock: LockFile, names: Iterable[str], *, is_given: bool, installs: bool = False
+) -> None:
+    """Raise CodeError if a lock that may have come with a model is all that lets code run.
+
+    That is the code of the entries ``names``, and with ``installs`` packages from the addresses in
+    the lock. ``is_given`` is True if the user has said so.
+    """
+    if is_given:
+        return
+    entries = {name: lock.models[name] for name in names}
+    model = _model_around(path, [entry.path for entry in entries.values() if entry.path])
+    if model is None:
+        return
+    trusted = [name for name, entry in entries.items() if entry.trust_remote_code]
+    keys = lock.environments.keys() & {entry.environment for entry in entries.values()}
+    addresses = {a for key in keys for a in lock.environments[key].sources.values()}
+    sources = sorted(addresses) if installs else []
+    says = [f"the code of {some(trusted)} runs"] if trusted else []
+    says += [f"packages are installed from {some(sources)}"] if sources else []
+    if says:
+        msg = (
+            f"{path} says that {' and '.join(says)}. It lies in the folder of a model, {model}, so it may "
+            "have come with the model, and nothing was run. Read what would run, then say so yourself: "
+            "--trust-remote-code (in a test: samebits.check(…, trust_remote_code=True)). A lock in the "
+            "folder of your project needs no such word (--lock)"
+        )
+        raise CodeError(msg)
+
+
+def _model_around(path: Path, models: Iterable[str]) -> Path | None:
+    """Return the folder of a model in which a lock lies, one of its own ``models`` or another."""
+    folder = path.absolute().parent
+    own = {os.path.realpath(folder / model) for model in models}
+    for lock in (Path(os.path.realpath(folder)), Path(os.path.realpath(path)).parent):
+        if (found := folder_of_model(lock)) is not None:
+            return found
+        if (found := next((f for f in (lock, *lock.parents) if str(f) in own), None)) is not None:
+            return found
+    return None
 
 
 def _absolute(model: NamedModel) -> NamedModel:

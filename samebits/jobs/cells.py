@@ -365,15 +365,17 @@ def _publish(job: CellJob) -> Path:
     """Rename a job's files to the names that later runs look for: ``a.json``, ``a.log``.
 
     An older capture is always replaced or removed, because it is not what the cell computes now.
-    Returns the path of the capture.
+    Without room on the disk there is none, and the cell runs again. Returns the path of the capture.
     """
     published = Path(job.capture)
     for path in (Path(job.log), Path(job.capture)):
         published = path.with_name(f"{job.run}{path.suffix}")
         try:
             move(path, published)
-        except FileNotFoundError:
-            remove(published)
+        except OSError:
+            if not published.is_char_device():
+                with contextlib.suppress(OSError):
+                    remove(published)
     return published
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from samebits.base.errors import CaptureError
 from samebits.compare.pair import ended as describe_end
-from samebits.compare.phases import best_first
+from samebits.compare.phases import best_first, incomplete_at
 from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import StackSpec
     from samebits.pipeline.scope import Scope
-    from samebits.records.capture import Capture
+    from samebits.records.capture import Capture, Unfinished
     from samebits.records.ids import CellId
     from samebits.stacks.build import Stack
     from samebits.stacks.costs import Finished
@@ -360,7 +360,9 @@ class Scheduler:
                 return
         for process in self.stacks.processes.values():
             self.machine = self.machine or await process.facts()
-        if self.machine is not None:
+        if self.machine is None:
+            return
+        with contextlib.suppress(OSError):  # without room on the disk a stack is asked again
             self.scope.store.write_json(path, json.dumps(self.machine))
 
     @property
@@ -429,9 +431,20 @@ def _remove_old(folder: Path, pattern: str) -> None:
                 remove(path)
 
 
+def _missing(runs: Sequence[Capture]) -> Unfinished | None:
+    """Return what the machine kept both runs from; None if they have what a verdict needs."""
+    if all(run.status == "failed" for run in runs):
+        missing = [incomplete_at(run) for run in runs]
+        return missing[0] if all(missing) else None
+    first, second = runs
+    return incomplete_at(first, second) or incomplete_at(second, first)
+
+
 def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
     """Return how a cell ended, and one line on why it failed or did not finish."""
     run = runs[0]
+    if (missing := _missing(runs)) is not None:
+        return "unfinished", without_folders(describe_end(missing))
     if run.unfinished is not None:
         return run.status, without_folders(describe_end(run.unfinished))
     failure = run.raised

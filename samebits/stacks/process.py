@@ -1,7 +1,7 @@
 """The process of a stack, which imports transformers once and forks a child for each job.
 
 The process runs probes/stack.py and reads its jobs line by line. Slots keep as many children (and
-imports) busy as there are cores. A job says how many threads it has, so that its bits do not depend
+imports, for a while) busy as there are cores. A job says how many threads it has, so that its bits do not depend
 on the load of the machine; it takes as many slots.
 
 A job has no time limit. The stack's process ends a job that makes no progress, and reports every
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from samebits.base.errors import MACHINE_ERRORS
+from samebits.base.errors import OF_THE_MACHINE
 from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.stacks import probes
@@ -51,6 +51,8 @@ _MAX_START = 900.0
 """Seconds after which a process that still imports is considered hung; cold disks take minutes."""
 _MAX_IDLE = 60.0
 """Seconds after which a process that imports is considered hung if it used no CPU and read nothing."""
+_SLOT_OF_START = 15.0
+"""Seconds after which a start gives its slot back; most imports take less, and a hung one all of it."""
 _TRIES = 2
 """How often a process is started if the machine ended it, or did not let it start."""
 _IMPORTING = "while it imported its packages"
@@ -63,9 +65,7 @@ _OF_THE_MACHINE = re.compile(
     r"Too many open files|Resource temporarily unavailable"
 )
 """What the last line of a log says if memory, a disk or the kernel's limits ended a process."""
-_NO_ROOM = re.compile(
-    rf"MemoryError\b|OSError: \[Errno (?:{'|'.join(str(number) for number in MACHINE_ERRORS)})\]"
-)
+_NO_ROOM = re.compile(rf"MemoryError\b|{OF_THE_MACHINE.pattern}")
 """The exception that ended a job for want of memory or disk."""
 _LINE_LIMIT = 1 << 24
 """Maximum bytes of an answer line; the machine facts list every installed package."""
@@ -365,9 +365,21 @@ class StackProcess:
     async def _started(self) -> Process | None:
         async with self._starting:
             if self._process is None and self._failed is None:
-                async with self._slots.taken():
-                    self._failed = await self._start()
+                self._failed = await self._start_in_slot()
             return self._process
+
+    async def _start_in_slot(self) -> Ended | None:
+        """Start the process; it has a slot for a while, so that not all stacks import at once."""
+        starting = None
+        try:
+            async with self._slots.taken():
+                starting = asyncio.create_task(self._start())
+                await asyncio.wait({starting}, timeout=_SLOT_OF_START)
+            return await starting
+        finally:
+            if starting is not None and not starting.done():
+                starting.cancel()
+                await asyncio.wait({starting})
 
     async def _start(self) -> Ended | None:
         """Start the process, once more if the machine ended it; return why there is none."""

@@ -127,7 +127,8 @@ class RowCache:
         restored = KeptRow.model_validate(json.loads(text))
         path = self._paths.get(_key(row))
         if path is not None and not self._is_unrepeatable(row):
-            replace(path, seal.sealed(text), lasting=False)
+            with contextlib.suppress(OSError):  # without room on the disk it is compared again
+                replace(path, seal.sealed(text), lasting=False)
         return restored
 
     def _is_unrepeatable(self, row: PlannedRow) -> bool:

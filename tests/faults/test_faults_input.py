@@ -299,9 +299,10 @@ def test_a_full_disk_leaves_the_report_of_before(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(os, "fsync", full)
     capsys.readouterr()
-    assert cli.main(["matrix"], {}) == 1
+    assert cli.main(["matrix"], {}) == 3
     assert capsys.readouterr().err == (
-        "No space left on device\nFix this, then run the same command again: it continues where it stopped.\n"
+        "Not finished: No space left on device\n"
+        "Fix this, then run the same command again: it continues where it stopped.\n"
     )
     assert (folder / "reports/latest/report.md").read_text() == before
     assert not [path for path in folder.rglob(".*") if path.is_file()]
@@ -337,8 +338,8 @@ def test_what_breaks_inside_of_tasks_is_told_as_what_it_is(folder, monkeypatch, 
     monkeypatch.setattr(
         "samebits.cli.matrix.run_matrix", Runs(groups(PermissionError(13, "Denied", "/x")))
     )
-    assert cli.main(["matrix"], {}) == 1
-    assert capsys.readouterr().err.startswith("Denied: /x\n")
+    assert cli.main(["matrix"], {}) == 3
+    assert capsys.readouterr().err.startswith("Not finished: Denied: /x\n")
     monkeypatch.setattr("samebits.cli.matrix.run_matrix", Runs(groups(ZeroDivisionError())))
     with pytest.raises(ExceptionGroup):  # a defect of samebits shows where it is
         cli.main(["matrix"], {})

@@ -1,6 +1,7 @@
 """samebits record and verify as commands: what they write, print and end with."""
 
 import json
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -266,6 +267,40 @@ def test_an_environment_inside_a_model_is_refused(world, monkeypatch, capsys):
     monkeypatch.chdir(world.folder / "tiny")
     assert world.run("record", ".") == 2
     assert ".venv lies in the folder of a model" in capsys.readouterr().err
+
+
+@pytest.fixture
+def inside(world, monkeypatch):
+    """Stand in the folder of a model that brings code, and a lock that lets it run."""
+    model = world.folder / "tiny"
+    config = {"model_type": "x", "auto_map": {"AutoModel": "modeling.X"}}
+    (model / "config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(model)
+    python = ("--python", sys.executable)
+    assert world.run("record", ".", "--trust-remote-code", *python) == 0
+    world.jobs.clear()
+    return lambda *words: world.run(*words, *python)
+
+
+@pytest.mark.parametrize("words", [("verify",), ("verify", "--no-rebuild"), ("record", "--update")])
+def test_a_lock_that_came_with_a_model_is_no_consent(world, inside, capsys, words):
+    capsys.readouterr()
+    assert inside(*words) == 2
+    said = capsys.readouterr().err
+    assert "samebits.lock says that the code of tiny/float32-default runs" in said
+    assert "so it may have come with the model, and nothing was run" in said
+    assert "--trust-remote-code" in said
+    assert not world.jobs
+    # whoever says so is heard
+    assert inside(*words, "--trust-remote-code") == 0
+    assert all(job["model"]["trust_remote_code"] for job in world.jobs)
+
+
+def test_a_lock_that_came_with_a_model_and_trusts_none_asks_nothing(world, inside):
+    path = world.folder / "tiny" / "samebits.lock"
+    path.write_text(path.read_text().replace('"trust_remote_code": true,', ""))
+    assert inside("verify") == 0
+    assert not any(job["model"]["trust_remote_code"] for job in world.jobs)
 
 
 DAMAGES = {

@@ -15,6 +15,7 @@ the same kind, and that one is saved and loaded in its place.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
@@ -195,7 +196,8 @@ class Crosser:
         }
         file = CrossingsFile(cell=party.cell, crossings=tuple(crossings.values()))
         if party.checkpoint.pinned and file.is_repeatable:
-            self._cache.store.write_json(path, file.model_dump_json(indent=1))
+            with contextlib.suppress(OSError):  # without room on the disk it is loaded again
+                self._cache.store.write_json(path, file.model_dump_json(indent=1))
             self._cache.dependencies.file(path)
             await self._cache.share(party.checkpoint, path)
         else:
