@@ -22,7 +22,7 @@ from tests.support.faulty_bench import Bench, Host
 ROOT = Path(__file__).parents[2]
 YEAR = 365 * 86_400
 AGES = {
-    ("check", "check_model"),
+    ("check", "_run"),
     ("matrix", "run_cells"),
     ("cells", "_remove_leftovers"),
     ("crosser", "close"),

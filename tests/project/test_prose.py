@@ -49,6 +49,10 @@ PROSE = {"note", "notes", "reason", "reasons", "headline", "evidence", "remark",
 
 ALLOWED: dict[tuple[str, str], str] = {
     (
+        "base/errors.py",
+        r"""re.compile(f"OSError: \\[Errno (?:{'|'.join(map(str, sorted(MACHINE_ERRORS)))})\\]")""",
+    ): "Python's own words for an OSError, as a job reports its last exception",
+    (
         "questions/texts/compare.py",
         "operation.startswith(PUT_BACK)",
     ): "an operation's name, as the probe makes it",
