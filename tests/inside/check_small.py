@@ -189,10 +189,11 @@ def test_quantized_weights_have_none():
 
 def test_only_a_large_model_that_is_not_insisted_on_has_a_stand_in():
     model = llama().model
-    assert small.stands_in(model, {"relations": None})
-    assert small.stands_in(model, {"relations": OPTIONS})
-    assert not small.stands_in(model, {"relations": OPTIONS | {"large": True}})
-    assert not small.stands_in(torch.nn.Linear(4, 4), {"relations": OPTIONS})
+    assert small.stands_in(model, {})
+    assert small.stands_in(model, {"questions": {"relations": OPTIONS}})
+    insisting = {"questions": {"usage": {"large": False}, "relations": OPTIONS | {"large": True}}}
+    assert not small.stands_in(model, insisting)
+    assert not small.stands_in(torch.nn.Linear(4, 4), {"questions": {"relations": OPTIONS}})
 
 
 class Session(SimpleNamespace):
@@ -200,6 +201,12 @@ class Session(SimpleNamespace):
 
     def skip(self, what, reason, why="plain"):
         self.skips.append((what, why))
+
+    def options(self, question):
+        return self.job["model"]["questions"].get(question)
+
+    def answer(self, question, record):
+        self.signals[question] = record
 
     def begin(self, _phase):
         pass
@@ -214,7 +221,7 @@ class Session(SimpleNamespace):
 
 
 def session(loaded, **options):
-    job = {"model": {"relations": OPTIONS | options}}
+    job = {"model": {"questions": {"relations": OPTIONS | options}}}
     return Session(
         job=job,
         loaded=loaded,

@@ -71,10 +71,6 @@ ALLOWED: dict[tuple[str, str], str] = {
     ): "what Python, the linker and the kernel write",
     (
         "stacks/process.py",
-        "re.compile(f\"MemoryError\\\\b|OSError: \\\\[Errno (?:{'|'.join((str(number) for number in MACHINE_ERRORS))})\\\\]\")",
-    ): "what Python, the linker and the kernel write",
-    (
-        "stacks/process.py",
         "self.said.startswith(_STORE_FAULT)",
     ): "the name of an exception, as Python writes it",
     (
