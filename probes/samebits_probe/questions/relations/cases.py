@@ -228,4 +228,4 @@ RELATIONS = (
     Relation("row order", (), row_order),
     Relation("causality", ("decoder",), causality),
 )
-"""In the order of samebits/records/relations.py; relations of tokens are in relations.tokens."""
+"""In the order of samebits/questions/relations/records.py; relations of tokens are in relations.tokens."""

@@ -274,7 +274,7 @@ def _promoted(
 
 
 def _facts(native: Compared, promoted: Compared | None) -> Facts:
-    """Return a Relation of samebits/records/relations.py whose layers are outputs."""
+    """Return a Relation of samebits/questions/relations/records.py whose layers are outputs."""
     whole = _distance(native.pairs)
     in_float64 = promoted.pairs if promoted is not None and whole["n_differ"] else {}
     layers = [
