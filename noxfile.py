@@ -4,6 +4,7 @@
 #   "blake3>=1.0,<2",
 #   "huggingface-hub>=0.30",
 #   "jinja2>=3.1",
+#   "markdown-it-py>=3.0",
 #   "markupsafe>=3.0",
 #   "ml-dtypes>=0.5",
 #   "nox>=2026.8",

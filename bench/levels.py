@@ -25,7 +25,8 @@ from bench import page
 from bench.machine import machine
 from bench.place import ROOT
 from bench.real_size import LEVELS
-from samebits.compare.standing import Standing, judge_relation
+from samebits.questions.relations.judge import Standing, judge_relation
+from samebits.questions.relations.records import signals_of
 from samebits.records.ids import Verdict
 from samebits.records.report import Report
 
@@ -151,7 +152,7 @@ def _of_cell(row: Row, cell: CellResult) -> Iterator[tuple[str, str]]:
         yield "exception", f"{cell.failure.phase} {cell.failure.type}"
     for finding in cell.findings:
         yield "finding", f"{finding.code} {finding.where}"
-    signal = row.relations.get(cell.cell.stack)
+    signal = signals_of(row).get(cell.cell.stack)
     for relation in signal.relations if signal is not None else ():
         standing = judge_relation(relation, cell.cell.variant.dtype)
         if standing == Standing.BROKEN:

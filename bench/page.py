@@ -198,8 +198,8 @@ def _spent(spent: list[dict[str, Any]], cpu: float) -> list[str]:
     lines = [[jobs["kind"], str(jobs["jobs"]), f"{jobs['cpu']:.1f}"] for jobs in spent]
     text = (
         "The cold run by kind of job. *cell a* runs all checks, *cell b* only measures whether the "
-        "results repeat; *save* and *load* cross the releases, *ladder* separates rounding from a different "
-        "function; *imports* are the stacks' own processes, *host* compares and writes."
+        "results repeat; *crossings.save* and *crossings.load* cross the releases, *ladder* separates "
+        "rounding from a different function; *imports* are the stacks' own processes, *host* compares and writes."
     )
     table = _table(["job", "number", "CPU s"], [*lines, ["host", "", f"{host:.1f}"]], right=2)
     return [text, table]
@@ -328,7 +328,8 @@ Without *cell a* there is nothing to compare. *cell b* is the second run of each
 cell reads unwritten memory or decides by chance. *ladder a* computes cells that differ again in float64; without it
 every difference is undecided. It starts for no cell that holds the same bits, and its copy of the model in float64 is
 most of the memory. A model whose copy would take more than 4 GiB has none: there the ladder converts parameters one
-operation at a time, which saves the memory and takes up to four times the CPU time. *save* and *load* are crossings, which make no verdict."""
+operation at a time, which saves the memory and takes up to four times the CPU time. *crossings.save* and
+*crossings.load* make no verdict."""
 
 
 def _levels(levels: dict[str, Any]) -> list[str]:

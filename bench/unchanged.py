@@ -28,10 +28,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.values import Comparison, Keys
 from bench.wording import Wording, lines, pairs, repeatable
+from samebits.records.report import SCHEMA_VERSION
+from samebits.reports import earlier
+from samebits.reports.again import OLDEST_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -142,7 +145,7 @@ def differences(before: Path, after: Path, wording: Wording, keys: Keys) -> Iter
         if old == new:
             continue
         if name.endswith(".json"):
-            changes = Comparison(wording, keys).differences(json.loads(old), json.loads(new))
+            changes = Comparison(wording, keys).differences(_now(old), json.loads(new))
         else:
             changes = _changed_lines(_text(old), _text(new), wording)
         yield from _first(name, list(changes))
@@ -164,6 +167,15 @@ def _changed_lines(old: str, new: str, wording: Wording) -> Iterator[str]:
         diff = list(difflib.unified_diff(block, after[start_after:end_after], n=0))
         # its first two lines name the files
         yield from (line.rstrip("\r\n") for line in diff[2:] if not line.startswith("@@"))
+
+
+def _now(text: bytes) -> Any:  # any JSON
+    """Return JSON of the commit; a report.json in the form of the working tree."""
+    document = json.loads(text)
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if "rows" not in (document or ()) or version not in range(OLDEST_VERSION, SCHEMA_VERSION):
+        return document
+    return earlier.now(document) | {"schema_version": SCHEMA_VERSION}
 
 
 def _first(name: str, changes: list[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Process of one stack: imports torch and transformers once, then forks a child per job.
 
 It reads one JSON object per line from standard input: ``{"id": …, "kind": "cell" | "build" |
-"save" | "load", "log": path, "timeout": seconds, …}``. It writes one JSON object per line to
+"ladder" | …, "log": path, "timeout": seconds, …}``. It writes one JSON object per line to
 standard output: first ``{"ready": machine facts}``, then ``{"id": …, "exit": code or null,
 "signal": number or null, "timed_out": bool, "seconds": …, "cpu": …, "own_cpu": …, "said": …,
 "phase": …, "step": …, "stalled": …, "meanwhile": …}`` as each job ends. While there are jobs, it
@@ -78,21 +78,24 @@ KINDS = {
     "graft": "samebits_probe.graft.graft",
     "inputs": "samebits_probe.jobs.inputs",
     "ladder": "samebits_probe.jobs.ladder",
-    "load": "samebits_probe.jobs.crossing",
-    "save": "samebits_probe.jobs.crossing",
-    "step-graft": "samebits_probe.training.graft_job",
-    "step-trace": "samebits_probe.training.trace_job",
     "trace": "samebits_probe.trace.job",
-    "trainer": "samebits_probe.training.trainer_job",
-    "training": "samebits_probe.training.job",
 }
-"""Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch."""
+"""Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch.
+
+A kind of a question, such as ``training.step``, leads to its module by itself."""
+_OF_QUESTIONS = "samebits_probe.questions"
 
 
 def perform(job: Job) -> None:
     """Run one job in this process."""
     vision.make_importable()
-    importlib.import_module(KINDS[job["kind"]]).run(job)
+    _module_of(job).run(job)
+
+
+def _module_of(job: Job) -> Any:
+    """Import the module that does a job, and return it."""
+    kind = job["kind"]
+    return importlib.import_module(KINDS.get(kind) or f"{_OF_QUESTIONS}.{kind}")
 
 
 class Child:
@@ -499,7 +502,7 @@ def main(arguments: list[str]) -> None:
         if arguments[2:]:
             progress.use(progress.Board.at(Path(arguments[2])))
         with contextlib.suppress(ImportError):  # the job itself says what is missing
-            importlib.import_module(KINDS[job["kind"]])
+            _module_of(job)
         _restrict(job)
         perform(job)
         return

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits import schemas
-from samebits.cli import parsers
+from samebits.cli.parser import parsers
 from samebits.text.blocks import fence, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, markdown, prose
 

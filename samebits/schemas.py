@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+import samebits.questions  # noqa: F401  whose answers the report has
 from samebits.matrix.spec import MatrixFile
 from samebits.records.capsule import CapsuleFile
 from samebits.records.lock import LockFile

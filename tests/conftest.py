@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import settings
 
+import samebits.questions  # noqa: F401  whose records captures and reports hold
 from tests.support.added_signal import toy  # noqa: F401  a fixture
 from tests.support.no_processes import MARKS, STARTERS, refusal
 

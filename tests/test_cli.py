@@ -3,12 +3,15 @@
 import asyncio
 import gc
 import signal
+import sys
 import time
 
 import pytest
 
 from samebits import cli
 from samebits.base.errors import SelectionError, StackError
+from samebits.cli import interrupts
+from samebits.cli.parser import parsed
 from samebits.matrix.plan import Selection
 from samebits.pipeline.order import Order
 from samebits.terminal.progress import choose
@@ -55,7 +58,7 @@ class Runner:
 @pytest.fixture
 def runner(monkeypatch):
     made = Runner()
-    monkeypatch.setattr(cli, "run_matrix", made)
+    monkeypatch.setattr("samebits.cli.matrix.run_matrix", made)
     return made
 
 
@@ -184,11 +187,11 @@ def test_an_interrupt_of_a_finaliser_is_heard_again(runner, capfd, monkeypatch, 
         msg = "the end"
         raise SelectionError(msg)
 
-    monkeypatch.setattr(cli, "write", write)
+    monkeypatch.setattr("samebits.cli.report.write", write)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main("matrix") == (2 if late else 130)
-        time.sleep(2 * cli._RESEND_DELAY)  # nothing comes when nobody is there to take it
+        time.sleep(2 * interrupts._RESEND_DELAY)  # nothing comes when nobody is there to take it
     finally:
         signal.signal(signal.SIGINT, before)
     assert "Traceback" not in capfd.readouterr().err
@@ -265,7 +268,7 @@ def test_options_become_an_order(runner, folder):
 
 def test_every_option_reaches_the_order():
     """An option is a field of the order, or it is one of those that several fields follow from."""
-    options = vars(cli._parsed(["matrix"], PLAIN)).keys()
+    options = vars(parsed(["matrix"], PLAIN)).keys()
     derived = {"command", "repro", "single_file"} | Selection.model_fields.keys()
     assert options - derived <= Order.model_fields.keys()
     assert Order.model_fields.keys() - options == {
@@ -392,9 +395,9 @@ def test_probe_fails_if_its_stack_does(runner, capsys):
 
 def test_what_a_terminal_cannot_show_is_no_crash(runner, capsys, monkeypatch):
     runner.raises = SelectionError("naïve → 中")
-    monkeypatch.setattr(cli.sys, "stderr", Ascii())
+    monkeypatch.setattr(sys, "stderr", Ascii())
     assert main("matrix") == 2
-    assert cli.sys.stderr.text == "na?ve ? ?\n"
+    assert sys.stderr.text == "na?ve ? ?\n"
 
 
 class Ascii:

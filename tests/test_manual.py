@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from samebits import cli, manual, schemas
+from samebits.cli.parser import make_parser
 from samebits.reports.formats.registry import FORMATS, JSON
+from samebits.text.terminal import PLAIN
 
 RENDERED = manual.render()
 SCHEMA = json.loads(schemas.render()["matrix.schema.json"])
@@ -62,7 +64,7 @@ def test_every_option_has_a_row():
 
 
 def test_every_command_is_there():
-    parser, by_name = cli._parser(cli.PLAIN)
+    parser, by_name = make_parser(PLAIN)
     (commands,) = [a for a in parser._actions if a.dest == "command"]
     assert set(cli.parsers()) == set(commands.choices)
     assert set(by_name) == set(commands.choices)

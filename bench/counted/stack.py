@@ -135,7 +135,7 @@ def _count_training(wrapped: Callable[[str, Callable[..., Any]], Callable[..., A
     Trainer in float64 runs under an instrument, and cannot run without.
     """
     import torch.autograd  # noqa: PLC0415  as above
-    from samebits_probe.training import trainer  # noqa: PLC0415
+    from samebits_probe.questions.trainer import trainer  # noqa: PLC0415
 
     backward = wrapped("backward", torch.autograd.graph._engine_run_backward)
     torch.autograd.graph._engine_run_backward = backward

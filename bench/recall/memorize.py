@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import transformers
 from safetensors.torch import save_file
-from samebits_probe.training import batches
+from samebits_probe.questions.training import batches
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "tests" / "custom" / "healthy"

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def read_whole(path: str | Path, *, end: int = 0) -> bytes:
-    """Return the content of a kept file, or that many bytes at its ``end``.
+def read_whole(path: str | Path, *, end: int = 0, most: int = 0) -> bytes:
+    """Return the content of a file, or that many bytes at its ``end``.
 
     Raises:
-        OSError: it cannot be read, or is no regular file. A pipe is not waited for.
+        OSError: it cannot be read, is no regular file, or has more than ``most`` bytes. A pipe is not
+            waited for.
 
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -31,8 +32,10 @@ def read_whole(path: str | Path, *, end: int = 0) -> bytes:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if most and status.st_size > most:
+            raise OSError(errno.EFBIG, f"it has {status.st_size:,} bytes", str(path))
         file.seek(max(0, status.st_size - end) if end else 0)
-        return file.read()
+        return file.read(most or -1)
 
 
 def remove(path: Path) -> None:

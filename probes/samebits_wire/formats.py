@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 11
+CAPTURE: Final = 12
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -17,13 +17,7 @@ CAPTURE: Final = 11
 # 10: modules that no prompt ran, the step of a load that replaces a tensor, and which checks raised or
 #    answered.
 # 11: what forward does without an argument that only some releases take or use.
-
-CROSSING: Final = 4
-"""Copies that a stack saved, and what loads them."""
-# 1: first.
-# 2: it bears a seal.
-# 3: tensors without plain bytes are named.
-# 4: its hashes are BLAKE3, which it names.
+# 12: what questions beside the verdict observed lies under their names in ``answers``.
 
 GRAFT: Final = 4
 """What a stack stores for a graft, and what a graft restores."""
@@ -32,12 +26,13 @@ GRAFT: Final = 4
 # 3: a set whose run was lost.
 # 4: its hashes are BLAKE3, which it names.
 
-INPUTS: Final = 4
+INPUTS: Final = 5
 """Inputs of a model."""
 # 1: first.
 # 2: its hashes are BLAKE3, which it names.
 # 3: prompts with images and sounds, arguments that only some releases take; the class is part of the digest.
 # 4: what the class takes beside token ids.
+# 5: the inputs for one forward are named single.
 
 LADDER: Final = 6
 """A cell on the precision ladder."""

@@ -114,10 +114,9 @@ class CellModel(FedModel):
     prompts: dict[str, Prompt | InputSet]
 
 
-class RelationOptions(TypedDict):
-    """How the relations inside a cell are tested."""
+class Options(TypedDict):
+    """What the phase of a question is asked."""
 
-    samples: int
     large: bool
 
 
@@ -134,9 +133,7 @@ class ObservedModel(CellModel):
     """The model of a cell, and what to observe of it."""
 
     greedy: int
-    relations: RelationOptions | None
-    usage: bool
-    processors: bool
+    questions: dict[str, Options]
     reloads: bool
     large: bool
     probes: list[ProbeFile]
@@ -254,6 +251,21 @@ class TensorRef(TypedDict):
     stored: bool
 
 
+class Task(TypedDict):
+    """What is asked of a cell; the module that does it knows the other keys."""
+
+    result: str
+
+
+class QuestionJob(JobOfCell):
+    """Do a task of a question."""
+
+    kind: str
+    store: LimitedStore
+    model: CellModel
+    task: Task
+
+
 class Rungs(TypedDict):
     """A question to the ladder."""
 
@@ -341,108 +353,3 @@ class GraftJob(JobOfCell):
     store: LimitedStore
     model: CellModel
     graft: DonorTask | PatientTask
-
-
-class TrainingOptions(TypedDict):
-    """What to observe of a training step."""
-
-    values: bool
-    relations: bool
-    large: bool
-    result: str
-
-
-class TrainingJob(JobOfCell):
-    """Train a cell for one step."""
-
-    kind: Literal["training"]
-    store: LimitedStore
-    model: CellModel
-    training: TrainingOptions
-
-
-class StepTracing(TypedDict):
-    """What to trace of a training step."""
-
-    batch: str
-    backward: bool
-    rung: Literal["own", "float64"]
-    large: bool
-    result: str
-
-
-class StepTraceJob(JobOfCell):
-    """Trace one training step of a cell."""
-
-    kind: Literal["step-trace"]
-    store: LimitedStore
-    model: CellModel
-    step: StepTracing
-
-
-class StepGraft(TypedDict):
-    """What to store of a reference's loss, or to try in a candidate."""
-
-    role: Literal["donor", "graft"]
-    batch: str
-    rung: Literal["own", "float64"]
-    large: bool
-    skipped: list[str]
-    without: list[str]
-    donor: str
-    result: str
-
-
-class StepGraftJob(JobOfCell):
-    """Put pieces of a reference's loss into a candidate's training step."""
-
-    kind: Literal["step-graft"]
-    store: LimitedStore
-    model: CellModel
-    graft: StepGraft
-
-
-class TrainerOptions(TypedDict):
-    """What to observe of transformers' own Trainer."""
-
-    folder: str
-    values: bool
-    large: bool
-    result: str
-
-
-class TrainerJob(JobOfCell):
-    """Train a cell by transformers' own Trainer."""
-
-    kind: Literal["trainer"]
-    store: LimitedStore
-    model: CellModel
-    trainer: TrainerOptions
-
-
-class CrossingJob(JobKeys):
-    """The keys of both jobs of a crossing."""
-
-    name: str
-    variant_name: str
-    stack: str
-    threads: int
-    variant: Variant
-    model: FedModel
-
-
-class SaveJob(CrossingJob):
-    """Save a model."""
-
-    kind: Literal["save"]
-    out: str
-    limit: int
-    makes: bool
-
-
-class LoadJob(CrossingJob):
-    """Load a model and the copies that stacks saved of it."""
-
-    kind: Literal["load"]
-    savers: dict[str, str]
-    result: str

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+import stat
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from samebits_wire.atomic import read_whole
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 CUSTOM_GENERATE = "custom_generate/generate.py"
@@ -18,6 +25,32 @@ CONFIGS = (
     "video_preprocessor_config.json",
 )
 """The files of a checkpoint whose ``auto_map`` names classes of its own."""
+MAX_SMALL = 100_000_000
+"""Bytes of a file that is read whole and is neither weights nor a tokenizer. The largest known is an index of 20 MB."""
+_SMALL = (
+    *CONFIGS,
+    "generation_config.json",
+    "modules.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.json",
+)
+_INDEX = ".index.json"
+_VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt")
+_MAX_VOCABULARY = 1 << 30
+_READ = (".json", ".jinja", ".txt", ".model", ".py", ".safetensors", ".bin")
+"""Ends of the names of files that a load reads."""
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}
+_ONLY_OF_A_MODEL = (
+    *("adapter_config.json", "model_index.json"),
+    *("*.safetensors", "*.gguf", "pytorch_model*", "*.ckpt", "*.index.json"),
+)
+"""Files that only a folder with a model has."""
 _OF_A_MODEL = {"model_type", "architectures", "auto_map"}
 
 
@@ -63,6 +96,36 @@ def is_checkpoint(folder: Path) -> bool:
     return not _OF_A_MODEL.isdisjoint(_json(folder / "config.json"))
 
 
+def folder_of_model(folder: Path) -> Path | None:
+    """Return the folder of a model that a folder is, or lies in; None if there is none.
+
+    What is in it may have come with the model. What lies in a folder in which anyone may write, such
+    as /tmp, is no part of a project below it.
+    """
+    inner = folder.resolve()
+    above = (parent for parent in inner.parents if not _is_shared(parent))
+    return next(filter(_has_checkpoint, (inner, *above)), None)
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    try:
+        names = os.listdir(folder)  # noqa: PTH208  names are all that is needed
+    except OSError:
+        return False
+    if any(fnmatchcase(name, pattern) for name in names for pattern in _ONLY_OF_A_MODEL):
+        return True
+    return is_checkpoint(folder)
+
+
+def _is_shared(folder: Path) -> bool:
+    """Return True for a folder in which every user may write and remove only their own files."""
+    shared = stat.S_ISVTX | stat.S_IWOTH
+    try:
+        return folder.stat().st_mode & shared == shared
+    except OSError:
+        return False
+
+
 def _classes(auto_map: object) -> tuple[str, ...]:
     """Return the names in an ``auto_map``; a tokenizer's lists a slow and a fast class."""
     if not isinstance(auto_map, dict):
@@ -73,10 +136,50 @@ def _classes(auto_map: object) -> tuple[str, ...]:
     return tuple(sorted({str(value) for value in values if value}))
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """Return the mapping in a file; {} if it cannot be read, which the load of the model says."""
+def read_small(path: Path) -> bytes:
+    """Return the content of a small file of a checkpoint. Raises OSError for what is none, without waiting for it."""
+    return read_whole(path, most=MAX_SMALL)
+
+
+def json_of(path: Path) -> Any:  # noqa: ANN401  any JSON
+    """Return the content of a small file of a checkpoint; None if it cannot be read, which others say."""
     try:
-        values = json.loads(path.read_bytes())
+        return json.loads(read_small(path))
     except (OSError, ValueError, RecursionError):
-        return {}
+        return None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    values = json_of(path)
     return values if isinstance(values, dict) else {}
+
+
+def odd_files(folder: Path) -> Iterator[str]:
+    """Yield each file of a checkpoint that a load would wait for, or fill the memory with, in a sentence."""
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError:  # which the reader of config.json says
+        return
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:  # a link to nowhere, which is said where it matters
+            continue
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode))
+        if kind and path.name.endswith(_READ):
+            yield (
+                f"{path} is {kind} and no file, and a load would wait for it or read it without end: "
+                "remove it, or put the file there"
+            )
+        elif stat.S_ISREG(status.st_mode) and status.st_size > (most := _most(path.name)):
+            yield (
+                f"{path} has {status.st_size:,} bytes, and no such file has {most:,}. Usually its copy "
+                "or download failed: copy or download it again"
+            )
+
+
+def _most(name: str) -> float:
+    """Return how many bytes a file that a load reads may have; infinity for others, such as weights."""
+    if name in _SMALL or name.endswith(_INDEX):
+        return MAX_SMALL
+    return _MAX_VOCABULARY if name in _VOCABULARIES else math.inf

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ MACHINE_ERRORS = frozenset(
     }
 )
 """Numbers of an OSError that blame memory, a disk or a limit of the kernel, and no file."""
+OF_THE_MACHINE = re.compile(rf"OSError: \[Errno (?:{'|'.join(map(str, sorted(MACHINE_ERRORS)))})\]")
+"""An exception in words that has one of these numbers."""
 
 
 class SamebitsError(Exception):
@@ -74,15 +77,18 @@ class CaptureError(SamebitsError):
 
 
 class MachineError(SamebitsError):
-    """The machine failed an operation: the disk is full, or a folder is not writable."""
+    """The machine failed an operation: the disk is full, or a folder is not writable.
 
-    exit_code = 1
+    That is no result of a model, so the exit code is that of a run with cells that are not finished.
+    """
+
+    exit_code = 3
 
     def __init__(self, error: OSError) -> None:
         where = f": {error.filename}" if error.filename else ""
         reason = error.strerror or str(error)
         super().__init__(
-            f"{reason}{where}\n"
+            f"Not finished: {reason}{where}\n"
             "Fix this, then run the same command again: it continues where it stopped."
         )
 

@@ -79,8 +79,8 @@ class FindingPage(NamedTuple):
     kind: str
     scope: str
     seen_in: str
-    """``usage.cache``: the field of a row, and the one of its signal, that show a behaviour of a
-    release; '' for a defect of a model."""
+    """``processors.parts``: the question, or the field of a row, and what of its answer on a stack
+    shows a behaviour of a release; '' for a defect of a model."""
     name: str
     looks_for: str
     cause: str

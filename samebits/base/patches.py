@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchSet
 
+from samebits.base.checkpoint import read_small
 from samebits.base.errors import PatchError, shown
 from samebits.base.filestate import below
 
@@ -147,7 +148,7 @@ def _common(sides: list[str]) -> str | None:
 def _read_text(path: Path, name: str, patch: Path) -> str | None:
     """Return the text of a file, None if it does not exist."""
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_small(path).decode("utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:

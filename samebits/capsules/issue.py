@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.records.ids import Verdict
+from samebits.reports.cell.cause import place, shown_cause
 from samebits.text.blocks import bullets, details, fence, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import number, pair, rounded_ulp, share
@@ -184,8 +185,8 @@ def _difference_lines(facts: Issue) -> Iterator[Markdown]:
         yield fill("Kind: {}. {}{}.", _KINDS[result.judged], reason[:1].upper(), reason[1:])
         if slope := _precision_line(result):
             yield slope
-    if facts.run_result.cause is not None:
-        yield from _cause_lines(facts.run_result.cause, shrunk=bool(facts.file.shrunk))
+    if (cause := shown_cause(facts.run_result)) is not None:
+        yield from _cause_lines(cause, shrunk=bool(facts.file.shrunk))
     if facts.run_result.failure is not None:
         frames = [f for f in facts.run_result.failure.frames if not f.file.startswith("torch/")]
         for frame in reversed(frames[-_MAX_FRAMES:]):
@@ -214,13 +215,11 @@ def _precision_line(result: CellResult) -> Markdown:
 
 
 def _cause_lines(cause: Cause, *, shrunk: bool) -> Iterator[Markdown]:
-    origin = cause.beyond or cause
     # as plain text it would lose the leading space
     scope = Markdown(" before shrinking") if shrunk else EMPTY
-    yield fill(
-        "Where the difference starts{}, by a trace of both sides: {}", scope, origin.headline
-    )
-    for side in (origin.reference, origin.candidate):
+    difference = "the difference" if cause.decides else f"another difference, {place(cause)},"
+    yield fill("Where {} starts{}, by a trace of both sides: {}", difference, scope, cause.headline)
+    for side in (cause.reference, cause.candidate):
         if side is not None and side.source:
             yield fill("{}: {} in {}", side.stack, code(side.source), code(side.function))
 

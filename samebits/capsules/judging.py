@@ -16,6 +16,7 @@ from samebits.jobs.ladder import climb
 from samebits.ladder.verdicts import judge_by_ladder
 from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.spec import Prompt
+from samebits.records.question import keys
 from samebits.storage.store import Store
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class Judge:
 
 def _reduced_model(model: ModelSpec, question: Question) -> ModelSpec:
     """Return the model with the question's inputs as its prompt, and earlier prompts if needed."""
-    changed: dict[str, object] = {"greedy": question.steps, "relations": False}
+    model = model.without(key.name for key in keys())
+    changed: dict[str, object] = {"greedy": question.steps}
     names = list(model.prompts)
     if question.prompt not in names:  # it is made beside any prompts
         return model.model_copy(update=changed)

@@ -6,16 +6,17 @@ is a run of a matrix like any other.
 
 from __future__ import annotations
 
-import argparse
 import json
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import ValidationError
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import MatrixError, SamebitsError
+from samebits.base.options import Option, name_of
 from samebits.check import hub
 from samebits.check.model import not_run, read_model
 from samebits.check.releases import NEWEST, span
@@ -28,10 +29,11 @@ from samebits.matrix.plan import command_line, shown_path
 from samebits.matrix.sources import ARRAYS
 from samebits.matrix.spec import ModelEntry, Settings, StackEntry
 from samebits.matrix.values import is_path_of_package
+from samebits.records.record import Record
 from samebits.reports.plain import Place
 from samebits.text.lists import comma_list
 from samebits.text.numbers import plural
-from samebits_wire.atomic import replace as replace_file
+from samebits_wire.atomic import read_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,65 +84,37 @@ class Check(NamedTuple):
     """Code of a finding -> file, line and column of the model's code that shows it."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that a run of a matrix does not have."""
-    add = parser.add_argument
-    add("model", metavar="MODEL", help="a folder with config.json, or a hub id: org/name@revision")
-    add(
-        "--from",
-        dest="first",
-        metavar="RELEASE",
-        help="the reference, such as 4.57 or 4.57.1 (default: the release that saved the model)",
-    )
-    add("--to", dest="last", metavar="RELEASE", help="the release to judge (default: the newest)")
-    add(
-        "--trust-remote-code",
-        action=argparse.BooleanOptionalAction,
-        help="run the code that comes with the model, inside the environments; --no-trust-remote-code: "
-        "run transformers' own class instead",
-    )
-    add(
-        "--package",
-        dest="packages",
-        action="append",
-        default=[],
-        metavar="WHAT",
-        help="a package with the model's code, such as my-models==1.2 or ./my-models; may be repeated",
-    )
-    add(
-        "--stack-package",
-        dest="stack_packages",
-        action="append",
-        default=[],
-        metavar="WHAT",
-        help="a requirement for every environment, such as 'numpy<2' or pillow; may be repeated",
-    )
-    add(
-        "--import",
-        dest="imports",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a module that registers the model with the Auto classes; may be repeated",
-    )
-    add(
-        "--class",
-        dest="model_class",
-        metavar="MODULE:NAME",
-        help="the model's class, where no Auto class has it",
-    )
-    add(
-        "--inputs",
-        type=Path,
-        metavar="FILE",
-        help="what to give forward: a file with inputs: as matrix.yaml has it, or arrays, .npz or .safetensors",
-    )
-    add("--dtypes", default="", metavar="NAMES", help="default: float32")
-    add("--attention", default="", metavar="NAMES", help="such as eager,sdpa (default: default)")
-    add("--devices", default="", metavar="NAMES", help="such as cpu,cuda (default: cpu)")
+class Options(Record):
+    """The options that a run of a matrix does not have."""
+
+    model: Annotated[str, Option("MODEL", "")]
+    """A folder with config.json, or a hub id: org/name@revision."""
+    first: Annotated[str | None, Option("RELEASE", "--from")] = None
+    """The reference, such as 4.57 or 4.57.1 (default: the release that saved the model)."""
+    last: Annotated[str | None, Option("RELEASE", "--to")] = None
+    """The release to judge (default: the newest)."""
+    trust_remote_code: Annotated[bool | None, Option()] = None
+    """Run the code that comes with the model, inside the environments; --no-trust-remote-code: run
+    transformers' own class instead."""
+    packages: Annotated[tuple[str, ...], Option("WHAT", "--package")] = ()
+    """A package with the model's code, such as my-models==1.2 or ./my-models; may be repeated."""
+    stack_packages: Annotated[tuple[str, ...], Option("WHAT", "--stack-package")] = ()
+    """A requirement for every environment, such as 'numpy<2' or pillow; may be repeated."""
+    imports: Annotated[tuple[str, ...], Option("MODULE", "--import")] = ()
+    """A module that registers the model with the Auto classes; may be repeated."""
+    model_class: Annotated[str | None, Option("MODULE:NAME", "--class")] = None
+    """The model's class, where no Auto class has it."""
+    inputs: Annotated[Path | None, Option("FILE", type=Path)] = None
+    """What to give forward: a file with inputs: as matrix.yaml has it, or arrays, .npz or .safetensors."""
+    dtypes: Annotated[str, Option("NAMES")] = ""
+    """Default: float32."""
+    attention: Annotated[str, Option("NAMES")] = ""
+    """Such as eager,sdpa (default: default)."""
+    devices: Annotated[str, Option("NAMES")] = ""
+    """Such as cpu,cuda (default: cpu)."""
 
 
-def prepare(options: argparse.Namespace) -> Check:
+def prepare(options: Options) -> Check:
     """Return the run that the options ask for.
 
     Raises:
@@ -191,34 +165,47 @@ def prepare(options: argparse.Namespace) -> Check:
 _MARK = ".samebits-model"
 
 
-def report_folder(check: Check) -> Path:
-    """Return the folder of a check's report: of two models with one name, the second gets digits."""
-    first = REPORTS / check.name
-    digest = digest_of(check.source)
+@contextmanager
+def claimed_folder(check: Check) -> Iterator[Path]:
+    """Yield the folder of a check's report: of two models with one name, the second gets digits.
+
+    The folder belongs to the model before it runs, so two checks at the same time have one each. If
+    the run raises, the claim is given back.
+    """
+    first, digest = REPORTS / check.name, digest_of(check.source)
+    mark = first / _MARK
+    new_folders = [path for path in (first, *first.parents) if not path.exists()]
+    first.mkdir(parents=True, exist_ok=True)
     try:
-        is_free = (first / _MARK).read_text("utf-8") == digest
-    except (OSError, UnicodeDecodeError):
-        is_free = True
-    return first if is_free else REPORTS / f"{check.name}-{digest[:6]}"
+        with mark.open("x", encoding="utf-8") as file:
+            file.write(digest)
+    except FileExistsError:
+        yield first if _holds(mark, digest) else REPORTS / f"{check.name}-{digest[:6]}"
+        return
+    try:
+        yield first
+    except BaseException:
+        with suppress(OSError):
+            mark.unlink()
+            for path in new_folders:
+                path.rmdir()
+        raise
 
 
-def mark(folder: Path, check: Check) -> None:
-    """Write down whose report a folder has."""
-    replace_file(folder / _MARK, digest_of(check.source))
+def _holds(mark: Path, digest: str) -> bool:
+    try:
+        return read_whole(mark) == digest.encode()
+    except OSError:
+        return False
 
 
-_CODE_OPTIONS = {
-    "packages": "--package",
-    "stack_packages": "--stack-package",
-    "imports": "--import",
-    "model_class": "--class",
-}
+_CODE = ("packages", "stack_packages", "imports", "model_class")
 _CODE_KEYS = {"packages": "packages", "imports": "import", "model_class": "class"}
 
 
-def _code_of(options: argparse.Namespace) -> dict[str, Any]:
+def _code_of(options: Options) -> dict[str, Any]:
     """Return the options about code in packages. Raises OptionError for one with a mistake."""
-    code = {field: getattr(options, field) for field in _CODE_OPTIONS}
+    code = {field: getattr(options, field) for field in _CODE}
     for field, value in code.items():
         try:
             if value and field == "stack_packages":
@@ -228,14 +215,15 @@ def _code_of(options: argparse.Namespace) -> dict[str, Any]:
                 entry = {"hub": "a/b", _CODE_KEYS[field]: value}
                 ModelEntry.model_validate(entry, context={"folder": Path.cwd()})
         except ValidationError as error:
-            msg = f"{_CODE_OPTIONS[field]}: {error.errors()[0]['msg']}"
+            msg = f"{name_of(Options, field)}: {error.errors()[0]['msg']}"
             raise OptionError(msg) from error
     return code
 
 
 def _code_words(code: dict[str, Any]) -> Iterator[str]:
-    for field, option in _CODE_OPTIONS.items():
-        values = code[field] if isinstance(code[field], list) else [code[field]]
+    for field in _CODE:
+        option = name_of(Options, field)
+        values = code[field] if isinstance(code[field], tuple) else [code[field]]
         for value in filter(None, values):
             is_path = field == "packages" and is_path_of_package(value)
             yield from (option, shown_path(Path(value)) if is_path else value)

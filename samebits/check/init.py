@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from samebits.base.errors import SamebitsError
+from samebits.base.options import Option
 from samebits.check.model import read_folder, read_model
 from samebits.check.releases import NEWEST, USUAL, age, minor_of
 from samebits.check.text import SCHEMA, Entry, matrix_text
 from samebits.matrix.checkpoint import CheckpointError
+from samebits.records.record import Record
 from samebits.text.numbers import plural
 from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Iterator
 
     from samebits.check.model import NamedModel
@@ -44,25 +45,19 @@ class InitError(SamebitsError):
     """There is no model to write down, or a file of the user's would be replaced."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    add = parser.add_argument
-    add(
-        "models",
-        nargs="*",
-        metavar="MODEL",
-        help="folders with config.json and hub ids, such as org/name@revision (default: every "
-        "checkpoint in this folder)",
-    )
-    add("--force", action="store_true", help="replace matrix.yaml if it exists")
-    add(
-        "--trust-remote-code",
-        action="store_true",
-        help="let the code run that comes with these models, inside the environments",
-    )
+class Options(Record):
+    """The options of the command."""
+
+    models: Annotated[tuple[str, ...], Option("MODEL", "")] = ()
+    """Folders with config.json and hub ids, such as org/name@revision (default: every checkpoint in this
+    folder)."""
+    force: Annotated[bool, Option()] = False
+    """Replace matrix.yaml if it exists."""
+    trust_remote_code: Annotated[bool, Option()] = False
+    """Let the code run that comes with these models, inside the environments."""
 
 
-def write_files(options: argparse.Namespace) -> list[str]:
+def write_files(options: Options) -> list[str]:
     """Write matrix.yaml, its schema and, if there is none, noxfile.py; return the lines to print.
 
     Raises:

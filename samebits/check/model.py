@@ -119,8 +119,12 @@ def fitting_name(text: str) -> str:
     name = _NOT_IN_NAMES.sub("-", letters).strip("-._")[:NAME_LENGTH] or "model"
     if text.isascii():
         return name
-    digits = digest_of(unicodedata.normalize("NFC", text))[:6]
-    return f"{name[: NAME_LENGTH - 7].rstrip('-._')}-{digits}"
+    return with_digits(name, unicodedata.normalize("NFC", text))
+
+
+def with_digits(name: str, text: str) -> str:
+    """Return a name with digits of a text, which tell it from others of the same name."""
+    return f"{name[: NAME_LENGTH - 7].rstrip('-._')}-{digest_of(text)[:6]}"
 
 
 def _of_the_hub(text: str, *, offline: bool) -> NamedModel:
@@ -153,7 +157,8 @@ def _check_folder(path: Path) -> None:
         raise CheckpointError(msg)
     if not path.is_dir():
         raise CheckpointError(_file(path))
-    if not (path / "config.json").is_file():
+    # what is there and is no file has a message of its own
+    if not (path / "config.json").exists():
         raise CheckpointError(_without_config(path))
 
 

@@ -6,6 +6,8 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.records.question import switches
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -66,10 +68,7 @@ def matrix_text(
         "defaults:",
         "  dtypes: [float32]  # or several of float64, float32, float16, bfloat16",
         "  # What is tried beside weights, forward and decoding; false leaves it out.",
-        "  relations: true  # is prefill + decode equal to one forward, may a row be padded, …",
-        "  crossings: true  # does each release load what every other release saved",
-        "  usage: true  # do attention maps, packed rows, generate() and saving work",
-        "  training: true  # does a training step teach the same",
+        *(f"  {key.name}: true  # {key.hint}" for key in switches().values()),
         "",
         "models:",
     ]

@@ -16,7 +16,7 @@ def amount(item: ItemComparison) -> str:
     """Return in words how far apart the two sides of an item are."""
     if item.metrics is None:
         return item.note or "the bytes differ"
-    return "; ".join(filter(None, [_metrics_text(item.metrics), item.note]))
+    return "; ".join(filter(None, [amount_of(item.metrics), item.note]))
 
 
 def figure(signals: Iterable[SignalComparison], splits: tuple[TokenSplit, ...]) -> str:
@@ -52,7 +52,8 @@ def some(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
-def _metrics_text(metrics: Metrics) -> str:
+def amount_of(metrics: Metrics) -> str:
+    """Return a distance in words."""
     if not metrics.n_differ:
         return "all values are equal"
     phrases = [f"{metrics.n_differ:,} of {metrics.n:,} elements", *_non_finite_counts(metrics)]

@@ -7,12 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.pair import union
-from samebits.compare.texts import comparisons
 from samebits.compare.weights import described_piece
 from samebits.records.comparison import FactChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from samebits.records.capture import AttentionCall, Capture, SdpaCall, WeightsSignal
 
@@ -21,19 +20,18 @@ ABSENT = "absent"
 
 
 def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChange, ...]]:
-    """Return the changed facts by kind; a kind without changes is left out.
-
-    Kinds: ``config``, ``load``, ``tokenizer``, ``attention.kernel``, ``weights layout``, ``settings``.
-    """
-    by_kind = {
-        "config": _config_changes(reference, candidate),
-        "load": _load_changes(reference, candidate),
-        "tokenizer": _tokenizer_changes(reference, candidate),
-        "attention.kernel": _attention_changes(reference, candidate),
-        "weights layout": _layout_changes(reference, candidate),
-        "settings": setting_changes(reference, candidate),
-    }
+    """Return the changed facts by kind; a kind without changes is left out."""
+    by_kind = {kind: of(reference, candidate) for kind, of in _CHANGES.items()}
     return {kind: tuple(facts) for kind, facts in by_kind.items() if facts}
+
+
+def with_more(
+    known: Mapping[str, Sequence[FactChange]], more: Mapping[str, Sequence[FactChange]]
+) -> dict[str, tuple[FactChange, ...]]:
+    """Return changes by kind, in the order of kinds; in each kind ``more`` comes last."""
+    kinds = dict.fromkeys((*_CHANGES, *known, *more))
+    by_kind = {kind: (*known.get(kind, ()), *more.get(kind, ())) for kind in kinds}
+    return {kind: facts for kind, facts in by_kind.items() if facts}
 
 
 def call_changes(reference: AttentionCall, candidate: AttentionCall) -> list[FactChange]:
@@ -125,20 +123,9 @@ def _tokenizer_changes(reference: Capture, candidate: Capture) -> list[FactChang
     )
     if reference_tokenizer is None or candidate_tokenizer is None:
         return []
-    by_text = {"parts", "corpus", "conversations"}
-    changes = _fact_changes(
-        _flattened(reference_tokenizer.model_dump(exclude=by_text)),
-        _flattened(candidate_tokenizer.model_dump(exclude=by_text)),
+    return _fact_changes(
+        _flattened(reference_tokenizer.model_dump()), _flattened(candidate_tokenizer.model_dump())
     )
-    return changes + [
-        FactChange(
-            what=f"{comparison.operation} · {first.case}",
-            reference=first.reference,
-            candidate=first.candidate,
-        )
-        for comparison in comparisons(reference_tokenizer, candidate_tokenizer)
-        if (first := comparison.first) is not None
-    ]
 
 
 def setting_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
@@ -266,3 +253,14 @@ def _tensor_layouts(signal: WeightsSignal) -> dict[str, tuple[str, tuple[str, ..
         tensor: (", ".join(sorted({g for g, _ in pairs})), tuple(sorted(e for _, e in pairs)))
         for tensor, pairs in layouts.items()
     }
+
+
+_CHANGES = {
+    "config": _config_changes,
+    "load": _load_changes,
+    "tokenizer": _tokenizer_changes,
+    "attention.kernel": _attention_changes,
+    "weights layout": _layout_changes,
+    "settings": setting_changes,
+}
+"""Kind -> the facts of it that changed."""

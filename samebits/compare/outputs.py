@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
+from samebits.compare.describe import amount_of
 from samebits.compare.forwards import forwards_or_item, output_item
+from samebits.compare.metrics import measure
 from samebits.compare.outcome import signal_comparison
 from samebits.compare.pair import union
 from samebits.compare.tensors import unpaired
 from samebits.records.comparison import ItemComparison
-from samebits.records.subject import Subject
+from samebits.records.subject import Reason, Subject
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +39,8 @@ class OutputPair(NamedTuple):
     subject: Subject
     reference: TensorRef | None
     candidate: TensorRef | None
+    parts: tuple[TensorRef, ...] = ()
+    """What a side returns in its place: a list or tuple of tensors, by the name of the one tensor."""
 
 
 def outputs(pair: Pair) -> SignalComparison | None:
@@ -52,20 +59,41 @@ def output_pairs(reference: Capture, candidate: Capture, prompt: str) -> list[Ou
     """Return the outputs of both forwards over a prompt, by name.
 
     An output whose name only the reference has is that of another name here, if only this side has
-    that name and the bytes are the same.
+    that name and the bytes are the same. A tensor and a list of tensors of one name are one output.
     """
     first, second = named(reference).get(prompt, {}), named(candidate).get(prompt, {})
     renamed = _renamed(first, second)
+    old = {name: ref for name, ref in first.items() if name not in renamed}
+    new = {name: ref for name, ref in second.items() if name not in renamed.values()}
+    split, joined = _in_parts(old, new), _in_parts(new, old)
+    in_parts = {name for parts in (*split.values(), *joined.values()) for name in parts}
     pairs = []
     for name, ref in first.items():
+        if name in in_parts:
+            continue
+        parts = tuple(second[part] for part in split.get(name, ()))
         counterpart = renamed.get(name, "")
         subject = Subject(prompt=prompt, tensor=name, counterpart=counterpart)
-        pairs.append(OutputPair(subject, ref, second.get(counterpart or name)))
-    added = [name for name in second if name not in first and name not in renamed.values()]
-    return [
-        *pairs,
-        *(OutputPair(Subject(prompt=prompt, tensor=name), None, second[name]) for name in added),
-    ]
+        pairs.append(OutputPair(subject, ref, second.get(counterpart or name), parts))
+    known = {*first, *renamed.values(), *in_parts}
+    for name in second:
+        if name not in known:
+            parts = tuple(first[part] for part in joined.get(name, ()))
+            subject = Subject(prompt=prompt, tensor=name)
+            pairs.append(OutputPair(subject, None, second[name], parts))
+    return pairs
+
+
+def _in_parts(one: Refs, other: Refs) -> dict[str, list[str]]:
+    """Return the name of a tensor of one side -> the names of the tensors in a list of the other."""
+    return {
+        name: parts
+        for name in one
+        if name not in other
+        and (parts := [key for key in other if key.startswith(f"{name}[")])
+        and parts == [f"{name}[{number}]" for number in range(len(parts))]
+        and not any(part in one for part in parts)
+    }
 
 
 def _renamed(first: Refs, second: Refs) -> dict[str, str]:
@@ -90,11 +118,41 @@ def _prompt_items(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
         yield forwards
         return
     unreadable = [*_unreadable(pair.reference), *_unreadable(pair.candidate)]
-    for subject, reference, candidate in output_pairs(pair.reference, pair.candidate, prompt):
-        if reference is None or candidate is None:
+    for output in output_pairs(pair.reference, pair.candidate, prompt):
+        subject, reference, candidate, parts = output
+        if parts:
+            yield _regrouped(pair, output)
+        elif reference is None or candidate is None:
             yield _one_sided(subject, reference, candidate, unreadable)
         else:
             yield _both(pair, subject, forwards, reference, candidate)
+
+
+def _regrouped(pair: Pair, output: OutputPair) -> ItemComparison:
+    """Return the item of an output that is one tensor on one side and a list of them on the other."""
+    subject, reference, candidate, parts = output
+    n = f"a list or tuple of {plural(len(parts), 'tensor')}"
+    form = f"one tensor instead of {n}" if reference is None else f"{n} instead of one tensor"
+    whole = reference or candidate
+    assert whole is not None
+    note = f"returned as {form}, {_joined_in_words(pair, whole, parts)}"
+    item = unpaired(subject, reference, candidate, note)
+    return item.model_copy(update={"reason": Reason.REGROUPED})
+
+
+def _joined_in_words(pair: Pair, whole: TensorRef, parts: tuple[TensorRef, ...]) -> str:
+    """Return whether parts hold the bytes of a whole tensor, one after the other."""
+    if sum(part.numel for part in parts) != whole.numel:
+        return "with another number of elements"
+    if {part.dtype for part in parts} != {whole.dtype}:
+        return "in another dtype"
+    if not all(pair.values.has(ref) for ref in (whole, *parts)):
+        return "and it is not known whether its bytes are the same, as the values are not stored"
+    joined = np.concatenate([pair.values.tensor(part).reshape(-1) for part in parts])
+    metrics = measure(pair.values.tensor(whole).reshape(-1), joined)
+    if not metrics.n_differ:
+        return "with the same bytes"
+    return f"with other bytes: {amount_of(metrics)}"
 
 
 def _both(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from samebits.base.errors import OF_THE_MACHINE
 from samebits.compare.registry import signals_of_word
 from samebits.records.capture import Unfinished
+from samebits.records.question import is_question
 from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
@@ -28,9 +30,6 @@ _EXPLAINING = frozenset(
         "attention",
         "kernels",
         "integrity",
-        "usage",
-        "processors",
-        "relations",
         "evidence",
         "first",
         "probes",
@@ -40,7 +39,7 @@ _EXPLAINING = frozenset(
         "device",
     }
 )
-"""First words of the phases that explain a verdict and never decide it."""
+"""First words of the core's phases that explain a verdict and never decide it, as questions do."""
 
 PROBE = "probe"
 """First word of the phase of a probe of the user's that counts; one that only informs is a part of
@@ -58,7 +57,8 @@ def signals_of(phase: str) -> frozenset[Signal]:
 
 def explains(phase: str) -> bool:
     """Return True if no observation of a phase can decide a verdict."""
-    return word_and_prompt(phase)[0] in _EXPLAINING
+    word = word_and_prompt(phase)[0]
+    return word in _EXPLAINING or is_question(word)
 
 
 def row_subject(name: str, prompts: Iterable[str] = ()) -> Subject:
@@ -84,11 +84,12 @@ def failure_causing(capture: Capture, signal: Signal, prompt: str | None = None)
 
 
 def is_shortage(failure: Failure) -> bool:
-    """Return True if memory was short; a machine with more may succeed."""
+    """Return True if memory or a disk was short; a machine with more may succeed."""
     return (
         failure.phase == "memory"
         or failure.type.endswith(_SHORTAGE_ERRORS)
         or "allocate" in failure.message
+        or bool(OF_THE_MACHINE.search(f"{failure.type}: {failure.message}"))
     )
 
 

@@ -2,8 +2,7 @@
 
 A check is whatever a run tries besides its forwards: a phase that only explains, and each question
 that a record of one has an exception for (``RAISED``). What processors and tokenizers raise is
-compared with what they return, in samebits/compare/processing.py and texts.py; a crossing that raises
-is a loss by itself.
+compared with what they return, by their questions.
 """
 
 from __future__ import annotations
@@ -12,17 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.phases import exception_key, explains, is_shortage, word_and_prompt
 from samebits.records.capture import Failure
-from samebits.records.record import RAISED, Record
+from samebits.records.question import is_of_release, is_question
+from samebits.records.record import marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from samebits.records.capture import Capture, Signals
-    from samebits.records.relations import RelationsSignal
-    from samebits.records.training import TrainingRelations, TrainingReport
-
-_OWN_WORDS = ("raised", "refused")
-"""Fields that are named after the exception and not after the question."""
+    from samebits.records.question import Answer
 
 
 class Check(NamedTuple):
@@ -38,9 +34,9 @@ class Check(NamedTuple):
         return bool(self.reference) != bool(self.candidate)
 
     @property
-    def is_usage(self) -> bool:
+    def is_of_release(self) -> bool:
         """True if it is a use of any model, where the release matters and not the model."""
-        return word_and_prompt(self.name)[0] == "usage"
+        return is_of_release(word_and_prompt(self.name)[0])
 
     @property
     def is_same(self) -> bool:
@@ -65,11 +61,22 @@ def checks(reference: Capture, candidate: Capture) -> tuple[Check, ...]:
     )
 
 
-def checks_of_training(reference: TrainingReport, candidate: TrainingReport) -> tuple[Check, ...]:
-    """Return what both sides tried in training, and in which a side raised; as :func:`checks`."""
+def checks_of_jobs(
+    answers: Mapping[str, Answer], reference: str, candidate: str
+) -> tuple[Check, ...]:
+    """Return what jobs of questions tried on both stacks, and in which a side raised; as :func:`checks`."""
     before, after = (
-        dict(sorted(_trained(side), key=lambda answer: bool(answer[1])))
-        for side in (reference, candidate)
+        dict(
+            sorted(
+                (
+                    asked
+                    for name, answer in answers.items()
+                    for asked in answer.tried_on(stack, name)
+                ),
+                key=lambda asked: bool(asked[1]),
+            )
+        )
+        for stack in (reference, candidate)
     )
     return tuple(
         Check(name, before[name], after[name])
@@ -90,52 +97,11 @@ def _answers(capture: Capture) -> dict[str, str]:
 
 
 def _asked(signals: Signals) -> Iterator[tuple[str, str]]:
-    for name in ("usage", "integrity", "evidence"):
-        record = getattr(signals, name)
+    for name, record in (("integrity", signals.integrity), ("evidence", signals.evidence)):
         if record is not None:
-            yield from _marked(record, name)
-    if signals.relations is not None:
-        yield from _tried(signals.relations, "relations")
-
-
-def _tried(record: RelationsSignal | TrainingRelations, word: str) -> Iterator[tuple[str, str]]:
-    yield from ((f"{word} {entry.relation}", "") for entry in record.relations)
-    raised = (entry for entry in record.inapplicable if entry.raised)
-    yield from ((f"{word} {entry.relation}", entry.reason) for entry in raised)
-
-
-def _trained(report: TrainingReport) -> Iterator[tuple[str, str]]:
-    for name, part in (("training", report), ("trainer", report.trainer)):
-        if part is not None and part.failure is not None:
-            yield name, f"{part.failure.type}: {part.failure.in_short}"
-        elif part is not None and part.losses:
-            yield name, ""
-    yield from ((f"training batch {name}", "") for name in report.losses)
-    yield from ((f"training batch {name}", text) for name, text in report.refused.items())
-    if report.relations is not None:
-        yield from _tried(report.relations, "training relations")
-
-
-def _marked(record: Record, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the marked fields of a record and of those in it, by their place."""
-    for name, field in type(record).model_fields.items():
-        value, place = getattr(record, name), f"{path} {name}"
-        if RAISED in field.metadata:
-            place = path if name in _OWN_WORDS else place
-            answers = value if isinstance(value, dict) else {"": value or ""}
-            yield from ((f"{place} {question}".strip(), text) for question, text in answers.items())
-            continue
-        inner = value if isinstance(value, dict) else {"": value}
-        if isinstance(value, tuple):
-            inner = {_label(entry): entry for entry in value if isinstance(entry, Record)}
-        for key, entry in inner.items():
-            if isinstance(entry, Record):
-                yield from _marked(entry, f"{place} {key}".strip())
-
-
-def _label(record: Record) -> str:
-    """Return what tells a record of a list from the others: its first field."""
-    return str(getattr(record, next(iter(type(record).model_fields))))
+            yield from marked(record, name)
+    for name, answer in signals.answers.items():
+        yield from answer.tried(name)
 
 
 def _answered(run: Capture, name: str) -> bool:
@@ -143,9 +109,11 @@ def _answered(run: Capture, name: str) -> bool:
     word = word_and_prompt(name)[0]
     if run.status != "complete" or any(skip.what in (name, word) for skip in run.skips):
         return False
-    is_signal = word in type(run.signals).model_fields
+    is_signal = is_question(word) or word in type(run.signals).model_fields
     if is_signal and name != word:
         return False  # a question, which its record would list
+    if is_question(word):
+        return word in run.signals.answers
     return not is_signal or getattr(run.signals, word) is not None
 
 

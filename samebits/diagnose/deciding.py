@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.describe import figure, short
 from samebits.compare.outcome import differs
-from samebits.diagnose.failing import failing_signals
+from samebits.diagnose.failing import decides, what_fails
 from samebits.diagnose.first import first_item, statement
 
 if TYPE_CHECKING:
@@ -21,22 +21,34 @@ if TYPE_CHECKING:
         SignalComparison,
     )
     from samebits.records.ladder import Decider, Ladder
+    from samebits.records.trace import Cause
 
 
 def with_deciding(result: CellResult) -> CellResult:
-    """Return a judged cell with the difference that decides, if the first one does not."""
-    if result.ladder is None or result.first is None:
+    """Return a judged cell with the figure of what decides, and with that if it is not the first one."""
+    if result.ladder is None or result.first is None or result.ladder.kind == "rounding":
         return result
+    update: dict[str, object] = {"figure": _figure(result) or result.figure}
     deciding = _deciding(result, result.ladder)
-    if deciding is None:
-        return result
-    is_headline = result.headline == result.first.what
-    update = {
-        "deciding": deciding,
-        "headline": deciding.what if is_headline else result.headline,
-        "figure": figure(failing_signals(result), result.splits) or result.figure,
-    }
+    if deciding is not None:
+        is_headline = result.headline == result.first.what
+        headline = deciding.what if is_headline else result.headline
+        update |= {"deciding": deciding, "headline": headline}
     return result.model_copy(update=update)
+
+
+def _figure(result: CellResult) -> str:
+    """Return the figure of what fails; tokens that only rounding chose are none of it."""
+    failing = what_fails(result)
+    chosen = any(signal.signal in ("decode", "greedy") for signal in failing)
+    return figure(failing, result.splits if chosen else ())
+
+
+def with_place(result: CellResult, cause: Cause) -> Cause:
+    """Return a cause that says whether it is one of what decides."""
+    beyond = cause.beyond and with_place(result, cause.beyond)
+    update = {"decides": decides(result, cause.prompt, cause.what), "beyond": beyond}
+    return cause.model_copy(update=update)
 
 
 def _deciding(result: CellResult, ladder: Ladder) -> Difference | None:

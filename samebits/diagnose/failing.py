@@ -1,20 +1,21 @@
-"""The signals that make a cell fail, and those that differ only by rounding.
+"""The signals and items that make a cell fail, and those that differ only by rounding.
 
 Rounding depends on the CPU, so the decision whether a run fails must not depend on it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from samebits.compare.outcome import differs
+from samebits.compare.phases import STORED
 from samebits.records.ids import EXPLANATORY
 from samebits.records.ladder import ON_LADDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from samebits.records.comparison import CellResult, SignalComparison
+    from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
     from samebits.records.ids import Signal
     from samebits.records.ladder import Ladder, LadderStep
     from samebits.records.subject import Subject
@@ -44,6 +45,56 @@ def failing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
     if any(signal.signal == "decode" for signal in failing):
         return tuple(signal for signal in failing if signal.signal != "greedy")
     return failing
+
+
+def what_fails(result: CellResult) -> tuple[SignalComparison, ...]:
+    """Return the failing signals, each with only those of its items that do not just round."""
+    return tuple(_without_rounding(signal, result.ladder) for signal in failing_signals(result))
+
+
+def decides(result: CellResult, prompt: str, what: Literal["forward", "decode", "load"]) -> bool:
+    """Return True if a forward or decode of a prompt, or a load, computes what fails.
+
+    If it does not, what is found in it explains another difference, which only rounds. Without a
+    ladder nothing is known to round.
+    """
+    failing = what_fails(result) if result.ladder is not None else ()
+    if not failing:
+        return True
+    items = ((signal.signal, item) for signal in failing for item in filter(differs, signal.items))
+    return any(_is_computed(signal, item, prompt, what) for signal, item in items)
+
+
+def _is_computed(
+    signal: Signal, item: ItemComparison, prompt: str, what: Literal["forward", "decode", "load"]
+) -> bool:
+    """Return True if an item is computed in a forward or decode, or before it.
+
+    Traces and grafts end at layers and logits, so they say nothing of an output beside these. A
+    stored tensor does not explain that an output is gone.
+    """
+    if signal in STORED:
+        return True
+    if what == "load":
+        return bool(item.reference and item.candidate) or signal not in ON_LADDER
+    if signal not in _TRACED or item.subject.prompt != prompt:
+        return False
+    return what == "decode" or signal not in _DECODED
+
+
+_DECODED: frozenset[Signal] = frozenset({"decode", "greedy"})
+_TRACED: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits", *_DECODED})
+
+
+def _without_rounding(signal: SignalComparison, ladder: Ladder | None) -> SignalComparison:
+    rounding = _rounding_by_item(signal.signal, ladder) if ladder is not None else {}
+    named = _naming(signal.signal)
+    items = tuple(
+        item
+        for item in signal.items
+        if differs(item) and not rounding.get(named(item.subject), False)
+    )
+    return signal.model_copy(update={"items": items, "n_differ": len(items)}) if items else signal
 
 
 def _is_rounding(signal: SignalComparison, ladder: Ladder) -> bool:

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
-
-from samebits.compare import processing
-from samebits.compare.standing import Standing, judge_relation
-from samebits.compare.texts import comparisons
-from samebits.records.usage import UsageSignal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,21 +12,20 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, Failure, Frame, WeightFacts
     from samebits.records.code import ClassFact, Idiom, ImportFact
     from samebits.records.comparison import SignalComparison
-    from samebits.records.crossing import Crossing
     from samebits.records.finding import Step
     from samebits.records.ids import Signal
     from samebits.records.ladder import Ladder
     from samebits.records.made import MadeModel
-    from samebits.records.outcomes import OperationComparison
-    from samebits.records.processor import PartComparison
     from samebits.records.provenance import Provenance
-    from samebits.records.relations import Relation, RelationName
-    from samebits.records.training import TrainingReport
+    from samebits.records.question import Answer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
-    """One cell for the rules: run a, run a of the reference, and their comparison."""
+    """One cell for the rules: run a, run a of the reference, and their comparison.
+
+    It is a key of its own, so that what several rules ask of a cell is computed once.
+    """
 
     capture: Capture
     reference: Capture | None = None
@@ -41,32 +34,10 @@ class Case:
     """Empty if the cell was not compared."""
     steps: tuple[Step, ...] = ()
     """Steps of the hunt: which suspects are ruled in or out."""
-    crossings: tuple[Crossing, ...] = ()
-    """Results of this stack for checkpoints of the model that other stacks saved."""
     ladder: Ladder | None = None
     """Result of the precision ladder for the difference; None if it did not run."""
-    training: TrainingReport | None = None
-    """One training step of the model; None if the cell was not trained."""
-    reference_training: TrainingReport | None = None
-    """That of the reference."""
-
-    @cached_property
-    def texts(self) -> tuple[OperationComparison, ...]:
-        """What both tokenizers make of texts and conversations; () if one was not observed."""
-        reference = self.reference.signals.tokenizer if self.reference is not None else None
-        candidate = self.capture.signals.tokenizer
-        if reference is None or candidate is None:
-            return ()
-        return comparisons(reference, candidate)
-
-    @cached_property
-    def processors(self) -> tuple[PartComparison, ...]:
-        """What both sides' processors make of seeded inputs; () if one was not observed."""
-        reference = self.reference.signals.processors if self.reference is not None else None
-        candidate = self.capture.signals.processors
-        if reference is None or candidate is None:
-            return ()
-        return processing.comparisons(reference, candidate)
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    """What questions that ran jobs of their own say of the row."""
 
     @property
     def failure(self) -> Failure | None:
@@ -90,11 +61,6 @@ class Case:
         """The classes of the model's own code."""
         code = self.capture.signals.code
         return code.classes if code is not None else ()
-
-    @property
-    def usage(self) -> UsageSignal:
-        """Results of common uses around the model; an empty signal if none was tried."""
-        return self.capture.signals.usage or UsageSignal()
 
     def ruled_in(self, suspect: str) -> str:
         """Return the hunt's description of a suspect that it ruled in, else ''."""
@@ -179,24 +145,6 @@ class Case:
     def weights(self) -> Mapping[str, WeightFacts]:
         """Return all parameters and persistent buffers by name."""
         return weights_of(self.capture)
-
-    def broken(self, *names: RelationName) -> Iterator[Relation]:
-        """Yield the relations inside the cell that are broken in float64, too."""
-        return self.standing(Standing.BROKEN, *names)
-
-    def standing(self, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
-        """Yield the relations of these names that have the wanted standing."""
-        relations = self.capture.signals.relations
-        dtype = self.capture.cell.variant.dtype
-        for relation in relations.relations if relations is not None else ():
-            if relation.relation in names and judge_relation(relation, dtype) == wanted:
-                yield relation
-
-    @property
-    def asked_of(self) -> tuple[str, ...]:
-        """The line of evidence that a made model answered for the relations; none if it did not."""
-        relations = self.capture.signals.relations
-        return seen_with(relations.asked_of if relations is not None else None)
 
 
 def seen_with(made: MadeModel | None) -> tuple[str, ...]:

@@ -1,17 +1,8 @@
-"""SB2xx: rules for config fields: missing ones, and losses when another release saves the model."""
+"""SB2xx: rules for config fields that a release does not have."""
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
-
-from samebits.findings.rule import RAISED, Rule, Sighting, raised
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits.findings.case import Case
-    from samebits.records.crossing import Crossing
+from samebits.findings.rule import RAISED, Rule, raised
 
 _BASE_ATTRIBUTES = (
     "pad_token_id|eos_token_id|bos_token_id|sep_token_id|decoder_start_token_id"
@@ -20,76 +11,6 @@ _BASE_ATTRIBUTES = (
     "|use_bfloat16|finetuning_task|tokenizer_class|use_cache|output_attentions|temperature|top_k"
     "|top_p|max_length|num_beams|do_sample"
 )
-_MAX_NAMES = 6
-_MAX_WORDS = 40
-"""Words of a message that are shown. torch names the mismatching tensor on its second line."""
-_ROPE_FIELD = re.compile(
-    r"(?:^|_)rope_(?:theta|scaling|parameters|local_base_freq)\b|^rotary_(?:pct|emb_base)\b|^rope\b"
-)
-"""Start of a config line of a crossing. modernbert calls the field ``global_rope_theta``."""
-_CLAMP_ERROR = "clamp() received an invalid combination"
-
-
-def _losses(crossing: Crossing) -> set[str]:
-    """Return the losses of a crossing: ``rope``, ``tie``, ``infinity``, ``other``.
-
-    ``other`` is added to a named loss if loading also missed keys, which that does not explain.
-    """
-    if crossing.failure is not None and _CLAMP_ERROR in crossing.failure.message:
-        return {"infinity"}
-    losses = set()
-    if crossing.outcome != "load failed" and any(map(_ROPE_FIELD.search, crossing.config)):
-        losses.add("rope")
-    if any(field.startswith("tie_word_embeddings:") for field in crossing.config):
-        losses.add("tie")
-    return losses | {"other"} if crossing.keys or not losses else losses
-
-
-def _is_lossy(crossing: Crossing) -> bool:
-    """Return True if another stack saved the model and this stack did not load it unchanged.
-
-    A save that failed is a finding of the saver (SB307). A process that died gives no cause.
-    """
-    if crossing.saver == crossing.loader or crossing.outcome == "save failed":
-        return False
-    died = crossing.failure is not None and crossing.failure.may_be_the_machine
-    return crossing.is_loss and not died
-
-
-def _loses(kind: str) -> Callable[[Case], Iterator[Sighting]]:
-    """Return a check for crossings between releases with this kind of loss."""
-
-    def check(case: Case) -> Iterator[Sighting]:
-        for crossing in case.crossings:
-            if _is_lossy(crossing) and kind in _losses(crossing):
-                where = f"saved by {crossing.saver}"
-                yield Sighting(where, tuple(_evidence(crossing)), saver=crossing.saver)
-
-    return check
-
-
-def _evidence(crossing: Crossing) -> Iterator[str]:
-    yield f"saved by {crossing.saver}, loaded by {crossing.loader}: {crossing.outcome}"
-    if crossing.config:
-        yield f"config: {'; '.join(crossing.config[:_MAX_NAMES])}"
-    if crossing.keys:
-        yield f"loading: {_first_names(crossing.keys)}"
-    if crossing.tensors:
-        yield f"different bytes than from the original: {_first_names(crossing.tensors)}"
-    if crossing.logits == "same bits":
-        yield "the logits have the same bits"
-    elif crossing.logits_max_abs is not None:
-        yield f"logits differ by up to {crossing.logits_max_abs:.2g}"
-    if crossing.failure is not None:
-        yield f"{crossing.failure.type}: {' '.join(crossing.failure.message.split()[:_MAX_WORDS])}"
-    elif crossing.reason:
-        yield crossing.reason
-
-
-def _first_names(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return f"{', '.join(names[:_MAX_NAMES])}{more}"
-
 
 RULES = (
     Rule(
@@ -102,8 +23,6 @@ RULES = (
         raised("AttributeError", r"'\w*Config' object has no attribute 'rope_(theta|scaling)'"),
         explains=RAISED,
     ),
-    Rule("SB203", _loses("rope")),
-    Rule("SB204", _loses("infinity")),
     Rule(
         "SB205",
         raised(
@@ -113,6 +32,4 @@ RULES = (
         ),
         explains=RAISED,
     ),
-    Rule("SB206", _loses("tie")),
-    Rule("SB207", _loses("other")),
 )

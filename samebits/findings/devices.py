@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.facts import setting_changes
 from samebits.findings.rule import COMPUTED, Rule, Sighting
-from samebits.records.settings import BATCH_INVARIANT, OFF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -15,11 +14,8 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
     from samebits.records.comparison import FactChange
     from samebits.records.device import DeviceProbe
-    from samebits.records.relations import RelationName
     from samebits.records.settings import By
 
-_OF_BATCHES: tuple[RelationName, ...] = ("batch size", "batch position", "row order")
-"""The relations that a batch-invariant mode promises byte for byte. Padding changes the length, too."""
 _WHERE: dict[By, str] = {
     "import": "set by the import of transformers",
     "load": "set by the load of the model",
@@ -64,21 +60,6 @@ def _setter(capture: Capture, name: str) -> str:
     return "torch's default" if by is None else _WHERE[by]
 
 
-def _batch_dependent(case: Case) -> Iterator[Sighting]:
-    """Find a row whose bytes depend on its batch, though a mode is on that promises otherwise."""
-    signals = case.capture.signals
-    mode = signals.settings.values.get(BATCH_INVARIANT, OFF) if signals.settings else OFF
-    if mode == OFF or signals.relations is None:
-        return
-    broken = [
-        f"{relation.relation} ({relation.case}): the bytes differ"
-        for relation in signals.relations.relations
-        if relation.relation in _OF_BATCHES and not relation.holds
-    ]
-    if broken:
-        yield Sighting(BATCH_INVARIANT, (f"{mode} is on", *broken, *case.asked_of))
-
-
 def _other_kernel(case: Case) -> Iterator[Sighting]:
     """Find a kernel of a GPU that gives other bits, where the cell's own way gives the same."""
     if case.reference is None:
@@ -112,6 +93,5 @@ def _own_logits(capture: Capture, prompt: str) -> str | None:
 RULES = (
     Rule("SB921", _switched(by_model=False)),
     Rule("SB922", _switched(by_model=True), explains=COMPUTED),
-    Rule("SB923", _batch_dependent),
     Rule("SB924", _other_kernel, explains=COMPUTED),
 )

@@ -65,7 +65,7 @@ def _loss_kwargs(case: Case) -> Iterator[Sighting]:
 
 def _removed_names(case: Case) -> Iterator[Sighting]:
     instead = finding_page("SB102").instead
-    for where, evidence, _ in _imports_of(frozenset(instead) | {"masking_utils"}, case):
+    for where, evidence, *_ in _imports_of(frozenset(instead) | {"masking_utils"}, case):
         names = (name for name in instead if any(re.search(rf"\b{name}\b", e) for e in evidence))
         advice = tuple(f"instead of {name}: {instead[name]}" for name in names)
         yield Sighting(where, (*evidence, *advice))

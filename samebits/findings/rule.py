@@ -21,6 +21,8 @@ class Sighting(NamedTuple):
     evidence: tuple[str, ...]
     saver: str = ""
     """The stack that saves, if it is about what a save writes."""
+    raises: str = ""
+    """The stack that raises, if the check answers on the other side."""
 
 
 RAISED: frozenset[str] = frozenset({"raised"})

@@ -8,10 +8,11 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from samebits.base.checkpoint import is_checkpoint, own_code
 from samebits.base.errors import SamebitsError, nearest, shown
+from samebits.base.options import Option
 from samebits.check.command import option_values
 from samebits.check.model import not_run, read_model
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
@@ -31,11 +32,12 @@ from samebits.gate.lockfile import (
     without_models,
     write_lock,
 )
-from samebits.gate.model import named_specs, recorded_spec
+from samebits.gate.model import named_specs, recorded_spec, require_consent, told_apart
 from samebits.gate.recorder import record
 from samebits.gate.verifier import Verifier
 from samebits.matrix.checkpoint import CheckpointError, faults
 from samebits.records.lock import LockFile
+from samebits.records.record import Record
 from samebits.records.verification import VerificationFile
 from samebits.stacks.places import cache_folder
 from samebits.terminal.gate import change_lines, verified_lines
@@ -90,50 +92,55 @@ class Project(NamedTuple):
     root: Path
 
 
-def add_arguments(record: argparse.ArgumentParser, verify: argparse.ArgumentParser) -> None:
-    """Add the arguments of both commands."""
-    record.add_argument("models", nargs="*", metavar="MODEL", help="a folder, or org/name@revision")
-    record.add_argument(
-        "--update",
-        action="store_true",
-        help="record the lock's models again (or those named), and remove those that are not there",
-    )
-    record.add_argument(
-        "--dry-run", action="store_true", help="show what would change, and write nothing"
-    )
-    record.add_argument(
-        "--yes", action="store_true", help="write without a question (default without a terminal)"
-    )
-    record.add_argument(
-        "--trust-remote-code",
-        action=argparse.BooleanOptionalAction,
-        help="whether the code that comes with the model runs; the lock keeps the answer",
-    )
-    record.add_argument("--dtypes", default="", metavar="NAMES", help="default: float32")
-    record.add_argument("--attention", default="", metavar="NAMES", help="default: default")
-    record.add_argument("--devices", default="", metavar="NAMES", help="default: cpu")
-    verify.add_argument(
-        "models", nargs="*", metavar="NAME", help="entries of the lock (default: all)"
-    )
-    verify.add_argument(
-        "--rebuild",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="--no-rebuild: where bits differ, do not compute the recorded side again; the kind of "
-        "the difference then stays undecided",
-    )
-    verify.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
-    for command in (record, verify):
-        command.add_argument(
-            "--lock", type=Path, default=Path(NAME), metavar="FILE", help=f"default: {NAME}"
-        )
-        command.add_argument(
-            "--python",
-            type=Path,
-            metavar="PATH",
-            help="the project's interpreter, or the folder of its environment (default: the active "
-            "environment, else .venv, else the Python that runs samebits)",
-        )
+class _Place(Record):
+    """Where the lock and the project are."""
+
+    lock: Annotated[Path, Option("FILE", type=Path)] = Path(NAME)
+    """Default: samebits.lock."""
+    python: Annotated[Path | None, Option("PATH", type=Path)] = None
+    """The project's interpreter, or the folder of its environment (default: the active environment, else
+    .venv, else the Python that runs samebits)."""
+
+
+class RecordOptions(_Place):
+    """The options of ``samebits record``."""
+
+    models: Annotated[tuple[str, ...], Option("MODEL", "")] = ()
+    """A folder, or org/name@revision."""
+    update: Annotated[bool, Option()] = False
+    """Record the lock's models again (or those named), and remove those that are not there."""
+    dry_run: Annotated[bool, Option()] = False
+    """Show what would change, and write nothing."""
+    yes: Annotated[bool, Option()] = False
+    """Write without a question (default without a terminal)."""
+    trust_remote_code: Annotated[bool | None, Option()] = None
+    """Whether the code that comes with the model runs; the lock keeps the answer."""
+    dtypes: Annotated[str, Option("NAMES")] = ""
+    """Default: float32."""
+    attention: Annotated[str, Option("NAMES")] = ""
+    """Default: default."""
+    devices: Annotated[str, Option("NAMES")] = ""
+    """Default: cpu."""
+
+
+class VerifyOptions(_Place):
+    """The options of ``samebits verify``."""
+
+    models: Annotated[tuple[str, ...], Option("NAME", "")] = ()
+    """Entries of the lock (default: all)."""
+    rebuild: Annotated[bool, Option(action=argparse.BooleanOptionalAction)] = True
+    """--no-rebuild: where bits differ, do not compute the recorded side again; the kind of the difference
+    then stays undecided."""
+    trust_remote_code: Annotated[bool, Option()] = False
+    """Run the code that samebits.lock lets run also where the lock lies in the folder of a model, which may
+    have brought it."""
+    format: Annotated[Literal["text", "json"], Option()] = "text"
+    """Default: text."""
+
+
+def own_first(options: type[_Place]) -> list[str]:
+    """Return the fields of a command in the order of its help."""
+    return sorted(options.model_fields, key=_Place.model_fields.__contains__)
 
 
 def read_project(
@@ -163,7 +170,7 @@ def read_project(
 
 
 async def run_record(
-    options: argparse.Namespace,
+    options: RecordOptions,
     environ: Mapping[str, str],
     say: Callable[[str], None],
     *,
@@ -219,7 +226,7 @@ def _say_what_is_not_run(folders: Mapping[str, Path], say: Callable[[str], None]
             say(f"{name}: {line}")
 
 
-def _to_record(options: argparse.Namespace, lock: LockFile) -> tuple[list[ModelSpec], set[str]]:
+def _to_record(options: RecordOptions, lock: LockFile) -> tuple[list[ModelSpec], set[str]]:
     """Return the models to record, and the entries to remove."""
     lists = {name: option_values(name, getattr(options, name)) for name in _VARIANTS}
     names, models = [], []
@@ -230,7 +237,7 @@ def _to_record(options: argparse.Namespace, lock: LockFile) -> tuple[list[ModelS
             models.append(read_model(word))
     specs = [
         spec
-        for model in models
+        for model in told_apart(models, lock, options.lock.absolute().parent)
         for spec in named_specs(model, trusts_code=options.trust_remote_code, **lists)
     ]
     for spec in specs:
@@ -247,6 +254,7 @@ def _to_record(options: argparse.Namespace, lock: LockFile) -> tuple[list[ModelS
     removed = set()
     if options.update and not options.models:
         names = list(lock.models)
+    require_consent(options.lock, lock, names, is_given=bool(options.trust_remote_code))
     for name in names:
         try:
             specs.append(recorded_spec(name, lock.models[name], options.lock.absolute().parent))
@@ -286,7 +294,7 @@ def matching(word: str, lock: LockFile) -> list[str]:
 
 
 async def run_verify(
-    options: argparse.Namespace,
+    options: VerifyOptions,
     environ: Mapping[str, str],
     say: Callable[[str], None],
     *,
@@ -301,6 +309,8 @@ async def run_verify(
     started = time.monotonic()
     lock = read_lock(options.lock)
     names = _named_entries(options.models, lock, options.lock)
+    is_given, installs = options.trust_remote_code, options.rebuild
+    require_consent(options.lock, lock, names, is_given=is_given, installs=installs)
     folder = options.lock.absolute().parent
     folders = {name: folder / path for name in names if (path := lock.models[name].path)}
     _require_whole_files(_specs_there(lock, folders, folder))

@@ -7,21 +7,23 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from samebits.base.checkpoint import folder_of_model, read_small
 from samebits.base.errors import SamebitsError
 from samebits.check import hub
-from samebits.check.model import read_folder, read_model
+from samebits.check.model import read_folder, read_model, with_digits
 from samebits.check.text import Entry, matrix_text
+from samebits.compare.describe import some
 from samebits.matrix import load, yamltext
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.levels import at_level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from samebits.check.model import NamedModel
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import Variant
-    from samebits.records.lock import RecordedModel
+    from samebits.records.lock import LockFile, RecordedModel
 
 _ANY_RELEASE = "5.x"
 """A matrix needs a stack; the one that is used is the project's own environment."""
@@ -29,6 +31,10 @@ _ANY_RELEASE = "5.x"
 
 class CodeError(SamebitsError):
     """The model has code of its own, and nobody has said whether it may run."""
+
+
+class TwiceError(SamebitsError):
+    """The command line names one model twice."""
 
 
 def entry_name(model: ModelSpec) -> str:
@@ -63,6 +69,42 @@ def named_specs(
     )
 
 
+def told_apart(models: Iterable[NamedModel], lock: LockFile, folder: Path) -> Iterator[NamedModel]:
+    """Yield models with a name of its own for each: one whose name another has gets digits of where it lies.
+
+    ``folder`` is that of the lock, which keeps the names that its models have.
+
+    Raises:
+        TwiceError: two revisions of one model are named.
+
+    """
+    taken = {
+        name.partition("/")[0]: _source(entry.hub, entry.path)
+        for name, entry in lock.models.items()
+        if entry.path is None or (folder / entry.path).exists()
+    }
+    named: dict[str, str] = {}
+    for model in models:
+        path = None if model.path is None else relative_path(Path(model.path), folder)
+        source = _source(model.hub, path)
+        if source in named:
+            if named[source] != model.typed and model.hub is not None:
+                msg = f"{named[source]} and {model.typed} are one model: name one revision of it"
+                raise TwiceError(msg)
+            continue
+        named[source] = model.typed
+        name = next((name for name, of in taken.items() if of == source), model.name)
+        if taken.get(name, source) != source:
+            name = with_digits(name, source)
+        taken[name] = source
+        yield model._replace(name=name)
+
+
+def _source(hub: str | None, path: str | None) -> str:
+    """Return what tells two models of one name apart: the id on the hub, or the path in the lock."""
+    return hub or os.path.normpath(str(path))
+
+
 def recorded_spec(name: str, entry: RecordedModel, folder: Path) -> ModelSpec:
     """Return the model of an entry of the lock in ``folder``.
 
@@ -81,6 +123,48 @@ def recorded_spec(name: str, entry: RecordedModel, folder: Path) -> ModelSpec:
         Entry(name.partition("/")[0], _absolute(model), entry.trust_remote_code, *lists)
     )
     return spec
+
+
+def require_consent(
+    path: Path, lock: LockFile, names: Iterable[str], *, is_given: bool, installs: bool = False
+) -> None:
+    """Raise CodeError if a lock that may have come with a model is all that lets code run.
+
+    That is the code of the entries ``names``, and with ``installs`` packages from the addresses in
+    the lock. ``is_given`` is True if the user has said so.
+    """
+    if is_given:
+        return
+    entries = {name: lock.models[name] for name in names}
+    model = _model_around(path, [entry.path for entry in entries.values() if entry.path])
+    if model is None:
+        return
+    trusted = [name for name, entry in entries.items() if entry.trust_remote_code]
+    keys = lock.environments.keys() & {entry.environment for entry in entries.values()}
+    addresses = {a for key in keys for a in lock.environments[key].sources.values()}
+    sources = sorted(addresses) if installs else []
+    says = [f"the code of {some(trusted)} runs"] if trusted else []
+    says += [f"packages are installed from {some(sources)}"] if sources else []
+    if says:
+        msg = (
+            f"{path} says that {' and '.join(says)}. It lies in the folder of a model, {model}, so it may "
+            "have come with the model, and nothing was run. Read what would run, then say so yourself: "
+            "--trust-remote-code (in a test: samebits.check(…, trust_remote_code=True)). A lock in the "
+            "folder of your project needs no such word (--lock)"
+        )
+        raise CodeError(msg)
+
+
+def _model_around(path: Path, models: Iterable[str]) -> Path | None:
+    """Return the folder of a model in which a lock lies, one of its own ``models`` or another."""
+    folder = path.absolute().parent
+    own = {os.path.realpath(folder / model) for model in models}
+    for lock in (Path(os.path.realpath(folder)), Path(os.path.realpath(path)).parent):
+        if (found := folder_of_model(lock)) is not None:
+            return found
+        if (found := next((f for f in (lock, *lock.parents) if str(f) in own), None)) is not None:
+            return found
+    return None
 
 
 def _absolute(model: NamedModel) -> NamedModel:
@@ -129,7 +213,7 @@ def imported_modules(model: ModelSpec) -> set[str]:
 
 def _imports(file: Path) -> Iterator[str]:
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(read_small(file))
     except (OSError, SyntaxError, ValueError):
         return  # the model's load says so
     for node in ast.walk(tree):

@@ -23,7 +23,7 @@ from samebits.gate.lockfile import (
     without_tensors,
     write_lock,
 )
-from samebits.gate.model import named_specs, recorded_spec
+from samebits.gate.model import named_specs, recorded_spec, require_consent
 from samebits.gate.recorder import Entry, record
 from samebits.gate.tensors import bytes_of, difference, remember
 from samebits.records.lock import (
@@ -211,7 +211,8 @@ class Bits:
 
         Args:
             model: a folder, relative to the folder of samebits.lock, or an id on the hub.
-            trust_remote_code: whether the model's own code runs; asked for when it is recorded.
+            trust_remote_code: whether the model's own code runs; asked for when it is recorded, and
+                where samebits.lock lies in the folder of a model.
             rebuild: where bits differ, compute the recorded side again to tell rounding from
                 another function.
 
@@ -225,10 +226,14 @@ class Bits:
         word = os.fspath(model)
         names = matching(_as_recorded(word, session.path), session.lock)
         if session.updates:
+            require_consent(session.path, session.lock, names, is_given=bool(trust_remote_code))
             session.entries += _in_thread(_recorded(session, word, names, trust_remote_code))
             return
         if not names:
             _fail(f"{session.path.name} has no model {word!r}: {UPDATE}, or samebits record {word}")
+        require_consent(
+            session.path, session.lock, names, is_given=bool(trust_remote_code), installs=rebuild
+        )
         file = _in_thread(
             verify_entries(
                 session.project(),

@@ -63,7 +63,7 @@ _OF_RESULT = {
 _AS_A_WHOLE = frozenset({Verdict.FAILED, Verdict.UNSTABLE, Verdict.NOT_FINISHED})
 
 LEFT_OUT = "the recorded side was not computed again (--no-rebuild)"
-NO_PACKAGE = "the record has packages from a folder of the machine that made it"
+NO_PACKAGE = "the record has packages from a folder of its machine, or from no public address"
 NO_FILE = "the checkpoint has changed, and git's history does not have the recorded"
 UNEXPLAINED = (
     "the recorded packages do not compute the recorded bits on this kind of machine: a package that the "

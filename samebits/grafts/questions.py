@@ -13,6 +13,7 @@ from samebits.compare.forwards import layer_pairs, may_hide_padding, real_rows, 
 from samebits.compare.outcome import differs
 from samebits.compare.pair import Pair
 from samebits.compare.weights import weights as stored_weights
+from samebits.diagnose.failing import decides
 from samebits.records.ids import Verdict
 from samebits.records.record import Record
 from samebits.records.tensor import tensor_hash
@@ -104,6 +105,7 @@ def questions_of(
     # the forward with the largest distance first: if nothing restores it, no other is tried
     graft_questions.sort(
         key=lambda graft_question: (
+            not decides(result, graft_question.prompt, graft_question.what),
             graft_question.what == "decode",
             forwards[graft_question.prompt].real_rows is not None,
             -distances.get(graft_question.prompt, 0.0) if graft_question.what == "forward" else 0.0,
@@ -371,4 +373,11 @@ def with_graft(result: CellResult, graft: Graft | str | None) -> CellResult:
     if isinstance(graft, str):
         note = f"nothing was swapped between the releases: {graft}"
         return result.model_copy(update={"notes": (*result.notes, note)})
-    return result.model_copy(update={"graft": graft})
+    return result.model_copy(update={"graft": graft and _with_place(result, graft)})
+
+
+def _with_place(result: CellResult, graft: Graft) -> Graft:
+    """Return a graft that says whether it restores what decides."""
+    more = tuple(_with_place(result, each) for each in graft.more)
+    update = {"decides": decides(result, graft.prompt, graft.what), "more": more}
+    return graft.model_copy(update=update)

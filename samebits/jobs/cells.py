@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,25 +22,29 @@ from samebits.compare.probes import may_be_the_machine
 from samebits.compare.signals import agrees
 from samebits.jobs.cache import aside
 from samebits.jobs.common import follows_from, job_of
-from samebits.jobs.records import CellJob, CellStore, ObservedModel, RelationOptions, RunName
+from samebits.jobs.records import CellJob, CellStore, ObservedModel, RunName
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import NO_DEVICE, Capture, Failure, Skip, Unfinished
 from samebits.records.kinds import CELL
+from samebits.records.question import keys
 from samebits.stacks.process import tail
 from samebits_wire.atomic import move, remove
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.jobs.common import ReadyCell
+    from samebits.jobs.records import Options
     from samebits.matrix.spec import ModelSpec
     from samebits.records.capture import Extent
     from samebits.records.ids import CellId
     from samebits.stacks.process import Ended
 
+OptionsOf = Callable[["CellId", "ModelSpec"], dict[str, "Options"]]
+"""Returns the questions that phases of a cell are asked, each with its options."""
 RUNS: tuple[RunName, RunName] = ("a", "b")
 VALUES_LIMIT = 16 << 20
 """Bytes up to which a tensor's values are stored; larger ones are stored if they differ."""
@@ -47,6 +52,11 @@ NOT_STARTED = "not started"
 """Failure type of a cell without a stack or a checkpoint, which is not an exception."""
 _STALE_AFTER = 86_400
 """Seconds after which a file of a killed run is removed; no cell takes that long."""
+
+
+def no_options(_cell: CellId, _model: ModelSpec) -> dict[str, Options]:
+    """Ask nothing beside what verdicts need."""
+    return {}
 
 
 class FinishedRun(NamedTuple):
@@ -66,8 +76,10 @@ class FinishedRun(NamedTuple):
 class CellRunner:
     """Runs cells and reads their captures."""
 
-    def __init__(self, cache: JobCache) -> None:
+    def __init__(self, cache: JobCache, options: OptionsOf = no_options) -> None:
+        """``options`` returns what the phases of questions are asked in a cell."""
         self._cache = cache
+        self._options = options
 
     async def observe(
         self,
@@ -172,25 +184,17 @@ class CellRunner:
 
     def folder(self, ready: ReadyCell) -> Path:
         """Return the folder of a cell's captures, named after everything that determines their bits."""
-        cell, model, relations = ready.cell, ready.model, self._relations(ready.model)
+        cell, model = ready.cell, ready.model
         facts = {
             **follows_from(ready),
             "greedy": model.greedy,
-            "relations": relations and relations.model_dump(),
-            "usage": tries_usage(cell, model),
-            "processors": asks_processors(cell, model),
+            "questions": {name: o.model_dump() for name, o in self._options(cell, model).items()},
             "reloads": model.reloads,
             "large": model.large,
             "budget": model.budget,
             "probe files": [file.model_dump(mode="json") for file in model.probe_files],
         }
         return self._cache.path_of_cell(CELL.folder, cell, facts).with_suffix("")
-
-    def _relations(self, model: ModelSpec) -> RelationOptions | None:
-        """Return how the relations inside the cell are tested; None if they are not."""
-        if not model.relations:
-            return None
-        return RelationOptions(samples=model.samples, large=model.insists)
 
     def _cached_captures(
         self, folder: Path, n_beside: int, *, in_full: bool
@@ -229,9 +233,7 @@ class CellRunner:
         observed = ObservedModel(
             **dict(fields["model"]),
             greedy=model.greedy,
-            relations=self._relations(model),
-            usage=tries_usage(cell, model),
-            processors=asks_processors(cell, model),
+            questions=self._options(cell, model),
             reloads=model.reloads,
             large=model.large,
             probes=model.probe_files,
@@ -284,21 +286,6 @@ class CellRunner:
     def _capture(self, path: Path) -> Capture:
         self._cache.dependencies.file(path)
         return self._cache.store.read_capture(path)
-
-
-def tries_usage(cell: CellId, model: ModelSpec) -> bool:
-    """Return True for the model's first CPU variant; others would give the same answers."""
-    return model.usage and _is_first_on_cpu(cell, model)
-
-
-def asks_processors(cell: CellId, model: ModelSpec) -> bool:
-    """Return True for the model's first CPU variant, as dtype and attention do not matter."""
-    return model.processors and _is_first_on_cpu(cell, model)
-
-
-def _is_first_on_cpu(cell: CellId, model: ModelSpec) -> bool:
-    first = next((v for v in model.variants if v.device == "cpu"), None)
-    return cell.variant == first
 
 
 def _empty_capture(cell: CellId, job: CellJob) -> Capture:
@@ -378,22 +365,25 @@ def _publish(job: CellJob) -> Path:
     """Rename a job's files to the names that later runs look for: ``a.json``, ``a.log``.
 
     An older capture is always replaced or removed, because it is not what the cell computes now.
-    Returns the path of the capture.
+    Without room on the disk there is none, and the cell runs again. Returns the path of the capture.
     """
     published = Path(job.capture)
     for path in (Path(job.log), Path(job.capture)):
         published = path.with_name(f"{job.run}{path.suffix}")
         try:
             move(path, published)
-        except FileNotFoundError:
-            remove(published)
+        except OSError:
+            if not published.is_char_device():
+                with contextlib.suppress(OSError):
+                    remove(published)
     return published
 
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove leftovers of killed runs."""
     cutoff = time.time() - _STALE_AFTER
-    patterns = ("[ab].*.*", ".[ab].*.tmp", ".integrity-*", ".usage-*", ".probes-*")
+    phases = ("integrity", "probes", *(key.name for key in keys()))
+    patterns = ("[ab].*.*", ".[ab].*.tmp", *(f".{phase}-*" for phase in phases))
     for path in (path for pattern in patterns for path in folder.glob(pattern)):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:

@@ -150,8 +150,8 @@ class Checkpoints:
         facts = read_facts(folder)
         if facts is None:
             return None
-        hashes = hashes_of_folder(folder, self._cache)
-        if facts.get("files", hashes).items() - hashes.items():
+        hashes = self._hashes_of_kept(folder)
+        if not hashes or facts.get("files", hashes).items() - hashes.items():
             return None  # damaged, by a full disk or a power cut
         assert model.build is not None
         self._dependencies.folder(folder)
@@ -225,6 +225,13 @@ class Checkpoints:
             unread=unread_files(folder),
         )
 
+    def _hashes_of_kept(self, folder: Path) -> dict[str, str]:
+        """Return the hashes of a folder that samebits made; {} if it cannot be read, and is made again."""
+        try:
+            return hashes_of_folder(folder, self._cache)
+        except OSError:  # such as a link to itself
+            return {}
+
     def _patched(self, model: ModelSpec, folder: Path) -> Path:
         """Return a patched copy of a folder, named after the folder's content and the patches.
 
@@ -238,7 +245,7 @@ class Checkpoints:
         out = self._root / f"{model.name}-{digest_of(contents)[:12]}"
         changed = {name: _hash(text) for name, text in patched_files(folder, patches).items()}
         expected = {name: file_hash for name, file_hash in (hashes | changed).items() if file_hash}
-        if hashes_of_folder(out, self._cache) != expected:
+        if self._hashes_of_kept(out) != expected:
             shutil.rmtree(out, ignore_errors=True)
             write_patched(folder, patches, out)
         os.utime(out)  # samebits/storage/prune.py removes copies that have not been used for long

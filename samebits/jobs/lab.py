@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob
 from samebits.jobs.common import follows_from, job_of
-from samebits.jobs.records import JOB_OF, LimitedStore
+from samebits.jobs.records import JOB_OF, LimitedStore, QuestionJob
 from samebits.records.capture import Failure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from samebits.jobs.cache import JobCache
     from samebits.jobs.common import ReadyCell
     from samebits.jobs.records import Task, TaskJob
-    from samebits.records.kinds import F, Question
+    from samebits.records.kinds import CellKind, F
     from samebits.records.result import CellFile
 
 
@@ -26,13 +27,20 @@ class Lab:
     def __init__(self, cache: JobCache) -> None:
         self.cache = cache
         self._of_several: dict[Path, asyncio.Task[CellFile | Failure]] = {}
+        self.at_close: list[Callable[[], None]] = []
+        """What questions do when the run ends."""
 
-    def path(self, kind: Question[F], task: Task, ready: ReadyCell) -> Path:
+    def close(self) -> None:
+        """Let questions remove what no later run may use."""
+        for function in self.at_close:
+            function()
+
+    def path(self, kind: CellKind[F], task: Task, ready: ReadyCell) -> Path:
         """Return the path of the answer, named after everything that determines it."""
         facts = {**follows_from(ready), kind.name: task.facts()}
         return self.cache.path_of_cell(kind.folder, ready.cell, facts)
 
-    async def ask(self, kind: Question[F], task: Task, ready: ReadyCell) -> F | Failure:
+    async def ask(self, kind: CellKind[F], task: Task, ready: ReadyCell) -> F | Failure:
         """Return the answer of a cell, cached or new, or why its job left none."""
         path = self.path(kind, task, ready)
         job = CachedJob(
@@ -52,12 +60,13 @@ class Lab:
         assert isinstance(answer, (kind.record, Failure))
         return answer
 
-    def _job(self, kind: Question[F], task: Task, ready: ReadyCell, written: Path) -> TaskJob:
-        form, key = JOB_OF[type(task)]
+    def _job(self, kind: CellKind[F], task: Task, ready: ReadyCell, written: Path) -> TaskJob:
+        form, key = JOB_OF.get(type(task), (QuestionJob, "task"))
         limit = kind.limit if task.stores else 0
         fields = {
             **job_of(ready, written),
             "store": LimitedStore(root=str(self.cache.root), limit=limit),
             key: task.model_copy(update={"result": str(written)}),
+            "kind": kind.name,
         }
         return form(**fields)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainSerializer
+from pydantic import Field, PlainSerializer, SerializeAsAny
 
 from samebits.grafts.questions import PatientQuestion
 from samebits.ladder.asking import Ask
 from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.probefile import ProbeFile
 from samebits.matrix.spec import Prompt, Recipe
-from samebits.records.ids import CellId, Variant
+from samebits.records.ids import CellId
 from samebits.records.inputs import Inputs
 from samebits.records.record import Record
 
@@ -101,13 +101,11 @@ class CellModel(FedModel):
     prompts: dict[str, WrittenPrompt]
 
 
-class RelationOptions(Record):
-    """How the relations inside a cell are tested."""
+class Options(Record):
+    """What the phase of a question is asked."""
 
-    samples: int
-    """Number of prompts over which the error of the cache is averaged."""
-    large: bool
-    """Whatever the size of the model."""
+    large: bool = False
+    """Whether its size keeps nothing from being tried: no made model answers for it."""
 
 
 class ObservedModel(CellModel):
@@ -115,12 +113,8 @@ class ObservedModel(CellModel):
 
     greedy: int
     """Number of tokens to generate."""
-    relations: RelationOptions | None
-    """None: they are not tested."""
-    usage: bool
-    """Whether to try common uses."""
-    processors: bool
-    """Whether to give its processors seeded inputs."""
+    questions: dict[str, SerializeAsAny[Options]]
+    """Question -> what its phase is asked; those that are not asked are left out."""
     reloads: bool
     """Whether to load it again for what only explains: eager attention, the check of the load."""
     large: bool
@@ -211,7 +205,7 @@ class Task(Record):
 
     def facts(self) -> dict[str, Any]:
         """Return what the answer follows from: of a donor's file its name, and no other path."""
-        facts = self.model_dump(mode="json", exclude={"result", "folder"})
+        facts = self.model_dump(mode="json", exclude={"result"})
         return facts | ({"donor": PurePath(facts["donor"]).stem} if "donor" in facts else {})
 
     @property
@@ -225,6 +219,12 @@ class TaskJob(JobOfCell):
 
     store: LimitedStore
     model: CellModel
+
+
+class QuestionJob(TaskJob):
+    """Do a task of a question; its kind leads to the module that does it."""
+
+    task: SerializeAsAny[Task]
 
 
 class Rungs(Task, Ask):
@@ -299,131 +299,10 @@ class GraftJob(TaskJob):
     graft: DonorTask | PatientTask
 
 
-class StepTask(Task):
-    """The fields of both ways to train."""
-
-    values: bool
-    """Whether to compute in float64, too, and to store tensors: asked where a pair differs."""
-    large: bool
-    """Whether its size keeps nothing from being tried: no made model answers for it."""
-
-    @property
-    def stores(self) -> bool:
-        """True if values of tensors are stored."""
-        return self.values
-
-
-class TrainingOptions(StepTask):
-    """What to observe of a training step."""
-
-    relations: bool
-    """Whether to test relations between ways to train."""
-
-
-class TrainingJob(TaskJob):
-    """Train a cell for one step."""
-
-    kind: Literal["training"] = "training"
-    training: TrainingOptions
-
-
-class StepTracing(Task):
-    """What to trace of a training step."""
-
-    batch: str
-    """Name of the batch."""
-    backward: bool
-    """Whether to go back from its loss."""
-    rung: Literal["own", "float64"]
-    large: bool
-    """As in :class:`TrainingOptions`."""
-
-
-class StepTraceJob(TaskJob):
-    """Trace one training step of a cell."""
-
-    kind: Literal["step-trace"] = "step-trace"
-    step: StepTracing
-
-
-class StepGraftTask(Task):
-    """What to store of a reference's loss, or to try in a candidate."""
-
-    role: Literal["donor", "graft"]
-    batch: str
-    rung: Literal["own", "float64"]
-    large: bool
-    """As in :class:`TrainingOptions`."""
-    skipped: tuple[str, ...]
-    """Tensors of the checkpoint whose gradients are not compared."""
-    without: tuple[str, ...]
-    """Tensors whose gradients count where one side has none."""
-    donor: str = ""
-    """Path of the donor's result; '' for the donor itself."""
-
-
-class StepGraftJob(TaskJob):
-    """Put pieces of a reference's loss into a candidate's training step."""
-
-    kind: Literal["step-graft"] = "step-graft"
-    graft: StepGraftTask
-
-
-class TrainerOptions(StepTask):
-    """What to observe of transformers' own Trainer."""
-
-    folder: str
-    """Folder with accelerate, which no stack has and Trainer needs."""
-
-
-class TrainerJob(TaskJob):
-    """Train a cell by transformers' own Trainer."""
-
-    kind: Literal["trainer"] = "trainer"
-    trainer: TrainerOptions
-
-
 JOB_OF: dict[type[Task], tuple[type[TaskJob], str]] = {
     Rungs: (LadderJob, "ladder"),
     Tracing: (TraceJob, "trace"),
     DonorTask: (GraftJob, "graft"),
     PatientTask: (GraftJob, "graft"),
-    TrainingOptions: (TrainingJob, "training"),
-    StepTracing: (StepTraceJob, "step"),
-    StepGraftTask: (StepGraftJob, "graft"),
-    TrainerOptions: (TrainerJob, "trainer"),
 }
 """Task -> its job, and the key of the task in it."""
-
-
-class CrossingJob(Job):
-    """The fields of both jobs of a crossing."""
-
-    name: str
-    """Name of the model."""
-    variant_name: str
-    stack: str
-    threads: int
-    variant: Variant
-    model: FedModel
-
-
-class SaveJob(CrossingJob):
-    """Save a model."""
-
-    kind: Literal["save"] = "save"
-    out: str
-    """Folder of the copy."""
-    limit: int
-    """Largest model that is saved, in bytes."""
-    makes: bool = False
-    """Leave a small made model of the same kind instead of the model."""
-
-
-class LoadJob(CrossingJob):
-    """Load a model and the copies that stacks saved of it."""
-
-    kind: Literal["load"] = "load"
-    savers: dict[str, str]
-    """Stack -> folder of its copy."""
-    result: str

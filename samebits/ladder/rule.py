@@ -171,12 +171,13 @@ def _other_output(evidence: Evidence) -> Judgement | None:
         if signal.signal == "outputs"
         for item in filter(differs, signal.items)
     ]
-    missing = [item for item in items if item.candidate is None]
+    regrouped = [item for item in items if item.reason == Reason.REGROUPED]
+    missing = [item for item in items if item.candidate is None and item not in regrouped]
     if missing:
         names = some(item.name for item in missing)
         reason = f"forward no longer returns what it returns in the reference: {names}"
         return Judgement("diverged", "missing output", reason, _deciders(map(_of_output, missing)))
-    reshaped = [item for item in items if has_other_shape(item)]
+    reshaped = [*regrouped, *(item for item in items if has_other_shape(item))]
     if not reshaped:
         return None
     names = some(f"{item.name} ({item.note})" for item in reshaped)

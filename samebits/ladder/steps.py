@@ -344,10 +344,10 @@ def _outputs(climb: Climb, prompt: str) -> Iterator[Tensor]:
     if forwards[0] is None or forwards[1] is None:
         return
     both = forwards[0], forwards[1]
-    for subject, *sides in output_pairs(climb.pair.reference, climb.pair.candidate, prompt):
-        if sides[0] is None or sides[1] is None:
+    for output in output_pairs(climb.pair.reference, climb.pair.candidate, prompt):
+        if output.reference is None or output.candidate is None:
             continue
-        own = sides[0], sides[1]
+        subject, own = output.subject, (output.reference, output.candidate)
         if own[0].shape != own[1].shape:
             continue  # no rung can tell how far apart they are
         is_padded = all(has_padded_axis(f, ref) for f, ref in zip(both, own, strict=True))

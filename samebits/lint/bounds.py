@@ -9,6 +9,7 @@ import tomllib
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from samebits.base.checkpoint import read_small
 from samebits.lint.releases import NEWEST, Range
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _metadata(root: Path, folder: Path) -> Iterator[tuple[str, list[str]]]:
     readers = {"pyproject.toml": _pyproject, "setup.cfg": _setup_cfg, "setup.py": _setup_py}
     for name, read in readers.items():
         try:
-            requirements = read((root / name).read_text("utf-8"))
+            requirements = read(read_small(root / name).decode("utf-8"))
         except (OSError, ValueError, configparser.Error, SyntaxError, RecursionError):
             continue
         yield root.name, requirements

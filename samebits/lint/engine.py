@@ -9,7 +9,7 @@ from samebits.lint.problem import Problem
 from samebits.lint.project import Project
 from samebits.lint.registry import rules
 from samebits.lint.releases import Releases
-from samebits.lint.source import Source, UnreadableError
+from samebits.lint.source import Source, UnreadableError, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -72,7 +72,7 @@ def _read(
     for path in dict.fromkeys(files):
         say(f"reading {path.name}")
         try:
-            sources[path] = Source(path, path.read_bytes())
+            sources[path] = Source(path, read(path))
         except UnreadableError as error:
             unread.append(_unreadable(path, str(error), error.line, error.column))
         except OSError as error:

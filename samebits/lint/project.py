@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import json
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from samebits.base.checkpoint import json_of
 from samebits.lint.problem import Edit, Problem
 from samebits.lint.source import Function, Source
 
@@ -269,10 +269,7 @@ def _globals(source: Source) -> dict[str, list[ast.AST]]:
 
 
 def _json(path: Path) -> dict[str, Any] | None:
-    try:
-        value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
+    value = json_of(path)
     return value if isinstance(value, dict) else None
 
 

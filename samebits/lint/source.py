@@ -33,6 +33,12 @@ class UnreadableError(Exception):
         self.column = column
 
 
+def read(path: Path) -> bytes:
+    """Return the bytes of a file, of one too large for code only as many as show that."""
+    with path.open("rb") as file:
+        return file.read(_MAX_BYTES + 1)
+
+
 class Import(NamedTuple):
     """What a name of a file was imported as."""
 
@@ -203,7 +209,7 @@ def _decoded(data: bytes) -> tuple[str, str]:
     The encoding is ``utf-8-sig`` for UTF-8 with a byte order mark.
     """
     if len(data) > _MAX_BYTES:
-        message = f"not read: {len(data):,} bytes are more than {_MAX_BYTES:,}"
+        message = f"not read: it has more than {_MAX_BYTES:,} bytes"
         raise UnreadableError(message)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)

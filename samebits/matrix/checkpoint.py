@@ -10,14 +10,15 @@ import json
 import os
 import struct
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from samebits.base.checkpoint import json_of, odd_files, read_small
 from samebits.base.errors import SamebitsError, shown
 from samebits.matrix import known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from samebits.matrix.spec import ModelEntry
 
@@ -46,7 +47,7 @@ def read_config(path: Path) -> dict[str, Any]:
 
 def _read_json(path: Path) -> Any:  # noqa: ANN401  any JSON
     try:
-        return json.loads(path.read_bytes())
+        return json.loads(read_small(path))
     except json.JSONDecodeError as error:
         msg = (
             f"{path}:{error.lineno}:{error.colno}: this is not valid JSON: {error.msg}. Usually the "
@@ -55,7 +56,10 @@ def _read_json(path: Path) -> Any:  # noqa: ANN401  any JSON
         raise CheckpointError(msg) from error
     except (OSError, UnicodeDecodeError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
-        msg = f"{path}: this file cannot be read: {reason}"
+        msg = (
+            f"{path}: this file cannot be read: {reason}. Usually its copy or download failed: "
+            f"{_DOWNLOAD}"
+        )
         raise CheckpointError(msg) from error
 
 
@@ -64,6 +68,9 @@ def faults(folder: Path, model: ModelEntry) -> Iterator[str]:
 
     ``folder`` is the model's ``path``. A patch may change its config, so that is not looked at then.
     """
+    if odd := [*odd_files(folder)]:
+        yield from odd
+        return
     try:
         config = read_config(folder / "config.json")
         if not model.patch:
@@ -75,13 +82,13 @@ def faults(folder: Path, model: ModelEntry) -> Iterator[str]:
 
 def further_steps(folder: Path) -> Iterator[str]:
     """Yield the modules of a sentence-transformers folder behind its Transformer, as ``Pooling (1_Pooling)``."""
+    modules = json_of(folder / "modules.json")
     try:
-        modules = json.loads((folder / "modules.json").read_bytes())
         for module in modules if isinstance(modules, list) else ():
             name = str(module["type"]).rpartition(".")[2]
             if name != "Transformer":
                 yield f"{name} ({module['path']})" if module.get("path") else name
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (LookupError, TypeError, AttributeError):
         return
 
 
@@ -182,6 +189,13 @@ def _shard_faults(folder: Path, index: str) -> Iterator[str]:
         yield f"{folder / index}: it has no weight_map, which says where each tensor is: {_DOWNLOAD}"
         return
     names = sorted({str(name) for name in mapping.values()})
+    outside = [name for name in names if _leaves_folder(name)]
+    if outside:
+        yield (
+            f"{folder / index} names {outside[0]}, which lies outside of the folder: samebits reads "
+            "nothing there. Copy the file into the folder, or link it there, and name it without a path"
+        )
+        return
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         listed = ", ".join(missing[:_MAX_NAMED]) + (" …" if len(missing) > _MAX_NAMED else "")
@@ -192,6 +206,10 @@ def _shard_faults(folder: Path, index: str) -> Iterator[str]:
     for name in names:
         if name not in missing:
             yield from _damage(folder / name)
+
+
+def _leaves_folder(name: str) -> bool:
+    return Path(name).is_absolute() or Path(os.path.normpath(name)).parts[:1] == ("..",)
 
 
 def _damage(path: Path) -> Iterator[str]:

@@ -6,13 +6,14 @@ two give other pixels, so a stack without torchvision tells little to a user who
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from samebits.base.checkpoint import json_of
 from samebits.base.hub import is_reached
+from samebits.records.question import keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,8 +65,8 @@ def _name(package: str) -> str:
 
 
 def _has_images(model: ModelSpec, folder: Path) -> bool:
-    """Return True if processors of a model are observed, and one is for images or videos."""
-    if not model.processors:
+    """Return True if a question asks for the model's processors, and one is for images or videos."""
+    if not any(key.sees_images and model.asks(key.name) for key in keys()):
         return False
     if model.build is not None:
         return bool(_KEYS & (model.build.processor or {}).keys())
@@ -73,10 +74,7 @@ def _has_images(model: ModelSpec, folder: Path) -> bool:
 
 
 def _declares_images(file: Path) -> bool:
-    try:
-        content = json.loads(file.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
+    content = json_of(file)
     return isinstance(content, dict) and bool(_KEYS & content.keys())
 
 

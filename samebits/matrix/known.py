@@ -129,5 +129,6 @@ def type_of(architectures: object) -> str | None:
 def near(word: str, names: Iterable[str]) -> str:
     """Return `: did you mean "llama"?` for a word that is near one of the names, else nothing."""
     name = _COMMON_DTYPES.get(word.casefold())
-    matches = [name] if name else difflib.get_close_matches(word[:80].casefold(), names, n=1)
-    return f": did you mean {shown(matches[0])}?" if matches else ""
+    by_folded = {other.casefold(): other for other in names} | ({name: name} if name else {})
+    matches = [name] if name else difflib.get_close_matches(word[:80].casefold(), by_folded, n=1)
+    return f": did you mean {shown(by_folded[matches[0]])}?" if matches else ""

@@ -303,14 +303,18 @@ def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
 
 def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path, line: int) -> ModelSpec:
     own = _given(entry)
-    insists = bool(own.get("relations") or own.get("samples"))
+    switched = {name for name, value in (own | entry.questions).items() if value is True}
+    switched |= {"samples"} if entry.samples else set()
     prompts, inputs = _fed(entry, defaults)
     sets = {key: InputSet(**_given(inputs[key])) for key in inputs}
     fields = _given(defaults) | own | {"prompts": prompts | sets}
+    fields["questions"] = defaults.questions | entry.questions
     probe_files = tuple(
         probe_file(folder / probe.path, verdict=probe.verdict) for probe in fields.get("probes", ())
     )
-    return ModelSpec(name=name, line=line, insists=insists, probe_files=probe_files, **fields)
+    return ModelSpec(
+        name=name, line=line, own=frozenset(switched), probe_files=probe_files, **fields
+    )
 
 
 def _fed(

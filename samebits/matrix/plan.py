@@ -8,10 +8,11 @@ from __future__ import annotations
 import shlex
 from fnmatch import fnmatchcase
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from samebits.base.errors import SelectionError, nearest, shown
 from samebits.base.homes import expanded
+from samebits.base.options import Option
 from samebits.records.ids import CellId, Variant
 from samebits.records.record import Record
 from samebits.text.lists import comma_list
@@ -24,33 +25,29 @@ if TYPE_CHECKING:
     from samebits.records.ids import Level
 
 
+_COMMAS = {"action": "store", "default": ""}
+"""Commas separate the names; an option keeps them as they were typed, as a report repeats them."""
+Names = Annotated[tuple[str, ...], Option("NAMES", **_COMMAS)]
+
+
 class Selection(Record):
     """The filters of the command line: names or shell patterns; an empty filter selects all."""
 
-    models: tuple[str, ...] = ()
-    stacks: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    attention: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
+    models: Names = ()
+    """Run only these models: names or patterns, such as 'llama*,gpt2'."""
+    stacks: Annotated[tuple[str, ...], Option("IDS", **_COMMAS)] = ()
+    """Run only these stacks, such as 4.48,5.x."""
+    dtypes: Names = ()
+    """Run only these dtypes, such as float32,bfloat16."""
+    attention: Names = ()
+    """Run only these attention implementations, such as eager,sdpa."""
+    devices: Names = ()
+    """Run only on these devices, such as cpu,cuda."""
 
     @classmethod
-    def parse(
-        cls,
-        *,
-        models: str = "",
-        stacks: str = "",
-        dtypes: str = "",
-        attention: str = "",
-        devices: str = "",
-    ) -> Selection:
+    def parse(cls, **filters: str) -> Selection:
         """Parse filters that are lists separated by commas."""
-        return cls(
-            models=comma_list(models),
-            stacks=comma_list(stacks),
-            dtypes=comma_list(dtypes),
-            attention=comma_list(attention),
-            devices=comma_list(devices),
-        )
+        return cls(**{name: comma_list(text) for name, text in filters.items()})
 
 
 class PlannedRow(Record):

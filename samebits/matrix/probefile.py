@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from samebits.base.errors import nearest, shown
+from samebits.records.question import is_question
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ MAX_BYTES = 1 << 20
 _NAME = r"[A-Za-z][A-Za-z0-9_]*"
 _OF_SAMEBITS = frozenset(
     {"load", "config", "inputs", "weights", "buffers", "inv_freq", "attention", "hidden_states"}
-    | {"logits", "decode", "greedy", "tokenizer", "relations", "usage", "outputs", "state"}
+    | {"logits", "decode", "greedy", "tokenizer", "outputs", "state"}
 )
-"""Names of what samebits itself observes; a file with such a name could not be told from it."""
+"""Names of what samebits itself observes, beside those of questions; a file with such a name could not
+be told from it."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -81,7 +83,7 @@ def _bad_name(name: str) -> str:
             f"{shown(name)} is the name of its signal, and has other characters than letters, "
             "digits and underscores: rename the file"
         )
-    if name in _OF_SAMEBITS:
+    if name in _OF_SAMEBITS or is_question(name):
         return f"{shown(name)} is also a signal of samebits: rename the file, to my_{name}.py"
     return ""
 

@@ -27,6 +27,7 @@ from samebits.matrix.spec import (
 )
 from samebits.matrix.values import is_name
 from samebits.matrix.yamltext import Problem
+from samebits.records.question import switches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -188,7 +189,10 @@ def _unknown_key(keys: Keys) -> str:
 def _known_keys(keys: Keys) -> list[str]:
     fields = _form(keys).model_fields
     own_first = sorted(fields, key=lambda name: name in Settings.model_fields)
-    return [fields[name].alias or name for name in own_first]
+    names = (
+        [*switches()] if name == "questions" else [fields[name].alias or name] for name in own_first
+    )
+    return [name for of_field in names for name in of_field]
 
 
 def _form(keys: Keys) -> type[Form]:

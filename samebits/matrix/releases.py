@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from samebits.base.errors import SelectionError
+from samebits.matrix.levels import without_pairs
 from samebits.matrix.spec import StackSpec
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ def widened(matrix: Matrix, releases: Releases, *, patches: bool = False) -> Mat
 
     Each is the newest patch release of its minor release; with ``patches``, every patch release is
     added, too. A minor release that has a stack in the matrix is not added again. The added stacks
-    use the newest stack's torch and Python and never build a checkpoint from a recipe. Crossings are
-    switched off for all models, because the number of saves and loads grows with the square of the
-    number of stacks.
+    use the newest stack's torch and Python and never build a checkpoint from a recipe. Questions
+    about pairs of stacks are switched off for all models, because their number grows with the square of
+    the number of stacks.
 
     Raises:
         StackError: a stack cannot be resolved.
@@ -58,8 +59,7 @@ def widened(matrix: Matrix, releases: Releases, *, patches: bool = False) -> Mat
     added_specs = [_spec(newest, version, versions, exact=patches) for version in missing]
     versions |= {spec.id: version for spec, version in zip(added_specs, missing, strict=True)}
     stacks = sorted((*matrix.stacks, *added_specs), key=lambda spec: versions[spec.id])
-    models = (model.model_copy(update={"crossings": False}) for model in matrix.models)
-    return matrix.model_copy(update={"stacks": tuple(stacks), "models": tuple(models)})
+    return without_pairs(matrix).model_copy(update={"stacks": tuple(stacks)})
 
 
 def _between(
@@ -94,7 +94,8 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
     in the newest patch release of each minor release of the package that fits; where only one minor
     release fits, as of tokenizers, in its patch releases. The newest stack stays as it is and becomes
     the reference. ``scanned_requirement`` names the package and may
-    bound its releases, as ``tokenizers>=0.21``. Crossings are switched off, as by :func:`widened`.
+    bound its releases, as ``tokenizers>=0.21``. Questions about pairs of stacks are switched
+    off, as by :func:`widened`.
 
     Raises:
         SelectionError: it is transformers, or no release of it fits.
@@ -131,9 +132,7 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
     by_version |= dict(zip((v for v in found if str(v) != own), added, strict=True))
     stacks = tuple(by_version[version] for version in sorted(by_version))
     reference = newest.id if own else stacks[-1].id
-    models = (model.model_copy(update={"crossings": False}) for model in matrix.models)
-    changes = {"stacks": stacks, "reference": reference, "models": tuple(models)}
-    return matrix.model_copy(update=changes)
+    return without_pairs(matrix).model_copy(update={"stacks": stacks, "reference": reference})
 
 
 def _requirement(text: str) -> Requirement:

@@ -30,7 +30,7 @@ def bad_folder(base: Path, path: str) -> str | None:
             return f"{shown(path)} does not exist{_hint(folder)}"
         if not folder.is_dir():
             return f"{shown(path)} is a file: write the folder that contains config.json"
-        if not (folder / "config.json").is_file():
+        if not (folder / "config.json").exists():
             return f"{shown(path)} contains no config.json: write the folder of a checkpoint"
     except (OSError, ValueError, RuntimeError) as error:
         return f"{shown(path)} cannot be read: {getattr(error, 'strerror', None) or error}"

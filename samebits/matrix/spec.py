@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import (
     ConfigDict,
     Field,
+    TypeAdapter,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_validator,
@@ -62,9 +64,11 @@ from samebits.matrix.values import (
     mistake,
 )
 from samebits.records.ids import Variant
+from samebits.records.question import switches
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 _NAMES = {"propertyNames": {"pattern": NAME, "maxLength": NAME_LENGTH}}
@@ -76,12 +80,34 @@ RENAMED = {"invariants": "relations"}
 
 def _without_defaults(schema: dict[str, Any]) -> None:
     """Drop defaults from a schema: another part of the file may set other ones."""
+    _with_switches(schema)
     for field in schema["properties"].values():
         field.pop("default", None)
 
 
+def _with_switches(schema: dict[str, Any]) -> None:
+    """Put the switches of questions into a schema, which are keys of their own in the file."""
+    fields = schema["properties"]
+    if fields.pop("questions", None) is None:
+        return
+    switch = {"type": "boolean", "default": True}
+    schema["properties"] = {
+        key: description
+        for name, field in fields.items()
+        for key, description in (
+            *(
+                (key.name, {"description": key.switch, **switch, "title": key.name.title()})
+                for key in switches().values()
+                if name == "samples"
+            ),
+            (name, field),
+        )
+    }
+
+
 def _with_former_names(schema: dict[str, Any]) -> None:
     """Add the former names of settings to a schema."""
+    _with_switches(schema)
     fields = schema["properties"]
     for former, name in RENAMED.items():
         if name in fields:
@@ -296,16 +322,8 @@ class Settings(Form):
     ] = Field(default_factory=dict)
     """Arguments of forward by name of the set, for a model that takes something else than token ids,
     pixel values and audio; or to give them yourself."""
-    relations: bool = True
-    """Whether to test relations that must hold inside one cell, such as full forward = prefill +
-    decode. For a model above 64 MiB a made model answers, unless its own entry asks for them."""
-    crossings: bool = True
-    """Whether each stack saves the model and every stack loads what was saved."""
-    usage: bool = True
-    """Whether to try common uses of the model: attention maps, packed rows, generate() …"""
-    training: bool = True
-    """Whether to train the model for one step: loss, gradients, update, and relations between ways to
-    train. For a model above 64 MiB a made model answers."""
+    questions: dict[str, bool] = Field(default_factory=dict)
+    """Question -> whether it is asked, of those that are switched; each is a key of the file."""
     samples: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Number of prompts over which each layer's cache error is averaged; 0 for none."""
     probes: tuple[Annotated[ProbeEntry, TextAs("path", pattern=r"\S")], ...] = ()
@@ -358,14 +376,42 @@ class Settings(Form):
 
     @model_validator(mode="before")
     @classmethod
-    def _has_names_of_now(cls, data: object) -> object:
-        if not isinstance(data, dict) or not RENAMED.keys() & data.keys():
+    def _has_switches(cls, data: object, info: ValidationInfo) -> object:
+        """Put the switches of questions together."""
+        if not isinstance(data, dict):
+            return data
+        data = cls._with_names_of_now(data)
+        if info.context and "questions" in data:
+            msg = "unknown key: switch each question by a key of its own, such as relations: false"
+            raise mistake(msg, "questions")
+        given = {name: _switched(name, data[name]) for name in data if name in switches()}
+        rest = {name: value for name, value in data.items() if name not in given}
+        return rest | {"questions": rest.get("questions", {}) | given} if given else rest
+
+    @staticmethod
+    def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
+        if not RENAMED.keys() & data.keys():
             return data
         for former, name in RENAMED.items():
             if former in data and name in data:
                 msg = f"the former name of {name}, which is set as well: remove this one"
                 raise mistake(msg, former)
         return {RENAMED.get(key, key): value for key, value in data.items()}
+
+
+def _switched(name: str, value: object) -> bool:
+    """Return the value of a switch of the file, which reads all values as texts."""
+    if value is None:
+        msg = "the value is missing: write one, or remove the key"
+        raise mistake(msg, name)
+    try:
+        return _SWITCH.validate_python(value)
+    except ValidationError:
+        msg = f"{shown(str(value))} is neither true nor false: write one of the two"
+        raise mistake(msg, name) from None
+
+
+_SWITCH = TypeAdapter(bool)
 
 
 class ModelEntry(Settings):
@@ -444,14 +490,11 @@ class ModelSpec(ModelEntry):
     """Line of its entry in matrix.yaml."""
     prompts: dict[Name, Prompt | InputSetEntry] = Field(default_factory=dict)  # type: ignore[assignment]
     """Everything that forward is run with, by name: the prompts, then the sets of inputs:."""
-    insists: bool = False
-    """True if the model's own entry asks for the relations: then the model itself answers, for them
-    and for usage, at any size."""
-    processors: bool = True
-    """Whether its processors get seeded inputs. This field and the next three follow from the level
-    of a run."""
+    own: frozenset[str] = frozenset()
+    """The settings that the model's own entry switches on."""
     reloads: bool = True
-    """Whether stacks load it again for what only explains."""
+    """Whether stacks load it again for what only explains. This field and the next two follow from
+    the level of a run."""
     large: bool = False
     """Whether its size keeps nothing from being tried."""
     second_in_full: bool = False
@@ -460,6 +503,15 @@ class ModelSpec(ModelEntry):
     """Those of ``packages`` that were added for its image or video processor."""
     probe_files: tuple[ProbeFile, ...] = ()
     """The files of ``probes`` with their content."""
+
+    def asks(self, question: str) -> bool:
+        """Return True if a question is asked of the model."""
+        return self.questions.get(question, True)
+
+    def without(self, questions: Iterable[str]) -> ModelSpec:
+        """Return the model without some questions."""
+        asked = self.questions | dict.fromkeys(questions, False)
+        return self.model_copy(update={"questions": asked})
 
     @property
     def has_own_code(self) -> bool:
@@ -475,6 +527,11 @@ class ModelSpec(ModelEntry):
             for dtype in self.dtypes
             for attention in self.attention
         )
+
+    @property
+    def first_on_cpu(self) -> Variant | None:
+        """The first variant on the CPU, which is asked what no variant decides."""
+        return next((variant for variant in self.variants if variant.device == "cpu"), None)
 
 
 class Rule(Form):

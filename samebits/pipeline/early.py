@@ -6,14 +6,14 @@ A run of these would end minutes later, with a sentence that accuses a model or 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from samebits.base.errors import SamebitsError, shown
 from samebits.matrix import checkpoint, known
 from samebits.matrix.plan import plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from samebits.matrix.spec import Matrix, ModelSpec, StackSpec
     from samebits.pipeline.order import Order
@@ -49,21 +49,27 @@ class EarlyError(SamebitsError):
     """Files or releases that the run needs are not there or are damaged."""
 
 
-def refuse(matrix: Matrix, order: Order, newest: Callable[[StackSpec, str], str | None]) -> None:
-    """Raise EarlyError for what every cell, or a whole stack, would fail of.
+class Releases(Protocol):
+    """What can be asked of releases of transformers that the table of known ones may not have."""
 
-    ``newest`` returns the newest release of transformers that a stack's index has of a family such as
-    5.x, and None without an answer.
-    """
+    def newest_release(self, spec: StackSpec, family: str) -> str | None:
+        """Return the newest that a stack's index has of a family such as 5.x; None without an answer."""
+
+    def may_know(self, spec: StackSpec, name: str) -> bool:
+        """Return False if a stack's release surely has no model_type and no class of this name."""
+
+
+def refuse(matrix: Matrix, order: Order, releases: Releases) -> None:
+    """Raise EarlyError for what every cell, or a whole stack, would fail of."""
     planned = plan(matrix, order.selection)
     stacks = [matrix.stack(id) for id in planned.stacks]
-    problems = [p for stack in stacks for p in _bad_release(stack, order, newest)]
+    problems = [p for stack in stacks for p in _bad_release(stack, order, releases)]
     for name in planned.models:
         model = matrix.model(name)
         where = "" if order.checks else f"{matrix.path}:{model.line}: {name}: "
         faults = [*_file_faults(matrix, model), *_missing_code(model, stacks, order)]
         if not faults and not problems:
-            faults = [*_unknown(matrix, model, stacks, order, newest)]
+            faults = [*_unknown(matrix, model, stacks, order, releases)]
         problems += [f"{where}{fault}" for fault in faults]
     if problems:
         raise EarlyError("\n".join(problems))
@@ -85,12 +91,10 @@ def _file_faults(matrix: Matrix, model: ModelSpec) -> Iterator[str]:
         yield from checkpoint.faults(folder, model)
 
 
-def _bad_release(
-    stack: StackSpec, order: Order, newest: Callable[[StackSpec, str], str | None]
-) -> Iterator[str]:
+def _bad_release(stack: StackSpec, order: Order, releases: Releases) -> Iterator[str]:
     """Yield why there is no such release; nothing where only the index could tell and is silent."""
     text = stack.transformers
-    if known.of_family(text) or newest(stack, text) is not None:
+    if known.of_family(text) or releases.newest_release(stack, text) is not None:
         return
     minor = ".".join(text.split(".")[:2])
     family = known.of_family(minor)
@@ -99,7 +103,7 @@ def _bad_release(
             f"{family[0]} to {family[-1]} exist" if len(family) > 1 else f"only {family[0]} exists"
         )
     else:
-        latest = newest(stack, "")
+        latest = releases.newest_release(stack, "")
         if latest is None:
             return
         hint = f"the newest is {latest}"
@@ -126,7 +130,7 @@ def _unknown(
     model: ModelSpec,
     stacks: list[StackSpec],
     order: Order,
-    newest: Callable[[StackSpec, str], str | None],
+    releases: Releases,
 ) -> Iterator[str]:
     """Yield why no stack can load a model, as far as its config shows."""
     folder = _folder(matrix, model)
@@ -142,13 +146,16 @@ def _unknown(
     name = architectures[0] if isinstance(architectures, list) and architectures else None
     model_type = config["model_type"]
     if model_type not in known.types():
-        what = f"model_type {shown(model_type)}{known.near(model_type, known.types())}"
+        unknown = str(model_type)
+        what = f"model_type {shown(unknown)}{known.near(unknown, known.types())}"
     elif isinstance(name, str) and name not in known.classes():
-        near = known.near(name, known.classes())
+        unknown, near = name, known.near(name, known.classes())
         what = f"a model class {shown(name)}, which architectures names{near}"
     else:
         return
-    if all(_is_covered(stack, newest) for stack in stacks):
+    # only a release newer than the table can know it
+    newer = (stack for stack in stacks if not _is_covered(stack, releases))
+    if not any(releases.may_know(stack, unknown) for stack in newer):
         how = (
             "--package NAME --import MODULE (or --class MODULE:NAME)"
             if order.checks
@@ -161,10 +168,10 @@ def _unknown(
         )
 
 
-def _is_covered(stack: StackSpec, newest: Callable[[StackSpec, str], str | None]) -> bool:
+def _is_covered(stack: StackSpec, releases: Releases) -> bool:
     text = stack.transformers
     is_exact = text.count(".") == 2 and not text.endswith("x")
-    version = text if is_exact else newest(stack, text)
+    version = text if is_exact else releases.newest_release(stack, text)
     return known.is_covered(version or text.replace("x", "0"))
 
 

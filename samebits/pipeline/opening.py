@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from samebits.base.errors import shown
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.matrix import load, releases
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from samebits.matrix.plan import Plan
-    from samebits.matrix.spec import Matrix
+    from samebits.matrix.spec import Matrix, StackSpec
     from samebits.pipeline.order import Order
     from samebits.storage.objects import Objects
     from samebits.terminal.progress import Progress
@@ -90,7 +91,7 @@ async def planned(
     matrix = with_image_packages(at_level(matrix or load.load(order.matrix), order.level))
     _depend_on_probes(matrix, dependencies)
     if order.merged is None:
-        await _refuse(matrix, order, environ)
+        await _refuse(matrix, order, environ, progress)
     if order.releases or order.scan:
         release_progress = progress(0)
         which = f"of {order.scan} fit" if order.scan else "lie between the stacks"
@@ -132,10 +133,39 @@ def _sharing(
     return Sharing(order.work_folder, shared, shared[0] if writes else None, environ)
 
 
-async def _refuse(matrix: Matrix, order: Order, environ: Mapping[str, str]) -> None:
-    """Raise EarlyError for what the files and the package index show before anything is built."""
+async def _refuse(
+    matrix: Matrix,
+    order: Order,
+    environ: Mapping[str, str],
+    progress: Callable[[int], Progress],
+) -> None:
+    """Raise EarlyError for what the files and the package index show before anything is run."""
     with _builder(matrix, order, environ, Dependencies()) as builder:
-        await asyncio.to_thread(early.refuse, matrix, order, builder.newest_release)
+        asked = _Asked(builder, progress)
+        try:
+            await asyncio.to_thread(early.refuse, matrix, order, asked)
+        finally:
+            asked.close()
+
+
+class _Asked:
+    """Answers about releases, with a line where the answer takes a while."""
+
+    def __init__(self, builder: StackBuilder, progress: Callable[[int], Progress]) -> None:
+        self._builder, self._progress = builder, progress
+        self.newest_release = builder.newest_release
+        self._shown: Progress | None = None
+
+    def may_know(self, spec: StackSpec, name: str) -> bool:
+        """Return the builder's answer."""
+        self._shown = self._shown or self._progress(0)
+        self._shown.note(f"asking transformers {spec.transformers} whether it knows {shown(name)}")
+        return self._builder.may_know(spec, name)
+
+    def close(self) -> None:
+        """End the progress, if there is any."""
+        if self._shown is not None:
+            self._shown.close()
 
 
 async def _with_releases(

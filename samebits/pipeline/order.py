@@ -1,25 +1,31 @@
 """What a run is asked to do: the options of the command line as one record.
 
-The command line fills a field from the option of the same name. By default the command in a report
-repeats the option, and a receipt answers for it; ``Use`` says where that is not so.
+Each field with an ``Option`` is an option: its name, type, default and description are those of the
+field. By default the command in a report repeats it, and a receipt answers for it; ``Use`` says where
+that is not so.
 """
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
+from samebits.base.errors import shown
+from samebits.base.homes import expanded
+from samebits.base.options import Option, name_of, option_of, positive
 from samebits.capsules.choosing import Scope
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection
 from samebits.records.ids import Level
 from samebits.records.record import Record
-from samebits.reports.formats.registry import DEFAULT
+from samebits.reports.formats.registry import DEFAULT, FORMATS, NAMES
+from samebits.text.lists import comma_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pydantic.fields import FieldInfo
 
@@ -36,33 +42,85 @@ class Use:
     receipt: bool = True
     """Its effect is in the files of the report and in what the run prints, so a later run with the
     same command may print that again. False: a run with this option leaves no receipt."""
-    is_its_word: bool = False
-    """The command has the value as an option: ``--deep`` for the level ``deep``."""
 
 
-class Order(Record):
+def _formats(text: str) -> tuple[str, ...]:
+    """Return the names of formats, which commas separate. Raises ArgumentTypeError."""
+    names = comma_list(text)
+    unknown = [name for name in names if name not in NAMES]
+    if unknown or not names:
+        msg = f"{shown(unknown[0] if unknown else text)} is no format: write some of {', '.join(NAMES)}"
+        raise argparse.ArgumentTypeError(msg)
+    return names
+
+
+def _each_once(names: Iterable[str] | None) -> tuple[str, ...]:
+    """Return every format once, or the usual ones if none is named."""
+    return tuple(dict.fromkeys(names or DEFAULT))
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """Return the number of a shard and how many there are. Raises ArgumentTypeError."""
+    number, _, of = text.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
+        msg = f"{text!r} is no shard: write I/N, such as 2/8, with I from 1 to N"
+        raise argparse.ArgumentTypeError(msg)
+    return int(number), int(of)
+
+
+_EACH_FORMAT = "; ".join(f"{format.name}: {format.what}" for format in FORMATS)
+_LEVELS = {
+    "quick": "every signal and the precision ladder; no relations, usage, processors, crossings, causes",
+    "deep": "run every cell twice in full, and ask everything of models of any size",
+}
+
+
+class Files(Record):
+    """Which files of a report are written, and where."""
+
+    # its user files are never replaced; None if no report is written
+    reports: Annotated[Path | None, Option("DIR"), Use(repeated=False)] = None
+    """Folder for the report."""
+    formats: Annotated[
+        tuple[str, ...],
+        Option("NAMES", "--format", type=_formats, action="extend", default=None),
+        Use(repeated=False),
+        BeforeValidator(_each_once),
+    ] = Field(
+        DEFAULT,
+        description=f"Formats of the report, such as md,junit; repeatable: {_EACH_FORMAT}. "
+        f"report.json is always written. Default: {','.join(DEFAULT[1:])}.",
+    )
+    single_file: Annotated[bool, Option(), Use(repeated=False)] = False
+    """Write report.html as one file that holds all its pages, to send or to attach."""
+
+
+class Order(Files):
     """Options of the command line."""
 
-    matrix: Annotated[Path, Use(repeated=False)] = Path(DEFAULT_MATRIX)
+    matrix: Annotated[Path, Option("FILE"), Use(repeated=False)] = Path(DEFAULT_MATRIX)
+    """The matrix to run (default: matrix.yaml)."""
     selection: Annotated[Selection, Use(repeated=False)] = Selection()
-    fresh: Annotated[bool, Use(repeated=False, receipt=False)] = False
-    """Ignore captures of earlier runs."""
-    upgrade: Annotated[bool, Use(repeated=False, receipt=False)] = False
-    """Resolve the stacks again instead of using their locks."""
-    releases: bool | Literal["all"] = False
-    """Also run every minor release between the stacks of the matrix; ``all``: every release."""
-    scan: str = ""
-    """Run the newest stack with the releases of this package instead of the matrix's stacks."""
-    level: Annotated[Level, Use(is_its_word=True)] = "default"
+    fresh: Annotated[bool, Option(), Use(repeated=False, receipt=False)] = False
+    """Run every cell again; reuse no results of earlier runs."""
+    upgrade: Annotated[bool, Option(), Use(repeated=False, receipt=False)] = False
+    """Resolve the stacks again, to the newest releases that match."""
+    releases: Annotated[bool | Literal["all"], Option("all", apart="between")] = False
+    """Also run every minor release between the stacks; --releases all: every patch release, too, as a
+    bug may live in one of them alone."""
+    scan: Annotated[str, Option("PACKAGE", apart="between")] = ""
+    """Run the newest stack with each minor release of this package that fits, or each patch release if
+    only one does, such as tokenizers or 'accelerate>=1.4', and with transformers as it is."""
+    level: Annotated[Level, Option(words=_LEVELS)] = "default"
     """How much is asked of each model."""
-    causes: bool = False
-    """Also trace rounding and expected differences to where they start."""
+    causes: Annotated[bool, Option()] = False
+    """Also trace rounding and expected differences to their causes."""
+    repro: Annotated[bool | None, Option()] = None
+    """Write a capsule for every difference: a folder with scripts that show it without samebits.
+    --no-repro: write none. Default: for differences that make the run fail; with --releases, --scan or
+    --quick none."""
     capsules: Annotated[Scope, Use(repeated=False)] = "none"
     """Differences for which a capsule is made."""
-    reports: Annotated[Path | None, Use(repeated=False)] = None
-    """Folder of the report, whose user files are never replaced; None if no report is written."""
-    formats: Annotated[tuple[str, ...], Use(repeated=False)] = DEFAULT
-    """The formats of the report, besides JSON."""
     work: Annotated[Path | None, Use(repeated=False)] = None
     """Folder of what is kept between runs; None for ``.samebits`` beside the matrix."""
     lock_age: Annotated[float | None, Use(repeated=False)] = None
@@ -71,16 +129,23 @@ class Order(Record):
     """The words before the options, for commands in the report."""
     checks: Annotated[bool, Use(repeated=False)] = False
     """True for ``samebits check``, which has one model and no matrix file."""
-    jobs: Annotated[int | None, Use(repeated=False)] = None
-    """Cells that run at the same time; None for one per core."""
-    store: Annotated[str | None, Use(repeated=False, receipt=False)] = None
-    """Folder or URL of the store that this run shares with other machines."""
-    shard: Annotated[tuple[int, int] | None, Use(repeated=False, receipt=False)] = None
-    """The number of this shard, from 1 on, and how many there are; None for a whole run."""
-    on: Annotated[str | None, Use(repeated=False, receipt=False)] = None
-    """Address of the Ray cluster that runs the cells, or ``local``; None: this process runs them."""
-    merged: Annotated[tuple[str, ...] | None, Use(repeated=False, receipt=False)] = None
-    """Folders of the shards to merge, besides the store; None for a run that merges nothing."""
+    jobs: Annotated[int | None, Option("N", type=positive), Use(repeated=False)] = None
+    """Number of cells that run at the same time (default: number of cores)."""
+    store: Annotated[str | None, Option("URL"), Use(repeated=False, receipt=False)] = None
+    """Share results with other machines: a folder, or s3://, gs://, az:// with a bucket."""
+    shard: Annotated[
+        tuple[int, int] | None, Option("I/N", type=_shard), Use(repeated=False, receipt=False)
+    ] = None
+    """Run only part I of N, and leave its results in --store or shards/I-of-N for samebits merge."""
+    on: Annotated[str | None, Option("ADDRESS"), Use(repeated=False, receipt=False)] = None
+    """Run the cells on a Ray cluster: local, auto or ray://HOST:PORT (needs samebits[ray])."""
+    # besides the store; None for a run that merges nothing
+    merged: Annotated[
+        tuple[str, ...] | None,
+        Option("DIR", "", nargs="*", type=expanded),
+        Use(repeated=False, receipt=False),
+    ] = None
+    """The results of shards: shards/*."""
     kernels: Annotated[dict[str, str], Use(repeated=False, receipt=False)] = Field(
         default_factory=dict
     )
@@ -109,14 +174,15 @@ class Order(Record):
         """Return the options that the command in the report repeats, such as ``--causes``."""
         words = []
         for name, value in self._given():
-            use = _use(type(self).model_fields[name])
-            if not use.repeated:
+            if not _use(type(self).model_fields[name]).repeated:
                 continue
-            if use.is_its_word:
+            option = option_of(type(self), name)
+            if option and option.words:
                 words.append(f"--{value}")
                 continue
-            words.append(f"--{name.replace('_', '-')}")
-            words += [] if value is True else [str(value)]
+            flag = name_of(type(self), name)
+            words.append(f"--no-{flag.removeprefix('--')}" if value is False else flag)
+            words += [] if isinstance(value, bool) else [str(value)]
         return words
 
     def _given(self) -> Iterator[tuple[str, Any]]:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from samebits.base.checkpoint import own_code
 from samebits.diagnose import verdict
-from samebits.findings import registry, release
+from samebits.findings import release
 from samebits.grafts.questions import with_graft
 from samebits.matrix.plan import Selection, plan, shown_path
 from samebits.pipeline import early
+from samebits.pipeline.answers import joined, of_row
+from samebits.questions import registry
 from samebits.records.ids import Verdict
 from samebits.records.report import (
     CheckpointReport,
@@ -31,19 +33,18 @@ if TYPE_CHECKING:
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import ModelSpec
+    from samebits.pipeline.answers import Answers
     from samebits.pipeline.scheduler import Scheduler
-    from samebits.pipeline.training import Trained
     from samebits.records.comparison import CellResult
-    from samebits.records.crossing import CrossingsReport
     from samebits.records.ids import CellId
+    from samebits.records.question import Answer
     from samebits.storage.rows import KeptRow
 
 
 def report_of(
     scheduler: Scheduler,
     rows: list[KeptRow],
-    crossings: tuple[CrossingsReport, ...],
-    training: Trained,
+    answers: Answers,
 ) -> Report:
     """Return the report of a run, without what is known at its end only."""
     scope, order, matrix = scheduler.scope, scheduler.scope.order, scheduler.scope.matrix
@@ -78,10 +79,9 @@ def report_of(
         packages=_packages(scheduler),
         checkpoints=_checkpoints(scheduler),
         rows=tuple(
-            _row(row, scheduler, by_cell, kept_row, training)
+            _row(row, scheduler, by_cell, kept_row, of_row(row, answers))
             for row, kept_row in zip(scope.plan.rows, rows, strict=True)
         ),
-        crossings=crossings,
         rules=registry.texts(finding.code for result in complete for finding in result.findings),
         expected=expected,
         machine=_machine(scheduler),
@@ -109,7 +109,7 @@ def _row(
     scheduler: Scheduler,
     results: Mapping[CellId, CellResult],
     kept_row: KeptRow,
-    training: Trained,
+    answers: Mapping[str, Answer],
 ) -> Row:
     model = scheduler.scope.matrix.model(row.model)
     return Row(
@@ -120,8 +120,7 @@ def _row(
         threads=scheduler.threads_of(row),
         reference=kept_row.reference,
         cells=tuple(results[cell] for cell in row.cells),
-        training={cell.stack: training[cell] for cell in row.cells if cell in training},
-        **dict(kept_row.facts),
+        **dict(kept_row.facts) | {"answers": joined(kept_row.facts.answers, answers)},
     )
 
 

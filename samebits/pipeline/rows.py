@@ -6,18 +6,20 @@ import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from samebits.base.digests import digest_of
+from samebits.compare.facts import with_more
 from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
 from samebits.diagnose.bands import bands
 from samebits.diagnose.deciding import with_deciding
-from samebits.findings import registry
 from samebits.findings.case import Case
 from samebits.grafts.questions import grafts_of
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix.plan import Selection, plan, reproduce, shown_path
 from samebits.pipeline import trim
-from samebits.pipeline.questions import Questions
+from samebits.pipeline.answers import of_row
+from samebits.pipeline.explaining import Explaining
 from samebits.pipeline.scheduler import outcome
+from samebits.questions import questions, registry
 from samebits.storage.rows import KeptRow
 from samebits.text.numbers import plural
 from samebits.trace.question import causes_of
@@ -27,14 +29,14 @@ if TYPE_CHECKING:
 
     from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import Matrix
+    from samebits.pipeline.answers import Answers
     from samebits.pipeline.order import Order
     from samebits.pipeline.scheduler import Scheduler
     from samebits.pipeline.scope import Scope
-    from samebits.pipeline.training import Trained
     from samebits.records.comparison import CellResult
-    from samebits.records.crossing import Crossing, CrossingsReport
     from samebits.records.finding import Finding
     from samebits.records.ids import CellId
+    from samebits.records.question import Answer
     from samebits.storage.rows import RowCache
     from samebits.storage.store import Store
 
@@ -62,7 +64,7 @@ async def compared(
                 f"{cell} has values that were not stored", str(cell)
             )
     is_deep = scope.order.level == "deep"
-    results = await judge_by_ladder(results, runs, store, Questions(scheduler).climb, deep=is_deep)
+    results = await judge_by_ladder(results, runs, store, Explaining(scheduler).climb, deep=is_deep)
     results = [with_deciding(unmeasured(result, rerun, unavailable)) for result in results]
     for result in results:
         if result.unfinished is not None or any(
@@ -80,13 +82,13 @@ async def explained(
 
     A quick run adds none unless ``--causes`` asks for them.
     """
-    scope, questions = scheduler.scope, Questions(scheduler)
+    scope, asking = scheduler.scope, Explaining(scheduler)
     results = [result for kept_row in rows for result in kept_row.results]
     chosen = _to_explain(scope, rows)
     known = _by_cell(rows, lambda row: row.causes)
-    causes = await causes_of(results, runs, questions.causes, chosen, known)
+    causes = await causes_of(results, runs, asking.causes, chosen, known)
     tried = _by_cell(rows, lambda row: row.grafts)
-    grafts = await grafts_of(results, runs, scope.store, questions.grafts, chosen, tried)
+    grafts = await grafts_of(results, runs, scope.store, asking.grafts, chosen, tried)
     return [
         kept_row.model_copy(
             update={
@@ -182,9 +184,22 @@ def _results_of(
             order.level,
         )
         reference_runs = runs[reference] if reference else None
-        yield verdict.result(
+        result = verdict.result(
             cell, runs[cell], reference_runs, store, everywhere=shared_failures, reproduce=command
         )
+        yield _with_changes(result, runs)
+
+
+def _with_changes(result: CellResult, runs: Mapping[CellId, verdict.Runs]) -> CellResult:
+    """Return a compared result with the facts of questions that changed."""
+    if result.reference is None or not result.signals:
+        return result
+    reference, candidate = runs[result.reference][0], runs[result.cell][0]
+    changes = result.changes
+    for question in questions():
+        if question.changes is not None:
+            changes = with_more(changes, question.changes(reference, candidate))
+    return result.model_copy(update={"changes": changes})
 
 
 def _new_row(
@@ -200,7 +215,7 @@ def _new_row(
         reference=reference.stack if reference else None,
         results=tuple(map(trim.result, of_row)),
         facts=trim.facts(
-            {cell.stack: runs[cell][0].signals for cell in row.cells},
+            {cell.stack: runs[cell][0] for cell in row.cells},
             bands(of_row, runs, store),
             reference.stack if reference else "",
         ),
@@ -212,8 +227,7 @@ def with_findings(
     scope: Scope,
     rows: list[KeptRow],
     runs: Mapping[CellId, verdict.Runs],
-    crossings: tuple[CrossingsReport, ...],
-    training: Trained,
+    answers: Answers,
     row_cache: RowCache,
 ) -> list[KeptRow]:
     """Return rows with the findings of their cells, and save them for the next run."""
@@ -221,7 +235,8 @@ def with_findings(
     judged_rows = []
     with scope.phases("findings", len(rows), description) as count_row:
         for row, kept_row in zip(scope.plan.rows, rows, strict=True):
-            judged_rows.append(_with_findings(row, kept_row, runs, crossings, training, row_cache))
+            asked = of_row(row, answers)
+            judged_rows.append(_with_findings(row, kept_row, runs, asked, row_cache))
             count_row()
     return judged_rows
 
@@ -230,36 +245,22 @@ def _with_findings(
     row: PlannedRow,
     kept_row: KeptRow,
     runs: Mapping[CellId, verdict.Runs],
-    crossings: tuple[CrossingsReport, ...],
-    training: Trained,
+    answers: Mapping[str, Answer],
     row_cache: RowCache,
 ) -> KeptRow:
     """Return a row with the findings of its cells, and save it for the next run."""
-    crossings_into = {cell.stack: _crossings_into(cell, crossings) for cell in row.cells}
-    crossings_digest = digest_of(
-        {
-            stack: [crossing.model_dump(mode="json") for crossing in loaded]
-            for stack, loaded in crossings_into.items()
-        }
-        | {
-            f"training {cell.stack}": training[cell].model_dump(mode="json", exclude={"seconds"})
-            for cell in row.cells
-            if cell in training
-        }
-    )
+    digest = digest_of({name: answer.facts() for name, answer in answers.items()})
     cached = row_cache.known(row)
     findings, causes, grafts = {}, kept_row.causes, kept_row.grafts
-    if cached is not None and cached.crossings == crossings_digest:
+    if cached is not None and cached.asked == digest:
         cached_grafts = cached.grafts.items()
         if causes.items() <= cached.causes.items() and grafts.items() <= cached_grafts:
             return kept_row
         findings = cached.findings
-    findings = findings or {
-        r.cell.stack: _findings(r, runs, crossings, training) for r in kept_row.results
-    }
+    findings = findings or {r.cell.stack: _findings(r, runs, answers) for r in kept_row.results}
     update = {
         "findings": findings,
-        "crossings": crossings_digest,
+        "asked": digest,
         "causes": causes,
         "grafts": grafts,
     }
@@ -276,8 +277,7 @@ def _with_findings(
 def _findings(
     result: CellResult,
     runs: Mapping[CellId, verdict.Runs],
-    crossings: tuple[CrossingsReport, ...],
-    training: Trained,
+    answers: Mapping[str, Answer],
 ) -> tuple[Finding, ...]:
     """Return the findings of all rules about a cell."""
     compared = result.reference is not None and result.reference != result.cell
@@ -286,20 +286,7 @@ def _findings(
         reference=runs[result.reference][0] if compared and result.reference else None,
         signals=result.signals,
         steps=result.steps,
-        crossings=_crossings_into(result.cell, crossings),
         ladder=result.ladder,
-        training=training.get(result.cell),
-        reference_training=training.get(result.reference) if result.reference else None,
+        answers=answers,
     )
     return registry.findings(case)
-
-
-def _crossings_into(cell: CellId, crossings: tuple[CrossingsReport, ...]) -> tuple[Crossing, ...]:
-    """Return the crossings in which the cell's stack loads the model that another stack saved."""
-    return tuple(
-        crossing
-        for report in crossings
-        if (report.model, report.variant) == (cell.model, str(cell.variant))
-        for crossing in report.crossings
-        if crossing.loader == cell.stack
-    )

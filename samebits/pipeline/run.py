@@ -12,13 +12,12 @@ from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
 from samebits.matrix.plan import command_line, shown_path
 from samebits.pipeline import cluster, resources, shards
+from samebits.pipeline.answers import asked
 from samebits.pipeline.capsules import with_capsules
 from samebits.pipeline.opening import opened, planned
-from samebits.pipeline.questions import Questions
 from samebits.pipeline.reporting import locks_of, report_of, samebits_version
 from samebits.pipeline.rows import compared, explained, with_findings
 from samebits.pipeline.scheduler import outcome
-from samebits.pipeline.training import trained
 from samebits.records.shard import ShardRecord
 from samebits.stacks import costs
 from samebits.stacks.costs import Finished
@@ -65,15 +64,14 @@ async def run_matrix(
         scope = scheduler.scope
         _check_shards(scope)
         scope.progress.note(_last_run(scope.root))
-        questions, rows_of = Questions(scheduler), _row_cache(scope)
+        rows_of = _row_cache(scope)
         runs = await scheduler.observe(None if order.fresh else rows_of.find)
-        crossings = await questions.cross()
         rows = await compared(scheduler, runs, rows_of)
         rows = await explained(scheduler, runs, rows)
         results = [result for row in rows for result in row.results]
-        training = await trained(scope.matrix, scope.plan, questions, results, scope.store)
-        rows = with_findings(scope, rows, runs, crossings, training, rows_of)
-        report = report_of(scheduler, rows, crossings, training)
+        answers = await asked(scheduler, results)
+        rows = with_findings(scope, rows, runs, answers, rows_of)
+        report = report_of(scheduler, rows, answers)
         report, capsules = await with_capsules(scheduler, report, runs)
         seconds = round(time.monotonic() - start, 1)
         cells = len(scope.plan.cells)

@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from samebits.base.errors import CaptureError
 from samebits.compare.pair import ended as describe_end
-from samebits.compare.phases import best_first
+from samebits.compare.phases import best_first, incomplete_at
 from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.common import ReadyCell, ReadyPair, threads_of
-from samebits.jobs.crossings import UNUSED, Crosser
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.lab import Lab
+from samebits.pipeline.answers import options_of
 from samebits.pipeline.checkpoints import BuildFailed, RunCheckpoints
 from samebits.pipeline.stacks import RunStacks
 from samebits.records.report import Spent
 from samebits.stacks import costs
 from samebits.stacks.process import cell_of, start_process
+from samebits.storage.prune import STALE_AFTER
 from samebits.terminal import failures
 from samebits.text.numbers import duration, plural
 from samebits_wire import seal
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import StackSpec
     from samebits.pipeline.scope import Scope
-    from samebits.records.capture import Capture
+    from samebits.records.capture import Capture, Unfinished
     from samebits.records.ids import CellId
     from samebits.stacks.build import Stack
     from samebits.stacks.costs import Finished
@@ -127,8 +128,7 @@ class Scheduler:
             sharing=scope.sharing,
         )
         self.lab = Lab(cache)
-        self.cells = CellRunner(cache)
-        self.crosser = Crosser(cache)
+        self.cells = CellRunner(cache, options_of)
         self.stacks = RunStacks(scope, starter, builder, extender)
         self.checkpoints = RunCheckpoints(scope, self.stacks, Feeder(cache))
         self.stacks.on_step = self._show_step
@@ -360,7 +360,9 @@ class Scheduler:
                 return
         for process in self.stacks.processes.values():
             self.machine = self.machine or await process.facts()
-        if self.machine is not None:
+        if self.machine is None:
+            return
+        with contextlib.suppress(OSError):  # without room on the disk a stack is asked again
             self.scope.store.write_json(path, json.dumps(self.machine))
 
     @property
@@ -404,7 +406,7 @@ class Scheduler:
         self.stacks.end()
         await self.checkpoints.close()
         await self.stacks.close()
-        self.crosser.close()
+        self.lab.close()
         _remove_old(self.scope.root / "logs", f"*-{_ANY_RUN}.log")
         _remove_old(self.scope.root / "modules", f"*-{_ANY_RUN}")
         self.keep_costs()
@@ -421,17 +423,28 @@ def _not_started(cell: CellId, phase: str, reason: str, *, machine: bool) -> Run
 
 
 def _remove_old(folder: Path, pattern: str) -> None:
-    """Remove the leftovers of runs from ``folder`` that are older than ``UNUSED`` seconds."""
-    cutoff = time.time() - UNUSED
+    """Remove the leftovers of runs from ``folder`` that are older than a week."""
+    cutoff = time.time() - STALE_AFTER
     for path in folder.glob(pattern):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:
                 remove(path)
 
 
+def _missing(runs: Sequence[Capture]) -> Unfinished | None:
+    """Return what the machine kept both runs from; None if they have what a verdict needs."""
+    if all(run.status == "failed" for run in runs):
+        missing = [incomplete_at(run) for run in runs]
+        return missing[0] if all(missing) else None
+    first, second = runs
+    return incomplete_at(first, second) or incomplete_at(second, first)
+
+
 def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
     """Return how a cell ended, and one line on why it failed or did not finish."""
     run = runs[0]
+    if (missing := _missing(runs)) is not None:
+        return "unfinished", without_folders(describe_end(missing))
     if run.unfinished is not None:
         return run.status, without_folders(describe_end(run.unfinished))
     failure = run.raised

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from samebits.base.errors import StackError, StackMachineError
 from samebits.stacks import contents
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from samebits.pipeline.scope import Scope
     from samebits.stacks.process import Running, Starter
 
+T = TypeVar("T")
 Key = tuple[str, tuple[str, ...]]
 """A stack, and the packages of a model that run beside it."""
 
@@ -150,28 +152,44 @@ class RunStacks:
 
         Of ``images``, which nobody has listed, every stack has as many as fit all of them.
         """
-        best: dict[str, ExtendedStack | PackagesError] | None = None
-        missing: tuple[str, ...] = ()
+        tried: list[dict[str, ExtendedStack | PackagesError]] = []
         for left_out in range(len(images) + 1):
             without = images[len(images) - left_out :]
             wanted = tuple(package for package in packages if package not in without)
-            beside = await self._beside_all(wanted)
-            if best is None or _n_errors(beside) < _n_errors(best):
-                best, missing = beside, without
-            if not _n_errors(best):
+            tried.append(await self._beside_all(wanted))
+            if not _n_errors(tried[-1]):
                 break
-        if missing:
-            names = " and ".join(missing)
-            self._scope.progress.note(
-                f"no {names} for all stacks: images are processed without, or not at all"
-            )
-        for stack, extended in (best or {}).items():
+        best = min(tried, key=_n_errors)
+        if missing := images[len(images) - tried.index(best) :]:
+            self._say_what_is_missing(missing, tried[: tried.index(best)])
+        for stack, extended in best.items():
             if isinstance(extended, PackagesError):
                 self.not_extended[stack, packages] = extended
                 text = f"{', '.join(packages)} is not installed in {stack}"
                 self._scope.dependencies.mark_unrepeatable(text)
             else:
                 self.extended[stack, packages] = extended
+
+    def _say_what_is_missing(
+        self,
+        missing: tuple[str, ...],
+        before: Iterable[Mapping[str, ExtendedStack | PackagesError]],
+    ) -> None:
+        """Say which packages for images no stack has; ``before`` is what was tried with them.
+
+        Where the machine was the reason, the next run may have them, so this one stands for no other.
+        """
+        text = f"no {' and '.join(missing)} for all stacks: images are processed without, or not at all"
+        errors = (error for beside in before for error in beside.values())
+        fault = next((e for e in errors if isinstance(e, PackagesError) and e.machine), None)
+        if fault is None:
+            self._scope.progress.note(text)
+            return
+        reason = " ".join(str(fault).split())
+        self._scope.note(
+            f"{text}. The machine is the reason, and another run tries again: {reason}"
+        )
+        self._scope.dependencies.mark_unrepeatable(f"{' and '.join(missing)} could not be fetched")
 
     async def _beside_all(
         self, packages: tuple[str, ...]
@@ -205,7 +223,7 @@ class RunStacks:
         """Return a stack with packages, or why they are not installed."""
         python = self._scope.matrix.stack(id).python
         try:
-            return await asyncio.to_thread(self._extend, stack, python, packages, tuple(stays))
+            return await _tried(partial(self._extend, stack, python, packages, tuple(stays)))
         except PackagesError as error:
             return error
         except (StackError, OSError) as error:
@@ -229,28 +247,20 @@ class RunStacks:
 
     async def _build_and_show(self, spec: StackSpec) -> None:
         self._scope.progress.stack(spec.id, "resolving and building")
-        await self._fetch_lock(spec)
         try:
-            self.built[spec.id] = await self._built_stack(spec)
+            await self._fetch_lock(spec)
+            self.built[spec.id] = await _tried(partial(self._build_stack, spec))
         except (StackError, OSError) as error:
             self.failures[spec.id] = _without_its_folders(error)
             self._scope.dependencies.mark_unrepeatable(f"stack {spec.id} could not be built")
-            self._scope.progress.stack(spec.id, "failed", is_busy=False)
+            state = "not finished" if self.failures[spec.id].machine else "failed"
+            self._scope.progress.stack(spec.id, state, is_busy=False)
             return
         finally:
             self._scope.progress.advance("stacks")
         await self._share_lock(spec)
         release = f"transformers {self.built[spec.id].transformers}"
         self._scope.progress.stack(spec.id, release, is_busy=False)
-
-    async def _built_stack(self, spec: StackSpec) -> Stack:
-        """Build a stack; once more if the machine was the reason that it could not be built."""
-        try:
-            return await asyncio.to_thread(self._build_stack, spec)
-        except (StackError, OSError) as error:
-            if not _without_its_folders(error).machine:
-                raise
-        return await asyncio.to_thread(self._build_stack, spec)
 
     async def _fetch_lock(self, spec: StackSpec) -> None:
         """Take the lock of a stack from a shared store, so that several machines run the same."""
@@ -307,6 +317,16 @@ class RunStacks:
     def modules(self, stack: Stack) -> Path:
         """Return the folder to which this run's process of a stack copies remote code."""
         return self._scope.root / "modules" / f"{stack.lock_digest[:12]}-{self._scope.id}"
+
+
+async def _tried(build: Callable[[], T]) -> T:
+    """Build something in a thread; once more if the machine was the reason that it could not be built."""
+    try:
+        return await asyncio.to_thread(build)
+    except (StackError, PackagesError, OSError) as error:
+        if not getattr(error, "machine", True):
+            raise
+    return await asyncio.to_thread(build)
 
 
 def _without_its_folders(error: StackError | OSError) -> StackError:

@@ -7,28 +7,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from samebits.compare.processing import reports_of
-from samebits.compare.texts import texts_of
+from samebits.questions import questions
 from samebits.records.report import AttentionReport, LoadReport, RowFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from samebits.records.band import Band
-    from samebits.records.capture import AttentionCall, AttentionSignal, Signals
+    from samebits.records.capture import AttentionCall, AttentionSignal, Capture, Signals
     from samebits.records.comparison import CellResult, ItemComparison, Metrics
-    from samebits.records.processor import ProcessorsSignal
     from samebits.records.provenance import IntegritySignal
-    from samebits.records.relations import Relation, RelationsSignal
     from samebits.records.state import StateSignal
-    from samebits.records.tokenizer import TokenizerSignal
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 
-def facts(signals: Mapping[str, Signals], bands: Sequence[Band], reference: str) -> RowFacts:
+def facts(captures: Mapping[str, Capture], bands: Sequence[Band], reference: str) -> RowFacts:
     """Return what the captures of a row say, by stack."""
+    signals = {stack: capture.signals for stack, capture in captures.items()}
 
     def each(of: Callable[[Signals], T | None]) -> dict[str, T]:
         """Return what some stacks have, by stack."""
@@ -39,22 +36,22 @@ def facts(signals: Mapping[str, Signals], bands: Sequence[Band], reference: str)
         return {stack: trim(signal) for stack, signal in each(of).items()}
 
     reports, calls = attention(each(lambda s: s.attention))
-    tokenizers, all_processors = each(lambda s: s.tokenizer), each(lambda s: s.processors)
     return RowFacts(
         bands=tuple(bands),
         attention=reports,
         calls=calls,
-        relations=trimmed(lambda s: s.relations, relations),
         state=trimmed(lambda s: s.state if s.state and s.state.is_left else None, state),
         integrity=trimmed(lambda s: s.integrity, load),
-        tokenizers={stack: tokenizer(signal) for stack, signal in tokenizers.items()},
-        texts=texts_of(tokenizers, reference),
-        processors={stack: processors(signal) for stack, signal in all_processors.items()},
-        processed=reports_of(all_processors, reference),
-        usage=each(lambda s: s.usage),
+        tokenizers=each(lambda s: s.tokenizer),
         unrun=each(lambda s: s.unrun),
         settings=each(lambda s: s.settings.changes if s.settings else None),
         device=each(lambda s: s.device),
+        answers={
+            question.name: answer
+            for question in questions()
+            if question.of_captures is not None
+            and (answer := question.of_captures(captures, reference)) is not None
+        },
     )
 
 
@@ -89,29 +86,6 @@ def _without_top(metrics: Metrics) -> Metrics:
 def state(signal: StateSignal) -> StateSignal:
     """Return what a cell left behind, without hashes."""
     return signal.model_copy(update={"hashes": {}})
-
-
-def relations(signal: RelationsSignal) -> RelationsSignal:
-    """Return a cell's relations; exact ones without the zeros of each layer and position."""
-    return signal.model_copy(update={"relations": tuple(map(_relation, signal.relations))})
-
-
-def _relation(relation: Relation) -> Relation:
-    distances = [relation.distance, *(layer.distance for layer in relation.layers)]
-    if not relation.holds or any(distance and distance.n_differ for distance in distances):
-        return relation
-    return relation.model_copy(update={"layers": (), "positions": (), "top": (), "cache": ()})
-
-
-def tokenizer(signal: TokenizerSignal) -> TokenizerSignal:
-    """Return a tokenizer without what it makes of each text, and without its backend's parts."""
-    return signal.model_copy(update={"corpus": None, "conversations": None, "parts": None})
-
-
-def processors(signal: ProcessorsSignal) -> ProcessorsSignal:
-    """Return processors without what they make of each input."""
-    parts = {name: part.model_copy(update={"cases": {}}) for name, part in signal.parts.items()}
-    return signal.model_copy(update={"parts": parts})
 
 
 def load(signal: IntegritySignal) -> LoadReport:

@@ -15,15 +15,13 @@ from samebits.records.code import CodeSignal, Symbol
 from samebits.records.device import DeviceProbe
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.ids import CellId, Signal
-from samebits.records.processor import ProcessorsSignal
 from samebits.records.provenance import IntegritySignal
+from samebits.records.question import CellAnswers
 from samebits.records.record import Record
-from samebits.records.relations import RelationsSignal
 from samebits.records.settings import SettingsSignal
 from samebits.records.state import StateSignal
 from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
-from samebits.records.usage import UsageSignal
 from samebits_wire import formats
 
 Extent = Literal["full", "short"]
@@ -385,14 +383,8 @@ class Signals(Record):
     greedy: dict[str, GreedyFacts] | None = None
     state: StateSignal | None = None
     """Whether the first prompt gives its bytes again after all else; observed in run a only."""
-    relations: RelationsSignal | None = None
-    """Relations inside this cell; observed in run a only."""
     integrity: IntegritySignal | None = None
     """Whether the load worked as it reported; observed in run a only."""
-    usage: UsageSignal | None = None
-    """Common uses of the model; observed in run a of a model's first variant on the CPU only."""
-    processors: ProcessorsSignal | None = None
-    """Processors of images, videos and sounds; run a of the first variant on the CPU only."""
     code: CodeSignal | None = None
     """The model's code and the functions that ran; observed in run a only."""
     first_token: dict[str, TokenFacts] | None = None
@@ -411,13 +403,15 @@ class Signals(Record):
     The prompt of a stored tensor is ''; the name is '' if there is one tensor for a prompt."""
     probes: dict[Signal, ProbeFacts] = Field(default_factory=dict)
     """Name of a file of the user's -> what its probes returned, on the model as it was loaded."""
+    answers: CellAnswers = Field(default_factory=dict)
+    """What questions beside the verdict observed; most of them in run a only."""
 
 
 class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[11] = formats.CAPTURE
+    format_version: Literal[12] = formats.CAPTURE
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from samebits.records.distance import Distance
 from samebits.records.record import Record
-from samebits.records.relations import Distance
 from samebits.records.tensor import TensorRef
 
 DeviceProbeName = Literal[

@@ -59,6 +59,8 @@ class Finding(Record):
     """The observations, one line each."""
     saver: str = ""
     """The stack that saves, if it is about what a save writes and not about a computation."""
+    raises: str = ""
+    """The stack that raises, if it is about a check that answers on the other side."""
 
     @property
     def of_saving(self) -> bool:

@@ -144,6 +144,8 @@ class Graft(Record):
     what: Literal["forward", "decode"]
     headline: str
     """One line in plain words."""
+    decides: bool = True
+    """False if it restores another difference than the one that decides the verdict."""
     proof: Proof
     smallest: tuple[str, ...] = ()
     others: tuple[str, ...] = ()

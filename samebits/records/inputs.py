@@ -63,7 +63,7 @@ class InputsFile(JobFile):
     """The inputs that one stack chose for a model."""
 
     format: Literal["samebits-inputs"] = "samebits-inputs"
-    format_version: Literal[4] = formats.INPUTS
+    format_version: Literal[5] = formats.INPUTS
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     model: str
     stack: str
@@ -73,8 +73,8 @@ class InputsFile(JobFile):
     kinds: tuple[str, ...] = ()
     """What the class takes beside token ids: ``images``, ``sounds``."""
     prompts: dict[str, PromptInputs] = Field(default_factory=dict)
-    crossing: PromptInputs = PromptInputs()
-    """The inputs for the logits that a crossing compares."""
+    single: PromptInputs = PromptInputs()
+    """The inputs for a question that needs one forward only."""
     absent: str = ""
     """Why this stack does not know the model."""
     failure: Failure | None = None
@@ -99,7 +99,7 @@ class InputsFile(JobFile):
     @property
     def digest(self) -> str:
         """Digest of class and inputs, independent of the stack that chose them."""
-        fields = {"model_class", "kinds", "prompts", "crossing"}
+        fields = {"model_class", "kinds", "prompts", "single"}
         return digest_of(self.model_dump(mode="json", include=fields, exclude_none=True))
 
     @property

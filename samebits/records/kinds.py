@@ -1,6 +1,8 @@
-"""All kinds of jobs, in one table: what they leave, where it is kept, and what it counts for.
+"""All kinds of jobs: what they leave, where it is kept, and what it counts for.
 
-``probes/stack.py`` has the module of each kind. ``samebits/jobs/records.py`` has what is sent.
+``probes/stack.py`` has the module of each kind. ``samebits/jobs/records.py`` has what is sent. A question
+has its own kinds in its folder, named after it: ``training.step`` is done by
+``samebits_probe.questions.training.step``.
 """
 
 from __future__ import annotations
@@ -10,12 +12,9 @@ from typing import Generic, TypeVar
 
 from samebits.records.graft import DonorFile, GraftFile
 from samebits.records.ladder import LadderFile
+from samebits.records.question import keys
 from samebits.records.result import CellFile
-from samebits.records.step_graft import StepDonor, StepGraftFile
-from samebits.records.step_trace import StepTrace
 from samebits.records.trace import Trace
-from samebits.records.trainer_file import TrainerFile
-from samebits.records.training import TrainingFile
 
 F = TypeVar("F", bound=CellFile)
 
@@ -37,7 +36,7 @@ class Kind:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question(Kind, Generic[F]):
+class CellKind(Kind, Generic[F]):
     """A kind of job that asks something of one cell."""
 
     record: type[F]
@@ -51,10 +50,8 @@ class Question(Kind, Generic[F]):
 
 
 CELL = Kind("cell", "captures", "cells", of_row=True)
-SAVE = Kind("save", "saved", "crossings")
-LOAD = Kind("load", "crossings", "crossings")
 INPUTS = Kind("inputs", "inputs")
-LADDER = Question(
+LADDER = CellKind(
     "ladder",
     "ladders",
     "third look",
@@ -63,7 +60,7 @@ LADDER = Question(
     missing="wrote no result of the ladder",
     limit=256 << 20,
 )
-TRACE = Question(
+TRACE = CellKind(
     "trace",
     "traces",
     "causes",
@@ -73,7 +70,7 @@ TRACE = Question(
     limit=16 << 20,
     of_several=True,
 )
-DONOR = Question(
+DONOR = CellKind(
     "graft",
     "grafts",
     "grafts",
@@ -83,7 +80,7 @@ DONOR = Question(
     limit=64 << 20,
     of_several=True,
 )
-PATIENT = Question(
+PATIENT = CellKind(
     "graft",
     "grafts",
     "grafts",
@@ -92,59 +89,17 @@ PATIENT = Question(
     missing="wrote no result of a swap",
     limit=64 << 20,
 )
-TRAINING = Question(
-    "training",
-    "trainings",
-    "training",
-    record=TrainingFile,
-    missing="wrote no training step",
-    limit=256 << 20,
-)
-STEP_TRACE = Question(
-    "step-trace",
-    "step-traces",
-    "training",
-    record=StepTrace,
-    missing="left no trace",
-    of_several=True,
-)
-STEP_DONOR = Question(
-    "step-graft",
-    "step-grafts",
-    "training",
-    record=StepDonor,
-    missing="wrote no result of a swap",
-    limit=64 << 20,
-    of_several=True,
-)
-STEP_PATIENT = Question(
-    "step-graft",
-    "step-grafts",
-    "training",
-    record=StepGraftFile,
-    missing="wrote no result of a swap",
-)
-TRAINER = Question(
-    "trainer",
-    "trainers",
-    "Trainer",
-    record=TrainerFile,
-    missing="wrote nothing of Trainer",
-    limit=256 << 20,
-)
 
-KINDS: tuple[Kind, ...] = (
+_CORE: tuple[Kind, ...] = (
     CELL,
-    SAVE,
-    LOAD,
     INPUTS,
     LADDER,
     TRACE,
     DONOR,
     PATIENT,
-    TRAINING,
-    STEP_TRACE,
-    STEP_DONOR,
-    STEP_PATIENT,
-    TRAINER,
 )
+
+
+def kinds() -> tuple[Kind, ...]:
+    """Return all kinds of jobs: those of verdicts and their causes, and those of questions."""
+    return (*_CORE, *(kind for key in keys() for kind in key.kinds))

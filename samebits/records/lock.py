@@ -19,8 +19,10 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 _CONTROL = r"\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069"
 _IN_PART = rf"[^/\\{_CONTROL}]"
 _PART = rf"([^./\\{_CONTROL}]{_IN_PART}*|\.[^./\\{_CONTROL}]{_IN_PART}*|\.\.{_IN_PART}+)"
-SOURCE = rf"{_NAME} @ ((git|hg|svn|bzr)\+)?(https?|ssh|git)://[!#%-\[\]-z|~]+"
-"""No space, no backslash and no ``${{variable}}``, which uv would expand."""
+_HOST = r"[A-Za-z0-9.-]+(:[0-9]+)?"
+SOURCE = rf"{_NAME} @ ((git\+)?https://|git\+ssh://git@){_HOST}/[!#%-\[\]-z|~]*"
+"""Encrypted, and without a user or a password. No space, no backslash and no ``${{variable}}``, which uv
+would expand."""
 SHORT = 16
 """Hex digits of a hash in the file: two tensors of one model meet by chance once in 10^14 files."""
 
@@ -50,7 +52,7 @@ class Environment(Record):
     sources: dict[Name, Source] = Field(default_factory=dict)
     """Name -> address, of packages that come from no index."""
     local: tuple[Name, ...] = ()
-    """Names of packages from a folder or file of the machine, which nobody else can install."""
+    """Names of packages from a folder of the machine or from an address that is no ``Source``."""
 
 
 class RecordedMachine(Record):

@@ -9,12 +9,17 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from samebits_wire import seal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
 RAISED = "raised"
 """Mark of a field, ``Annotated[str, RAISED]``, that holds the exception of a check, '' if it answered;
 of a dict: question -> exception."""
+
+
+_OWN_WORDS = ("raised", "refused")
+"""Fields that are named after the exception and not after the check."""
 
 
 class Record(BaseModel):
@@ -37,3 +42,25 @@ def read_record(path: Path, kind: type[R]) -> R | None:
         return kind.model_validate_json(seal.read(path))
     except (OSError, seal.SealError, ValidationError):
         return None
+
+
+def marked(record: Record, path: str) -> Iterator[tuple[str, str]]:
+    """Yield the fields of a record, and of those in it, that are marked :data:`RAISED`, by their place."""
+    for name, field in type(record).model_fields.items():
+        value, place = getattr(record, name), f"{path} {name}"
+        if RAISED in field.metadata:
+            place = path if name in _OWN_WORDS else place
+            answers = value if isinstance(value, dict) else {"": value or ""}
+            yield from ((f"{place} {question}".strip(), text) for question, text in answers.items())
+            continue
+        inner = value if isinstance(value, dict) else {"": value}
+        if isinstance(value, tuple):
+            inner = {_label(entry): entry for entry in value if isinstance(entry, Record)}
+        for key, entry in inner.items():
+            if isinstance(entry, Record):
+                yield from marked(entry, f"{place} {key}".strip())
+
+
+def _label(record: Record) -> str:
+    """Return what tells a record of a list from the others: its first field."""
+    return str(getattr(record, next(iter(type(record).model_fields))))

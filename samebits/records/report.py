@@ -10,22 +10,17 @@ from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.band import Band
 from samebits.records.capture import AttentionCall, AttentionSignal, UnrunModule
 from samebits.records.comparison import CellResult
-from samebits.records.crossing import CrossingsReport
 from samebits.records.device import DeviceProbe
 from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Level, Verdict
-from samebits.records.outcomes import TextsReport
-from samebits.records.processor import ProcessorsReport, ProcessorsSignal
 from samebits.records.provenance import IntegritySignal, Source
+from samebits.records.question import RowAnswers
 from samebits.records.record import Record
-from samebits.records.relations import RelationsSignal
 from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
-from samebits.records.training import TrainingReport
-from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[11] = 11
+SCHEMA_VERSION: Literal[12] = 12
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -45,6 +40,7 @@ SCHEMA_VERSION: Literal[11] = 11
 #    load that replaces a tensor, and the steps of a model that are no part of the class that was compared.
 # 11: no draws with dropout, no loss with label smoothing, no training by an adapter or under
 #    autocast, no classes of Trainer's collator and sampler.
+# 12: what questions beside the verdict say of a row lies under their names in ``answers``.
 
 
 class StackReport(Record):
@@ -153,29 +149,25 @@ class RowFacts(Record):
     """stack -> the attention implementation that was resolved and run."""
     calls: tuple[AttentionCall, ...] = ()
     """Every distinct attention call of the row once, without the name of its module."""
-    relations: dict[str, RelationsSignal] = Field(default_factory=dict)
-    """stack -> the relations that must hold inside its cell."""
     state: dict[str, StateSignal] = Field(default_factory=dict)
     """stack -> what its cell left behind that changes the next forward; only such cells."""
     integrity: dict[str, LoadReport] = Field(default_factory=dict)
     """stack -> whether the load worked as it reported."""
     tokenizers: dict[str, TokenizerSignal] = Field(default_factory=dict)
-    """stack -> the behaviour of the model's tokenizer, without what it makes of the corpus."""
-    texts: dict[str, TextsReport] = Field(default_factory=dict)
-    """stack -> what its tokenizer makes of the corpus and of conversations, compared with the
-    reference's, or with the oldest one's; not for that stack itself."""
-    processors: dict[str, ProcessorsSignal] = Field(default_factory=dict)
-    """stack -> classes, backends and settings of the model's processors, without their cases."""
-    processed: dict[str, ProcessorsReport] = Field(default_factory=dict)
-    """stack -> what its processors make of seeded inputs, compared with the reference's."""
-    usage: dict[str, UsageSignal] = Field(default_factory=dict)
-    """stack -> results of common uses of the model."""
+    """stack -> the behaviour of the model's tokenizer."""
     unrun: dict[str, tuple[UnrunModule, ...]] = Field(default_factory=dict)
     """stack -> the modules that no prompt ran; only such cells."""
     settings: dict[str, tuple[SettingChange, ...]] = Field(default_factory=dict)
     """stack -> torch's settings that changed in its cell, or by the import; only such cells."""
     device: dict[str, tuple[DeviceProbe, ...]] = Field(default_factory=dict)
     """stack -> what exists only on a GPU; only cells on one."""
+    answers: RowAnswers = Field(default_factory=dict)
+    """What questions beside the verdict say of the row."""
+
+    def said(self, name: str, stack: str) -> object:
+        """Return what a question, or a field of this name, says of a stack; None: nothing."""
+        answer = self.answers.get(name)
+        return getattr(self, name, {}).get(stack) if answer is None else answer.of_stack(stack)
 
     def ran(self, stack: str) -> AttentionSignal:
         """Return the attention calls of the cell of one stack."""
@@ -189,9 +181,6 @@ class RowFacts(Record):
 
 class Row(RowFacts, RowHead):
     """One model in one variant: a row of the summary table."""
-
-    training: dict[str, TrainingReport] = Field(default_factory=dict)
-    """stack -> one training step of the model, and its comparison with the reference's."""
 
 
 class ExpectedReport(Record):
@@ -235,7 +224,7 @@ class Spent(Record):
     """Cost of the jobs of one kind in this run; cached results cost nothing."""
 
     kind: str
-    """``cell a``, ``build``, ``load``, ``ladder`` …; ``imports`` is the start of the stacks'
+    """``cell a``, ``build``, ``ladder`` …; ``imports`` is the start of the stacks'
     processes."""
     jobs: int
     cpu: float
@@ -245,7 +234,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[11] = SCHEMA_VERSION
+    schema_version: Literal[12] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str
@@ -269,8 +258,6 @@ class Report(Record):
     """Packages of models, which run beside those of the stacks."""
     checkpoints: tuple[CheckpointReport, ...]
     rows: tuple[Row, ...]
-    crossings: tuple[CrossingsReport, ...] = ()
-    """Checkpoints saved by one stack and loaded by another."""
     rules: tuple[RuleText, ...] = ()
     """The rules that have findings."""
     expected: tuple[ExpectedReport, ...] = ()

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from samebits.records.distance import Distance
 from samebits.records.record import Record
-from samebits.records.relations import Distance
 
 
 class LeftBehind(Record):

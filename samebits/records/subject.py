@@ -68,6 +68,8 @@ class Reason(StrEnum):
     """Two runs of one cell gave different values."""
     RAISED = "raised"
     """A probe of the user's raised an exception."""
+    REGROUPED = "regrouped"
+    """An output is one tensor on one side and a list or tuple of tensors on the other."""
     NOT_FINITE = "not finite"
     """One side is not finite where the other is."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from samebits.records.outcomes import Outcomes, Parts
 from samebits.records.record import Record
 
 
@@ -55,13 +54,6 @@ class TokenizerSignal(Record):
     """tokenizer_class that save_pretrained writes; None if it failed or wrote none."""
     knows_backend: bool
     """True if the release has the class TokenizersBackend, which 5.x writes."""
-    parts: Parts | None = None
-    """The parts of its backend; None if they could not be read."""
-    corpus: Outcomes | None = None
-    """What it makes of many texts, and of ids; None if the instrument failed. A report leaves it
-    out, as :attr:`Row.texts` has its comparison."""
-    conversations: Outcomes | None = None
-    """What its chat template makes of conversations; None without a template."""
 
     @property
     def adds(self) -> str:

@@ -221,6 +221,8 @@ class Cause(Record):
     """'' if it was found without a prompt."""
     what: Literal["forward", "decode", "load"]
     """load: found by comparing stored tensors; a trace was not needed, or shows no more."""
+    decides: bool = True
+    """False if it is the cause of another difference than the one that decides the verdict."""
     sink: str
     """The first layer output or logits that differ by this cause; for ``load``, the signal."""
     candidate: Side

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from samebits.base.errors import SamebitsError, shown
 from samebits.records.report import SCHEMA_VERSION, Report
-from samebits.reports import owned
+from samebits.reports import earlier, owned
 from samebits.reports.formats.registry import FORMATS
 from samebits.reports.write import write
 from samebits.text.names import CAPSULES, LOCKS
@@ -21,14 +21,7 @@ if TYPE_CHECKING:
     from samebits.reports.write import Written
 
 OLDEST_VERSION = 5
-"""The oldest schema_version that can be read: since then, fields were added, or are left out here."""
-_GONE = (
-    "an adapter leaves other gradients",
-    "bfloat16 by autocast = by weights",
-    "collator",
-    "sampler",
-)
-"""Relations between ways to train, and subjects of Trainer's changes, that are no longer asked."""
+"""The oldest schema_version that can be read: samebits/reports/earlier.py has the way from there."""
 
 
 class ReportFileError(SamebitsError):
@@ -67,9 +60,7 @@ def read(path: Path) -> Source:
             f"({document['samebits']})"
         )
         raise ReportFileError(msg)
-    current = (
-        document if version == SCHEMA_VERSION else json.loads(content, object_hook=_without_gone)
-    )
+    current = document if version == SCHEMA_VERSION else earlier.now(json.loads(content))
     current = {key: value for key, value in current.items() if key != "schema_version"}
     try:
         return Source(Report.model_validate_json(json.dumps(current)), document)
@@ -105,21 +96,6 @@ def rewrite(
         names,
         source.document,
         single_file=single_file or owned.has_single_file(folder),
-    )
-
-
-def _without_gone(part: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of an earlier version without what no report has any more."""
-    return {
-        key: [e for e in value if not _is_gone(e)] if isinstance(value, list) else value
-        for key, value in part.items()
-        if not (key == "draws" and "standing" in part)
-    }
-
-
-def _is_gone(element: object) -> bool:
-    return isinstance(element, dict) and (
-        element.get("relation") in _GONE or element.get("subject") in _GONE
     )
 
 

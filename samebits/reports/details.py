@@ -4,31 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.questions import questions
 from samebits.reports.sections import attention, environment, expected, how_to_read, overview
 from samebits.reports.sections.at_a_glance import every_step, explanations
-from samebits.reports.sections.crossings import crossings
 from samebits.reports.sections.devices import only_on_a_gpu, settings_changed
 from samebits.reports.sections.findings import findings
 from samebits.reports.sections.in_brief import FINDINGS, VERDICTS
 from samebits.reports.sections.loading import loading
 from samebits.reports.sections.passing import passing
 from samebits.reports.sections.probes import probes
-from samebits.reports.sections.processors import processors
-from samebits.reports.sections.relations import relations
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
-from samebits.reports.sections.tokenizers import tokenizers
-from samebits.reports.sections.training import training
-from samebits.reports.sections.usage import around_the_model
 from samebits.reports.stories import stories
 from samebits.text.blocks import bullets, heading, link, page
 from samebits.text.markdown import Markdown, fill
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
+    from samebits.questions.question import Page
     from samebits.records.report import Report
+
+
+Sections = tuple[tuple[int, "Callable[[Report, Collection[str]], Iterable[Markdown]]"], ...]
+"""Places on a page, and what stands there; a function gets the report and the paths of the models' pages."""
+
+
+RELATIONS = "relations.md"
 
 
 class Detail(NamedTuple):
@@ -38,7 +41,8 @@ class Detail(NamedTuple):
     title: str
     what: str
     """What it has, for the list in report.md."""
-    sections: Callable[[Report, Collection[str]], Iterator[Markdown]]
+    sections: Sections
+    """Those of the core; questions add their own between them."""
 
 
 def _verdicts(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
@@ -55,22 +59,6 @@ def _verdicts(report: Report, _model_pages: Collection[str]) -> Iterator[Markdow
     yield expected.remarks(report)
 
 
-def _findings(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
-    yield findings(report)
-    yield loading(report)
-    yield around_the_model(report)
-    yield tokenizers(report)
-    yield processors(report)
-    yield attention.attention_kernels(report)
-
-
-def _relations(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
-    yield relations(report)
-    yield training(report)
-    yield state_left(report)
-    yield crossings(report)
-
-
 def _environment(report: Report, model_pages: Collection[str]) -> Iterator[Markdown]:
     yield environment.stacks(report)
     yield environment.checkpoints(report, model_pages)
@@ -85,58 +73,82 @@ DETAILS = (
         VERDICTS,
         "Verdicts",
         "every cell, what is expected, where the bits move",
-        _verdicts,
+        ((10, _verdicts),),
     ),
     Detail(
         FINDINGS,
         "Findings",
         "known defects, loading, use around the model, tokenizers, processors, attention kernels",
-        _findings,
+        (
+            (10, lambda report, _: [findings(report), loading(report)]),
+            (90, lambda report, _: [attention.attention_kernels(report)]),
+        ),
     ),
     Detail(
-        "relations.md",
+        RELATIONS,
         "Relations",
         "caches, padding and batches inside one release; saved by one release, loaded by another",
-        _relations,
+        ((30, lambda report, _: [state_left(report)]),),
     ),
     Detail(
         "environment.md",
         "Environment",
         "stacks, checkpoints, machine, and how to read this report",
-        _environment,
+        ((10, _environment),),
     ),
 )
 
 PATHS = tuple(detail.path for detail in DETAILS)
 
 
+def may_have() -> tuple[str, ...]:
+    """Return the pages that a report may have beside report.md: these, and those of questions."""
+    return (*PATHS, *(page.path for page in _of_questions()))
+
+
+def _of_questions() -> Iterator[Page]:
+    for question in questions():
+        yield from question.pages
+
+
 def pages(report: Report, model_pages: Collection[str]) -> dict[str, Markdown]:
-    """Return the pages by their paths, each with links to its sections.
+    """Return the pages by their paths: those of questions, and ours with links to their sections.
 
     ``model_pages`` are the paths of the models' pages.
     """
     origin = fill(
         "Part of the {} on {} of {}.", link("report", "report.md"), report.matrix, report.started
     )
-    texts = {}
+    texts = {own.path: text for own in _of_questions() if (text := own.of_run(report))}
     for detail in DETAILS:
-        sections = [section for section in detail.sections(report, model_pages) if section]
+        sections = list(_sections(detail, report, model_pages))
         contents = overview.contents(sections)
         if sections:
             texts[detail.path] = page([heading(1, detail.title), origin, contents, *sections])
     return texts
 
 
+def _sections(detail: Detail, report: Report, model_pages: Collection[str]) -> Iterator[Markdown]:
+    """Yield the sections of a page that say something, in their order."""
+    placed = [(order, of(report, model_pages)) for order, of in detail.sections]
+    placed += [
+        (section.order, [section.of_run(report)])
+        for question in questions()
+        for section in question.sections
+        if section.page == detail.path
+    ]
+    for _, sections in sorted(placed, key=lambda entry: entry[0]):
+        yield from filter(None, sections)
+
+
 def links(paths: Collection[str], models: int) -> Markdown:
     """Return where everything else is: the pages that a report has."""
+    listed: list[Detail | Page] = [*DETAILS, *_of_questions()]
     lines = [
-        fill("{}: {}", link(detail.title, detail.path), detail.what)
-        for detail in DETAILS
-        if detail.path in paths
+        fill("{}: {}", link(each.title, each.path), each.what)
+        for each in listed
+        if each.path in paths
     ]
-    if "around-the-model.md" in paths:
-        around = link("Around the model", "around-the-model.md")
-        lines.append(fill("{}: what each release does to every model", around))
     if models:
         lines.append(fill("models/: {}, one for each model that differs", plural(models, "page")))
     json = link("report.json", "report.json")

@@ -13,7 +13,6 @@ from samebits.reports.head import head
 from samebits.reports.model_pages import pages
 from samebits.reports.sections import in_brief, overview
 from samebits.reports.sections.at_a_glance import glance
-from samebits.reports.sections.usage import around_page
 from samebits.reports.sections.what_changed import what_changed
 from samebits.text.blocks import bullets, page
 from samebits.text.markdown import prose
@@ -31,7 +30,7 @@ MAX_TROUBLES = 15
 def render(report: Report) -> dict[str, str]:
     """Return the text of report.md and the pages next to it, by paths relative to report.md."""
     model_pages = pages(report)
-    beside = {**around_page(report), **details.pages(report, model_pages)}
+    beside = details.pages(report, model_pages)
     documents = {
         REPORT: _main_page(report, beside, len(model_pages)),
         **beside,

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, fails
+from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.reports.plain import advice, on_one_line, wrong_reference
+from samebits.reports.plain import advice, on_one_line, raised_beside, wrong_reference
 from samebits.reports.sections.at_a_glance import steps
 from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.findings import named
 from samebits.reports.sections.overview import headline
-from samebits.reports.sections.relations import broken_line
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
 from samebits.reports.stories import places, troubles, verdict_word
@@ -48,11 +48,16 @@ def head(report: Report) -> list[str]:
         *_first(steps_lines(report), _MAX_NOTES, "note"),
     ]
     middle += filter(
-        None, (unrun_line(report), media_line(report), broken_line(report), left_line(report))
+        None, (unrun_line(report), media_line(report), *briefs(report), left_line(report))
     )
     end = list(_to_do(report))
     rest = [*middle[: MAX_LINES - 2 - len(end)], *end]
     return list(map(visible, [result, extent, *(_short(line) for line in rest)]))
+
+
+def briefs(report: Report) -> list[str]:
+    """Return the lines of questions for a first screen."""
+    return [question.brief(report) for question in questions() if question.brief is not None]
 
 
 def _short(line: str) -> str:
@@ -61,7 +66,7 @@ def _short(line: str) -> str:
 
 def _result(report: Report) -> str:
     if report.exit_code == PASS:
-        return "The run passes."
+        return f"{'; '.join(filter(None, ['The run passes', raised_beside(report)]))}."
     if report.exit_code == INCOMPLETE:
         return (
             f"The run is incomplete (exit code {INCOMPLETE}): nothing that was compared fails, but "

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import SamebitsError
+from samebits.base.options import Option
 from samebits.diagnose.exit_code import fails
+from samebits.records.record import Record
 from samebits.reports import again
 from samebits.reports.plain import advice, beginning, on_one_line
 from samebits.reports.stories import row_name, troubles, verdict_word
@@ -23,7 +25,6 @@ from samebits.text.numbers import count, plural
 from samebits_wire.atomic import replace
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Iterator
 
     from samebits.records.comparison import CellResult
@@ -60,26 +61,18 @@ class Issue(NamedTuple):
     body: str
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    parser.add_argument("report", type=Path, metavar="REPORT.json", help="the report to read")
-    parser.add_argument(
-        "--known",
-        type=Path,
-        metavar="FILE",
-        help="the issues that exist: what `gh issue list --state all --json state,body` prints (default: "
-        "none)",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("issue.md"),
-        metavar="FILE",
-        help="the file to write: the title, a blank line, the text (default: issue.md)",
-    )
+class Options(Record):
+    """The options of the command."""
+
+    report: Annotated[Path, Option("REPORT.json", "", type=Path)]
+    """The report to read."""
+    known: Annotated[Path | None, Option("FILE", type=Path)] = None
+    """The issues that exist: what `gh issue list --state all --json state,body` prints (default: none)."""
+    output: Annotated[Path, Option("FILE", type=Path)] = Path("issue.md")
+    """The file to write: the title, a blank line, the text (default: issue.md)."""
 
 
-def write_issue(options: argparse.Namespace) -> list[str]:
+def write_issue(options: Options) -> list[str]:
     """Write the issue, or remove an earlier one if nothing is new; return the lines to print.
 
     Raises:

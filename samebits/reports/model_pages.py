@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
+from samebits.questions import questions
 from samebits.reports.cell.capsule import capsules_of
 from samebits.reports.cell.in_full import in_full, timeline
 from samebits.reports.sections import attention, environment, expected, overview
-from samebits.reports.sections.averages import averages
-from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
 from samebits.reports.sections.probes import probes_of
-from samebits.reports.sections.processors import processors_differ, processors_of
-from samebits.reports.sections.relations_of_model import has_relation_details, relations_of
 from samebits.reports.sections.state import state_of
-from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
-from samebits.reports.sections.training import has_training_details, training_of
 from samebits.reports.sections.unrun import unrun_of
-from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
 from samebits.text.blocks import cut, heading, link, page
 from samebits.text.markdown import EMPTY, Markdown, fill
@@ -49,22 +44,19 @@ def pages(report: Report) -> dict[str, Markdown]:
     return {
         page_path(model): _page(model, rows, report)
         for model, rows in models.items()
-        if _needs_page(rows) or has_losses(model, report)
+        if _needs_page(rows, report)
     }
 
 
-def _needs_page(rows: list[Row]) -> bool:
+def _needs_page(rows: list[Row], report: Report) -> bool:
     return (
         not all(map(is_quiet, rows))
         or any(map(expected.has_remarks, rows))
         or attention.has_changed(rows)
-        or has_relation_details(rows)
+        or any(q.has_details(rows, report) for q in questions() if q.has_details is not None)
         or any(row.state or row.unrun for row in rows)
         or has_unclean_loads(rows)
         or has_findings(rows)
-        or tokenizers_differ(rows)
-        or processors_differ(rows)
-        or has_training_details(rows)
     )
 
 
@@ -80,19 +72,33 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             _within(findings_of(rows, report)),
             *_stories(rows, report),
             _within(probes_of(rows)),
-            _within(loading_of(rows)),
-            _within(usage_of(rows)),
-            _within(relations_of(rows)),
-            averages(rows),
-            _within(training_of(rows)),
-            _within(state_of(rows)),
-            _within(crossings_of(model, report)),
-            _within(tokenizers_of(rows, report)),
-            _within(processors_of(rows, report)),
-            _within(attention.kernels_of(rows)),
+            *_aside(rows, report),
             _within(expected.remarks_of(rows)),
         ]
     )
+
+
+def _aside(rows: list[Row], report: Report) -> Iterator[Markdown]:
+    """Yield what is beside the verdict: sections of the core, and those of questions between them.
+
+    Those at one place are cut as one.
+    """
+    placed = [
+        (30, loading_of(rows)),
+        (70, state_of(rows)),
+        (110, attention.kernels_of(rows)),
+    ]
+    placed += [
+        (section.order, section.of_rows(rows, report))
+        for question in questions()
+        for section in question.of_model
+    ]
+    by_place = groupby(sorted(placed, key=_place), key=_place)
+    yield from (_within(page(section for _, section in together)) for _, together in by_place)
+
+
+def _place(section: tuple[int, Markdown]) -> int:
+    return section[0]
 
 
 def _within(section: Markdown, limit: int | None = None) -> Markdown:

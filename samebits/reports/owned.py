@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from samebits.base.errors import SamebitsError, shown
-from samebits.reports.details import PATHS
+from samebits.reports.details import may_have
 from samebits.reports.formats.registry import DEFAULT, FORMATS, chosen
 from samebits.reports.html.addresses import FOLDER, HOME, MARK
 from samebits.text.names import PAGES, capsule_path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import Plan
     from samebits.reports.formats.registry import Format
 
-REPORT, DATA, AROUND = "report.md", "report.json", "around-the-model.md"
+REPORT, DATA = "report.md", "report.json"
 FIRST_PAGES = (REPORT, HOME)
 """Files that every report has by default, and whose digests depend on the time of the run."""
 _TITLE = "# samebits: "
@@ -53,7 +53,7 @@ def check(folder: Path, plan: Plan, formats: Iterable[str] = DEFAULT) -> None:
 
     """
     cells = {(cell.model, cell.stack) for cell in plan.cells}
-    names = [REPORT, DATA, AROUND, *PATHS, *(format.main for format in chosen(formats))]
+    names = [REPORT, DATA, *may_have(), *(format.main for format in chosen(formats))]
     names += [f"locks/{stack}.txt" for stack in plan.stacks]
     names += [
         format.page(model) for format in chosen(formats) if format.page for model in plan.models
@@ -117,7 +117,7 @@ def _is_replaceable(path: Path, name: str, is_ours: bool) -> bool:
     mark = next((format.mark for format in FORMATS if format.main == name), "")
     if mark:
         return _has_first_line(path, mark)
-    if name == AROUND or name in PATHS or name.startswith(f"{PAGES}/"):
+    if name in may_have() or name.startswith(f"{PAGES}/"):
         return _has_first_line(path, _PART_OF)
     if name.startswith(f"{FOLDER}/") and name.endswith(".html"):
         return _has_first_line(path, MARK)

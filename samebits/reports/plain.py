@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import fails
+from samebits.findings.rulebook import plain_title
 from samebits.records.ids import Verdict
-from samebits.reports.rulebook import plain_title
+from samebits.reports.cell.cause import place, shown_cause
 from samebits.reports.stories import cell_in_short, verdict_word
 from samebits.text.numbers import rounded_ulp
 
@@ -84,14 +85,15 @@ def beginning(cell: CellResult) -> Beginning:
     statement, first = on_one_line(cell_in_short(cell)), ""
     if cell.deciding is not None and cell.first is not None:
         first = f"differs first: {on_one_line(rounded_ulp(cell.first.what))}"
-    cause = cell.cause
+    cause = shown_cause(cell)
     if cause is not None:
         places = [
             f"in {side.stack}: {', '.join(filter(None, (side.module, side.source)))}"
             for side in (cause.candidate, cause.reference)
             if side and (side.module or side.source)
         ]
-        begins = f"begins: {on_one_line(cause.headline)}"
+        what = "begins" if cause.decides else f"another difference, {place(cause)}, begins"
+        begins = f"{what}: {on_one_line(cause.headline)}"
         return Beginning(statement, first, begins, tuple(places))
     if cell.failure is None or not cell.failure.frames:
         return Beginning(statement, first)
@@ -128,6 +130,27 @@ def _explained_at(explanation: Explanation, cell: CellResult) -> str:
     if explanation.stack == cell.cell.stack:
         return explanation.where
     return f"{explanation.where}, in the reference {explanation.stack}"
+
+
+def raised_beside(report: Report) -> str:
+    """Return which checks beside the verdicts raise in one release only; '' if there are none.
+
+    A verdict is of the bits alone, so a run that passes has to say it beside its verdict.
+    """
+    codes = {text.code for text in report.rules if text.scope == "model"}
+    found = [
+        finding
+        for row in report.rows
+        for cell in row.cells
+        for finding in cell.findings
+        if finding.raises and finding.code in codes
+    ]
+    if not found:
+        return ""
+    raising = "a check beside them raises" if len(found) == 1 else "checks beside them raise"
+    stacks = dict.fromkeys(finding.raises for finding in found)
+    where = f"in {', '.join(stacks)} only" if len(stacks) == 1 else "in one release only"
+    return f"{raising} {where} ({', '.join(dict.fromkeys(finding.code for finding in found))})"
 
 
 def wrong_reference(cell: CellResult) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -32,7 +33,7 @@ from samebits.matrix.spec import StackSpec
 from samebits.records.record import Record, read_record
 from samebits.stacks import contents, uv
 from samebits.stacks.installer import filled, kept_lock
-from samebits.stacks.lock import FORM, is_lock, joined, lines_of, pinned_versions, pins_only
+from samebits.stacks.lock import FORM, is_lock, lines_of, pinned_versions, pins_only
 from samebits.stacks.probes import ARCHITECTURES
 from samebits.stacks.system import SYSTEM, SystemTorch, find_system_torch
 from samebits_wire import seal
@@ -127,9 +128,7 @@ class StackBuilder:
             )
         stack = self._environment(spec, lock, digest, system)
         self._add_probe_packages(stack)
-        folder = environment_folder(stack)
-        for path in (folder / _STAMP, contents.mark_of(folder), Path(stack.python)):
-            self._installer.dependencies.file(path)
+        self._installer.dependencies.file(Path(stack.python))
         return stack
 
     def rebuild(self, stack_id: str, lock: str, python: str) -> Stack:
@@ -168,8 +167,13 @@ class StackBuilder:
         lock_digest = _lock_digest(lock, spec, system)
         if own != digest:
             lock_digest = digest_of([lock_digest, own])
-        stack = _read_stamp(folder / _STAMP, spec.id)
-        return stack or self._install(spec, lock, folder, system, lock_digest)
+
+        def make(temporary: Path) -> Stack:
+            _remove_leftovers(folder.parent)
+            stack = self._build_environment(spec, lock, temporary, folder, system)
+            return stack.model_copy(update={"lock_digest": lock_digest})
+
+        return self._installer.kept(folder, _STAMP, partial(_read_stamp, stack_id=spec.id), make)
 
     def probe_packages(self, python: str, version: str) -> Path:
         """Return a folder with the packages of the probes for an interpreter of the user's.
@@ -235,6 +239,17 @@ class StackBuilder:
             return None
         return pinned_versions(lock).get("transformers")
 
+    def may_know(self, spec: StackSpec, name: str) -> bool:
+        """Return False if a stack's release surely has no model_type and no class of this name.
+
+        The stack is built for the answer, as its run would; if that fails, the answer is True.
+        """
+        try:
+            stack = self.build(spec)
+        except StackError:
+            return True
+        return name in stack.architectures or _has_class(stack, name)
+
     def installed(self, spec: StackSpec, package: str) -> str | None:
         """Return the release of a package that ``spec`` resolves to; None if it does not have it.
 
@@ -297,11 +312,7 @@ class StackBuilder:
         )
         merged = system.merged(pinned_versions(versions))
         on_top = system.on_top(pinned_versions(merged))
-        if not on_top:
-            return merged
-        hashed = self._installer.hashed(on_top, system.version, failure, deps=False)
-        by_name = {line.partition("==")[0]: line for line in hashed.splitlines()}
-        return joined(by_name.get(line.partition("==")[0], line) for line in merged.splitlines())
+        return self._installer.with_hashes(merged, on_top, system.version, failure)
 
     def _resolution_digest(
         self, requirement_lines: list[str], spec: StackSpec, system: SystemTorch | None
@@ -309,17 +320,6 @@ class StackBuilder:
         python = spec.python if system is None else system.model_dump(mode="json")
         question = [requirement_lines, python, self._installer.exclude_newer]
         return digest_of([*question, self._installer.links, sys.platform, FORM])
-
-    def _install(
-        self, spec: StackSpec, lock: str, folder: Path, system: SystemTorch | None, digest: str
-    ) -> Stack:
-        _remove_leftovers(folder.parent)
-        stamp = folder / _STAMP
-        with filled(folder, lambda: _read_stamp(stamp, spec.id) is not None) as temporary:
-            stack = self._build_environment(spec, lock, temporary, folder, system)
-            stack = stack.model_copy(update={"lock_digest": digest})
-            (temporary / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
-        return _read_stamp(stamp, spec.id) or stack  # another run may have built the same lock
 
     def _build_environment(
         self,
@@ -375,11 +375,9 @@ class StackBuilder:
         if self._installer.damage(target) is None:
             return
         failure = _failure(f"{subject}: {_NO_BLAKE3}", _HOW_TO_GET_BLAKE3)
-        words = ["pip", "install", "--quiet", "--no-deps", "--python", python, "--target"]
         with filled(target, lambda: contents.damage(target) is None, aside) as temporary:
-            temporary.parent.mkdir(parents=True, exist_ok=True)
-            command = [*words, str(temporary), *_PROBE_REQUIREMENTS]
-            files = self._installer.install(command, temporary, failure, own=False)
+            lines = _PROBE_REQUIREMENTS
+            files = self._installer.install_into(temporary, python, lines, failure, own=False)
             contents.write(temporary, files)
 
 
@@ -441,6 +439,14 @@ def _site_packages(folder: Path) -> Path:
     if os.name == "nt":
         return folder / "Lib" / "site-packages"
     return next(folder.glob("lib/python3*/site-packages"))
+
+
+def _has_class(stack: Stack, name: str) -> bool:
+    """Return True if a modeling file of a stack's release binds a name, or there is no such file."""
+    models = _site_packages(environment_folder(stack)) / "transformers" / "models"
+    files = [*models.glob("*/modeling_*.py")]
+    binds = re.compile(rf"^(class {re.escape(name)}\b|{re.escape(name)}\s*=)", re.MULTILINE)
+    return not files or any(binds.search(file.read_text("utf-8")) for file in files)
 
 
 def _read_stamp(path: Path, stack_id: str) -> Stack | None:

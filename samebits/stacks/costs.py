@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from samebits.records.ids import Level
-from samebits.records.kinds import KINDS
+from samebits.records.kinds import kinds as all_kinds
 from samebits.records.record import Record, read_record
 from samebits_wire import seal
 from samebits_wire.atomic import replace
@@ -27,9 +27,6 @@ FILE = "costs.json"
 
 MAX_CELLS = 20_000
 """Maximum number of cells in the file; those that ran longest ago are dropped first."""
-
-PHASE_OF = {kind.name: kind.phase for kind in KINDS if kind.phase}
-"""Kind of job -> the phase of a run in which most jobs of the kind run."""
 
 BY_CELLS = ("comparing", "findings")
 """Phases of the host process, whose time grows with the number of new cells."""
@@ -107,6 +104,11 @@ def read(root: Path) -> Costs | None:
     return read_record(root / FILE, Costs)
 
 
+def phases_of_kinds() -> dict[str, str]:
+    """Return kind of job -> the phase of a run in which most jobs of the kind run."""
+    return {kind.name: kind.phase for kind in all_kinds() if kind.phase}
+
+
 def estimate(
     costs: Costs | None, needed: Collection[str], slots: int, level: Level = "default"
 ) -> Estimate | None:
@@ -123,14 +125,15 @@ def estimate(
     overall = _average(of.values())
     averages = {model: _average(cells) for model, cells in by_model.items()}
     jobs: dict[str, float] = defaultdict(float)
+    phase_of = phases_of_kinds()
     weights: dict[str, float] = {}
     for cell in needed:
         measured = of.get(cell)
         expected = _average([measured]) if measured else averages.get(_model(cell), overall)
         weights[cell] = expected.get("cell", 0.0)
         for kind, seconds in expected.items():
-            if kind in PHASE_OF:
-                jobs[PHASE_OF[kind]] += seconds
+            if kind in phase_of:
+                jobs[phase_of[kind]] += seconds
     phases = {phase: seconds / slots * costs.stretch for phase, seconds in jobs.items()}
     new_share = len(needed) / costs.new if costs.new else 0.0
     phases |= {name: costs.phases[name] * new_share for name in BY_CELLS if name in costs.phases}
@@ -179,11 +182,12 @@ def merged(
     jobs_of: dict[str, dict[str, list[Spending]]] = defaultdict(lambda: defaultdict(list))
     for job in spent:
         jobs_of[job.cell][job.kind].append(job)
+    phase_of = phases_of_kinds()
     job_seconds = sum(
         job.seconds
         for kinds in jobs_of.values()
         for kind, jobs in kinds.items()
-        if kind in PHASE_OF
+        if kind in phase_of
         for job in jobs
     )
     jobs_of.pop("", None)
@@ -202,7 +206,7 @@ def merged(
         if new:
             update |= {"new": new, "phases": {n: round(s, 1) for n, s in phases.items()}}
         if job_seconds >= _MIN_JOB_SECONDS:
-            phase_seconds = sum(phases.get(name, 0.0) for name in {*PHASE_OF.values()})
+            phase_seconds = sum(phases.get(name, 0.0) for name in {*phase_of.values()})
             update["stretch"] = round(min(10.0, max(1.0, phase_seconds * slots / job_seconds)), 2)
     return before.model_copy(update=update)
 

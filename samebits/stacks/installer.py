@@ -1,7 +1,7 @@
 """uv as a run uses it: what is resolved is kept in locks, what is installed is as its wheels are.
 
-The environment of a stack, the packages of the probes and those of a model are each a lock that is
-resolved once, and a folder that is filled once and then checked before each run.
+The environment of a stack and the packages of a model, or of Trainer, beside it are each a lock that is
+resolved once (``lock``), and a folder that is filled once and then checked before each run (``kept``).
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from samebits.base.errors import SamebitsError
 from samebits.base.filestate import Dependencies
 from samebits.stacks import contents, uv
-from samebits.stacks.lock import joined
+from samebits.stacks.lock import joined, package_of
 from samebits_wire import seal
 from samebits_wire.atomic import read_whole, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from samebits.records.record import Record
+
+    R = TypeVar("R", bound=Record)
 
 Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
 """Runs a command with text on its standard input in an environment, and waits."""
@@ -167,6 +171,14 @@ class Installer:
         output = self._compile(words, requirements, python, failure, dated=dated)
         return joined(uv.locked_lines(output))
 
+    def with_hashes(self, lock: str, pins: str, python: str, failure: Failure) -> str:
+        """Return a lock in which the lines of ``pins`` have the hashes of the wheels."""
+        if not pins:
+            return lock
+        hashed = self.hashed(pins, python, failure, deps=False)
+        by_name = {package_of(line): line for line in hashed.splitlines()}
+        return joined(by_name.get(package_of(line), line) for line in lock.splitlines())
+
     def _compile(
         self,
         words: Sequence[str],
@@ -225,9 +237,37 @@ class Installer:
 
         return contents.current(parent, name, digest, report, deep=self.deep)
 
+    def kept(
+        self, folder: Path, stamp: str, read: Callable[[Path], R | None], make: Callable[[Path], R]
+    ) -> R:
+        """Return what the stamp of an installation says; ``make`` fills a folder if there is none.
+
+        ``read`` reads a stamp that is of this installation, else None.
+        """
+        path = folder / stamp
+        record = read(path)
+        if record is None:
+            with filled(folder, lambda: read(path) is not None) as temporary:
+                record = make(temporary)
+                text = record.model_dump_json(indent=1)
+                (temporary / stamp).write_text(seal.sealed(text), "utf-8")
+            record = read(path) or record  # another run may have made it meanwhile
+        for used in (path, contents.mark_of(folder)):
+            self.dependencies.file(used)
+        return record
+
     def damage(self, folder: Path) -> str | None:
         """Return what is not as it was installed in a folder; None if all is."""
         return contents.damage(folder, deep=self.deep)
+
+    def install_into(
+        self, target: Path, python: str, lines: Sequence[str], failure: Failure, *, own: bool = True
+    ) -> contents.Listed:
+        """Install the packages of lines, and nothing that they need, into a folder."""
+        target.mkdir(parents=True)
+        words = ["pip", "install", "--quiet", "--no-deps", "--python", python]
+        words += ["--target", str(target), "--requirements", "-"]
+        return self.install(words, target, failure, text="\n".join(lines), own=own)
 
     def install(
         self, words: list[str], folder: Path, failure: Failure, *, text: str = "", own: bool = True

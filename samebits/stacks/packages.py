@@ -29,7 +29,6 @@ from samebits.stacks.build import Stack, environment_folder
 from samebits.stacks.installer import filled
 from samebits.stacks.lock import FORM, is_lock, joined, package_of, pinned_versions, without
 from samebits.stacks.system import ignoring
-from samebits_wire import seal
 from samebits_wire.folders import without_folders
 from samebits_wire.places import INSTEAD
 
@@ -201,10 +200,11 @@ class PackageBuilder:
         added = _added(lines, local, stack)
         key = digest_of([stack.lock_digest, added.lock])
         folder, key = self._installer.folder(self._root, stack.id, key, _DAMAGED)
-        if read_record(folder / _STAMP, Added) != added:
-            self._install(stack, lines, added, folder)
-        self._installer.dependencies.file(folder / _STAMP)
-        self._installer.dependencies.file(contents.mark_of(folder))
+
+        def read(path: Path) -> Added | None:
+            return added if read_record(path, Added) == added else None
+
+        self._installer.kept(folder, _STAMP, read, partial(self._install, stack, lines, added))
         fields = {name: getattr(stack, name) for name in Stack.model_fields}
         lock = without(stack.lock, added.replaced).rstrip()
         fields |= {
@@ -232,13 +232,8 @@ class PackageBuilder:
         """Return a new lock, with the hashes of wheels for the lines of an index."""
         stripped = map(str.strip, self._versions(question).splitlines())
         lines = [n for n in stripped if n and n[0] != "#" and not _has(question.stack, n)]
-        pinned = [line for line in lines if pinned_versions(line)]
-        if not pinned:
-            return joined(lines)
-        text, python = "\n".join(pinned), question.python
-        lock = self._installer.hashed(text, python, question.failure, deps=False)
-        hashed = {package_of(line): line for line in lock.splitlines()}
-        return joined(hashed.get(package_of(n), n) if n in pinned else n for n in lines)
+        pins = joined(line for line in lines if pinned_versions(line))
+        return self._installer.with_hashes(joined(lines), pins, question.python, question.failure)
 
     def _versions(self, question: _Question) -> str:
         """Return the resolution of requirements, with as much of the stack as they allow.
@@ -316,25 +311,19 @@ class PackageBuilder:
                 digests[path.relative_to(source).as_posix()] = digest_of_file(path)
         return digest_of(digests)
 
-    def _install(self, stack: Stack, lines: list[str], added: Added, folder: Path) -> None:
+    def _install(self, stack: Stack, lines: list[str], added: Added, temporary: Path) -> Added:
         targets: dict[str, list[str]] = {_FOLDER: []}
         for line in lines:
             name = INSTEAD if package_of(line) in added.replaced else _FOLDER
             targets.setdefault(name, []).append(line)
-        with filled(folder, lambda: read_record(folder / _STAMP, Added) == added) as temporary:
-            for name, wanted in targets.items():
-                self._install_into(temporary / name, wanted, stack)
-            contents.write(temporary, contents.listed(temporary))
-            (temporary / _STAMP).write_text(seal.sealed(added.model_dump_json(indent=1)), "utf-8")
-
-    def _install_into(self, target: Path, lines: list[str], stack: Stack) -> None:
-        target.mkdir(parents=True)
-        if not lines:
-            return
-        words = ["pip", "install", "--quiet", "--no-deps", "--python", stack.python]
-        words += ["--target", str(target), "--requirements", "-"]
         failure = partial(_error, stack=stack)
-        self._installer.install(words, target, failure, text="\n".join(lines))
+        for name, wanted in targets.items():
+            if wanted:
+                self._installer.install_into(temporary / name, stack.python, wanted, failure)
+            else:
+                (temporary / name).mkdir(parents=True)
+        contents.write(temporary, contents.listed(temporary))
+        return added
 
 
 def installations(stack: Stack) -> list[Path]:

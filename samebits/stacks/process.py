@@ -1,7 +1,7 @@
 """The process of a stack, which imports transformers once and forks a child for each job.
 
 The process runs probes/stack.py and reads its jobs line by line. Slots keep as many children (and
-imports) busy as there are cores. A job says how many threads it has, so that its bits do not depend
+imports, for a while) busy as there are cores. A job says how many threads it has, so that its bits do not depend
 on the load of the machine; it takes as many slots.
 
 A job has no time limit. The stack's process ends a job that makes no progress, and reports every
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
-from samebits.base.errors import MACHINE_ERRORS
+from samebits.base.errors import OF_THE_MACHINE
 from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.stacks import probes
@@ -51,6 +51,8 @@ _MAX_START = 900.0
 """Seconds after which a process that still imports is considered hung; cold disks take minutes."""
 _MAX_IDLE = 60.0
 """Seconds after which a process that imports is considered hung if it used no CPU and read nothing."""
+_SLOT_OF_START = 15.0
+"""Seconds after which a start gives its slot back; most imports take less, and a hung one all of it."""
 _TRIES = 2
 """How often a process is started if the machine ended it, or did not let it start."""
 _IMPORTING = "while it imported its packages"
@@ -63,9 +65,7 @@ _OF_THE_MACHINE = re.compile(
     r"Too many open files|Resource temporarily unavailable"
 )
 """What the last line of a log says if memory, a disk or the kernel's limits ended a process."""
-_NO_ROOM = re.compile(
-    rf"MemoryError\b|OSError: \[Errno (?:{'|'.join(str(number) for number in MACHINE_ERRORS)})\]"
-)
+_NO_ROOM = re.compile(rf"MemoryError\b|{OF_THE_MACHINE.pattern}")
 """The exception that ended a job for want of memory or disk."""
 _LINE_LIMIT = 1 << 24
 """Maximum bytes of an answer line; the machine facts list every installed package."""
@@ -365,9 +365,21 @@ class StackProcess:
     async def _started(self) -> Process | None:
         async with self._starting:
             if self._process is None and self._failed is None:
-                async with self._slots.taken():
-                    self._failed = await self._start()
+                self._failed = await self._start_in_slot()
             return self._process
+
+    async def _start_in_slot(self) -> Ended | None:
+        """Start the process; it has a slot for a while, so that not all stacks import at once."""
+        starting = None
+        try:
+            async with self._slots.taken():
+                starting = asyncio.create_task(self._start())
+                await asyncio.wait({starting}, timeout=_SLOT_OF_START)
+            return await starting
+        finally:
+            if starting is not None and not starting.done():
+                starting.cancel()
+                await asyncio.wait({starting})
 
     async def _start(self) -> Ended | None:
         """Start the process, once more if the machine ended it; return why there is none."""
@@ -397,7 +409,7 @@ class StackProcess:
             raise
         if self.machine is None:
             await process.end()
-            return _not_imported(process)
+            return _gone(process, imported=False)
         self._process = process
         self._reader = asyncio.create_task(self._read_answers(process))
         self._watcher = asyncio.create_task(self._watch(process))
@@ -428,7 +440,7 @@ class StackProcess:
         if self._process is process:
             self._process = None
         await process.end()
-        self._fail_waiting(_died(process))
+        self._fail_waiting(_gone(process, imported=True))
 
     def _report_progress(self, running: list[Any]) -> None:
         """Pass on the progress of running jobs; invalid entries are ignored."""
@@ -459,11 +471,7 @@ def _threads_of(job: Mapping[str, Any]) -> int:
 
 def cell_of(job: Mapping[str, Any]) -> str:
     """Return the cell of a job; '' if it has none."""
-    if "cell" in job:
-        return str(CellId.model_validate(job["cell"]))
-    if "variant_name" in job:  # a save or a load
-        return f"{job['name']}/{job['variant_name']}@{job['stack']}"
-    return ""
+    return str(CellId.model_validate(job["cell"])) if "cell" in job else ""
 
 
 _ENDED = "the stack's process was ended"
@@ -506,26 +514,20 @@ async def _first_ready(process: Process) -> dict[str, Any] | None:
     return None
 
 
-def _not_imported(process: Process) -> Ended:
-    """Return why a process ended before it was ready: by a fault of the machine, or of its packages."""
+def _gone(process: Process, *, imported: bool) -> Ended:
+    """Return why a process is gone: by a fault of the machine, or of its packages or jobs."""
     code, log = process.exit_code(), without_folders(process.log_tail()).strip()
     if code is not None and code < 0:
-        return Ended(lost=f"the stack's process was {_killed_by(-code)} {_IMPORTING}", machine=True)
-    last = log.rpartition("\n")[2]
-    if _OF_THE_MACHINE.search(last):
-        return Ended(lost=f"the stack's process ended {_IMPORTING}: {last}", machine=True)
-    return Ended(lost=f"the stack could not import its packages; {_log_or_code(code, log)}")
-
-
-def _died(process: Process) -> Ended:
-    """Return why a process that had jobs is gone."""
-    code, log = process.exit_code(), without_folders(process.log_tail()).strip()
-    if code is not None and code < 0:
-        reason = f"the stack's process was {_killed_by(-code)}"
-        return Ended(lost=reason, machine=_signal_name(-code) in _OUTSIDE_SIGNALS)
+        reason = (
+            f"the stack's process was {_killed_by(-code)}{'' if imported else f' {_IMPORTING}'}"
+        )
+        is_machine = not imported or _signal_name(-code) in _OUTSIDE_SIGNALS
+        return Ended(lost=reason, machine=is_machine)
     if _OF_THE_MACHINE.search(last := log.rpartition("\n")[2]):
-        return Ended(lost=f"the stack's process died: {last}", machine=True)
-    return Ended(lost=f"the stack's process died; {_log_or_code(code, log)}")
+        how = "died" if imported else f"ended {_IMPORTING}"
+        return Ended(lost=f"the stack's process {how}: {last}", machine=True)
+    what = "the stack's process died" if imported else "the stack could not import its packages"
+    return Ended(lost=f"{what}; {_log_or_code(code, log)}")
 
 
 def _log_or_code(code: int | None, log: str) -> str:

@@ -7,20 +7,17 @@ project of matrix.yaml has settings.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
-import stat
 import tomllib
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from uv import find_uv_bin
 
-from samebits.base.checkpoint import is_checkpoint
+from samebits.base.checkpoint import folder_of_model, read_small
 from samebits.base.errors import StackMachineError
 
 if TYPE_CHECKING:
@@ -30,11 +27,6 @@ if TYPE_CHECKING:
 _OWN_FOLDER = Path(__file__).with_name("uv_settings")
 _OWN_SETTINGS = "uv.toml"
 _PROJECT = "pyproject.toml"
-_CHECKPOINT = (
-    *("adapter_config.json", "model_index.json"),
-    *("*.safetensors", "*.gguf", "pytorch_model*", "*.ckpt", "*.index.json"),
-)
-"""Files that only a folder with a model has."""
 _CONFIG = "config.json"
 _DROPPED = frozenset(
     [
@@ -94,46 +86,25 @@ def settings_folder(project: Path | None) -> Path:
     """Return the folder in which uv runs: the project's if its settings count, else samebits' own.
 
     They count if they lie in that very folder and no model lies there or above. Beside them any
-    config.json is a model's; above them, where it may be another program's, it has to say so. What
-    lies in a folder in which anyone may write, such as /tmp, is no part of a project below it.
+    config.json is a model's; above them, where it may be another program's, it has to say so.
     """
     if project is None:
         return _OWN_FOLDER
     folder = project.resolve()
     if not _has_settings(folder) or (folder / _CONFIG).exists():
         return _OWN_FOLDER
-    above = (parent for parent in folder.parents if not _is_shared(parent))
-    return _OWN_FOLDER if any(map(_has_checkpoint, (folder, *above))) else folder
-
-
-def _is_shared(folder: Path) -> bool:
-    """Return True for a folder in which every user may write and remove only their own files."""
-    shared = stat.S_ISVTX | stat.S_IWOTH
-    try:
-        return folder.stat().st_mode & shared == shared
-    except OSError:
-        return False
+    return folder if folder_of_model(folder) is None else _OWN_FOLDER
 
 
 def _has_settings(folder: Path) -> bool:
     if (folder / _OWN_SETTINGS).is_file():
         return True
     try:
-        content = tomllib.loads((folder / _PROJECT).read_text("utf-8"))
+        content = tomllib.loads(read_small(folder / _PROJECT).decode("utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
     tool = content.get("tool")
     return isinstance(tool, dict) and "uv" in tool
-
-
-def _has_checkpoint(folder: Path) -> bool:
-    try:
-        names = os.listdir(folder)  # noqa: PTH208  names are all that is needed
-    except OSError:
-        return False
-    if any(fnmatchcase(name, pattern) for name in names for pattern in _CHECKPOINT):
-        return True
-    return is_checkpoint(folder)
 
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:

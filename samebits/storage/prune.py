@@ -1,6 +1,6 @@
 """Removal of files in the work folder that no run has used for a week.
 
-Traces, ladders, grafts and training steps are needed only while their pair of cells differs. A patched copy of a
+Traces, ladders and grafts are needed only while their pair of cells differs. A patched copy of a
 checkpoint is replaced by another one when a patch changes. Captures, tensors and built checkpoints
 are kept, because later comparisons use them.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.base.filestate import is_older
-from samebits.records.kinds import KINDS
+from samebits.records.kinds import kinds
 from samebits_wire import seal
 
 if TYPE_CHECKING:
@@ -24,12 +24,8 @@ if TYPE_CHECKING:
 STALE_AFTER = 7 * 86_400
 """Seconds after which an unused file is removed."""
 
-_FOLDERS = (
-    *dict.fromkeys(kind.folder for kind in KINDS if not kind.lasts),
-    "rows",
-    "kept-capsules",
-    "receipts",
-)
+_FOLDERS = ("rows", "kept-capsules", "receipts")
+"""Folders beside those of kinds of jobs."""
 _PATCHED_NAME = re.compile(r".+-[0-9a-f]{12}")
 
 
@@ -60,8 +56,9 @@ def _old_files(root: Path, oldest: float) -> Iterator[Path]:
     ``Path.rglob`` raises where another run removes or renames a folder meanwhile; ``os.walk``
     passes it over.
     """
-    for kind in _FOLDERS:
-        for folder, _, names in os.walk(root / kind):
+    of_kinds = dict.fromkeys(kind.folder for kind in kinds() if not kind.lasts)
+    for name in (*of_kinds, *_FOLDERS):
+        for folder, _, names in os.walk(root / name):
             paths = (Path(folder, name) for name in names)
             yield from (path for path in paths if path.is_file() and is_older(path, oldest))
 

@@ -8,6 +8,7 @@ modules that it imports need only the standard library, so that no slow import i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -109,7 +110,8 @@ def save(
         "lines": printed.lines,
     }
     path = _path(matrix[0], _command_digest(arguments, environ))
-    replace(path, seal.sealed(json.dumps(receipt, separators=(",", ":"))), lasting=False)
+    with contextlib.suppress(OSError):  # without room on the disk the same command runs again
+        replace(path, seal.sealed(json.dumps(receipt, separators=(",", ":"))), lasting=False)
 
 
 def _valid_answer(receipt: dict[str, Any]) -> Answer | None:

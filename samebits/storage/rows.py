@@ -20,7 +20,7 @@ from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.comparison import CellResult
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
-from samebits.records.kinds import KINDS
+from samebits.records.kinds import kinds
 from samebits.records.record import Record
 from samebits.records.report import RowFacts
 from samebits.records.trace import Cause
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId, Level
 
-FORMAT_VERSION: Literal[11] = 11
+FORMAT_VERSION: Literal[12] = 12
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -49,18 +49,17 @@ FORMAT_VERSION: Literal[11] = 11
 # 9: torch's settings that changed, what exists only on a GPU, what processors make of outputs of a model.
 # 10: modules that no prompt ran, and what decides a verdict.
 # 11: what the captures say is one record, which the report's rows have, too.
+# 12: what questions say lies under their names.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Cell -> paths of the captures of its first and second run."""
-
-_FOLDERS = {kind.folder for kind in KINDS if kind.of_row}
 
 
 class KeptRow(Record):
     """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[11] = FORMAT_VERSION
+    format_version: Literal[12] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """The files that it was computed from, with their states at that time."""
@@ -76,9 +75,9 @@ class KeptRow(Record):
     grafts: dict[str, Graft | str] = Field(default_factory=dict)
     """stack -> which parts of the reference restore its bits, or why none was tried."""
     findings: dict[str, tuple[Finding, ...]] = Field(default_factory=dict)
-    """stack -> findings of the rules, which also depend on the crossings loaded by that stack."""
-    crossings: str = ""
-    """Digest of these crossings."""
+    """stack -> findings of the rules, which also depend on the answers of jobs of questions."""
+    asked: str = ""
+    """Digest of these answers."""
 
 
 class RowCache:
@@ -128,7 +127,8 @@ class RowCache:
         restored = KeptRow.model_validate(json.loads(text))
         path = self._paths.get(_key(row))
         if path is not None and not self._is_unrepeatable(row):
-            replace(path, seal.sealed(text), lasting=False)
+            with contextlib.suppress(OSError):  # without room on the disk it is compared again
+                replace(path, seal.sealed(text), lasting=False)
         return restored
 
     def _is_unrepeatable(self, row: PlannedRow) -> bool:
@@ -137,7 +137,7 @@ class RowCache:
     def _files(self, row: PlannedRow) -> Mapping[str, Identity | None]:
         folders = tuple(
             f"{os.path.abspath(self._root)}/{folder}/{row.model}/{row.variant}/"  # noqa: PTH100
-            for folder in _FOLDERS
+            for folder in {kind.folder for kind in kinds() if kind.of_row}
         )
         return {
             path: state

@@ -72,7 +72,12 @@ class Sharing:
             files = store.fetch(name)
             if files is None:
                 continue
-            problem = _problem_of(files, expected) or self._problem_after(files, folder, is_whole)
+            try:
+                problem = _problem_of(files, expected) or self._problem_after(
+                    files, folder, is_whole
+                )
+            except OSError:  # the work folder has no room for it
+                return False
             if not problem:
                 return True
             store.reject(name, problem)
@@ -88,7 +93,10 @@ class Sharing:
         for store in self._sources:
             files = store.fetch(name)
             if files is not None and set(files) == {"bin"}:
-                replace(self._root / f"{name}.bin", files["bin"], lasting=False)
+                try:
+                    replace(self._root / f"{name}.bin", files["bin"], lasting=False)
+                except OSError:  # the work folder has no room for it
+                    return False
                 return True
         return False
 

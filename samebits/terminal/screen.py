@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
-from samebits.reports.plain import advice, beginning, beside, wrong_reference
+from samebits.reports.head import briefs
+from samebits.reports.plain import advice, beginning, beside, raised_beside, wrong_reference
 from samebits.reports.sections.environment import code_line, steps_lines
-from samebits.reports.sections.relations import broken_line
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
 from samebits.reports.stories import SEVERITY, is_reference, verdict_word
@@ -52,7 +52,7 @@ def screen(report: Report, paths: Sequence[Path], places: Mapping[str, Place]) -
     notes = (
         unrun_line(report),
         *textwrap.wrap(media_line(report), WIDTH, subsequent_indent="  "),
-        broken_line(report),
+        *briefs(report),
         left_line(report),
         code_line(report),
     )
@@ -76,9 +76,10 @@ def _headline(report: Report, cells: list[CellResult]) -> str:
         stacks = ", ".join(dict.fromkeys(words)) or "nothing could be compared"
         return f"{model}: does not pass: {stacks}"
     compared = [cell for cell in cells if not is_reference(cell)]
+    bits = "The bits differ by rounding only"
     if all(cell.verdict in _SAME for cell in compared):
-        return f"{model}: passes. Every release that knows it computes the same bits."
-    return f"{model}: passes. The bits differ by rounding only."
+        bits = "Every release that knows it computes the same bits"
+    return f"{model}: passes. {'; '.join(filter(None, [bits, raised_beside(report)]))}."
 
 
 def _wrong_side(cell: CellResult) -> str:
@@ -148,7 +149,7 @@ def _findings(
     for number, defect in enumerate([*explaining, *others][:MAX_FINDINGS]):
         if number == len(explaining) and _worst(cells) is not None:
             yield "Beside the verdict:"
-        yield clip(defect.heading, WIDTH)
+        yield from _wrapped(defect.heading, "", "  ", 2)
         yield from _wrapped(f"remedy: {defect.remedy}", "  ", "    ", _MAX_REMEDY_LINES)
     if more := [defect.code for defect in [*explaining, *others][MAX_FINDINGS:]]:
         yield f"Also: {', '.join(more)}"

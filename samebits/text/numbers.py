@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 
 _LONG_ULP = re.compile(r"\b(\d{1,3}(?:,\d{3}){2,}) ULP")
 
@@ -75,3 +76,8 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def size(value: float, digits: int = 2) -> str:
+    """Return a distance in words; the probes write the largest number if it is not finite."""
+    return "not finite" if value >= sys.float_info.max else number(value, digits)

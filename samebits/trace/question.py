@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.compare.phases import row_subject
+from samebits.diagnose.deciding import with_place
+from samebits.diagnose.failing import decides
 from samebits.records.ids import Verdict
 from samebits.trace import stored
 
@@ -40,7 +42,8 @@ class TracePhase(NamedTuple):
 def questions(result: CellResult, reference: Capture) -> list[TracePhase]:
     """Return the traces that may show where a cell diverges from its reference, simplest first.
 
-    A prompt without padding comes first, and a forward before a decode.
+    What decides the verdict comes before what only rounds, then a prompt without padding before one
+    with, and a forward before a decode.
     """
     if not _may_be_traced(result):
         return []
@@ -49,7 +52,8 @@ def questions(result: CellResult, reference: Capture) -> list[TracePhase]:
         TracePhase(prompt, "forward", {}) for prompt in dict.fromkeys(_prompts(result, forwards))
     ]
     forward_questions.sort(key=lambda q: forwards[q.prompt].real_rows is not None)
-    return forward_questions + _decode_questions(result, reference)
+    all_questions = forward_questions + _decode_questions(result, reference)
+    return sorted(all_questions, key=lambda q: not decides(result, q.prompt, q.what))
 
 
 def _may_be_traced(result: CellResult) -> bool:
@@ -184,7 +188,7 @@ def with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:
     if isinstance(cause, str):
         note = f"the start of the difference is not known: {cause}"
         return result.model_copy(update={"notes": (*result.notes, note)})
-    return result.model_copy(update={"cause": cause})
+    return result.model_copy(update={"cause": cause and with_place(result, cause)})
 
 
 def _request(result: CellResult, reference: Capture, candidate: Capture) -> TraceRequest | None:

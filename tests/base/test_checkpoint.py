@@ -1,6 +1,7 @@
 """The code that comes with a checkpoint, found without running anything."""
 
 import json
+import os
 
 import pytest
 
@@ -34,6 +35,22 @@ def test_a_stock_model_has_no_code(tmp_path):
     write(tmp_path, "tokenizer_config.json", '{"cut')
     write(tmp_path, "train.py", "print()")
     assert not own_code(tmp_path).places
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_is_no_file_is_no_config(tmp_path, name):
+    def code():
+        return own_code(tmp_path).places, is_checkpoint(tmp_path)
+
+    os.mkfifo(tmp_path / name)
+    assert code() == ("", False)
+    (tmp_path / name).unlink()
+    (tmp_path / name).symlink_to("/dev/zero")
+    assert code() == ("", False)
+    (tmp_path / name).unlink()
+    (tmp_path / name).touch()
+    os.truncate(tmp_path / name, 200 << 30)
+    assert code() == ("", False)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from samebits.base.errors import StackError
 from samebits.jobs import trace as tracing
 from samebits.jobs.cells import failed
 from samebits.ladder.asking import Ask
+from samebits.questions.crossings.records import LOAD, SAVE
 from samebits.stacks.process import Ended, StackProcess, tail
 from samebits.stacks.slots import Slots
 from tests.support.builders import cell_id
@@ -152,12 +153,12 @@ def test_a_ladder_that_left_a_log_alone(tmp_path):
     assert is_clean(found.model_dump_json())
 
 
-@pytest.mark.parametrize("kind", ["save", "load"])
+@pytest.mark.parametrize("kind", [SAVE.name, LOAD.name])
 def test_a_crossing_that_left_a_log_alone(tmp_path, kind):
     crossed = Crossed()
     report = cross(tmp_path, lambda job: leaves_a_log(job) if job["kind"] == kind else crossed(job))
     assert {c.outcome for c in report.crossings} == {
-        "save failed" if kind == "save" else "not tried"
+        "save failed" if kind == SAVE.name else "not tried"
     }
     assert is_clean(report.model_dump_json())
 

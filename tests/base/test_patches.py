@@ -1,6 +1,7 @@
 """Tests of patches: they apply atomically, to a copy, and errors say what is wrong."""
 
 import difflib
+import os
 
 import pytest
 
@@ -231,3 +232,9 @@ def test_a_patch_that_is_not_there(folder, tmp_path):
     assert refused(folder, [tmp_path / "no.diff"]) == (
         '"no.diff" cannot be read: No such file or directory'
     )
+
+
+def test_a_pipe_is_not_patched(folder, patch):
+    (folder / "code.py").unlink()
+    os.mkfifo(folder / "code.py")
+    assert "not a regular file" in refused(folder, patch(unified(CODE, "")))

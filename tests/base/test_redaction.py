@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samebits.base.redaction import Redaction
+from samebits.questions.crossings.records import Crossing, CrossingsOfRow
 from samebits.records.capsule import Capsule
 from samebits.records.capture import Failure, Skip
-from samebits.records.crossing import Crossing, CrossingsReport
 from samebits.reports.write import write
 from samebits_wire.folders import without_folders
 from tests.support.sample_report import sample_report
@@ -167,17 +167,20 @@ def planted():
             }
         )
 
-    rows = tuple(
-        row.model_copy(update={"cells": tuple(map(cell, row.cells))}) for row in report.rows
-    )
     stacks = tuple(stack.model_copy(update={"failure": text}) for stack in report.stacks)
     crossed = tuple(
         Crossing(saver=saver, loader=loader, outcome=outcome, failure=failure, reason=text)
         for saver in ("4.48", "5.x")
         for loader, outcome in (("4.48", "load failed"), ("5.x", "not tried"))
     )
-    crossings = CrossingsReport(model="llama", variant="float32-sdpa", crossings=crossed)
-    update = {"rows": rows, "stacks": stacks, "crossings": (crossings,), "reasons": (text,)}
+    answers = {"crossings": CrossingsOfRow(crossings=crossed)}
+    rows = tuple(
+        row.model_copy(
+            update={"cells": tuple(map(cell, row.cells)), "answers": row.answers | answers}
+        )
+        for row in report.rows
+    )
+    update = {"rows": rows, "stacks": stacks, "reasons": (text,)}
     return report.model_copy(update=update)
 
 

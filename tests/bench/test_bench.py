@@ -25,8 +25,8 @@ WHOLE = {
     "phases": {"load": 30.0, "forward": 10.0},
     "spent": [
         {"kind": "cell a", "jobs": 320, "cpu": 450.0},
-        {"kind": "trainer", "jobs": 9, "cpu": 60.0},
-        {"kind": "training", "jobs": 9, "cpu": 24.0},
+        {"kind": "trainer.run", "jobs": 9, "cpu": 60.0},
+        {"kind": "training.step", "jobs": 9, "cpu": 24.0},
         {"kind": "imports", "jobs": 4, "cpu": 20.0},
     ],
     "report_json_mb": 7.5,
@@ -79,7 +79,7 @@ def test_the_document_says_what_was_measured_and_what_was_missed():
     assert "on 2 cores of a processor." in text
     assert target(text, "all probes") == ["1.61 \N{MULTIPLICATION SIGN}", "**no**"]
     assert target(text, "cell a") == ["320", "450.0"]
-    assert "| host     |          |   146.0 |" in text
+    assert "| host          |          |   146.0 |" in text
     assert target(text, "training step and Trainer")[:3] == ["84.0", "0.02", "`training: false`"]
     assert "relations inside a release" not in text
     assert target(text, "forward, watched") == ["90", "9.0"]

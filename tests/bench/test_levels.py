@@ -4,6 +4,7 @@ import pytest
 
 from bench import page
 from bench.levels import compare, counted, extent
+from samebits.questions.relations.records import RelationsOfRow, signals_of
 from samebits.records.finding import Finding
 from samebits.records.ids import Verdict
 from tests.support.sample_report import relation, sample_report
@@ -28,10 +29,11 @@ def changed(report=REPORT, **update):
 
 
 def with_relations(*relations):
-    signal = next(signal for row in REPORT.rows for signal in row.relations.values())
+    signal = next(signal for row in REPORT.rows for signal in signals_of(row).values())
     signals = {CELL.cell.stack: signal.model_copy(update={"relations": relations})}
+    answers = {"relations": RelationsOfRow(stacks=signals)}
     rows = (
-        row.model_copy(update={"relations": signals}) if CELL in row.cells else row
+        row.model_copy(update={"answers": answers}) if CELL in row.cells else row
         for row in REPORT.rows
     )
     return REPORT.model_copy(update={"rows": tuple(rows)})

@@ -162,7 +162,7 @@ def test_the_cases_of_the_file_make_matrices_that_samebits_reads(group, tmp_path
     for name, entry in group.matrix(tmp_path)["models"].items():
         patches = [tmp_path / patch for patch in entry.get("patch", ())]
         assert not patches or patched_files(tmp_path / entry["path"], patches)
-        assert matrix.model(name).training == (group.cases[name].area == "training")
+        assert matrix.model(name).asks("training") == (group.cases[name].area == "training")
 
 
 def test_the_memorized_model_has_the_code_of_the_healthy_one():

@@ -1,12 +1,16 @@
 """samebits check: the run that it asks for, what it says before, and its exit codes."""
 
 import json
+import os
 from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from samebits import cli
 from samebits.check import hub
+from samebits.check.command import claimed_folder
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.spec import Matrix
 from samebits.terminal.progress import CellLines
@@ -41,7 +45,7 @@ class Runner:
 @pytest.fixture
 def runner(monkeypatch):
     made = Runner()
-    monkeypatch.setattr(cli, "run_matrix", made)
+    monkeypatch.setattr("samebits.cli.check.run_matrix", made)
     return made
 
 
@@ -54,7 +58,7 @@ def test_a_folder_is_run_without_a_file(runner, folder, capsys):
     (model,) = runner.matrix.models
     assert (model.name, model.path) == ("llama", str(folder / "llama"))
     assert [stack.id for stack in runner.matrix.stacks] == ["4.57", "5.x"]
-    assert (model.relations, model.crossings, model.usage) == (True, True, True)
+    assert all(map(model.asks, ("relations", "crossings", "usage")))
     order = runner.order
     assert order.work_folder == folder / "cache" / "checks"
     assert (order.level, order.capsules, order.lock_age > 0) == ("default", "none", True)
@@ -264,6 +268,54 @@ def test_two_models_of_one_name_have_two_reports(runner, folder):
     main(folder, "b/checkpoint-500")
     assert names() == {"checkpoint-500", second}
     assert (reports / "checkpoint-500" / "report.json").read_bytes() == first
+
+
+@pytest.fixture
+def twins(folder):
+    for parent in ("a", "b"):
+        checkpoint(folder / parent / "twin")
+    return folder / "reports" / "check"
+
+
+def reports_of(folder):
+    return sorted(path.parent.name for path in folder.glob("*/report.json"))
+
+
+def test_two_checks_of_one_name_at_the_same_time_have_two_reports(
+    runner, folder, twins, monkeypatch
+):
+    other = SimpleNamespace(name="twin", source=str(folder / "b" / "twin"))
+    second = []
+
+    async def run(*asked):
+        with claimed_folder(other) as claimed:
+            second.append(claimed)
+        return await runner(*asked)
+
+    monkeypatch.setattr("samebits.cli.check.run_matrix", run)
+    main(folder, "a/twin")
+    main(folder, "b/twin")
+    first, own = (Path("reports/check") / name for name in reports_of(twins))
+    assert (first.name, second, runner.order.reports) == ("twin", [own] * 2, own)
+
+
+def test_a_check_that_ends_without_a_report_keeps_no_folder(runner, folder, twins, capsys):
+    runner.raises = CheckpointError("cut off")
+    assert main(folder, "a/twin") == 2
+    assert not (folder / "reports").exists()
+    runner.raises = None
+    main(folder, "b/twin")
+    assert reports_of(twins) == ["twin"]
+
+
+@pytest.mark.parametrize("mark", ["", "0" * 64, None])
+def test_a_folder_whose_mark_is_not_ours_is_left_alone(runner, folder, twins, mark):
+    (twins / "twin").mkdir(parents=True)
+    path = twins / "twin" / ".samebits-model"
+    os.mkfifo(path) if mark is None else path.write_text(mark)
+    main(folder, "a/twin")
+    (name,) = reports_of(twins)
+    assert name.startswith("twin-")
 
 
 def test_a_folder_that_cannot_be_written_is_named_before_the_run(runner, folder, capsys):

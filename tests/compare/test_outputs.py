@@ -8,6 +8,7 @@ from samebits.compare.registry import units
 from samebits.compare.signals import compare
 from samebits.compare.stability import agrees, disagreements
 from samebits.diagnose.verdict import result
+from samebits.ladder.rule import Evidence, judgement
 from samebits.records.capture import Skip
 from tests.support.builders import (
     Memory,
@@ -85,6 +86,69 @@ def test_an_output_that_is_gone_is_no_pass(memory):
     assert (item.outcome, item.note, item.excused) == ("only in reference", GONE, False)
     assert signal.outcome == "differs"
     assert verdict_of(memory, both, {"heads": HEADS}).verdict == "undecided"
+
+
+PAIR = values(2, 3, 4, seed=52)
+
+
+def in_list(array, name="image_hidden_states"):
+    return {f"{name}[{number}]": part for number, part in enumerate(array)}
+
+
+def test_a_tensor_that_became_a_list_says_so_and_whether_the_bytes_are_the_same(memory):
+    one = {"image_hidden_states": PAIR}
+    for candidate, words in (
+        (in_list(PAIR), "with the same bytes"),
+        (in_list(nudged(PAIR, 1, 2, 3)), "with other bytes: 1 of 24 elements, max abs "),
+        (in_list(PAIR[:, 1:]), "with another number of elements"),
+        (in_list(PAIR.astype(np.float64)), "in another dtype"),
+    ):
+        (item,) = outputs_of(memory, one, candidate).items
+        assert item.name == "short · image_hidden_states"
+        assert item.note.startswith(
+            f"returned as a list or tuple of 2 tensors instead of one tensor, {words}"
+        )
+        judged = verdict_of(memory, one, candidate)
+        kind, rule, reason, rests_on = judgement(Evidence(judged.signals))
+        assert (kind, rule) == ("diverged", "shape")
+        assert item.note in reason
+        assert [decider.subject for decider in rests_on] == [item.subject]
+
+
+def test_a_list_of_one_tensor_is_another_name_of_the_same_bytes_or_another_form(memory):
+    (item,) = outputs_of(memory, {"x": PAIR[0]}, {"x[0]": PAIR[0]}).items
+    assert (item.outcome, item.note) == ("identical", RENAMED)
+    (item,) = outputs_of(memory, {"x": PAIR[:1]}, {"x[0]": PAIR[0]}).items
+    assert item.note == (
+        "returned as a list or tuple of 1 tensor instead of one tensor, with the same bytes"
+    )
+
+
+def test_a_list_that_became_a_tensor_says_so(memory):
+    (item,) = outputs_of(memory, in_list(PAIR), {"image_hidden_states": PAIR}).items
+    assert item.note == (
+        "returned as one tensor instead of a list or tuple of 2 tensors, with the same bytes"
+    )
+    judged = verdict_of(memory, in_list(PAIR), {"image_hidden_states": PAIR})
+    assert judgement(Evidence(judged.signals)).kind == "diverged"
+
+
+def test_a_list_of_values_that_are_not_kept_says_that_its_bytes_are_not_known(memory):
+    pair = pair_of(memory, {"image_hidden_states": PAIR}, in_list(PAIR))
+    (signal,) = [s for s in compare(*pair, Memory()) if s.signal == "outputs"]
+    assert "not known whether its bytes are the same" in signal.items[0].note
+
+
+def test_a_list_on_both_sides_is_compared_part_by_part(memory):
+    assert outputs_of(memory, in_list(PAIR), in_list(PAIR)).outcome == "identical"
+    signal = outputs_of(memory, in_list(PAIR), in_list(nudged(PAIR, 1, 0, 0)))
+    assert [item.name for item in signal.items] == ["short · image_hidden_states[1]"]
+
+
+def test_an_output_that_is_gone_beside_another_list_is_gone(memory):
+    both = {"image_hidden_states": PAIR, "heads": HEADS}
+    items = outputs_of(memory, both, {"heads": HEADS, **in_list(PAIR, "image_hidden")}).items
+    assert [item.note for item in items] == [GONE, ADDED, ADDED]
 
 
 def test_that_all_outputs_are_gone_is_no_pass(memory):

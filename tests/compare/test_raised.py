@@ -2,14 +2,12 @@
 
 import pytest
 
-from samebits.compare.raised import checks, checks_of_training
+from samebits.compare.raised import checks
+from samebits.questions.relations.records import Inapplicable, Relation, RelationsSignal
+from samebits.questions.usage.records import Assisted, Packed, PackedWay, UsageSignal
 from samebits.records.capture import Failure, Skip
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.provenance import IntegritySignal
-from samebits.records.relations import Inapplicable, Relation, RelationsSignal
-from samebits.records.trainer import TrainerReport
-from samebits.records.training import TrainingRelation, TrainingRelations, TrainingReport, Untried
-from samebits.records.usage import Assisted, Packed, PackedWay, UsageSignal
 from tests.support.builders import capture
 
 ERROR = "TypeError: Unsupported dtype float8_e4m3fn"
@@ -123,68 +121,3 @@ def test_other_exceptions_are_told_apart_from_the_same_one():
     (check,) = checks(*sides(usage(raised={"beams": ERROR}), usage(raised={"beams": other})))
     assert not check.differs
     assert not check.is_same
-
-
-WAY = "gradient checkpointing = without"
-
-
-def trained(*, losses=None, refused=None, relations=None, failure=None, trainer=None):
-    return TrainingReport(
-        losses=losses or {},
-        refused=refused or {},
-        relations=relations,
-        failure=failure,
-        trainer=trainer,
-    )
-
-
-def ways(text="", *, raised=True):
-    if text:
-        return TrainingRelations(inapplicable=(Untried(relation=WAY, reason=text, raised=raised),))
-    return TrainingRelations(relations=(TrainingRelation(relation=WAY, holds=True, broken=False),))
-
-
-RAISING = Failure(
-    phase="training", type="TypeError", message=ERROR.partition(": ")[2], traceback=""
-)
-TRAINING = {
-    "the step": (trained(losses={"padded": 1.0}), trained(failure=RAISING), "training"),
-    "a batch": (
-        trained(losses={"padded": 1.0, "items": 1.0}),
-        trained(losses={"padded": 1.0}, refused={"items": ERROR}),
-        "training batch items",
-    ),
-    "a relation": (
-        trained(relations=ways()),
-        trained(relations=ways(ERROR)),
-        f"training relations {WAY}",
-    ),
-    "Trainer": (
-        trained(trainer=TrainerReport(losses=(1.0,))),
-        trained(trainer=TrainerReport(failure=RAISING)),
-        "trainer",
-    ),
-}
-
-
-@pytest.mark.parametrize(("answers", "raises", "name"), TRAINING.values(), ids=TRAINING)
-def test_what_raises_in_training_of_one_side_differs(answers, raises, name):
-    (check,) = checks_of_training(answers, raises)
-    assert (check.name, check.reference, check.candidate) == (name, "", ERROR)
-    (reverse,) = checks_of_training(raises, answers)
-    assert (reverse.reference, reverse.candidate, reverse.differs) == (ERROR, "", True)
-    assert checks_of_training(answers, answers) == ()
-    (both,) = checks_of_training(raises, raises)
-    assert (both.differs, both.is_same) == (False, True)
-
-
-def test_training_that_a_side_did_not_try_says_nothing():
-    raises = trained(failure=RAISING, relations=ways(ERROR))
-    assert checks_of_training(trained(), raises) == ()
-    assert checks_of_training(trained(relations=ways("by design", raised=False)), raises) == ()
-    accelerate = trained(
-        trainer=TrainerReport(reason="accelerate cannot be used here: ImportError")
-    )
-    assert checks_of_training(trained(trainer=TrainerReport(losses=(1.0,))), accelerate) == ()
-    short = trained(relations=ways("OutOfMemoryError: CUDA"))
-    assert checks_of_training(trained(relations=ways()), short) == ()

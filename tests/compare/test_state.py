@@ -8,7 +8,7 @@ from samebits.compare.state import BOTH
 from samebits.diagnose.verdict import result
 from samebits.ladder.judge import ladder
 from samebits.records.capture import Skip
-from samebits.records.relations import Distance
+from samebits.records.distance import Distance
 from samebits.records.state import LeftBehind, StateSignal
 from tests.support.builders import Memory, cell_id, sound
 

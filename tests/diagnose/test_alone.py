@@ -1,5 +1,7 @@
 """Two runs of a cell: what they disagree about, what ended early, and which of them is compared."""
 
+import os
+
 import pytest
 
 from samebits.compare.phases import best_first, exception_key, incomplete_at, same_exception
@@ -171,6 +173,16 @@ def test_want_of_memory_is_no_failure(memory, type):
         for run in "ab"
     ]
     assert verdict(memory, *loads).verdict == Verdict.NOT_FINISHED
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(28, Verdict.NOT_FINISHED), (5, Verdict.NOT_FINISHED), (2, Verdict.FAILED)],
+)
+def test_a_full_or_broken_disk_is_no_failure_even_if_both_runs_meet_it(memory, number, expected):
+    lost = raised(type="OSError", message=f"[Errno {number}] {os.strerror(number)}")
+    runs = [raising(run, lost) for run in both(memory)]
+    assert verdict(memory, *runs).verdict == expected
 
 
 def test_a_file_that_could_not_be_read_once_is_no_failure_and_twice_is_one(memory):

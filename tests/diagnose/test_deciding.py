@@ -5,15 +5,19 @@ import pytest
 
 from samebits.diagnose.deciding import with_deciding
 from samebits.diagnose.verdict import result
-from samebits.findings.registry import explained
+from samebits.grafts.questions import with_graft
 from samebits.ladder.rule import Evidence, judgement
 from samebits.ladder.verdicts import with_ladder
+from samebits.questions.registry import explained
 from samebits.records.capture import Failure
 from samebits.records.finding import Finding
+from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
 from samebits.records.ladder import Constant, Ladder, LadderStep
 from samebits.records.subject import Subject
+from samebits.records.trace import Cause, Side
 from samebits.reports.plain import beginning, wrong_reference
+from samebits.trace.question import questions, with_cause
 from tests.support.builders import (
     Memory,
     cell_id,
@@ -156,6 +160,102 @@ def test_rounding_rests_on_everything_and_names_where_it_begins(memory):
     )
     assert (found.verdict, found.deciding) == (Verdict.ROUNDING, None)
     assert found.headline == found.first.what
+
+
+def test_the_figure_is_of_what_decides_also_where_that_is_the_first_difference(memory):
+    found = judged(
+        memory,
+        off(memory, decode=8.9e-8),
+        step("decode", SHORT, "rounding"),
+        outputs=({"gone": LOGITS, "same": LOGITS}, {"same": LOGITS}),
+    )
+    assert (found.verdict, found.first.signal, found.deciding) == (
+        Verdict.DIVERGED,
+        "outputs",
+        None,
+    )
+    assert found.figure == "outputs 1 of 2"
+
+
+def test_an_output_that_rounds_gives_an_output_that_is_gone_no_figure(memory):
+    rounds = Subject(prompt="short", tensor="rounds")
+    found = judged(
+        memory,
+        off(memory),
+        step("outputs", rounds, "rounding"),
+        outputs=(
+            {"gone": LOGITS, "rounds": LOGITS},
+            {"rounds": LOGITS + np.float32(1e-5)},
+        ),
+    )
+    assert (found.verdict, found.figure) == (Verdict.DIVERGED, "outputs 1 of 2")
+
+
+# what a cause or a graft is about
+
+
+def found_in(result, prompt, what):
+    """Return whether a cause and a graft that were found there are said to be of what decides."""
+    side = Side(stack="5.0")
+    cause = Cause(
+        kind="operation", headline="mul", prompt=prompt, what=what, sink="", candidate=side
+    )
+    graft = Graft(prompt=prompt, what=what, headline="", proof="alone", smallest=("layout",))
+    cause = cause.model_copy(update={"beyond": cause})
+    told = with_graft(with_cause(result, cause), graft.model_copy(update={"more": (graft,)}))
+    flags = {told.cause.decides, told.cause.beyond.decides}
+    flags |= {told.graft.decides, told.graft.more[0].decides}
+    (decides,) = flags
+    return decides
+
+
+def asked_first(memory, result):
+    return [(q.prompt, q.what) for q in questions(result, sound(memory, **off(memory)))]
+
+
+def test_a_cause_of_rounding_is_not_one_of_the_output_that_is_gone(memory):
+    found = judged(
+        memory,
+        off(memory, hidden=1e-6, logits=1e-5, decode=1e-5),
+        *(step(signal, SHORT, "rounding") for signal in ("logits", "decode")),
+        step("hidden_states", LAYER, "rounding"),
+        outputs=({"gone": LOGITS, "same": LOGITS}, {"same": LOGITS}),
+    )
+    assert not found_in(found, "short", "forward")
+    assert not found_in(found, "short", "decode")
+    assert asked_first(memory, found) == [("short", "forward"), ("short", "decode")]
+
+
+def test_the_decode_that_decides_is_traced_before_the_forward_that_rounds(memory):
+    found = judged(
+        memory,
+        off(memory, hidden=1e-6, logits=1e-5, decode=16.0),
+        step("hidden_states", LAYER, "rounding"),
+        step("logits", SHORT, "rounding"),
+        step("decode", SHORT, "diverged", own=16.0, float64=15.5),
+    )
+    assert not found_in(found, "short", "forward")
+    assert found_in(found, "short", "decode")
+    assert not found_in(found, "long", "decode")
+    assert asked_first(memory, found) == [("short", "decode"), ("short", "forward")]
+
+
+def test_a_cause_of_the_logits_that_decide_is_theirs_and_so_is_one_of_all_that_rounds(memory):
+    changed = off(memory, hidden=1e-6, logits=0.5, decode=16.0)
+    for kind, decode in (("diverged", 15.5), ("rounding", 1e-14)):
+        found = judged(
+            memory,
+            changed,
+            step("hidden_states", LAYER, kind),
+            step("logits", SHORT, kind),
+            step("decode", SHORT, kind, float64=decode),
+        )
+        assert found_in(found, "short", "forward")
+        assert found_in(found, "short", "decode")
+
+
+def test_a_stored_tensor_decides_what_is_computed_from_it(memory):
+    assert found_in(lost_positions(memory), "short", "forward")
 
 
 # what explains it

@@ -11,6 +11,7 @@ from samebits.matrix.spec import Expected
 from samebits.records.capture import Failure, FormulaFacts, Skip
 from samebits.records.ids import Verdict
 from samebits.records.ladder import Ladder
+from samebits.records.provenance import IntegritySignal
 from samebits.records.report import ExpectedReport, StackReport
 from tests.support.builders import (
     Memory,
@@ -920,3 +921,30 @@ def test_a_release_that_does_not_know_the_model_proves_nothing_fixed(memory, ver
     assert world.apply(both)[1][0].fixed == ("llama", "5.*")
     (report,) = World(memory).apply(expected(verdict=verdict))[1]
     assert report.fixed == ("llama", "5.0")
+
+
+FLOAT8 = "TypeError: Unsupported dtype float8_e4m3fn"
+OTHER = "ValueError: no such quantizer"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        (FLOAT8, FLOAT8, "not observed, as it raises the same here and in the reference: {}"),
+        (FLOAT8, OTHER, f"{{}} raises here and in the reference: {FLOAT8} → {OTHER}"),
+        ("", "", ""),
+        ("", FLOAT8, ""),
+        (FLOAT8, "", ""),
+    ],
+)
+def test_a_check_that_raises_on_both_sides_is_no_observation_and_said_to_be(
+    memory, before, after, note
+):
+    def asked(text):
+        return IntegritySignal(poison="", raised={"load without a dtype": text})
+
+    reference = runs(memory, "4.48", integrity=asked(before))
+    found = verdict_on(memory, *runs(memory, integrity=asked(after)), reference=reference)
+    said = [line for line in found.notes if "raises" in line]
+    assert found.verdict is Verdict.IDENTICAL
+    assert said == ([note.format("integrity load without a dtype")] if note else [])

@@ -286,7 +286,7 @@ class Runs:
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "run_matrix", Runs())
+    monkeypatch.setattr("samebits.cli.matrix.run_matrix", Runs())
     return tmp_path
 
 
@@ -299,9 +299,10 @@ def test_a_full_disk_leaves_the_report_of_before(folder, monkeypatch, capsys):
 
     monkeypatch.setattr(os, "fsync", full)
     capsys.readouterr()
-    assert cli.main(["matrix"], {}) == 1
+    assert cli.main(["matrix"], {}) == 3
     assert capsys.readouterr().err == (
-        "No space left on device\nFix this, then run the same command again: it continues where it stopped.\n"
+        "Not finished: No space left on device\n"
+        "Fix this, then run the same command again: it continues where it stopped.\n"
     )
     assert (folder / "reports/latest/report.md").read_text() == before
     assert not [path for path in folder.rglob(".*") if path.is_file()]
@@ -309,7 +310,7 @@ def test_a_full_disk_leaves_the_report_of_before(folder, monkeypatch, capsys):
 
 def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(folder, monkeypatch, capsys):
     with monkeypatch.context() as patched:
-        patched.setattr(cli, "run_matrix", Runs(AssertionError("it ran")))
+        patched.setattr("samebits.cli.matrix.run_matrix", Runs(AssertionError("it ran")))
         (folder / "reports").write_text("a file")
         reports = folder / "reports"
         cannot = f"the report cannot be written to {reports / 'latest'}: {reports}: "
@@ -322,7 +323,7 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(folder, m
             raise PermissionError(13, "Permission denied", path)
 
         patched.setattr(os, "mkdir", mkdir)
-        patched.setattr(cli, "_check_cache", lambda environ: None)
+        patched.setattr("samebits.cli.matrix.check_cache", lambda environ: None)
         assert cli.main(["matrix"], {}) == 2
         assert capsys.readouterr().err.startswith(f"{cannot}Permission denied: name another")
     cli.main(["matrix"], {})
@@ -334,16 +335,20 @@ def groups(error):
 
 
 def test_what_breaks_inside_of_tasks_is_told_as_what_it_is(folder, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "run_matrix", Runs(groups(PermissionError(13, "Denied", "/x"))))
-    assert cli.main(["matrix"], {}) == 1
-    assert capsys.readouterr().err.startswith("Denied: /x\n")
-    monkeypatch.setattr(cli, "run_matrix", Runs(groups(ZeroDivisionError())))
+    monkeypatch.setattr(
+        "samebits.cli.matrix.run_matrix", Runs(groups(PermissionError(13, "Denied", "/x")))
+    )
+    assert cli.main(["matrix"], {}) == 3
+    assert capsys.readouterr().err.startswith("Not finished: Denied: /x\n")
+    monkeypatch.setattr("samebits.cli.matrix.run_matrix", Runs(groups(ZeroDivisionError())))
     with pytest.raises(ExceptionGroup):  # a defect of samebits shows where it is
         cli.main(["matrix"], {})
 
 
 def test_an_error_cannot_set_the_terminal(folder, monkeypatch, capsys):
-    monkeypatch.setattr(cli, "run_matrix", Runs(CaptureError("\x1b[2J\x07red\nand more")))
+    monkeypatch.setattr(
+        "samebits.cli.matrix.run_matrix", Runs(CaptureError("\x1b[2J\x07red\nand more"))
+    )
     assert cli.main(["matrix"], {}) == 1
     assert capsys.readouterr().err == "\\x1b[2J\\x07red\nand more\n"
 

@@ -138,6 +138,20 @@ def test_what_lies_in_the_place_of_kept_files_stops_no_run_and_thins_no_report(h
     assert not list(work.rglob("*.tmp"))
 
 
+@pytest.mark.parametrize("room", range(6))
+def test_a_work_folder_without_room_for_what_is_kept_costs_no_report(host, tmp_path, room):
+    plain = Bench(tmp_path / "plain", "healthy", "odd")
+    plain_code = host.run(plain)
+    bench = Bench(tmp_path / "full", "healthy", "odd")
+    bench.room = room
+    assert host.run(bench) == plain_code, bench.said
+    assert bench.without_times == plain.without_times
+    assert "No space left" not in bench.said
+    bench.room = None
+    assert host.run(bench) == plain_code, bench.said
+    assert bench.without_times == plain.without_times
+
+
 # the end of a run
 
 PROGRAM = Path(__file__).parents[1] / "faulty" / "program.py"
@@ -219,8 +233,8 @@ def test_a_stack_that_starts_ends_with_a_host_that_is_killed(host, tmp_path):
 
 BLOCKED = """
 import sys, time
-from samebits import cli
-cli._MAX_TO_END = 1.0
+from samebits.cli import interrupts
+interrupts._MAX_TO_END = 1.0
 
 async def run():
     print("blocked", flush=True)
@@ -228,7 +242,7 @@ async def run():
     while time.monotonic() < end:
         time.sleep(0.1)
 
-cli._run_async(run())
+interrupts.run_async(run())
 """
 
 

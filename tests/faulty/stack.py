@@ -297,17 +297,19 @@ def perform(job):
     if job["kind"] == "ladder":
         write(job["ladder"]["result"], {"format": "samebits-ladder", "cell": job["cell"]})
         return
-    if job["kind"] == "training":
+    if job["kind"] == "training.step":
         facts = {"cell": job["cell"], "reason": "nothing is trained here"}
-        write(job["training"]["result"], {"format": "samebits-training", **facts})
+        write(job["task"]["result"], {"format": "samebits-training", **facts})
         return
-    if job["kind"] == "step-trace":
-        write(job["step"]["result"], {"format": "samebits-step-trace", "cell": job["cell"]})
+    if job["kind"] == "training.trace":
+        write(job["task"]["result"], {"format": "samebits-step-trace", "cell": job["cell"]})
         return
     if job["kind"] == "inputs":
         choose(job)
         return
-    {"build": build, "save": save, "load": load}.get(job["kind"], lambda job: None)(job)
+    {"build": build, "crossings.save": save, "crossings.load": load}.get(
+        job["kind"], lambda job: None
+    )(job)
 
 
 def choose(job):
@@ -326,15 +328,14 @@ def build(job):
 
 
 def save(job):
-    said = {"model": job["name"], "variant": job["variant_name"], "stack": job["stack"]}
+    said = {"cell": job["cell"]}
     fill(job["out"], {"saved.json": process_files.sealed(said | {"outcome": "saved"}).decode()})
 
 
 def load(job):
-    loader = job["stack"]
-    found = [{"saver": saver, "loader": loader, "outcome": "same bits"} for saver in job["savers"]]
-    said = {"model": job["name"], "variant": job["variant_name"], "stack": loader}
-    write(job["result"], said | {"crossings": found})
+    loader = job["cell"]["stack"]
+    found = [{"saver": saver, "loader": loader, "outcome": "same bits"} for saver in job["copies"]]
+    write(job["result"], {"cell": job["cell"], "crossings": found})
 
 
 def fill(out, files):

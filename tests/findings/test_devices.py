@@ -4,9 +4,10 @@ import pytest
 
 from samebits.compare.facts import changes
 from samebits.findings.case import Case
-from samebits.findings.registry import findings
+from samebits.questions.registry import findings
+from samebits.questions.relations.records import Relation, RelationsSignal
 from samebits.records.device import DeviceProbe
-from samebits.records.relations import Distance, Relation, RelationsSignal
+from samebits.records.distance import Distance
 from samebits.records.settings import BATCH_INVARIANT, SettingChange, SettingsSignal
 from tests.support.builders import Memory, sound, values
 

@@ -8,24 +8,21 @@ import numpy as np
 import pytest
 
 from samebits.compare.signals import compare
-from samebits.compare.texts import comparisons
 from samebits.findings.case import Case
-from samebits.findings.registry import RULES, findings, texts
+from samebits.questions.registry import findings, rules, texts
+from samebits.questions.relations.records import Relation, RelationsSignal, signal_of
+from samebits.questions.usage.records import UsageSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
-from samebits.records.crossing import Crossing
+from samebits.records.distance import Distance
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
 from samebits.records.ladder import Decider, Ladder, LadderStep
 from samebits.records.made import MadeModel
-from samebits.records.outcomes import Parts
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
-from samebits.records.relations import Distance, Relation, RelationsSignal
 from samebits.records.state import LeftBehind, StateSignal
 from samebits.records.subject import Subject
-from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
-from samebits.records.training import TrainingReport
-from samebits.records.usage import UsageSignal
+from samebits.records.tokenizer import Answer, Encoded
 from tests.support.builders import (
     Memory,
     attention,
@@ -35,12 +32,12 @@ from tests.support.builders import (
     forward,
     frequencies,
     sound,
+    tokenizer,
     values,
     weight,
     weights_signal,
     with_outputs,
 )
-from tests.support.outcomes import outcomes
 
 OWN, LIBRARY = "modeling_tiny.py", "transformers/modeling_utils.py"
 
@@ -626,8 +623,8 @@ def evidence_of(run):
 def test_a_finding_seen_with_a_made_model_says_so(name):
     run = with_relations(relation(name, 3.0, 3.0))
     (plain,) = evidence_of(run)
-    relations = run.signals.relations.model_copy(update={"asked_of": MADE})
-    signals = run.signals.model_copy(update={"relations": relations})
+    relations = signal_of(run).model_copy(update={"asked_of": MADE})
+    signals = run.signals.model_copy(update={"answers": {"relations": relations}})
     (evidence,) = evidence_of(run.model_copy(update={"signals": signals}))
     assert evidence == (*plain, f"seen with {MADE.in_words}")
     assert "made model" not in "".join(plain)
@@ -682,93 +679,6 @@ def test_padding_and_causality_have_findings_of_their_own():
     assert codes_of(with_relations(relation("left padding", 1e-5, 1e-14))) == []
 
 
-def crossing(**changed):
-    facts = {"saver": "5.x", "loader": "4.48", "outcome": "differs"} | changed
-    return Crossing(**facts)
-
-
-def crossed(*crossings):
-    return codes(Case(capture=sound(Memory()), crossings=crossings))
-
-
-def test_a_finding_about_a_save_names_the_stack_that_saved():
-    crossings = (crossing(config=("hidden_act: a → b",)),)
-    (finding,) = findings(Case(capture=sound(Memory()), crossings=crossings))
-    assert (finding.saver, finding.of_saving) == ("5.x", True)
-
-
-def test_rope_settings_lost_between_releases_are_a_finding():
-    lost = crossing(config=("rope_parameters.rope_theta: 500000.0 → 10000.0",), logits_max_abs=1.2)
-    assert crossed(lost) == ["SB203"]
-    assert crossed(crossing(config=("hidden_act: a → b",))) == ["SB207"]
-    assert crossed(lost.model_copy(update={"outcome": "same bits"})) == []
-    assert crossed(lost.model_copy(update={"saver": "4.48"})) == []
-
-
-@pytest.mark.parametrize(
-    "field", ["global_rope_theta: 5.0 → 1.0", "rotary_pct: 0.5 → 0.25", "rope_scaling: a → b"]
-)
-def test_rope_settings_of_any_name_and_of_a_forward_that_fails_are_rope(field):
-    assert crossed(crossing(config=(field,))) == ["SB203"]
-    assert crossed(crossing(config=(field,), outcome="forward failed")) == ["SB203"]
-
-
-def test_missing_keys_beside_lost_rope_settings_are_told_as_well():
-    lost = crossing(config=("rope_theta: 5.0 → 1.0",), keys=("missing model.x",))
-    assert crossed(lost) == ["SB203", "SB207"]
-
-
-def test_a_save_that_failed_is_no_finding_of_the_loaders():
-    failure = Failure(phase="save", type="RuntimeError", message="shared", traceback="")
-    assert crossed(crossing(outcome="save failed", failure=failure)) == []
-    died = failure.model_copy(update={"phase": "process"})
-    assert crossed(crossing(outcome="load failed", failure=died)) == []
-    assert crossed(crossing(outcome="load failed", failure=failure)) == ["SB207"]
-
-
-def test_logits_that_came_back_are_not_called_different():
-    field = crossing(config=("reference_compile: false → not there",), logits="same bits")
-    case = Case(
-        capture=sound(Memory()), crossings=(field.model_copy(update={"logits_max_abs": 0}),)
-    )
-    (finding,) = findings(case)
-    assert "the logits have the same bits" in finding.evidence
-    assert not any("differ by" in line for line in finding.evidence)
-
-
-def test_an_infinity_written_as_a_dict_is_a_finding():
-    message = "clamp() received an invalid combination of arguments - got (Tensor, float, dict)"
-    failure = Failure(phase="forward", type="TypeError", message=message, traceback="")
-    assert crossed(crossing(outcome="load failed", failure=failure)) == ["SB204"]
-    unknown = failure.model_copy(update={"message": "something else"})
-    assert crossed(crossing(outcome="load failed", failure=unknown)) == ["SB207"]
-
-
-def test_a_changed_tie_is_a_finding_of_its_own():
-    changed = crossing(config=("tie_word_embeddings: false → true",), tensors=("lm_head.weight",))
-    assert crossed(changed) == ["SB206"]
-
-
-@pytest.mark.parametrize("outcome", ["same bits", "absent", "not tried"])
-def test_a_crossing_that_loses_nothing_is_no_finding(outcome):
-    assert crossed(crossing(outcome=outcome)) == []
-
-
-def tokenizer(**changed):
-    fields = {
-        "class_name": "LlamaTokenizerFast",
-        "padding_side": "left",
-        "special": {"bos": 1},
-        "texts": {"fixed": Encoded(text="Hello", ids=(1, 5, 6), bare=(5, 6))},
-        "gives": ("input_ids", "attention_mask"),
-        "batch": Answer(raised="TypeError: no list"),
-        "methods": {"encode_plus": True},
-        "saved_class": "LlamaTokenizer",
-        "knows_backend": False,
-    }
-    return TokenizerSignal(**(fields | changed))
-
-
 def tokenized(**changed):
     """Return the codes of a cell whose tokenizer has these changes from the reference's."""
     reference = sound(Memory(), tokenizer=tokenizer())
@@ -814,239 +724,6 @@ def test_another_answer_of_the_chat_template_is_a_finding():
     for answer, expected in ((batch, ["SB808"]), (ids, []), (None, ["SB819"])):
         candidate = sound(Memory(), "5.x", tokenizer=tokenizer(chat=answer))
         assert codes_of(candidate, reference=reference) == expected
-
-
-PARTS = Parts(
-    built={
-        "normalizer": "null",
-        "pre_tokenizer": '{"type": "ByteLevel"}',
-        "model": '{"type": "BPE"}',
-    },
-    declared={"normalizer": "null", "pre_tokenizer": '{"type": "ByteLevel"}'},
-)
-CORPUS = {
-    "encode": {"words": [1, 5, 6], "digits": [1, 7]},
-    "encode without special tokens": {"words": [5, 6], "digits": [7]},
-    "normalizer": {"words": "a b", "digits": "1"},
-    "pre_tokenizer": {"words": ["a", " b"], "digits": ["1"]},
-    "model": {"words": [5, 6], "digits": [7]},
-    "offsets": {"words": [[0, 0], [0, 1], [1, 3]], "digits": [[0, 0], [0, 1]]},
-    "decode": {"words": "<s>a b", "digits": "<s>1"},
-    "decode without special tokens": {"words": "a b", "digits": "1"},
-    "decode, clean_up_tokenization_spaces": {"words": "<s>a b", "digits": "<s>1"},
-    "stream": {"words": "a b", "digits": "1"},
-    "tokens of ids": {"drawn": ["a", "b"], "size": [9]},
-    "batch": {"padded": [[1, 5, 6], [1, 7, 0]]},
-}
-CHATS = {
-    "template": {"default": [9, "00"]},
-    "rendered text": {"default, user": "<|user|>hi"},
-    "continued text": {"default, continued": "<|assistant|>1, 2,"},
-    "ids": {"default, user": [5, 6], "default, continued": [6, 7]},
-    "type": {"default, return_dict=True": ["BatchEncoding with list of int"]},
-}
-
-
-def corpus_findings(corpus=None, chats=None, **changed):
-    """Return the findings of a cell whose tokenizer makes something else of some texts."""
-
-    def observed(corpus, chats, **changed):
-        members = {"padded": ("words", "digits")}
-        return tokenizer(
-            corpus=outcomes(
-                corpus,
-                members=members,
-                tokens={5: "a", 6: "\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}b", 7: "1"},
-            ),
-            conversations=outcomes(chats),
-            parts=changed.pop("parts", PARTS),
-            chat=Answer(type="list"),
-            **changed,
-        )
-
-    reference = observed(CORPUS, CHATS)
-    candidate = observed(_merged(CORPUS, corpus), _merged(CHATS, chats), **changed)
-    case = Case(
-        capture=sound(Memory(), "5.x", tokenizer=candidate),
-        reference=sound(Memory(), tokenizer=reference),
-    )
-    return findings(case)
-
-
-def _merged(results, changed):
-    return {
-        operation: results.get(operation, {}) | (changed or {}).get(operation, {})
-        for operation in results | (changed or {})
-    }
-
-
-def corpus_codes(corpus=None, chats=None, **changed):
-    return [finding.code for finding in corpus_findings(corpus, chats, **changed)]
-
-
-def test_a_corpus_that_is_the_same_has_no_finding():
-    assert corpus_codes() == []
-    assert corpus_codes(parts=Parts(built=PARTS.built | {"normalizer": '{"type": "NFC"}'})) == []
-
-
-def test_other_ids_of_a_text_name_text_token_and_part():
-    pre = '{"type": "Metaspace"}'
-    (found,) = corpus_findings(
-        {
-            "encode": {"words": [1, 5]},
-            "encode without special tokens": {"words": [5]},
-            "pre_tokenizer": {"words": ["a b"]},
-            "model": {"words": [5]},
-            "offsets": {"words": [[0, 0], [0, 3]]},
-            "decode": {"words": "<s>a"},
-            "decode without special tokens": {"words": "a"},
-            "stream": {"words": "a"},
-            "batch": {"padded": [[1, 5], [1, 7]]},
-        },
-        {"ids": {"default, user": [5]}},
-        parts=Parts(built=PARTS.built | {"pre_tokenizer": pre}, declared=PARTS.declared),
-    )
-    assert (found.code, found.where) == ("SB806", "text words of the corpus")
-    text = "\n".join(found.evidence)
-    assert "1 of 2 texts differ" in text
-    assert "5.x: LlamaTokenizerFast (backend tokenizers, BPE), from index 1 on ends after 1" in text
-    assert "parts that changed, listed, not tried: pre_tokenizer" in text
-    assert f"5.x: pre_tokenizer {pre}" in text
-    assert 'tokenizer.json: pre_tokenizer {"type": "ByteLevel"}' in text
-    assert "4.48 has the pre_tokenizer of tokenizer.json, and the other release does not" in text
-
-
-def test_a_pre_tokenizer_that_is_the_same_on_both_sides_is_not_accused():
-    changed = Parts(built=PARTS.built | {"normalizer": '{"type": "Precompiled"}'})
-    (found,) = corpus_findings(
-        {
-            "encode": {"words": [1, 5]},
-            "encode without special tokens": {"words": [5]},
-            "normalizer": {"words": "x", "digits": "y"},
-            "pre_tokenizer": {"words": ["a b"]},
-            "model": {"words": [5]},
-            "offsets": {"words": [[0, 0], [0, 3]]},
-            "decode": {"words": "<s>a"},
-            "decode without special tokens": {"words": "a"},
-            "stream": {"words": "a"},
-            "batch": {"padded": [[1, 5], [1, 7]]},
-        },
-        {"ids": {"default, user": [5]}},
-        parts=changed,
-    )
-    text = "\n".join(found.evidence)
-    assert "parts that changed, listed, not tried: normalizer" in text
-    assert "pre_tokenizer" not in text
-
-
-PUT_BACK = "put back: pre_tokenizer"
-
-
-@pytest.mark.parametrize(
-    ("ids", "named", "tried"),
-    [
-        ([5, 6], "what gives something else is the pre_tokenizer", "1 of 1 text"),
-        ([8], "parts that changed, listed, not confirmed: pre_tokenizer", "0 of 1 text"),
-    ],
-)
-def test_a_part_is_named_only_if_it_gives_the_ids_of_the_reference_when_put_back(ids, named, tried):
-    changed = Parts(built=PARTS.built | {"pre_tokenizer": '{"type": "Metaspace"}'})
-    found = corpus_findings(
-        {
-            "encode without special tokens": {"words": [5]},
-            "pre_tokenizer": {"words": ["a b"]},
-            PUT_BACK: {"words": ids, "digits": [7]},
-        },
-        parts=changed,
-    )
-    (split,) = (finding for finding in found if finding.code == "SB806")
-    assert named in split.evidence
-    line = f"tried: with the pre_tokenizer of tokenizer.json, 5.x gives 4.48's ids for {tried}"
-    assert f"{line} that differ" in split.evidence
-
-
-def test_what_a_put_back_part_gives_is_not_a_result_of_the_tokenizer():
-    trial = {PUT_BACK: {"words": [5]}}
-    sides = [
-        tokenizer(corpus=outcomes(CORPUS | more)) for more in (trial, {PUT_BACK: {"words": [6]}})
-    ]
-    assert PUT_BACK not in [comparison.operation for comparison in comparisons(*sides)]
-
-
-@pytest.mark.parametrize(
-    ("code", "corpus", "chats", "where"),
-    [
-        ("SB811", {"encode": {"words": [2, 5, 6, 2]}}, None, "text words"),
-        ("SB812", {"decode": {"digits": "<s> 1"}}, None, "decode: digits"),
-        (
-            "SB813",
-            {"decode, clean_up_tokenization_spaces": {"words": "<s>ab"}},
-            None,
-            "decode, clean_up_tokenization_spaces: words",
-        ),
-        ("SB814", {"stream": {"words": "ab"}}, None, "stream: words"),
-        ("SB815", {"offsets": {"words": [[0, 0], [0, 1], [2, 3]]}}, None, "offsets: words"),
-        ("SB816", {"batch": {"padded": [[1, 5, 6], [0, 1, 7]]}}, None, "batch: padded"),
-        ("SB817", {"tokens of ids": {"drawn": ["a", "c"]}}, None, "LlamaTokenizerFast"),
-        ("SB818", {"batch": {"padded": ValueError("no pad token")}}, None, "batch"),
-        (
-            "SB819",
-            None,
-            {"rendered text": {"default, user": "hi"}, "ids": {"default, user": [6]}},
-            "rendered text: default, user",
-        ),
-        ("SB819", None, {"template": {"default": [3, "11"]}}, "template: default"),
-        ("SB820", None, {"ids": {"default, user": [1, 5, 6]}}, "ids: default, user"),
-        (
-            "SB826",
-            None,
-            {
-                "continued text": {"default, continued": "<|assistant|>1, 2,</s>"},
-                "ids": {"default, continued": [6, 7, 2]},
-            },
-            "continued text: default, continued",
-        ),
-        (
-            "SB826",
-            None,
-            {"continued text": {"default, continued": KeyError("text")}},
-            "continued text: default, continued",
-        ),
-    ],
-)
-def test_each_rule_about_texts_sees_its_defect_alone(code, corpus, chats, where):
-    (found,) = corpus_findings(corpus, chats)
-    assert (found.code, found.where) == (code, where)
-
-
-def test_what_follows_from_another_difference_is_not_counted_again():
-    decoded = {"decode without special tokens": {"words": "ab"}, "stream": {"words": "ab"}}
-    assert corpus_codes(decoded) == ["SB812"]
-    cleaned = {"decode, clean_up_tokenization_spaces": {"words": "<s>ab"}}
-    assert corpus_codes({"decode": {"words": "<s>ab"}, **cleaned}) == ["SB812"]
-    assert corpus_codes({"tokens of ids": {"drawn": ["x", "y"], "size": [10]}}) == ["SB817"]
-
-
-def test_a_continued_message_of_another_template_is_not_counted_again():
-    continued = {"continued text": {"default, continued": "1, 2,"}}
-    assert corpus_codes(chats={"rendered text": {"default, user": "hi"}, **continued}) == ["SB819"]
-    assert corpus_codes(chats={"template": {"default": [3, "11"]}, **continued}) == ["SB819"]
-
-
-def test_a_text_that_the_reference_refuses_accuses_nobody():
-    broken = _merged(CORPUS, {"encode": {"words": TypeError("no surrogate")}})
-    reference = tokenizer(corpus=outcomes(broken))
-    candidate = tokenizer(corpus=outcomes(CORPUS, members={"padded": ("words", "digits")}))
-    case = Case(
-        capture=sound(Memory(), "5.x", tokenizer=candidate),
-        reference=sound(Memory(), tokenizer=reference),
-    )
-    assert codes(case) == []
-
-
-def test_special_tokens_with_other_ids_are_a_finding():
-    (found,) = corpus_findings(special={"bos": 1, "pad": 9})
-    assert (found.code, found.evidence) == ("SB817", ("pad token: id none → 9",))
 
 
 def test_methods_and_answers_that_changed_are_one_finding():
@@ -1328,8 +1005,12 @@ def test_a_check_that_raises_on_one_side_is_named(code, field, question, where, 
     answers, raises = run("4.48", ""), run("5.x", FLOAT8)
     pair = (answers, raises) if raises_here else (raises, answers)
     (finding,) = findings(Case(pair[1], reference=pair[0]))
-    assert (finding.code, finding.where) == (code, where)
-    assert finding.evidence[0] == FLOAT8
+    sides = ("5.x raises", "the reference 4.48 answers")
+    if not raises_here:
+        sides = ("the reference 5.x raises", "4.48 answers")
+    assert (finding.code, finding.raises) == (code, "5.x")
+    assert finding.where == f"{', '.join(sides)}: {where}"
+    assert finding.evidence == (FLOAT8, "; ".join(sides))
     assert codes(Case(answers, reference=answers)) == []
     assert codes(Case(raises, reference=raises)) == []
 
@@ -1467,7 +1148,7 @@ def test_an_output_that_rounds_or_follows_from_logits_holds_nothing_else():
 
 
 def test_codes_are_in_order_and_one_rule_each():
-    numbers = [rule.code for rule in RULES]
+    numbers = [rule.code for rule in rules()]
     assert numbers == sorted(set(numbers))
     assert all(re.fullmatch(r"SB\d{3}", number) for number in numbers)
 
@@ -1476,226 +1157,11 @@ def test_texts_come_once_and_in_order():
     assert [text.code for text in texts(["SB301", "SB101", "SB301"])] == ["SB101", "SB301"]
 
 
-TRAINED = {
-    "losses": {"padded": 2.5},
-    "comparison": {
-        "reference": "4.48",
-        "standing": "diverged",
-        "first": {"signal": "loss", "batch": "padded", "outcome": "diverged"},
-        "items": [
-            {
-                "signal": "loss",
-                "batch": "padded",
-                "outcome": "diverged",
-                "reference": 2.5,
-                "candidate": 3.5,
-                "own": 1.0,
-                "float64": 1.0,
-            }
-        ],
-    },
-}
-
-
-def trained(comparison=None, relation=None, **changed):
-    """Return a training report with these changes of its comparison."""
-    facts = TRAINED | {"comparison": TRAINED["comparison"] | (comparison or {})} | changed
-    if relation is not None:
-        facts["relations"] = {"relations": [relation]}
-        facts["comparison"] = None
-    return TrainingReport.model_validate(facts)
-
-
-def codes_of_training(*args, run=None, **changed):
-    return codes(Case(capture=run or sound(Memory(), "5.x"), training=trained(*args, **changed)))
-
-
-def test_a_loss_that_diverged_by_itself_is_named():
-    assert codes_of_training() == ["SB841"]
-    assert codes_of_training({"standing": "follows"}) == []
-    assert codes_of_training({"standing": "rounding", "items": []}) == []
-    logits = {"signal": "logits", "batch": "padded", "outcome": "diverged"}
-    items = [logits, *TRAINED["comparison"]["items"]]
-    assert codes_of_training({"items": items, "first": logits}) == []
-    other = TRAINED["comparison"]["items"][0] | {"formulas": ["mean", "sum"]}
-    assert codes_of_training({"items": [logits, other], "first": logits}) == ["SB841"]
-
-
-@pytest.mark.parametrize("standing", ["diverged", "follows"])
-def test_a_loss_that_one_side_does_not_compute_is_no_consequence_of_other_logits(standing):
-    logits = {"signal": "logits", "batch": "router", "outcome": "diverged"}
-    refused = {"signal": "loss", "batch": "router", "outcome": "diverged", "note": "ValueError"}
-    comparison = {"standing": standing, "first": logits}
-    assert codes_of_training(comparison | {"items": [logits, refused]}) == ["SB841"]
-    unreturned = refused | {"signal": "other losses", "tensor": "z_loss", "reference": 2.0}
-    assert codes_of_training(comparison | {"items": [logits, unreturned]}) == ["SB841"]
-    other = unreturned | {"candidate": 2.5}
-    assert codes_of_training(comparison | {"items": [logits, other]}) == []
-    rounded = {"standing": "rounding", "items": [], "first": None}
-    assert codes_of_training(rounded) == []
-
-
-def test_gradients_that_diverged_by_themselves_are_named():
-    item = {"signal": "gradients", "tensor": "a.weight", "outcome": "diverged", "note": "none"}
-    assert codes_of_training({"items": [item], "first": item}) == ["SB842"]
-    loss = TRAINED["comparison"]["items"][0]
-    assert codes_of_training({"items": [loss, item], "first": loss}) == ["SB841"]
-    norm = {"signal": "norm", "batch": "router", "outcome": "diverged"}
-    assert codes_of_training({"items": [norm], "first": norm}) == ["SB842"]
-
-
-def test_a_tensor_that_is_frozen_in_one_release_is_named_and_no_tie_is_blamed():
-    frozen = {"signal": "gradients", "tensor": "positions.weight", "outcome": "diverged"}
-    item, norm = frozen | {"frozen_in": "4.57"}, {"signal": "norm", "outcome": "diverged"}
-    assert codes_of_training({"items": [item, norm], "first": item}) == ["SB849"]
-    assert codes_of_training({"items": [frozen, norm], "first": frozen}) == ["SB842"]
-    both = {"items": [item, frozen | {"tensor": "a.weight"}, norm], "first": item}
-    assert codes_of_training(both) == ["SB842", "SB849"]
-    (text,) = texts(["SB849"])
-    assert "tie_weights" not in text.remedy
-
-
-@pytest.mark.parametrize(
-    ("code", "name"),
-    [
-        ("SB843", "rows accumulated = one batch"),
-        ("SB844", "gradient checkpointing = without"),
-        ("SB844", "gradient checkpointing, reentrant = without"),
-        ("SB844", "gradient checkpointing with dropout = without"),
-        ("SB845", "train() without dropout = eval()"),
-        ("SB845", "logprobs of training = logprobs of decoding"),
-        ("SB846", "packed = padded"),
-        ("SB846", "router loss by config = by argument"),
-        ("SB846", "frozen layers leave other gradients"),
-        ("SB846", "eager backward = sdpa backward"),
-    ],
-)
-def test_a_way_to_train_that_is_broken_is_named(code, name):
-    size = {"n": 1, "n_differ": 1, "max_abs": 1.0, "mean_abs": 1.0}
-    relation = {"relation": name, "holds": False, "broken": True, "what": "loss"}
-    relation |= {"distance": size, "promoted": size}
-    assert codes_of_training(relation=relation) == [code]
-    assert codes_of_training(relation=relation | {"broken": False}) == []
-    missing = relation | {"distance": None, "promoted": None, "missing": ["a.weight"]}
-    assert codes_of_training(relation=missing) == [code]
-
-
-def test_a_higher_loss_of_unwritten_memory_is_named():
-    run = sound(Memory(), "5.x", integrity=integrity_of("unwritten"))
-    clean = sound(Memory(), "5.x", integrity=integrity_of("loaded"))
-    higher = TRAINED["comparison"]["items"][0] | {"reference": 2.0, "candidate": 9.0}
-    change = {"standing": "follows", "items": [higher]}
-    assert "SB847" in codes_of_training(change, run=run)
-    assert "SB847" not in codes_of_training(change, run=clean)
-    equal = {"standing": "follows", "items": [higher | {"candidate": 2.1}]}
-    assert "SB847" not in codes_of_training(equal, run=run)
-
-
-def test_another_rule_of_accumulation_is_named():
-    change = {"standing": "identical", "items": [], "first": None}
-    assert codes_of_training(change | {"takes_items": [False, True]}) == ["SB848"]
-    assert codes_of_training(change | {"takes_items": [True, False]}) == ["SB848"]
-    assert codes_of_training(change) == []
-
-
-def integrity_of(source):
-    written = "none" if source == "unwritten" else "all"
-    facts = Provenance(kind="non-persistent buffer", source=source, written=written)
-    return IntegritySignal(poison="NaN", tensors={"rotary.inv_freq": facts})
-
-
-TRAINER_CHANGES = [
-    ("SB851", {"subject": "argument", "name": "optim"}),
-    ("SB852", {"subject": "order of rows", "is_cause": True}),
-    ("SB853", {"subject": "learning rates", "is_cause": True}),
-    ("SB855", {"subject": "rows received", "is_cause": True}),
-    ("SB855", {"subject": "labels received", "is_cause": True}),
-    ("SB855", {"subject": "num_items_in_batch", "is_cause": True}),
-    ("SB856", {"subject": "optimizer", "name": "betas", "is_cause": True}),
-    ("SB856", {"subject": "weight decay", "is_cause": True}),
-    ("SB858", {"subject": "logged learning rates"}),
-    ("SB858", {"subject": "rounding of the log"}),
-    (None, {"subject": "optimizer", "name": "fused"}),
-    (None, {"subject": "scheduler"}),
-]
-
-
-def by_trainer(standing="diverged", **changed):
-    comparison = {"reference": "4.48", "standing": standing} | changed
-    return {"standing": "identical", "items": [], "first": None}, {"comparison": comparison}
-
-
-@pytest.mark.parametrize(("code", "change"), TRAINER_CHANGES)
-def test_what_trainer_does_otherwise_is_named(code, change):
-    change |= {"reference": "adamw_torch", "candidate": "adamw_torch_fused"}
-    step, report = by_trainer(changes=[change])
-    assert codes_of_training(step, trainer=report) == ([code] if code else [])
-
-
-def test_what_changes_no_number_of_the_run_is_no_finding():
-    for subject, expected in (
-        ("num_items_in_batch", []),
-        ("weight decay", []),
-        ("order of rows", ["SB852"]),
-    ):
-        change = {"subject": subject, "reference": "a", "candidate": "b", "is_cause": True}
-        step, report = by_trainer("rounding", changes=[change])
-        assert codes_of_training(step, trainer=report) == expected
-
-
-def test_a_changed_default_comes_with_the_argument_that_restores_it():
-    for name, value, given in (
-        ("optim", "adamw_torch", "optim='adamw_torch'"),
-        ("average_tokens_across_devices", "False", "average_tokens_across_devices=False"),
-        ("learning_rate", "5e-05", "learning_rate=5e-05"),
-    ):
-        change = {"subject": "argument", "name": name, "reference": value, "candidate": "x"}
-        step, report = by_trainer(changes=[change])
-        case = Case(capture=sound(Memory(), "5.x"), training=trained(step, trainer=report))
-        (finding,) = findings(case)
-        assert f"TrainingArguments({given})" in finding.evidence[0]
-
-
-SIZE = {"n": 1, "n_differ": 1, "max_abs": 1.0, "mean_abs": 1.0}
-BROKEN_BY_TRAINER = {
-    "relation": "Trainer: rows accumulated = one batch",
-    "holds": False,
-    "what": "a",
-}
-BROKEN_BY_TRAINER |= {"broken": True, "distance": SIZE, "promoted": SIZE}
-
-
-def test_numbers_of_trainer_that_nothing_explains_are_named():
-    item = {"signal": "weights", "run": "row by row", "place": "a", "outcome": "diverged"}
-    step, report = by_trainer(first=item, items=[item])
-    assert codes_of_training(step, trainer=report) == ["SB857"]
-    cause = {"subject": "num_items_in_batch", "reference": "7", "candidate": "6", "is_cause": True}
-    step, report = by_trainer(first=item, items=[item], changes=[cause])
-    assert codes_of_training(step, trainer=report) == ["SB855"]
-    step, report = by_trainer("follows", first=item, items=[item])
-    assert codes_of_training(step, trainer=report) == []
-    accumulated = item | {"run": "accumulated"}
-    step, report = by_trainer(first=accumulated, items=[accumulated])
-    assert codes_of_training(step, trainer=report) == ["SB857"]
-    assert codes_of_training(step, trainer=report, relation=BROKEN_BY_TRAINER) == ["SB854"]
-    step, report = by_trainer("rounding", items=[item | {"outcome": "rounding"}])
-    assert codes_of_training(step, trainer=report) == []
-
-
-def test_accumulation_by_trainer_is_named_where_the_model_does_not_break_it_itself():
-    by = BROKEN_BY_TRAINER
-    own = by | {"relation": "rows accumulated = one batch"}
-    assert codes_of_training(relation=by) == ["SB854"]
-    assert codes_of_training(relation=by | {"broken": False}) == []
-    both = trained(relation=own).model_dump() | {"relations": {"relations": [own, by]}}
-    case = Case(capture=sound(Memory(), "5.x"), training=TrainingReport.model_validate(both))
-    assert codes(case) == ["SB843"]
-
-
 def test_every_rule_spoke_in_these_files():
-    files = Path(__file__).parent.glob("test_*.py")
+    folder = Path(__file__).parent
+    files = [*folder.glob("test_*.py"), *folder.parent.glob("questions/*/test_*.py")]
     spoken = {code for p in files for code in re.findall(r"SB\d{3}", p.read_text("utf-8"))}
-    assert {rule.code for rule in RULES} <= spoken
+    assert {rule.code for rule in rules()} <= spoken
 
 
 OTHER, RAISES = {"effect": "other logits"}, {"effect": "raises", "message": "ValueError: missing"}

@@ -5,11 +5,11 @@ import shutil
 import pytest
 
 from samebits.base.finding_pages import KINDS, PAGES, PageError, read
-from samebits.findings.registry import RULES
+from samebits.findings.rulebook import advice, title
 from samebits.lint.registry import rules as lint_rules
-from samebits.reports.rulebook import advice, title
+from samebits.questions.registry import rules
 
-CHECKED = {rule.code for rule in RULES}
+CHECKED = {rule.code for rule in rules()}
 BY_LINT = {rule.code for rule in lint_rules()}
 
 
@@ -53,7 +53,7 @@ def squeezed(text):
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.code)
 def test_a_page_marks_code_as_a_report_does(rule):
     page = squeezed((PAGES / f"{rule.code}.md").read_text("utf-8"))
     table_lines = [b for b in advice(rule.text).split("\n\n") if not b.startswith("| name")]
@@ -63,10 +63,10 @@ def test_a_page_marks_code_as_a_report_does(rule):
 
 def test_the_index_lists_every_page():
     listed = [squeezed(line) for line in (PAGES / "README.md").read_text("utf-8").splitlines()]
-    for rule in RULES:
+    for rule in rules():
         seen = "code, run" if rule.code in BY_LINT else "run"
         name = title(rule.text).removeprefix(f"{rule.code} ")
         row = f"| [{rule.code}]({rule.code}.md) | {name} | {rule.text.kind} | {seen} |"
         assert row in listed
-    assert len([line for line in listed if line.startswith("| [SB")]) == len(RULES)
+    assert len([line for line in listed if line.startswith("| [SB")]) == len(rules())
     assert {f"- *{kind}*: {meaning}" for kind, meaning in KINDS.items()} <= {*listed}

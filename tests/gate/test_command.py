@@ -1,15 +1,20 @@
 """samebits record and verify as commands: what they write, print and end with."""
 
 import json
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from samebits import cli, schemas
+from samebits.base.digests import digest_of
+from samebits.check.model import NamedModel
 from samebits.gate import bench, command
 from samebits.gate.lockfile import read_lock
+from samebits.gate.model import TwiceError, told_apart
 from samebits.records.capture import Capture
+from samebits.records.lock import LockFile
 from samebits.stacks.build import StackBuilder
 from samebits_wire.seal import sealed
 from tests.gate.test_interpreter import installed
@@ -100,7 +105,7 @@ def test_only_what_a_verdict_needs_is_asked(world):
     assert (inputs["kind"], {job["kind"] for job in cells}) == ("inputs", {"cell"})
     assert {job["run"] for job in cells} == {"a", "b"}
     model = cells[0]["model"]
-    assert (model["relations"], model["usage"], model["reloads"]) == (None, False, False)
+    assert (model["questions"], model["reloads"]) == ({}, False)
 
 
 def test_nothing_of_an_earlier_run_is_used(world):
@@ -264,6 +269,40 @@ def test_an_environment_inside_a_model_is_refused(world, monkeypatch, capsys):
     assert ".venv lies in the folder of a model" in capsys.readouterr().err
 
 
+@pytest.fixture
+def inside(world, monkeypatch):
+    """Stand in the folder of a model that brings code, and a lock that lets it run."""
+    model = world.folder / "tiny"
+    config = {"model_type": "x", "auto_map": {"AutoModel": "modeling.X"}}
+    (model / "config.json").write_text(json.dumps(config))
+    monkeypatch.chdir(model)
+    python = ("--python", sys.executable)
+    assert world.run("record", ".", "--trust-remote-code", *python) == 0
+    world.jobs.clear()
+    return lambda *words: world.run(*words, *python)
+
+
+@pytest.mark.parametrize("words", [("verify",), ("verify", "--no-rebuild"), ("record", "--update")])
+def test_a_lock_that_came_with_a_model_is_no_consent(world, inside, capsys, words):
+    capsys.readouterr()
+    assert inside(*words) == 2
+    said = capsys.readouterr().err
+    assert "samebits.lock says that the code of tiny/float32-default runs" in said
+    assert "so it may have come with the model, and nothing was run" in said
+    assert "--trust-remote-code" in said
+    assert not world.jobs
+    # whoever says so is heard
+    assert inside(*words, "--trust-remote-code") == 0
+    assert all(job["model"]["trust_remote_code"] for job in world.jobs)
+
+
+def test_a_lock_that_came_with_a_model_and_trusts_none_asks_nothing(world, inside):
+    path = world.folder / "tiny" / "samebits.lock"
+    path.write_text(path.read_text().replace('"trust_remote_code": true,', ""))
+    assert inside("verify") == 0
+    assert not any(job["model"]["trust_remote_code"] for job in world.jobs)
+
+
 DAMAGES = {
     "contains no weights: model.safetensors": None,
     "is cut off in its header": (100).to_bytes(8, "little") + b"{",
@@ -307,3 +346,57 @@ def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(world, ca
     assert world.run("record", "tiny", "--lock", "tiny/config.json/x.lock") == 2
     assert "name another file with --lock" in capsys.readouterr().err
     assert not world.jobs
+
+
+def twins(world):
+    for parent in ("a", "b"):
+        folder = world.folder / parent / "tiny"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text('{"model_type": "llama"}')
+        (folder / "model.safetensors").write_bytes(WEIGHTS)
+    world.signals = dict.fromkeys(("tiny", *DIGITS.values()), world.signals["tiny"])
+
+
+DIGITS = {path: f"tiny-{digest_of(path)[:6]}" for path in ("b/tiny", "tiny")}
+
+
+def paths():
+    return {name.partition("/")[0]: model.path for name, model in lock().models.items()}
+
+
+def test_two_models_of_one_name_are_two_entries(world, capsys):
+    twins(world)
+    assert world.run("record", "a/tiny", "b/tiny", "./a/tiny") == 0
+    assert paths() == {"tiny": "a/tiny", DIGITS["b/tiny"]: "b/tiny"}
+    assert capsys.readouterr().err.count("\n+ ") == 2
+    # each keeps its name
+    assert world.run("record", "--update", "b/tiny") == 0
+    assert world.run("record", "b/tiny") == 2
+    assert f"has {DIGITS['b/tiny']}/float32-default already" in capsys.readouterr().err
+    assert world.run("record", "tiny") == 0
+    assert world.run("verify") == 0
+    assert paths() == {"tiny": "a/tiny", **{name: path for path, name in DIGITS.items()}}
+
+
+def test_an_update_of_another_folder_of_the_same_name_replaces_nothing(world):
+    twins(world)
+    assert world.run("record", "a/tiny") == 0
+    assert world.run("record", "--update", "b/tiny") == 0
+    assert paths() == {"tiny": "a/tiny", DIGITS["b/tiny"]: "b/tiny"}
+
+
+def test_a_folder_that_moved_keeps_its_name(world):
+    twins(world)
+    assert world.run("record", "a/tiny") == 0
+    (world.folder / "a" / "tiny").rename(world.folder / "a" / "other")
+    assert world.run("record", "--update", "b/tiny") == 0
+    assert paths() == {"tiny": "b/tiny"}
+
+
+def test_two_revisions_of_one_model_are_refused():
+    one, other = (NamedModel("m", {}, hub="o/m", revision=r) for r in ("1" * 40, "2" * 40))
+    with pytest.raises(TwiceError, match=r"o/m@1+ and o/m@2+ are one model"):
+        list(told_apart([one, other], LockFile(), Path()))
+    same = NamedModel("m", {}, hub="p/m", revision="1" * 40)
+    first, second = told_apart([one, same, one], LockFile(), Path())
+    assert (first.name, second.name) == ("m", f"m-{digest_of('p/m')[:6]}")

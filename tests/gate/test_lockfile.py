@@ -45,6 +45,11 @@ HOSTILE = {
     "a continued source": ("environments.*.sources.torch", "torch @ https://x/a\\"),
     "a secret in a source": ("environments.*.sources.torch", "torch @ https://x/${HF_TOKEN}"),
     "a file as a source": ("environments.*.sources.torch", "torch @ file:///x"),
+    "an open address as a source": ("environments.*.sources.torch", "torch @ http://x/a"),
+    "git without TLS as a source": ("environments.*.sources.torch", "torch @ git+git://x/a@b"),
+    "a user in a source": ("environments.*.sources.torch", "torch @ https://me@x/a"),
+    "a password in a source": ("environments.*.sources.torch", "torch @ git+https://me:pw@x/a@b"),
+    "a password for ssh": ("environments.*.sources.torch", "torch @ git+ssh://git:pw@x/a@b"),
     "an option as a source": ("environments.*.sources.torch", "-r https://x/a"),
     "a file outside": ("models.*.files.a/../../../x", "0" * 16),
     "an absolute file": ("models.*.files./etc/x", "0" * 16),
@@ -91,6 +96,21 @@ def test_a_source_is_one_address(text):
         return
     assert line == text
     assert not {*" \n\\$"} & {*line.partition(" @ ")[2]}
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://download.pytorch.org/whl/torch-2.13.0%2Bcpu-cp311-cp311-linux_x86_64.whl",
+        "git+https://github.com/o/n.git@0123abc#subdirectory=x",
+        "git+ssh://git@github.com/o/n.git@0123abc",
+        "https://index.example:8443/a.whl",
+    ],
+)
+def test_a_public_address_is_a_source(address):
+    line = f"torch @ {address}"
+    made = Environment(python="3.11", packages={"torch": "2.13.0"}, sources={"torch": line})
+    assert pins(made) == f"{line}\n"
 
 
 def test_what_is_written_is_read_and_fits_its_schema(tmp_path):

@@ -174,6 +174,8 @@ def test_what_lies_in_the_cache_of_the_hub_is_a_model_s_but_for_kernels_of_trans
             for name, refused in {
                 "models--org--name": True,
                 "models--kernels-community--flash-attn": False,
+                "kernels--org--attention": True,
+                "kernels--kernels-community--flash-attn": False,
                 "models--org--name/models--kernels-community--x": True,
             }.items():
                 folder = Path(cache, name, "snapshots", "0" * 40)

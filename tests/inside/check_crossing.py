@@ -1,15 +1,16 @@
-"""jobs.crossing: what counts as lost, and what chance in the loader keeps from being said."""
+"""questions.crossings: what counts as lost, and what chance in the loader keeps from being said."""
 
 import json
 import tempfile
 from pathlib import Path
 
 import torch
-from samebits_probe.jobs import crossing as jobs_crossing
-from samebits_probe.jobs.crossing import Observed, Original
-from samebits_probe.model import heap, load
+from samebits_probe.model import heap
 from samebits_probe.model.inputs import Inputs
-from samebits_probe.model.load import Source
+from samebits_probe.model.load import Source, load_model
+from samebits_probe.questions.crossings import config as compared_config
+from samebits_probe.questions.crossings import load, save
+from samebits_probe.questions.crossings.load import Observed, Original
 
 SOURCE = Source("/original", None, False, "float32", "default", "cpu")
 
@@ -34,8 +35,8 @@ def cross(saved, first=None, again=None):
     original.source, original.feed = SOURCE, None
     original.first = first or observed()
     original._reloaded = again or original.first
-    jobs_crossing.observe = lambda source, feed, seed: saved
-    return jobs_crossing.crossing(original, "/saved")
+    load.observe = lambda source, feed, seed: saved
+    return load.crossing(original, "/saved")
 
 
 def test_what_comes_back_is_the_same():
@@ -100,7 +101,7 @@ def test_a_changed_config_field_is_told_with_both_values():
 
 
 def test_of_a_list_the_items_that_changed_are_told():
-    changes = jobs_crossing._changed_fields(
+    changes = compared_config.changed_fields(
         {"kinds": ["a", "b", [1]], "limit": [0.0, "inf"], "n": 1, "zero": 0.0},
         observed(config={"kinds": ["a", "c", [2]], "limit": [0.0], "n": True, "zero": -0.0}),
     )
@@ -144,9 +145,9 @@ def test_what_is_saved_is_loaded_over_other_memory_and_under_another_seed():
         return observed(hashes={"a.weight": "1", "rope.inv_freq": str(seed)}, logits=None)
 
     heap.fill_unwritten("a", "cpu")
-    jobs_crossing.observe = observe
+    load.observe = observe
     original = Original(SOURCE, None)
-    found = jobs_crossing.crossing(original, "/saved")
+    found = load.crossing(original, "/saved")
     assert asked == [("/original", 0, False), ("/saved", 20, True), ("/original", 20, True)]
     assert found["unsteady"] == ["rope.inv_freq"]
     assert not heap.holds_pattern(torch.empty(100), "b")
@@ -169,16 +170,17 @@ def test_an_original_that_memory_was_short_for_is_not_an_answer_for_ever():
     failure = {"phase": "load", "type": "MemoryError", "message": "no memory", "traceback": ""}
 
     def observe(source, feed, seed=0):
-        raise jobs_crossing.PhaseFailed(failure)
+        raise load.PhaseFailed(failure)
 
-    jobs_crossing.observe = observe
-    job = {"name": "m", "variant_name": "v", "stack": "5.x", "savers": {"4.48": "/saved"}}
+    load.observe = observe
+    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
+    job = {"cell": {"model": "m", "variant": variant, "stack": "5.x"}, "threads": 1}
     inputs = {"record": "", "root": "", "reason": ""}
     job |= {"model": {"source": "/m", "trust_remote_code": False, "inputs": inputs}}
-    job |= {"variant": {"dtype": "float32", "attention": "default", "device": "cpu"}}
+    job |= {"copies": {"4.48": "/saved"}}
     with tempfile.TemporaryDirectory() as folder:
         job["result"] = f"{folder}/result.json"
-        jobs_crossing.load(job)
+        load.run(job)
         (found,) = json.loads(Path(job["result"]).read_text())["crossings"]
     assert (found["outcome"], found["failure"]) == ("absent", failure)
 
@@ -190,7 +192,7 @@ def test_fields_that_only_spell_the_release_are_left_out():
         "eos_token_id": None,
         "text_config": {"_name_or_path": "/x", "dtype": "float16", "rope": {"theta": 1}},
     }
-    assert jobs_crossing._config_fields(config) == {
+    assert compared_config.config_fields(config) == {
         "dtype": "float32",
         "text_config.dtype": "float16",
         "text_config.rope.theta": 1,
@@ -207,22 +209,22 @@ def test_code_that_was_not_saved_is_put_back():
         (original / "part" / "n.py").write_text("part")
         (saved / "config.json").write_text('{"x": 1}')
         (saved / "m.py").write_text("saved")
-        restored = jobs_crossing._restore_code(str(original), saved)
+        restored = save._restore_code(str(original), saved)
         assert restored == ["part/n.py", "auto_map"]
         assert (saved / "m.py").read_text() == "saved"
         assert json.loads((saved / "config.json").read_text()) == {
             "x": 1,
             "auto_map": {"AutoModel": "m.M"},
         }
-        assert jobs_crossing._restore_code(str(original), saved) == []
+        assert save._restore_code(str(original), saved) == []
         (saved / "config.json").unlink()
-        assert jobs_crossing._restore_code(str(original), saved) == []
+        assert save._restore_code(str(original), saved) == []
 
 
 class Fed:
     """What every stack feeds a saved model, as the job that chooses inputs leaves it."""
 
-    def crossing(self, _model):
+    def single(self, _model):
         return Inputs({"input_ids": torch.tensor([[1, 2, 3, 4, 5] * 8])}, None, None)
 
 
@@ -233,8 +235,8 @@ def test_where_a_file_places_its_tensors_changes_no_crossing():
     for behind in (4, 24):
         folder = str(checkpoint("rounds by place", behind=behind))
         source = SOURCE._replace(where=folder, trust_remote_code=True)
-        found.append(jobs_crossing.observe(source, Fed()))
-        model = load.load_model(source).model
+        found.append(load.observe(source, Fed()))
+        model = load_model(source).model
         assert model.proj.weight.data_ptr() % 32 == behind % 32
     assert torch.equal(found[0].logits, found[1].logits)
     assert found[0].hashes == found[1].hashes

@@ -218,7 +218,7 @@ def test_code_of_a_model_is_read_for_its_signature():
     (folder / "modeling_own.py").write_text(OWN)
     record, _feed = chosen(folder)
     assert record["model_class"] == "Own"
-    for prompt in (*record["prompts"].values(), record["crossing"]):
+    for prompt in (*record["prompts"].values(), record["single"]):
         assert prompt["reason"] == (
             "forward takes protein_embeddings, special_tokens_mask; "
             "samebits makes token ids, pixel values and audio: for others, give them with --inputs FILE, "

@@ -165,9 +165,9 @@ def test_what_is_chosen_once_is_fed_in_the_dtype_of_the_cell():
     assert inputs.is_set
     assert inputs.kwargs["scaled"] is True
     assert inputs.kwargs["embeddings"].dtype == torch.bfloat16
-    # the crossing of a model that samebits cannot feed is fed with the user's
-    crossing = feed.Feed(chosen, torch.float32, "cpu").crossing()
-    assert list(crossing.kwargs) == ["embeddings", "coverage", "scaled"]
+    # one forward of a model that samebits cannot feed is fed with the user's
+    single = feed.Feed(chosen, torch.float32, "cpu").single()
+    assert list(single.kwargs) == ["embeddings", "coverage", "scaled"]
 
 
 def test_a_model_that_nobody_feeds_says_what_to_write():

@@ -34,6 +34,7 @@ def checkpoint(defect, stored=torch.float32, more=None, pickled=False, behind=No
     """
     folder = Path(tempfile.mkdtemp())
     shutil.copy(CODE, folder)
+    is_tied = defect == "tied" or defect.startswith("turned ties")
     written = {
         "model_type": "leaky",
         "architectures": ["LeakyForCausalLM"],
@@ -41,7 +42,7 @@ def checkpoint(defect, stored=torch.float32, more=None, pickled=False, behind=No
             "AutoConfig": "modeling_leaky.LeakyConfig",
             "AutoModelForCausalLM": "modeling_leaky.LeakyForCausalLM",
         },
-        "tie_word_embeddings": defect == "tied",
+        "tie_word_embeddings": is_tied,
         "defect": defect,
         "note": "not the default",
     }
@@ -53,7 +54,7 @@ def checkpoint(defect, stored=torch.float32, more=None, pickled=False, behind=No
         "proj.bias": (8,),
         "head.weight": (32, 8),
     }
-    if defect == "tied":
+    if is_tied:
         del shapes["head.weight"]
     tensors = {name: torch.randn(*shape, generator=made) for name, shape in shapes.items()}
     written = {name: tensor.to(stored) for name, tensor in tensors.items()} | (more or {})
@@ -313,6 +314,19 @@ def test_the_step_that_draws_loaded_weights_again_is_found_by_leaving_it_out():
         assert sources(signal) == {"proj.weight": ("reinitialised", 0)}, defect
         assert signal["tensors"]["proj.weight"]["restored_without"] == [step]
     assert "restored_without" not in integrity("")["tensors"]["proj.weight"]
+
+
+def test_ties_that_take_the_place_of_a_loaded_tensor_are_found_by_turning_them_round():
+    """As in RTDetrV2 of 5.0: the random numbers are those of the tie's source, which init draws."""
+    if not NEW:  # ties have no direction in a list
+        return
+    for defect in ("turned ties", "turned ties of a constructor"):
+        signal = integrity(defect)
+        facts = signal["tensors"]["embed.weight"]
+        assert (facts["source"], facts["ignored"]) == ("reinitialised", True), defect
+        assert facts["restored_without"] == ["_tied_weights_keys"], defect
+    clean = integrity("tied")["tensors"]["embed.weight"]
+    assert (clean["source"], "restored_without" in clean) == ("loaded", False)
 
 
 def test_a_loaded_tensor_overwritten_by_a_constant():

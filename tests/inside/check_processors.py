@@ -1,4 +1,4 @@
-"""cell.processors: sounds in both precisions, kernels against torch's, and code put back."""
+"""questions.processors: sounds in both precisions, kernels against torch's, and code put back."""
 
 import enum
 import importlib.util
@@ -13,8 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from samebits_probe.cell import (
+from samebits_probe.cell.session import Session
+from samebits_probe.model.load import Source
+from samebits_probe.questions.processors import (
     arrays,
+    phase,
     postprocessing,
     processors,
     resampling,
@@ -22,7 +25,6 @@ from samebits_probe.cell import (
     steps,
     widened,
 )
-from samebits_probe.model.load import Source
 
 KINDS = {
     "wav2vec2": "Wav2Vec2FeatureExtractor",
@@ -45,6 +47,30 @@ def part_of(model_type, name="feature extractor", **content):
 
 def test_a_checkpoint_without_the_files_has_no_facts():
     assert processors.facts(source_of("wav2vec2")) is None
+
+
+def answers_of(run, **questions):
+    """Return what the phase answers for a checkpoint of sounds."""
+    source = source_of("wav2vec2", feature_extractor_type="Wav2Vec2FeatureExtractor")
+    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
+    model = {"source": source.where, "trust_remote_code": False, "questions": questions}
+    job = {
+        "run": run,
+        "capture": str(Path(source.where, "capture.json")),
+        "cell": {"model": "m", "stack": "s", "variant": variant},
+        "store": {"root": source.where, "limit": 0, "wanted": []},
+        "model": model,
+    }
+    session = Session(job)
+    phase.observe(session)
+    assert not session.skips
+    return session.signals.get("answers", {})
+
+
+def test_the_phase_answers_in_run_a_where_it_is_asked():
+    (answer,) = answers_of("a", processors={}).values()
+    assert answer["parts"].keys() == {"feature extractor"}
+    assert answers_of("a") == answers_of("b", processors={}) == {}
 
 
 def test_every_kind_of_sound_is_asked_in_both_precisions():

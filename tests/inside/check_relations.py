@@ -9,8 +9,8 @@ import torch
 import transformers
 from samebits_probe.model import determinism, forks, precision
 from samebits_probe.model.distance import broken, distance, used_bits
-from samebits_probe.relations.relations import observe
-from samebits_probe.relations.state import Snapshot
+from samebits_probe.questions.relations.relations import observe
+from samebits_probe.questions.relations.state import Snapshot
 
 with precision.Leaks():  # the first use imports torch's compiler, which each test would pay for
     torch.zeros(2) * 2
@@ -333,6 +333,52 @@ def test_a_copied_cache_of_its_own():
     shown = by_name(facts)["prefix cache reused"]
     assert shown["holds"]
     assert shown["split"]["step"] is None
+
+
+QWEN_TEXT = {
+    "vocab_size": 96,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "rope_scaling": {"type": "mrope", "mrope_section": [2, 3, 3]},
+    "image_token_id": 90,
+    "video_token_id": 91,
+    "vision_start_token_id": 92,
+    "vision_end_token_id": 93,
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+QWEN_IMAGE = {"depth": 1, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "patch_size": 4}
+
+
+def test_a_prefix_is_reused_as_users_do_who_leave_what_the_model_keeps_of_it():
+    """Qwen2-VL keeps the positions of a prefix in a module, and 4.57 raises where they are gone."""
+    torch.manual_seed(0)
+    config = transformers.Qwen2VLConfig(vision_config=dict(QWEN_IMAGE), **QWEN_TEXT)
+    facts = tried(transformers.Qwen2VLForConditionalGeneration(config))
+    name = "prefix cache reused"
+    assert [skip for skip in facts["inapplicable"] if skip["relation"] == name] == []
+    assert by_name(facts)[name]["tried"] == 4
+
+
+class Keeping(Recurrent):
+    """The defect: what a prefix leaves in the module goes into all later logits."""
+
+    left = 0.0
+
+    def forward(self, input_ids, attention_mask=None, past_key_values=None, use_cache=False):
+        begins = past_key_values is None
+        result = super().forward(input_ids, attention_mask, past_key_values, use_cache)
+        if begins:
+            self.left = float(input_ids.shape[1])
+        result.logits = result.logits + self.left
+        return result
+
+
+def test_what_a_prefix_left_in_the_module_is_seen_by_what_follows_it():
+    assert "prefix cache reused" in violated(tried(Keeping(State)))
 
 
 def test_logits_that_are_another_function_do_not_hold_because_the_tokens_agree():

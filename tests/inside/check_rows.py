@@ -1,8 +1,8 @@
 """Relations of rows: a planted violation in any output is caught, and a clean twin is not accused."""
 
 import torch
-from samebits_probe.relations import rows
-from samebits_probe.relations.relations import observe
+from samebits_probe.questions.relations import rows
+from samebits_probe.questions.relations.relations import observe
 
 BROKEN = 1e-4
 """Every planted violation is larger in float64, and rounding is far smaller."""

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import torch
 import transformers
-from samebits_probe.cell.phases import relations as relations_phase
-from samebits_probe.jobs import crossing
 from samebits_probe.model import build, forks, load, small
-from samebits_probe.relations import relations
+from samebits_probe.questions.crossings import save
+from samebits_probe.questions.relations import phase as relations_phase
+from samebits_probe.questions.relations import relations
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
     importlib.import_module(name)  # once, for the forks that the tests run in
@@ -189,10 +189,11 @@ def test_quantized_weights_have_none():
 
 def test_only_a_large_model_that_is_not_insisted_on_has_a_stand_in():
     model = llama().model
-    assert small.stands_in(model, {"relations": None})
-    assert small.stands_in(model, {"relations": OPTIONS})
-    assert not small.stands_in(model, {"relations": OPTIONS | {"large": True}})
-    assert not small.stands_in(torch.nn.Linear(4, 4), {"relations": OPTIONS})
+    assert small.stands_in(model, {})
+    assert small.stands_in(model, {"questions": {"relations": OPTIONS}})
+    insisting = {"questions": {"usage": {"large": False}, "relations": OPTIONS | {"large": True}}}
+    assert not small.stands_in(model, insisting)
+    assert not small.stands_in(torch.nn.Linear(4, 4), {"questions": {"relations": OPTIONS}})
 
 
 class Session(SimpleNamespace):
@@ -200,6 +201,12 @@ class Session(SimpleNamespace):
 
     def skip(self, what, reason, why="plain"):
         self.skips.append((what, why))
+
+    def options(self, question):
+        return self.job["model"]["questions"].get(question)
+
+    def answer(self, question, record):
+        self.signals[question] = record
 
     def begin(self, _phase):
         pass
@@ -214,7 +221,7 @@ class Session(SimpleNamespace):
 
 
 def session(loaded, **options):
-    job = {"model": {"relations": OPTIONS | options}}
+    job = {"model": {"questions": {"relations": OPTIONS | options}}}
     return Session(
         job=job,
         loaded=loaded,
@@ -251,19 +258,17 @@ def test_the_phase_says_what_was_asked_and_what_was_not():
 
 def save_made(loaded):
     """Return what a job leaves that makes a model in place of ``loaded``: its record and folder."""
-    crossing.load_model = lambda _source: loaded
+    save.load_model = lambda _source: loaded
     out = Path(tempfile.mkdtemp()) / "made"
     variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
-    crossing.save(
+    save.run(
         {
-            "kind": "save",
+            "kind": "crossings.save",
             "makes": True,
             "out": str(out),
             "limit": 0,
-            "name": "m",
-            "variant_name": "v",
-            "stack": "5.x",
-            "variant": variant,
+            "cell": {"model": "m", "variant": variant, "stack": "5.x"},
+            "threads": 1,
             "model": {"source": "nowhere", "trust_remote_code": False},
         }
     )
@@ -274,7 +279,7 @@ def test_a_job_leaves_a_made_model_that_loads():
     record, out = save_made(llama())
     assert record["outcome"] == "saved"
     assert record["files"].keys() >= {"config.json", "model.safetensors"}
-    assert all(crossing.file_hash(out / name) == h for name, h in record["files"].items())
+    assert all(save.file_hash(out / name) == h for name, h in record["files"].items())
     model = load.load_model(SOURCE._replace(where=str(out))).model
     n_parameters = sum(p.numel() for p in model.parameters())
     assert n_parameters == record["made"]["n_parameters"]

@@ -7,9 +7,9 @@ import tempfile
 import tiny
 import torch
 from samebits_probe.model.tensor import Keeper, stored
-from samebits_probe.training import batches, graft_job, origin
-from samebits_probe.training.learner import Learner
-from samebits_probe.training.loss_calls import LossCalls, fitted
+from samebits_probe.questions.training import batches, graft, origin
+from samebits_probe.questions.training.learner import Learner
+from samebits_probe.questions.training.loss_calls import LossCalls, fitted
 from transformers.loss import loss_utils
 
 torch.set_num_threads(1)
@@ -82,11 +82,11 @@ def grafted(donor, patient, batch="padded", *, precise=False):
         learner = learner.in_float64() if precise else learner
         where = origin.places(made, None)
         if not facts:
-            pieces = graft_job.donated(learner, wanted, where, keeper)
+            pieces = graft.donated(learner, wanted, where, keeper)
             facts.append(json.loads(json.dumps(pieces)))
             slope = stored(keeper.root, pieces["slope"])
         else:
-            facts.append(graft_job.tried(learner, wanted, where, facts[0], slope, ([], [])))
+            facts.append(graft.tried(learner, wanted, where, facts[0], slope, ([], [])))
     return facts[1]
 
 

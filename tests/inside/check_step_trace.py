@@ -5,9 +5,10 @@ import functools
 import numpy as np
 import tiny
 import torch
+from samebits_probe.questions.training import batches, origin
+from samebits_probe.questions.training import trace as step_trace
+from samebits_probe.questions.training.learner import Learner
 from samebits_probe.trace.values import coarsened
-from samebits_probe.training import batches, origin, trace_job
-from samebits_probe.training.learner import Learner
 
 torch.set_num_threads(1)
 
@@ -24,7 +25,7 @@ class Traced:
         where = origin.places(made, None)
         batch = batches.batches(made, "causal-lm", {})[0]
         learner = learner.in_float64() if precise else learner
-        trace, facts = trace_job.traced(learner, batch, where, backward=backward)
+        trace, facts = step_trace.traced(learner, batch, where, backward=backward)
         self.facts = facts["trace"]
         self.belongs = {int(index): tuple(names) for index, names in trace.belongs().items()}
         self.marks = dict(self.facts["marks"])

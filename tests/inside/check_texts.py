@@ -1,4 +1,4 @@
-"""cell.texts, cell.chat and cell.backend: what a release makes of texts and conversations."""
+"""questions.texts: what a release makes of texts and conversations."""
 
 import logging
 import sys
@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 
 import transformers
-from samebits_probe.cell import backend, chat, texts
 from samebits_probe.model.load import Source, load_tokenizer
+from samebits_probe.questions.texts import backend, chat, texts
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 

@@ -1,4 +1,4 @@
-"""training.trainer: what Trainer does is seen as it is, and each planted defect of it shows in its fact.
+"""trainer: what Trainer does is seen as it is, and each planted defect of it shows in its fact.
 
 SAMEBITS_ACCELERATE names a folder with accelerate, which a stack does not have.
 """
@@ -14,8 +14,9 @@ import torch
 import transformers
 from samebits_probe.model import forks
 from samebits_probe.model.tensor import Keeper
-from samebits_probe.training import added, batches, origin, trainer
-from samebits_probe.training.learner import Learner
+from samebits_probe.questions.trainer import added, trainer
+from samebits_probe.questions.training import batches, origin
+from samebits_probe.questions.training.learner import Learner
 from tiny import model
 
 FOLDER = os.environ["SAMEBITS_ACCELERATE"]

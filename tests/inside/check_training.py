@@ -10,8 +10,8 @@ import torch
 import transformers
 from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.tensor import Keeper
-from samebits_probe.training import batches, origin, relations, signals
-from samebits_probe.training.learner import Learner
+from samebits_probe.questions.training import batches, origin, relations, signals
+from samebits_probe.questions.training.learner import Learner
 from tiny import model
 
 torch.set_num_threads(1)

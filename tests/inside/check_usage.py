@@ -10,8 +10,8 @@ import torch
 import transformers
 from samebits_probe.model.state import hashes
 from samebits_probe.process import fork
-from samebits_probe.usage import beams, forward, generate, usage
-from samebits_probe.usage.subject import NoMeaning, Subject
+from samebits_probe.questions.usage import beams, forward, generate, usage
+from samebits_probe.questions.usage.subject import NoMeaning, Subject
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
     importlib.import_module(name)  # once, for the forks that the tests run in

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 import transformers
 from samebits_probe.model.tensor import tensor_hash
-from samebits_probe.usage import processors, table, ways
-from samebits_probe.usage.subject import NoMeaning, Subject
+from samebits_probe.questions.usage import processors, table, ways
+from samebits_probe.questions.usage.subject import NoMeaning, Subject
 
 for name in ("transformers.modeling_utils", "transformers.generation"):
     importlib.import_module(name)

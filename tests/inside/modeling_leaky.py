@@ -116,11 +116,15 @@ class Tables(torch.nn.Module):
 class LeakyForCausalLM(PreTrainedModel):
     config_class = LeakyConfig
     base_model_prefix = "leaky"
+    if NEW:  # target: source, and the checkpoint has the target
+        _tied_weights_keys = {"embed.weight": "head.weight"}
 
     def __init__(self, config):
         super().__init__(config)
         if config.defect == "tied":
             self._tied_weights_keys = {"head.weight": "embed.weight"} if NEW else ["head.weight"]
+        if config.defect == "turned ties of a constructor":
+            self._tied_weights_keys = {r"emb.*\.weight": "head.weight"}
         self.embed = torch.nn.Embedding(config.vocab_size, config.hidden_size)
         self.proj = torch.nn.Linear(config.hidden_size, config.hidden_size)
         self.head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
@@ -139,8 +143,15 @@ class LeakyForCausalLM(PreTrainedModel):
             module.fill()
         if self.config.defect == "drawn by init" and module is self.proj:
             module.weight.data.normal_()
+        if self.config.defect.startswith("turned ties") and module is self.head:
+            module.weight.data.normal_()
 
     def tie_weights(self, *args, **kwargs):
+        if self.config.defect.startswith("turned ties"):  # as declared, as releases before 5.1 do
+            for target, source in self.get_expanded_tied_weights_keys().items():
+                owner = self.get_submodule(target.rpartition(".")[0])
+                owner.weight = self.get_parameter(source)
+            return
         super().tie_weights(*args, **kwargs)
         if self.config.defect == "drawn by tie":
             self.proj.weight.data.normal_()

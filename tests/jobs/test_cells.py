@@ -13,6 +13,7 @@ from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import LARGE, ReadyCell
 from samebits.matrix.spec import Prompt
+from samebits.pipeline.answers import options_of
 from samebits.records.capture import NO_DEVICE, Failure, Signals, Skip, Unfinished
 from samebits.records.ids import CellId
 from samebits.records.inputs import Inputs
@@ -82,7 +83,7 @@ class Bench:
             options["machine"],
             fresh=options["fresh"],
         )
-        runner = CellRunner(cache)
+        runner = CellRunner(cache, options_of)
         return asyncio.run(
             runner.observe(
                 ReadyCell(
@@ -154,10 +155,11 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "load": {"variant": "fp16"},
         "logits": None,
         "greedy": 3,
-        "relations": {"samples": 0, "large": False},
+        "questions": {
+            name: {"large": False} | ({"samples": 0} if name == "relations" else {})
+            for name in ("texts", "processors", "relations", "usage")
+        },
         "probes": [],
-        "usage": True,
-        "processors": True,
         "reloads": True,
         "large": False,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
@@ -173,23 +175,6 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
     assert len({job[key] for job in process.jobs for key in ("capture", "log")}) == 4
     folder = Path(first["capture"]).parent
     assert folder.parent == bench.root / "captures" / "llama" / "float32-sdpa" / "4.48"
-
-
-@pytest.mark.parametrize(
-    ("cell", "changed", "tried"),
-    [
-        (cell_id(attention="sdpa"), {}, True),
-        (cell_id(attention="sdpa"), {"usage": False}, False),
-        (cell_id(attention="eager"), {}, False),
-        (cell_id(attention="sdpa"), {"devices": ("cuda", "cpu")}, True),
-        (cell_id(attention="sdpa"), {"devices": ("cuda",)}, False),
-    ],
-)
-def test_usage_is_tried_in_the_first_variant_on_the_cpu(bench, cell, changed, tried):
-    process = Process()
-    spec = model_spec(**({"attention": ("sdpa", "eager")} | changed))
-    bench.observe(process, cell=cell, model=spec)
-    assert {job["model"]["usage"] for job in process.jobs} == {tried}
 
 
 @pytest.mark.parametrize("status", ["complete", "absent"])
@@ -298,7 +283,7 @@ CHANGES = {
     "steps": {"model": model_spec(greedy=4)},
     "relations": {"model": model_spec(relations=False)},
     "samples": {"model": model_spec(samples=7)},
-    "relations of a large model": {"model": model_spec(insists=True)},
+    "relations of a large model": {"model": model_spec(own=frozenset({"relations"}))},
     "budget": {"model": model_spec(budget=60.0)},
     "threads": {"model": model_spec(threads=2)},
     "threads of its size": {"checkpoint": CHECKPOINT.model_copy(update={"n_bytes": LARGE})},

@@ -1,7 +1,9 @@
 """The jobs of both sides: the records that the host sends, and the keys that the probes read."""
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import sys
 import types
 from pathlib import Path
@@ -10,8 +12,9 @@ from typing import Union, get_args, get_origin, get_type_hints, is_typeddict
 import pytest
 from pydantic import TypeAdapter
 
+from samebits import questions
 from samebits.jobs import records
-from samebits.records.kinds import KINDS
+from samebits.records.kinds import kinds as kinds_of_host
 from samebits.records.record import Record
 
 PROBES = Path(__file__).parents[2] / "probes"
@@ -31,14 +34,50 @@ def kinds():
     raise AssertionError
 
 
-def sent_jobs():
+def sent_jobs(modules=(records,)):
     """Return the record of every job; a class that others derive from is none."""
-    classes = [c for c in vars(records).values() if inspect.isclass(c)]
+    classes = [c for module in modules for c in vars(module).values() if inspect.isclass(c)]
     return [
         c
         for c in classes
-        if issubclass(c, records.Job) and not any(c in other.__bases__ for other in classes)
+        if issubclass(c, records.Job)
+        and c is not records.QuestionJob
+        and c.__module__ in {module.__name__ for module in modules}
+        and not any(c in other.__bases__ for other in classes)
     ]
+
+
+def modules_of(question):
+    """Return the modules of a question's folder."""
+    package = importlib.import_module(f"{questions.__name__}.{question}")
+    names = (module.name for module in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+
+
+def sent_by_questions():
+    """Return what each question sends that is its own: the records of its jobs and of its tasks."""
+    found = []
+    for question in questions.questions():
+        modules = modules_of(question.name)
+        own = {module.__name__ for module in modules}
+        tasks = (c for module in modules for c in vars(module).values() if inspect.isclass(c))
+        tasks = [c for c in tasks if issubclass(c, records.Task) and c.__module__ in own]
+        found += [(question.name, form) for form in dict.fromkeys([*sent_jobs(modules), *tasks])]
+    return found
+
+
+def read_by_question(question, name):
+    """Return the TypedDict of a name in a question's folder of the probes.
+
+    Its module is imported, so it imports no torch.
+    """
+    folder = PROBES / "samebits_probe" / "questions" / question
+    for path in sorted(folder.glob("*.py")):
+        names = {n.name for n in ast.parse(path.read_text("utf-8")).body if hasattr(n, "name")}
+        if name in names:
+            module = f"samebits_probe.questions.{question}.{path.stem}"
+            return getattr(importlib.import_module(module), name)
+    raise AssertionError(name)
 
 
 def keys(form, above=()):
@@ -75,6 +114,24 @@ def test_both_sides_have_the_same_keys(form):
     assert get_args(get_type_hints(keys_read)["kind"]) == (form.model_fields["kind"].default,)
 
 
+@pytest.mark.parametrize(("question", "form"), sent_by_questions())
+def test_both_sides_of_a_question_have_the_same_keys(question, form):
+    keys_read = read_by_question(question, form.__name__)
+    assert keys(form) == keys(keys_read)
+    if issubclass(form, records.Job):
+        kind = form.model_fields["kind"].default
+        assert get_args(get_type_hints(keys_read)["kind"]) == (kind,)
+        assert kind.partition(".")[0] == question
+
+
+def test_the_kinds_of_questions_are_their_modules():
+    for question in questions.questions():
+        for kind in question.key.kinds:
+            folder, _, module = kind.name.partition(".")
+            assert folder == question.name
+            assert (PROBES / "samebits_probe" / "questions" / folder / f"{module}.py").exists()
+
+
 @pytest.mark.parametrize("form", sent_jobs(), ids=name)
 def test_the_module_of_the_kind_reads_these_keys(form):
     module = kinds()[form.model_fields["kind"].default]
@@ -87,7 +144,9 @@ def test_the_module_of_the_kind_reads_these_keys(form):
 
 
 def test_the_table_of_kinds_has_those_of_the_stack():
-    assert {kind.name for kind in KINDS} == kinds().keys() - {"build", "capsule"}  # not kept
+    of_questions = {kind.name for q in questions.questions() for kind in q.key.kinds}
+    kept = kinds().keys() - {"build", "capsule"}
+    assert {kind.name for kind in kinds_of_host()} == kept | of_questions
 
 
 def test_every_task_is_a_key_of_its_job():

@@ -7,10 +7,10 @@ import pytest
 
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import LARGE, SEVERAL, ReadyCell, threads_of
-from samebits.jobs.crossings import Crosser, _job_fields
+from samebits.jobs.common import LARGE, SEVERAL, ReadyCell, job_of, threads_of
 from samebits.jobs.lab import Lab
 from samebits.jobs.records import DonorTask, Rungs, Tracing
+from samebits.questions.crossings.crosser import Crosser
 from samebits.records import kinds
 from samebits.records.ids import Variant
 from samebits.stacks.process import Ended
@@ -87,7 +87,8 @@ GRAFT = partial(
 
 def crossing(cache, model):
     party = ReadyCell(CELL, model, checkpoint(1), STACK, None)
-    return Crosser(cache)._saved_folder(party), _job_fields(party)["threads"]
+    folder = Crosser(cache)._saved_folder(party)
+    return folder, job_of(party, folder)["threads"]
 
 
 @pytest.mark.parametrize("kind", [LADDER, TRACE, GRAFT, crossing])

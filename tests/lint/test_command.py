@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from samebits.lint import command
 from samebits.lint.bounds import bound_of, range_of
 from samebits.lint.command import main
-from samebits.lint.engine import UNREADABLE, lint
+from samebits.lint.engine import UNREADABLE, lint, python_files
 from samebits.lint.fix import fix_files
 from samebits.lint.releases import NEWEST
 
@@ -346,3 +347,16 @@ def test_a_long_run_says_how_far_it_is(bad, monkeypatch):
     lines = run(bad)[2].splitlines()
     assert lines[0].startswith("1 files: reading ")
     assert any("looking for SB402" in line for line in lines)
+
+
+def test_pipes_and_files_without_end_are_not_waited_for(tmp_path):
+    (tmp_path / "model.py").write_text("import torch\n")
+    for name in ("config.json", "pyproject.toml", "setup.py", "other.py"):
+        os.mkfifo(tmp_path / name)
+    (tmp_path / "large.py").touch()
+    os.truncate(tmp_path / "large.py", 200 << 30)
+    (problem,) = lint(python_files([tmp_path])).problems
+    assert (problem.path.name, problem.message) == (
+        "large.py",
+        "not read: it has more than 4,194,304 bytes",
+    )

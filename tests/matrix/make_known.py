@@ -2,9 +2,10 @@
 
     python tests/matrix/make_known.py FOLDER …     (each the folder "transformers" of a release)
 
-The releases are those of PyPI. It takes ten minutes. Types and classes are the union over all FOLDERs, from their sources
-alone: nothing is imported. A class is any that a modeling file defines, so the list has more names
-than can be loaded, and lacks none.
+The releases are those of PyPI, up to the one that tests/newest.txt names. Types and classes are those that the table has,
+and those of all FOLDERs, from their sources alone: nothing is imported. So for a new release, which newest.txt names first,
+its own FOLDER is enough. A class is any that a modeling file defines: the list has more names than can be loaded, and
+lacks none.
 """
 
 import ast
@@ -18,6 +19,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "samebits" / "matrix" / "known.json"
 OLDEST = Version("4.48.0")
+NEWEST = Version((ROOT / "tests" / "newest.txt").read_text("utf-8").strip().rpartition("<=")[2])
 sys.path.insert(0, str(ROOT / "probes"))
 from architectures import _table_keys
 
@@ -26,7 +28,7 @@ def releases():
     with urllib.request.urlopen("https://pypi.org/pypi/transformers/json") as answer:
         files = json.load(answer)["releases"]
     versions = sorted(Version(text) for text, uploads in files.items() if uploads)
-    return [str(v) for v in versions if v >= OLDEST and not v.is_prerelease]
+    return [str(v) for v in versions if OLDEST <= v <= NEWEST and not v.is_prerelease]
 
 
 def types(root):
@@ -65,9 +67,12 @@ def is_loadable(name):
 
 if __name__ == "__main__":
     folders = [Path(text) for text in sys.argv[1:]]
+    table = json.loads(OUT.read_text("utf-8"))
+    found_types = {t for folder in folders for t in types(folder) if t.islower()}
+    found_classes = {c for folder in folders for c in classes(folder) if is_loadable(c)}
     content = {
         "releases": releases(),
-        "types": sorted({t for folder in folders for t in types(folder) if t.islower()}),
-        "classes": sorted({c for folder in folders for c in classes(folder) if is_loadable(c)}),
+        "types": sorted({*table["types"], *found_types}),
+        "classes": sorted({*table["classes"], *found_classes}),
     }
     OUT.write_text(json.dumps(content, separators=(",", ":")) + "\n", "utf-8")

@@ -1,6 +1,7 @@
 """Models with an image or video processor get Pillow and torchvision, others and those that list one do not."""
 
 import json
+import os
 
 import huggingface_hub
 import pytest
@@ -118,3 +119,9 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
     base_hub.is_reached.cache_clear()
     assert len(calls) == 1
     assert calls[0] <= 5
+
+
+def test_a_pipe_declares_nothing(tmp_path):
+    made = matrix(tmp_path)
+    os.mkfifo(tmp_path / "model" / "preprocessor_config.json")
+    assert packages(made) == ()

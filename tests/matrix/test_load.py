@@ -54,7 +54,7 @@ def test_defaults():
     (model,) = matrix.models
     assert model.build.architecture == "llama"
     assert [str(variant) for variant in model.variants] == ["float32-default"]
-    assert (model.greedy, model.timeout, model.budget, model.insists) == (12, 120, 600, False)
+    assert (model.greedy, model.timeout, model.budget, model.own) == (12, 120, 600, frozenset())
     assert model.prompts["short"] == Prompt(text="The capital of France is", length=9)
     assert model.prompts["long"].length == "past-window"
     assert [item.length for item in model.prompts["padded"].batch] == [5, 13]
@@ -65,8 +65,8 @@ def test_defaults():
 def test_whether_a_model_crosses_or_is_used_is_its_own_to_say(key, default):
     text = f"defaults: {{{key}: {str(default).lower()}}}\n"
     text += f"models: {{a: {{build: t5}}, b: {{build: t5, {key}: {str(not default).lower()}}}}}\n"
-    assert [getattr(model, key) for model in read(text).models] == [default, not default]
-    assert all(getattr(model, key) for model in read(ONE_MODEL).models)
+    assert [model.asks(key) for model in read(text).models] == [default, not default]
+    assert all(model.asks(key) for model in read(ONE_MODEL).models)
 
 
 def test_everything_that_can_be_said(tmp_path):
@@ -185,7 +185,7 @@ models:
     prompts: {{a: {{ids: [{text(1)}, 2]}}, b: {{length: {text(4)}}}}}
 """
     ).models
-    assert (model.trust_remote_code, model.crossings) == (True, False)
+    assert (model.trust_remote_code, model.asks("crossings")) == (True, False)
     assert (model.greedy, model.timeout) == (7, 2.5)
     assert (model.build.seed, model.build.gain) == (3, 0.5)
     assert model.prompts == {"a": Prompt(ids=(1, 2)), "b": Prompt(length=4)}
@@ -211,9 +211,9 @@ def test_a_model_has_the_defaults_that_it_does_not_set():
         "models: {a: {build: t5}, b: {build: t5, greedy: 0, relations: true, dtypes: bfloat16}}\n"
     )
     a, b = read(text).models
-    assert (a.dtypes, a.greedy, a.samples, a.relations) == (("float16",), 3, 9, False)
-    assert (b.dtypes, b.greedy, b.samples, b.relations) == (("bfloat16",), 0, 9, True)
-    assert (a.insists, b.insists) == (False, True)
+    assert (a.dtypes, a.greedy, a.samples, a.asks("relations")) == (("float16",), 3, 9, False)
+    assert (b.dtypes, b.greedy, b.samples, b.asks("relations")) == (("bfloat16",), 0, 9, True)
+    assert ("relations" in a.own, "relations" in b.own) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -615,7 +615,7 @@ def test_a_patch_that_does_not_apply_is_a_mistake_in_the_file(folder, patch, mes
 def test_a_setting_may_have_its_former_name():
     text = "version: 1\nstacks: [4.48]\ndefaults: {invariants: false}\nmodels:\n"
     matrix = read(text + "  a: {build: llama}\n  b: {build: llama, invariants: true}\n")
-    assert [model.relations for model in matrix.models] == [False, True]
+    assert [model.asks("relations") for model in matrix.models] == [False, True]
 
 
 def test_a_setting_has_one_of_its_names():

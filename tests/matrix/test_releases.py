@@ -101,8 +101,8 @@ def test_those_that_are_added_are_like_the_newest_stack_and_make_no_checkpoint()
 
 def test_saves_and_loads_of_every_pair_are_left_out():
     before = matrix(*family("5.1", "5.x"))
-    assert before.models[0].crossings
-    assert not widened(before, Index()).models[0].crossings
+    assert before.models[0].asks("crossings")
+    assert not widened(before, Index()).models[0].asks("crossings")
 
 
 def test_the_reference_stays_and_filters_know_what_was_added():
@@ -170,7 +170,7 @@ def test_a_scan_runs_the_newest_stack_with_the_releases_of_another_package():
         ("peft", "tokenizers==0.20.3"),
         ("peft", "tokenizers==0.21.4"),
     ]
-    assert not scan.models[0].crossings
+    assert not scan.models[0].asks("crossings")
 
 
 def test_a_scan_can_be_bounded_and_torch_is_the_stack_s_own_key():

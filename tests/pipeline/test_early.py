@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import os
 import struct
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -50,20 +52,33 @@ def index(folder, names, kind="model.safetensors"):
     )
 
 
-def index_of_packages(spec, family):
-    """Stand for the package index: it has what is known, and nothing else."""
-    return (known.of_family(family) or [None])[-1] if family else LATEST
+class Asked:
+    """Stand for the package index, and for releases that are built: by default it has what is known."""
+
+    def __init__(self, *newer, answers=True, knows=()):
+        self.newer, self.answers, self.knows = newer, answers, knows
+        self.looked = []
+
+    def newest_release(self, spec, family):
+        if not self.answers:
+            return None
+        known_ones = known.of_family(family) if family else known.releases()
+        fitting = [v for v in self.newer if f"{v}.".startswith(family.removesuffix("x"))]
+        return [None, *known_ones, *fitting][-1]
+
+    def may_know(self, spec, name):
+        self.looked.append((spec.id, name))
+        return name in self.knows
 
 
-def no_answer(spec, family):
-    return None
+SILENT = Asked(answers=False)
 
 
-def faults(tmp_path, entry="{path: m}", stacks="[4.57, 5.x]", newest=index_of_packages, **order):
+def faults(tmp_path, entry="{path: m}", stacks="[4.57, 5.x]", asked=None, **order):
     text = f"stacks: {stacks}\nmodels:\n  m: {entry}\n"
     matrix = load.parse(yamltext.parse(text.encode()), tmp_path / "matrix.yaml")
     try:
-        refuse(matrix, Order(**({"checks": True} | order)), newest)
+        refuse(matrix, Order(**({"checks": True} | order)), asked or Asked())
     except EarlyError as error:
         return str(error)
     return None
@@ -210,9 +225,43 @@ def test_a_class_from_elsewhere_is_not_looked_up(tmp_path):
 
 def test_a_model_of_a_newer_release_is_left_to_the_run(tmp_path):
     checkpoint(tmp_path / "m", CONFIG | {"model_type": "llama9"})
-    newer = lambda spec, family: "5.99.0"
-    assert faults(tmp_path, newest=newer) is None
-    assert "llama9" in faults(tmp_path, newest=no_answer)
+    newer = Asked("5.99.0", knows=["llama9"])
+    assert faults(tmp_path, asked=newer) is None
+    assert newer.looked == [("5.x", "llama9")]  # not 4.57, which the table has
+    assert "llama9" in faults(tmp_path, asked=SILENT)
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "near"),
+    [
+        ({"model_type": "lama"}, "lama", 'did you mean "llama"?'),
+        ({"architectures": ["LlamaForCausalML"]}, "LlamaForCausalML", '"LlamaForCausalLM"?'),
+    ],
+)
+def test_a_misspelt_name_is_refused_though_the_index_has_newer_releases(
+    tmp_path, change, name, near
+):
+    checkpoint(tmp_path / "m", CONFIG | change)
+    newer = Asked("5.99.0")
+    text = faults(tmp_path, asked=newer)
+    assert near in text
+    assert "--package NAME --import MODULE" in text
+    assert "matrix.yaml" not in text.replace(str(tmp_path), "")
+    assert newer.looked == [("5.x", name)]
+
+
+def test_no_release_is_asked_for_what_the_table_has(tmp_path):
+    checkpoint(tmp_path / "m")
+    newer = Asked("5.99.0")
+    assert faults(tmp_path, asked=newer) is None
+    assert newer.looked == []
+
+
+def test_the_table_ends_with_the_release_that_the_tests_know():
+    """tests/matrix/make_known.py adds a new one."""
+    root = Path(__file__).parents[2]
+    text = (root / "tests" / "newest.txt").read_text("utf-8")
+    assert text.splitlines()[-1] == f"transformers<={LATEST}"
 
 
 def test_a_module_that_no_package_brings_is_named(tmp_path):
@@ -240,16 +289,17 @@ def test_a_release_that_does_not_exist_is_named_with_those_that_do(tmp_path, sta
 
 def test_a_release_newer_than_the_table_is_asked_for(tmp_path):
     checkpoint(tmp_path / "m")
-    assert faults(tmp_path, stacks="[4.57, 5.24.1]", newest=lambda *_: "5.24.1") is None
+    assert faults(tmp_path, stacks="[4.57, 5.99.1]", asked=Asked("5.99.1")) is None
     # without an index only what can still appear is left to the run
-    assert faults(tmp_path, stacks="[4.57, '5.99']", newest=no_answer) is None
-    assert "4.57.0 to 4.57.6 exist" in faults(tmp_path, stacks="[4.57.9]", newest=no_answer)
+    assert faults(tmp_path, stacks="[4.57, '5.99']", asked=SILENT) is None
+    assert "4.57.0 to 4.57.6 exist" in faults(tmp_path, stacks="[4.57.9]", asked=SILENT)
 
 
 def test_known_releases_need_no_index(tmp_path):
     checkpoint(tmp_path / "m")
-    asked = lambda *_: pytest.fail("the index was asked")
-    assert faults(tmp_path, stacks="[4.48, 4.57.1, 5.x]", newest=asked) is None
+    asked = Asked()
+    asked.newest_release = lambda *_: pytest.fail("the index was asked")
+    assert faults(tmp_path, stacks="[4.48, 4.57.1, 5.x]", asked=asked) is None
 
 
 @pytest.mark.parametrize(
@@ -282,9 +332,9 @@ def test_only_models_that_run_are_looked_at(tmp_path, monkeypatch):
     monkeypatch.setattr(opening, "Scheduler", lambda *_, **__: pytest.fail("a run began"))
     with pytest.raises(EarlyError, match=r"matrix.yaml:4: bad: .*model_type"):
         asyncio.run(run.run_matrix(Order(matrix=matrix), {}, lambda _: pytest.fail("progress")))
-    refuse(load.load(matrix), Order(selection={"models": ("m",)}), no_answer)
+    refuse(load.load(matrix), Order(selection={"models": ("m",)}), SILENT)
     with pytest.raises(EarlyError):
-        refuse(load.load(matrix), Order(selection={"models": ("b*",)}), no_answer)
+        refuse(load.load(matrix), Order(selection={"models": ("b*",)}), SILENT)
 
 
 def test_the_steps_of_a_sentence_model_are_read_from_its_modules(tmp_path):
@@ -302,6 +352,70 @@ def test_the_steps_of_a_sentence_model_are_read_from_its_modules(tmp_path):
     for odd in ("{}", "[1]", '"x"', "\x00"):
         (folder / "modules.json").write_text(odd)
         assert list(further_steps(folder)) == []
+    assert faults(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json",
+        "tokenizer_config.json",
+        "preprocessor_config.json",
+        "modules.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "model.safetensors",
+    ],
+)
+def test_a_pipe_in_the_place_of_a_file_is_named_and_not_waited_for(tmp_path, name):
+    folder = checkpoint(tmp_path / "m")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    assert f"{folder / name} is a pipe and no file" in faults(tmp_path)
+
+
+def test_a_device_in_the_place_of_a_file_is_named_and_not_read(tmp_path):
+    folder = checkpoint(tmp_path / "m")
+    (folder / "tokenizer_config.json").symlink_to("/dev/zero")
+    assert "tokenizer_config.json is a device and no file" in faults(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "is_named"),
+    [
+        ("config.json", 200 << 30, True),
+        ("tokenizer_config.json", 200 << 30, True),
+        ("tokenizer.json", 200 << 30, True),
+        ("model.safetensors.index.json", 200 << 30, True),
+        ("tokenizer.json", 200 << 20, False),
+        ("trainer_state.json", 200 << 30, False),  # no load reads it
+        ("optimizer.pt", 200 << 30, False),
+    ],
+)
+def test_a_file_of_an_absurd_size_is_named_and_not_read(tmp_path, name, size, is_named):
+    folder = checkpoint(tmp_path / "m")
+    (folder / name).touch()
+    os.truncate(folder / name, size)
+    found = faults(tmp_path)
+    assert (found is not None) == is_named
+    assert not is_named or f"{folder / name} has 214,748,364,800 bytes" in found
+
+
+@pytest.mark.parametrize("name", ["../m.safetensors", "a/../../m.safetensors", "/m.safetensors"])
+def test_an_index_that_leads_outside_of_the_folder_is_refused(tmp_path, name):
+    folder = checkpoint(tmp_path / "m", weights=())
+    index(folder, [name])
+    (tmp_path / "m.safetensors").write_bytes(safetensors())
+    assert f"names {name}, which lies outside of the folder" in faults(tmp_path)
+
+
+def test_an_index_may_name_a_subfolder_and_a_link(tmp_path):
+    folder = checkpoint(tmp_path / "m", weights=())
+    (folder / "shards").mkdir()
+    (folder / "shards" / "a.safetensors").write_bytes(safetensors())
+    (tmp_path / "blob").write_bytes(safetensors())
+    (folder / "..b.safetensors").symlink_to(tmp_path / "blob")
+    index(folder, ["shards/a.safetensors", "..b.safetensors"])
     assert faults(tmp_path) is None
 
 

@@ -10,7 +10,6 @@ from samebits.base.errors import StackMachineError
 from samebits.diagnose.exit_code import exit_code
 from samebits.diagnose.verdict import result
 from samebits.matrix.spec import Recipe, Rule
-from samebits.pipeline.questions import Questions
 from samebits.records.capture import Capture, Failure
 from samebits.records.ids import CellId
 from samebits.records.inputs import InputsFile
@@ -21,7 +20,7 @@ from samebits.stacks.costs import Finished
 from samebits.stacks.packages import PackagesError
 from samebits_wire.seal import sealed
 from tests.support.builders import model_spec
-from tests.support.fakes import Crossed, ended
+from tests.support.fakes import ended
 from tests.support.scheduler_bench import STACKS, Bench, extended, probe, recipe, statuses
 
 
@@ -95,14 +94,14 @@ def test_every_phase_is_told_from_beginning_to_end(tmp_path):
     assert set(bench.lab.scope.phases.taken) == {"stacks", "cells", "checkpoints"}
 
 
-def fails(message):
+def fails(message, type="KeyError"):
     """Return the behaviour of a stack in which a model does not load."""
 
     def does(job):
         if job["kind"] in {"build", "inputs"}:
             return probe(job)
         cell = CellId.model_validate(job["cell"])
-        failure = Failure(phase="load", type="KeyError", message=message, traceback="")
+        failure = Failure(phase="load", type=type, message=message, traceback="")
         written = Capture(cell=cell, run=job["run"], status="failed", failure=failure)
         path = Path(job["capture"])
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,6 +129,23 @@ def test_what_fails_otherwise_in_one_of_them_is_said_apart(tmp_path):
         "failure failed in 4.48, 4.57: llama/float32-sdpa: load: KeyError: 'a'",
         "failure failed: llama/float32-sdpa@5.0: load: KeyError: 'b'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("type", "message", "words", "outcome"),
+    [
+        ("OSError", "[Errno 28] No space left on device", "not finished", "unfinished"),
+        ("MemoryError", "8 GiB", "not finished", "unfinished"),
+        ("KeyError", "'a'", "failed", "failed"),
+    ],
+)
+def test_what_the_machine_ended_is_said_to_be_not_finished(tmp_path, type, message, words, outcome):
+    bench = Bench(tmp_path, does=dict.fromkeys(STACKS, fails(message, type)))
+    bench.run()
+    (line,) = bench.progress.of("failure")
+    assert line.startswith(f"failure {words} in all 3 stacks: llama/float32-sdpa: ")
+    assert message in line
+    assert {line.partition(": ")[2] for line in bench.progress.of("done")} == {outcome}
 
 
 # what a run takes
@@ -186,6 +202,7 @@ def test_a_stack_that_cannot_be_built_fails_its_cells_alone(tmp_path):
     }
     failed = {id: str(error) for id, error in bench.lab.stacks.failures.items()}
     assert failed == {"4.57": "stack 4.57: no resolution:\nnumpy is too old"}
+    assert "stack 4.57: failed" in bench.progress.lines
     assert list(bench.lab.stacks.built) == ["4.48", "5.0"]
 
 
@@ -202,6 +219,7 @@ def test_a_stack_that_the_machine_kept_from_being_built_is_not_finished(tmp_path
     ((capture, _),) = (pair for cell, pair in runs.items() if cell.stack == "4.57")
     assert capture.unfinished.phase == "stack"
     assert capture.unfinished.reason == "stack 4.57: no resolution: numpy is too old"
+    assert "stack 4.57: not finished" in bench.progress.lines
     assert _code(runs, "4.57") == 3
 
 
@@ -452,55 +470,6 @@ def test_without_a_number_there_is_a_slot_for_each_core(tmp_path, monkeypatch):
     assert (slots.jobs, slots.cores) == (2, 7)
 
 
-# crossings
-
-
-def crossed(root, *models, **options):
-    """Observe and cross; return savers and loaders by model, and the lines on crossings."""
-    crossing = Crossed()
-
-    def does(job):
-        return crossing(job) if job["kind"] in {"save", "load"} else probe(job)
-
-    bench = Bench(root, *models, does=dict.fromkeys(STACKS, does), **options)
-
-    async def main():
-        scheduler = bench.make()
-        try:
-            await scheduler.observe()
-            return await asyncio.wait_for(Questions(scheduler).cross(), 10)
-        finally:
-            await scheduler.close()
-
-    reports = asyncio.run(main())
-    pairs = {m.model: [(c.saver, c.loader) for c in m.crossings] for m in reports}
-    return pairs, bench.progress.of("begin crossings")
-
-
-def test_every_model_crosses_between_all_stacks(tmp_path):
-    pairs, notes = crossed(tmp_path, recipe(), recipe("small", "llama"))
-    all_pairs = [(saver, loader) for saver in STACKS for loader in STACKS]
-    assert pairs == {"llama": all_pairs, "small": all_pairs}
-    description = "2 models saved by each stack and loaded by every other one"
-    assert notes == [f"begin crossings (2): {description}"]
-
-
-def test_a_stack_that_was_not_built_takes_no_part(tmp_path):
-    pairs, _ = crossed(tmp_path, failing=("4.57",))
-    assert {stack for pair in pairs["llama"] for stack in pair} == {"4.48", "5.0"}
-    assert crossed(tmp_path, failing=("4.57", "5.0"))[0] == {}
-
-
-def test_a_model_without_a_checkpoint_does_not_cross(tmp_path):
-    pairs, _ = crossed(tmp_path, recipe(), recipe("nobody"))
-    assert list(pairs) == ["llama"]
-
-
-def test_nothing_crosses_where_it_is_switched_off(tmp_path):
-    off = model_spec("llama", build=Recipe(architecture="llama"), crossings=False)
-    assert crossed(tmp_path, off) == ({}, [])
-
-
 def test_what_runs_left_long_ago_goes_and_nothing_else(tmp_path):
     kept = {"modules/mine", f"logs/4.48-{'b' * 12}.log", "logs/notes.txt"}
     gone = {f"modules/{'0' * 12}-{'a' * 12}", f"logs/5.0-{'a' * 12}.log"}
@@ -663,6 +632,71 @@ def test_what_the_user_listed_is_not_left_out(tmp_path):
     model = recipe().model_copy(update={"packages": IMAGES})
     runs = Bench(tmp_path, model, extend=index).run()
     assert [pair[0].status for pair in runs.values()] == ["complete", "complete", "absent"]
+
+
+NO_NETWORK = PackagesError("error: client error (Connect)", contradicts=False, machine=True)
+
+
+class FaultyIndex(Index):
+    """An index that some stacks do not reach ``times`` times when they ask for ``missing``."""
+
+    def __init__(self, missing, times, error=NO_NETWORK, **versions):
+        super().__init__(**versions)
+        self.missing, self.times, self.error = missing, times, error
+
+    def __call__(self, stack, python, packages, stays):
+        if stack.id == "5.0" and self.missing in packages and self.times:
+            self.asked.append((stack.id, packages))
+            self.times -= 1
+            raise self.error
+        return super().__call__(stack, python, packages, stays)
+
+
+EVERYWHERE = {stack: ["0.28"] for stack in STACKS}
+
+
+@pytest.mark.parametrize("error", [NO_NETWORK, OSError(28, "No space left on device")], ids=str)
+def test_packages_that_the_machine_did_not_let_be_installed_are_tried_again(tmp_path, error):
+    index = FaultyIndex("my-models==0.28", 1, error, my_models=EVERYWHERE)
+    bench = Bench(tmp_path / "once", with_packages(), extend=index)
+    assert list(statuses(bench.run()).values()) == [COMPLETE] * 3
+    assert [id for id, _ in index.asked].count("5.0") == 2
+    assert not bench.lab.scope.dependencies.unrepeatable
+    index = FaultyIndex("my-models==0.28", 2, error, my_models=EVERYWHERE)
+    bench = Bench(tmp_path / "twice", with_packages(), extend=index)
+    assert statuses(bench.run())["mine@5.0"] == ["unfinished"] * 2
+
+
+def test_packages_that_do_not_fit_are_not_tried_again(tmp_path):
+    index = Index(my_models=EVERYWHERE | {"5.0": []})
+    Bench(tmp_path, with_packages(), extend=index).run()
+    assert [id for id, _ in index.asked].count("5.0") == 1
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_run_whose_torchvision_was_not_fetched_says_so_and_stands_for_no_other(tmp_path, times):
+    index = FaultyIndex("torchvision==0.28", times, pillow=EVERYWHERE, torchvision=EVERYWHERE)
+    model = recipe().model_copy(update={"packages": IMAGES, "images": IMAGES})
+    bench = Bench(tmp_path, model, extend=index)
+    assert list(statuses(bench.run()).values()) == [COMPLETE] * 3
+    is_missing = times == 2
+    for stack in STACKS:
+        installed = bench.lab.stacks.extended[stack, IMAGES].added.packages
+        assert ("torchvision" in installed) is not is_missing
+    notes = [note for note in bench.lab.notes if note.startswith("no torchvision for all stacks")]
+    assert bool(notes) is is_missing
+    assert all("client error (Connect)" in note for note in notes)
+    unrepeatable = ["torchvision could not be fetched"] if is_missing else []
+    assert list(bench.lab.scope.dependencies.unrepeatable) == unrepeatable
+
+
+def test_a_torchvision_that_does_not_fit_is_a_result(tmp_path):
+    index = Index(pillow=EVERYWHERE, torchvision=EVERYWHERE | {"5.0": []})
+    model = recipe().model_copy(update={"packages": IMAGES, "images": IMAGES})
+    bench = Bench(tmp_path, model, extend=index)
+    bench.run()
+    assert not bench.lab.notes
+    assert not bench.lab.scope.dependencies.unrepeatable
 
 
 # faults of the machine and of the work folder

@@ -11,14 +11,10 @@ from samebits.records.comparison import (
     SignalComparison,
 )
 from samebits.records.ids import CellId, Variant, Verdict
-from samebits.records.outcomes import Parts
 from samebits.records.provenance import IntegritySignal, Provenance
-from samebits.records.relations import Distance, LayerDistance, Relation, RelationsSignal
 from samebits.records.report import Row
 from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef
-from samebits.records.tokenizer import Answer, TokenizerSignal
-from tests.support.outcomes import outcomes
 from tests.support.sample_report import attention
 
 REF = TensorRef(hash="a" * 64, dtype="float32", shape=(2,))
@@ -69,39 +65,6 @@ def test_nothing_else_is_touched(signal):
     assert trimmed(signal, *items) == items
 
 
-def relation(n_differ, *layers, holds):
-    def distance(n):
-        return Distance(n=9, n_differ=n, max_abs=float(n), mean_abs=float(n))
-
-    return Relation(
-        relation="causality",
-        case="9 tokens",
-        holds=holds,
-        distance=distance(n_differ),
-        layers=tuple(
-            LayerDistance(name=f"{i}", distance=distance(n)) for i, n in enumerate(layers)
-        ),
-        positions=(0.0, 0.0),
-    )
-
-
-@pytest.mark.parametrize(
-    ("before", "kept"),
-    [
-        (relation(0, 0, 0, holds=True), False),
-        (relation(1, 0, 0, holds=True), True),
-        (relation(0, 0, 1, holds=True), True),
-        (relation(0, 0, 0, holds=False), True),
-    ],
-    ids=["zeros", "logits differ", "a layer differs", "it does not hold"],
-)
-def test_zeros_of_relations_that_hold_are_left_out(before, kept):
-    (after,) = trim.relations(RelationsSignal(relations=(before,))).relations
-    assert (after == before) == kept
-    assert (after.holds, after.distance, after.case) == (before.holds, before.distance, before.case)
-    assert bool(after.layers and after.positions) == kept
-
-
 def test_a_load_counts_plain_tensors_and_names_the_others():
     def tensor(source, written="all", **more):
         return Provenance(kind="parameter", source=source, written=written, **more)
@@ -136,18 +99,3 @@ def test_attention_comes_back_as_it_was():
     assert len(calls) == 1, "layers differ by nothing but their module"
     row = Row(model="m", variant="v", reference=None, cells=(), attention=reports, calls=calls)
     assert {stack: row.ran(stack) for stack in signals} == signals
-
-
-def test_a_tokenizer_in_a_report_is_without_its_texts():
-    signal = TokenizerSignal(
-        class_name="T",
-        padding_side="left",
-        batch=Answer(type="list"),
-        knows_backend=True,
-        parts=Parts(built={"model": "{}"}),
-        corpus=outcomes({"encode": {"a": [1]}}),
-        conversations=outcomes({"ids": {"a": [1]}}),
-    )
-    trimmed = trim.tokenizer(signal)
-    assert (trimmed.parts, trimmed.corpus, trimmed.conversations) == (None, None, None)
-    assert trimmed.class_name == "T"

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
 from samebits_probe.model import declared
 from samebits_probe.model.choice import NotFed, Parameter, Signature, lines_for, written
 from samebits_probe.model.declared import Constant, Masked, Seeded, check_names, real_rows, resolved
+from samebits_probe.model.series_shapes import shapes_of
 
 CONFIG = SimpleNamespace(
     hidden_size=16,
@@ -74,7 +75,7 @@ def test_masks_are_ranges_of_ones():
 def test_a_misspelt_argument_is_named_with_its_place_and_the_nearest():
     places = {"": "matrix.yaml:3:5", "protien_embeddings": "matrix.yaml:4:9"}
     with pytest.raises(NotFed) as caught:
-        check_names(["protien_embeddings", "coverage"], SIGNATURE, places, "the set")
+        check_names(["protien_embeddings", "coverage"], SIGNATURE, places, "the set", {})
     assert str(caught.value).startswith(
         "matrix.yaml:4:9: the set has protien_embeddings, which forward does not take: did you mean "
         "protein_embeddings?"
@@ -83,7 +84,7 @@ def test_a_misspelt_argument_is_named_with_its_place_and_the_nearest():
 
 def test_a_missing_argument_is_named_with_its_annotation_and_what_to_write():
     with pytest.raises(NotFed) as caught:
-        check_names(["coverage"], SIGNATURE, {"": "matrix.yaml:3:5"}, "given.npz")
+        check_names(["coverage"], SIGNATURE, {"": "matrix.yaml:3:5"}, "given.npz", {})
     assert str(caught.value) == (
         "matrix.yaml:3:5: forward needs protein_embeddings: torch.FloatTensor, which given.npz does "
         "not have: write {arguments: {protein_embeddings: {shape: [1, 12, hidden_size], dtype: "
@@ -93,7 +94,7 @@ def test_a_missing_argument_is_named_with_its_annotation_and_what_to_write():
 
 def test_a_forward_of_any_keyword_takes_any_name():
     check_names(
-        ["protein_embeddings", "coverage", "new"], SIGNATURE._replace(takes_any=True), {}, ""
+        ["protein_embeddings", "coverage", "new"], SIGNATURE._replace(takes_any=True), {}, "", {}
     )
 
 
@@ -144,3 +145,55 @@ def test_seeded_bounds_fit_their_dtype_or_are_refused(dtype, low, high):
     else:
         refused, fits = False, plan.low < plan.high
     assert fits != refused
+
+
+class Informer:
+    """The config of a model of series; `informer` and others have these fields."""
+
+    context_length, prediction_length, lags_sequence = 24, 5, [1, 7]
+    num_time_features, num_static_categorical_features = 2, 1
+
+
+class PatchTST:
+    """The config of a model of series with channels."""
+
+    context_length, prediction_length, num_input_channels = 32, 8, 3
+
+
+class TimesFM:
+    """The config of a model whose future has another name."""
+
+    context_length, horizon_length = 16, 4
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "text"),
+    [
+        (Informer, "past_values", "{shape: [1, 31], dtype: float32}"),
+        (Informer, "past_time_features", "{shape: [1, 31, 2], dtype: float32}"),
+        (Informer, "past_observed_mask", "{shape: [1, 31], mask: ones}"),
+        (Informer, "future_values", "{shape: [1, 5], dtype: float32}"),
+        (Informer, "future_time_features", "{shape: [1, 5, 2], dtype: float32}"),
+        (Informer, "future_observed_mask", "{shape: [1, 5], mask: ones}"),
+        (Informer, "static_categorical_features", "{shape: [1, 1], dtype: int64, high: 2}"),
+        (PatchTST, "past_values", "{shape: [1, 32, 3], dtype: float32}"),
+        (PatchTST, "future_values", "{shape: [1, 8, 3], dtype: float32}"),
+        (TimesFM, "future_values", "{shape: [1, 4], dtype: float32}"),
+        (object, "future_values", "{shape: [1, 12], dtype: float32}"),
+    ],
+)
+def test_the_lines_for_a_series_have_the_lengths_of_its_config(config, name, text):
+    signature = Signature((Parameter("past_values"), Parameter(name)))
+    shapes = shapes_of(config(), signature)
+    assert written(Parameter(name), series=shapes) == text
+    assert lines_for([Parameter(name)], series=shapes).endswith(f"{name}: {text}")
+
+
+def test_a_set_without_the_future_is_told_its_length():
+    signature = Signature((Parameter("past_values", True), Parameter("future_values", True)))
+    with pytest.raises(NotFed, match=r"future_values: \{shape: \[1, 5\], dtype: float32\}"):
+        check_names(["past_values"], signature, {}, "the set", shapes_of(Informer(), signature))
+
+
+def test_a_model_of_text_has_no_shapes_of_series():
+    assert shapes_of(Informer(), Signature((Parameter("input_ids"),))) == {}

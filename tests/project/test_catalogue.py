@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.findings import registry
+from samebits.questions import registry
 
 ROOT = Path(__file__).parents[2]
 CATALOGUE = ROOT / "docs" / "catalogue.md"
@@ -59,7 +59,7 @@ def test_a_row_names_rules_diffs_and_tests_that_are_there(id):
     *_, upstream, covered = rows()[id]
     assert upstream
     rules = re.findall(r"\bSB\d{3}\b", covered)
-    assert set(rules) <= {rule.code for rule in registry.RULES}
+    assert set(rules) <= {rule.code for rule in registry.rules()}
     diffs = re.findall(r"[\w-]+\.diff", covered)
     assert all((ROOT / "tests" / "custom" / name).exists() for name in diffs)
     tests = re.findall(r"tests/[\w/]*test_\w+\.py", covered)

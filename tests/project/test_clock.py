@@ -11,8 +11,8 @@ from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
 from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
-from samebits.jobs.crossings import Crosser
 from samebits.pipeline import scheduler
+from samebits.questions.crossings.crosser import Crosser
 from samebits.stacks import build
 from samebits.storage.prune import prune
 from samebits.storage.receipt import FOLDER, Answer, lookup, save
@@ -22,10 +22,10 @@ from tests.support.faulty_bench import Bench, Host
 ROOT = Path(__file__).parents[2]
 YEAR = 365 * 86_400
 AGES = {
-    ("cli", "_checked"),
-    ("cli", "run"),
+    ("check", "_run"),
+    ("matrix", "run_cells"),
     ("cells", "_remove_leftovers"),
-    ("crossings", "close"),
+    ("crosser", "close"),
     ("scheduler", "_remove_old"),
     ("installer", "_is_old"),
     ("build", "_remove_leftovers"),

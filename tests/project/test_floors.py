@@ -15,10 +15,13 @@ HOST_FLOORS = [
     {"compare"},
     {"matrix"},
     {"ladder", "diagnose", "findings", "stacks"},
-    {"storage", "reports", "training"},
-    {"trace", "terminal"},
+    {"storage"},
+    {"trace"},
     {"grafts"},
     {"jobs"},
+    {"questions"},
+    {"reports"},
+    {"terminal"},
     {"capsules"},
     {"pipeline"},
     {"check"},
@@ -31,9 +34,9 @@ HOST_FLOORS = [
 PROBE_FLOORS = [
     {"process"},
     {"model"},
-    {"relations", "usage", "trace"},
+    {"trace"},
     {"cell", "graft", "jobs"},
-    {"training"},
+    {"questions"},
 ]
 """Packages of probes/samebits_probe/, in the same order; probes/samebits_wire lies below both sides."""
 
@@ -87,6 +90,59 @@ def test_probe_imports_point_downwards(path):
     for imported in imported_packages(path, "samebits_probe") - {importer}:
         lower = floor_of(imported, PROBE_FLOORS) < floor_of(importer, PROBE_FLOORS)
         assert lower, f"{importer} imports {imported}, which is not below it"
+
+
+OF_ALL_QUESTIONS = {"question", "registry", "questions"}
+"""What the core may import of samebits.questions: what all of them have in common."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in HOST if package(p, ROOT / "samebits") != "questions"],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_the_core_knows_no_question(path):
+    names = {name for name in imports(path) if name.startswith("samebits.questions.")}
+    assert {name.split(".")[2] for name in names} <= OF_ALL_QUESTIONS
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        p
+        for p in PROBES
+        if p.is_relative_to(PROBE_PACKAGE) and package(p, PROBE_PACKAGE) != "questions"
+    ],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_the_core_of_the_probes_knows_no_question(path):
+    assert not {name for name in imports(path) if name.startswith("samebits_probe.questions.")}
+
+
+MAY_USE = {"trainer": {"training"}}
+"""Question -> the questions whose modules it uses."""
+
+
+def folder_of(name):
+    return name.split(".")[2]
+
+
+def test_questions_know_no_other_question():
+    shared = {"question", "made_models", "questions"}
+    for root, top in ((ROOT / "samebits", "samebits"), (PROBE_PACKAGE, "samebits_probe")):
+        folders = {p.name for p in (root / "questions").iterdir() if p.is_dir()} - {"__pycache__"}
+        for name in folders:
+            for path in (root / "questions" / name).rglob("*.py"):
+                used = {folder_of(n) for n in imports(path) if n.startswith(f"{top}.questions.")}
+                assert used - shared <= {name} | MAY_USE.get(name, set()), path
+
+
+def test_both_sides_have_the_same_questions():
+    host, probes = (
+        {p.name for p in (root / "questions").iterdir() if p.is_dir()} - {"__pycache__"}
+        for root in (ROOT / "samebits", PROBE_PACKAGE)
+    )
+    assert host == probes
 
 
 def test_every_package_has_one_floor():

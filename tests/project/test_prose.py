@@ -49,18 +49,25 @@ PROSE = {"note", "notes", "reason", "reasons", "headline", "evidence", "remark",
 
 ALLOWED: dict[tuple[str, str], str] = {
     (
-        "compare/texts.py",
+        "base/errors.py",
+        r"""re.compile(f"OSError: \\[Errno (?:{'|'.join(map(str, sorted(MACHINE_ERRORS)))})\\]")""",
+    ): "Python's own words for an OSError, as a job reports its last exception",
+    (
+        "questions/texts/compare.py",
         "operation.startswith(PUT_BACK)",
     ): "an operation's name, as the probe makes it",
-    ("compare/texts.py", "operation.removeprefix(PUT_BACK)"): "the same",
-    ("findings/tokenizers.py", "shown_by.parts.split(', ')"): "the parts in an operation's name",
+    ("questions/texts/compare.py", "operation.removeprefix(PUT_BACK)"): "the same",
+    (
+        "questions/texts/other_ids.py",
+        "shown_by.parts.split(', ')",
+    ): "the parts in an operation's name",
+    (
+        "questions/usage/answers.py",
+        "text.partition(': ')",
+    ): "an exception as Python prints it: class and message",
     (
         "stacks/process.py",
         "re.compile('MemoryError|bad_alloc|annot allocate memory|failed to map segment|No space left|Disk quota|Read-only file system|Input/output error|File too large|Too many open files|Resource temporarily unavailable')",
-    ): "what Python, the linker and the kernel write",
-    (
-        "stacks/process.py",
-        "re.compile(f\"MemoryError\\\\b|OSError: \\\\[Errno (?:{'|'.join((str(number) for number in MACHINE_ERRORS))})\\\\]\")",
     ): "what Python, the linker and the kernel write",
     (
         "stacks/process.py",
@@ -92,6 +99,10 @@ ALLOWED: dict[tuple[str, str], str] = {
     ): "messages of transformers and torch",
     ("gate/testing.py", "line.startswith('model name')"): "/proc/cpuinfo",
     (
+        "stacks/build.py",
+        r"re.compile(f'^(class {re.escape(name)}\\b|{re.escape(name)}\\s*=)', re.MULTILINE)",
+    ): "the source of transformers",
+    (
         "manual.py",
         "text.removesuffix(' (default: %(default)s)')",
     ): "argparse's words, which Python 3.11 and 3.12 add to a switch",
@@ -120,6 +131,10 @@ ALLOWED: dict[tuple[str, str], str] = {
         "findings/tying.py",
         "_NO_KEYS not in trip.reason",
     ): "the message of an exception of Python",
+    (
+        "questions/crossings/section.py",
+        "change.partition(': ')",
+    ): "a changed field as the probe writes it: its name, then both values",
     (
         "matrix/yamltext.py",
         "'expected a single document' in str(error.context)",

@@ -10,8 +10,8 @@ import pytest
 
 from samebits.matrix.spec import StackSpec
 from samebits.pipeline.order import Order
-from samebits.pipeline.questions import FOR_TRAINER
 from samebits.pipeline.run import run_matrix
+from samebits.questions.trainer.ask import PACKAGES
 from samebits.stacks.build import StackBuilder
 from samebits.stacks.installer import Installer
 from samebits.stacks.packages import PackageBuilder
@@ -78,7 +78,7 @@ def beside(stacks):
 @pytest.fixture(scope="session")
 def accelerate(beside):
     """Return the folder with accelerate beside a stack, which Trainer needs."""
-    return lambda name: beside(name, FOR_TRAINER)
+    return lambda name: beside(name, PACKAGES)
 
 
 @pytest.fixture(scope="session")

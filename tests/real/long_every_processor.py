@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from samebits.findings.case import Case
-from samebits.findings.registry import findings
-from samebits.records.processor import ProcessorsSignal
+from samebits.questions.processors.records import ProcessorsSignal
+from samebits.questions.registry import findings
 from samebits.stacks.environment import probe_environment
 from samebits.stacks.installer import Installer
 from samebits.stacks.packages import PackageBuilder
@@ -21,7 +21,7 @@ import json, logging, sys, tempfile, warnings
 from pathlib import Path
 sys.path[1:1] = [sys.argv[1]]
 sys.path.append(sys.argv[2])
-from samebits_probe.cell import processors, samples
+from samebits_probe.questions.processors import processors, samples
 from samebits_probe.model.load import Source
 from transformers.models.auto.feature_extraction_auto import FEATURE_EXTRACTOR_MAPPING_NAMES as SOUNDS
 from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES as IMAGES

@@ -2,6 +2,7 @@
 
 import pytest
 
+from samebits.questions.usage.records import signals_of
 from samebits.reports import document
 from tests.support.pages import beside_models
 
@@ -77,7 +78,9 @@ def report(tmp_path_factory, run_in):
 
 @pytest.fixture(scope="module")
 def usage(report):
-    return {(row.model, stack): found for row in report.rows for stack, found in row.usage.items()}
+    return {
+        (row.model, stack): found for row in report.rows for stack, found in signals_of(row).items()
+    }
 
 
 @pytest.mark.parametrize("stack", MET)

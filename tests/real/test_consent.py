@@ -17,7 +17,8 @@ from tests.support import canaries
 
 MIDDLE = "4.57"
 """A release that runs custom_generate of a folder without trust."""
-TRUSTED = ("generates", "maps")
+REFUSED = ("generates", "maps")
+"""Models that are tried with ``trust_remote_code: false``, too."""
 MATRIX = f"""
 stacks: ["{OLD}", "{MIDDLE}", "{NEW}"]
 torch: "2.13.0"
@@ -45,9 +46,10 @@ def made(tmp_path_factory, stacks):
 @pytest.fixture(scope="module")
 def report(made, run_in):
     lines = [f"  {name}: {{path: {name}}}" for name in canaries.DOORS]
-    lines += [f"  {name}-refused: {{path: {name}, trust_remote_code: false}}" for name in TRUSTED]
+    lines += [f"  {name}-refused: {{path: {name}, trust_remote_code: false}}" for name in REFUSED]
     lines += [
-        f"  {name}-trusted: {{path: {name}-trusted, trust_remote_code: true}}" for name in TRUSTED
+        f"  {name}-trusted: {{path: {name}-trusted, trust_remote_code: true}}"
+        for name in canaries.TRUSTED
     ]
     (made / "matrix.yaml").write_text(MATRIX + "\n".join(lines) + "\n")
     # the look at files before a run refuses RealmRetriever, which is no model
@@ -76,14 +78,20 @@ def test_only_code_of_trusted_models_ran(ran):
 
 
 def test_code_runs_with_consent(ran):
-    releases = {name: set() for name in TRUSTED}
+    releases = {name: set() for name in canaries.TRUSTED}
+    files = {name: set() for name in canaries.TRUSTED}
     for line in ran:
-        releases[line.split("-trusted/")[0]].add(line.split()[-1][:4])
+        name, _, rest = line.partition("-trusted/")
+        files[name].add(rest.split()[0])
+        releases[name].add(line.split()[-1][:4])
     assert releases["maps"] >= {"4.48", "4.57"}
     assert len(releases["maps"]) == 3
     # 4.48 has no such door
     assert len(releases["generates"]) == 2
     assert "4.57" in releases["generates"]
+    # 4.48 has no LightGlue, and 5.23 asks the caller
+    assert releases["lightglue"] >= {"4.57"}
+    assert files["processors"] == {"own_processor.py", "own_video.py"}
 
 
 @pytest.mark.parametrize("name", ["generates", "generates-refused", "shadows"])
@@ -100,10 +108,18 @@ def test_a_refusal_names_the_file_and_what_to_do(cells):
     assert "--trust-remote-code" in text
 
 
+def test_a_config_that_trusts_code_by_itself_is_refused_by_name(cells):
+    cell = cells["lightglue", MIDDLE]
+    text = f"{cell.headline} {cell.failure}"
+    assert "detector/own.py comes with the model, and it was not run" in text
+    assert "--trust-remote-code" in text
+
+
 def test_the_report_and_the_terminal_say_what_was_not_run(report, made):
     not_run = {entry.model: entry.not_run for entry in report.checkpoints}
     assert not_run["generates"] == ("custom_generate/generate.py",)
     assert not_run["maps"] == ("config.json", "tokenizer_config.json", "preprocessor_config.json")
+    assert not_run["processors"] == ("processor_config.json", "video_preprocessor_config.json")
     assert not_run["generates-trusted"] == not_run["template"] == ()
     (line,) = [line for line in summary(report, [Path("report.md")]) if "trust_remote_code" in line]
     assert "generates (custom_generate/generate.py)" in line

@@ -140,7 +140,7 @@ def test_rows_that_mix_are_named_in_every_release(cells, report):
         assert "SB705" not in [finding.code for finding in cells["clean", stack].findings]
     (row,) = [row for row in report.rows if row.model == "clean"]
     for stack in (OLD, NEW):
-        tried = {relation.relation for relation in row.relations[stack].relations}
+        tried = {relation.relation for relation in row.answers["relations"].stacks[stack].relations}
         assert tried == {"batch size", "row order", "right padding"}
 
 

@@ -25,9 +25,13 @@ def rows(run_in, tmp_path_factory):
     return {row.model: row for row in report.rows}, beside_models(render(report))
 
 
+def answers_of(row):
+    return [row.answers[question].stacks for question in ("relations", "usage")]
+
+
 def test_a_made_model_answers_in_every_stack(rows):
     of_model, text = rows
-    for signals in (of_model["large"].relations, of_model["large"].usage):
+    for signals in answers_of(of_model["large"]):
         assert signals.keys() == {OLD, NEW}
         assert {signal.asked_of.n_layers for signal in signals.values()} == {2}
     assert "asked of a made model of 2 layers" in text
@@ -35,7 +39,7 @@ def test_a_made_model_answers_in_every_stack(rows):
 
 def test_the_model_itself_answers_if_its_entry_asks(rows):
     of_model, _ = rows
-    for signals in (of_model["itself"].relations, of_model["itself"].usage):
+    for signals in answers_of(of_model["itself"]):
         assert signals.keys() == {OLD, NEW}
         assert {signal.asked_of for signal in signals.values()} == {None}
 
@@ -45,13 +49,13 @@ def test_both_say_the_same_of_a_sound_class(rows):
     tried = [
         {relation.relation for relation in signal.relations}
         for row in of_model.values()
-        for signal in row.relations.values()
+        for signal in row.answers["relations"].stacks.values()
     ]
     assert all(names == tried[0] for names in tried)
     answers = [
         (signal.saved.files, signal.checkpointing, signal.strategies)
         for stack in (OLD, NEW)
-        for signal in (row.usage[stack] for row in of_model.values())
+        for signal in (row.answers["usage"].stacks[stack] for row in of_model.values())
     ]
     assert answers[0] == answers[1]
     assert answers[2] == answers[3]

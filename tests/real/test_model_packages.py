@@ -5,6 +5,7 @@ import json
 import ml_dtypes
 import numpy as np
 
+from samebits.questions.processors.records import answer_of
 from samebits.records.capture import NO_DEVICE
 from tests.support.model_packages import make_checkpoint, make_package
 
@@ -44,11 +45,11 @@ def test_code_of_packages_is_compared_and_changes_no_other_model(tmp_path, run_i
     assert listed[("healthy",), "5.x"].replaced.keys() == {"fsspec"}
     assert listed[("newer",), "4.48"].failure == absent.absent
     # a model with an image processor gets what users have, and the processors that it makes differ
-    looking = next(row for row in report.rows if row.model == "looking")
+    asked = answer_of(next(row for row in report.rows if row.model == "looking"))
     for stack, backend in (("4.48", "pil"), ("5.x", "torchvision")):
         assert listed[("looking",), stack].packages.keys() >= {"pillow", "torchvision"}
-        assert looking.processors[stack].parts["image processor"].backend == backend
-    (part,) = (p for p in looking.processed["5.x"].parts if p.part == "image processor")
+        assert asked.stacks[stack].parts["image processor"].backend == backend
+    (part,) = (p for p in asked.compared["5.x"].parts if p.part == "image processor")
     assert {d.outcome for d in part.differences} - {"rounding"}
     # the stacks themselves have none of them
     assert not any("models" in name for stack in report.stacks for name in stack.packages)
@@ -103,5 +104,8 @@ def test_weights_in_few_bits_accuse_no_release_for_the_machine(tmp_path, run_in)
         assert other.verdict == "failed"
         assert "optimum-quanto" in other.failure.message
     (finding,) = (f for f in cells["float8", "5.x"].findings if f.code == "SB931")
-    assert finding.where == "integrity load without a dtype"
+    assert finding.raises == "5.x"
+    assert finding.where == (
+        "5.x raises, the reference 4.48 answers: integrity load without a dtype"
+    )
     assert "SB931" not in {f.code for f in cells["float8-named", "5.x"].findings}

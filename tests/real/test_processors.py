@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from samebits.findings.case import Case
-from samebits.findings.registry import findings
-from samebits.records.processor import ProcessorsSignal
+from samebits.questions.processors.records import ProcessorsSignal
+from samebits.questions.registry import findings
 from samebits.stacks.environment import probe_environment
 from samebits.stacks.installer import Installer
 from samebits.stacks.packages import PackageBuilder
@@ -21,7 +21,7 @@ ASK = """
 import json, logging, sys, warnings
 sys.path[1:1] = [sys.argv[1]]
 sys.path.append(sys.argv[3])
-from samebits_probe.cell import processors
+from samebits_probe.questions.processors import processors
 from samebits_probe.model.load import Source
 logging.disable(logging.WARNING)
 warnings.simplefilter("ignore")

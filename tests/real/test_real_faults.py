@@ -297,7 +297,7 @@ def broken(run_in, folders, tmp_path_factory):
 
 
 STATIC = {"truncated", "flipped", "petabytes", "longest-header", "no-json", "no-mapping", "no-text"}
-STATIC |= {"no-shard"}
+STATIC |= {"no-shard", "outside"}
 
 
 def test_what_files_alone_show_ends_a_run_before_it_begins(run_in, folders, tmp_path):

@@ -85,4 +85,4 @@ def test_a_second_machine_with_the_store_runs_no_job(alone, tmp_path):
         "spent"
     ]
     kinds = {entry["kind"] for entry in spent}
-    assert kinds <= {"save", "imports"}  # saved copies of a model stay on their machine
+    assert kinds <= {"crossings.save", "imports"}  # saved copies of a model stay on their machine

@@ -114,10 +114,12 @@ def test_a_made_model_answers_for_it_and_nothing_is_left_out_for_its_price(obser
     report, captures, *_ = observed
     for capture in captures:
         assert [skip.what for skip in capture.skips if skip.why == "cost"] == []
-        for signal in (capture.signals.relations, capture.signals.usage):
+        for signal in map(capture.signals.answers.get, ("relations", "usage")):
             assert (signal is None) == (capture.run == "b")
             if signal is not None:
                 assert signal.asked_of.n_layers == 2
                 assert signal.asked_of.n_parameters < 2_000_000
     (row,) = report.rows
-    assert {signal.asked_of is not None for signal in row.relations.values()} == {True}
+    assert {signal.asked_of is not None for signal in row.answers["relations"].stacks.values()} == {
+        True
+    }

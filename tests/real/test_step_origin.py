@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from samebits.questions.training.records import steps_of
 from samebits.reports import document
 
 CODE = Path(__file__).parent / "planted" / "modeling_backward.py"
@@ -62,7 +63,7 @@ def compared(report):
     return {
         (row.model, stack): training.comparison
         for row in report.rows
-        for stack, training in row.training.items()
+        for stack, training in steps_of(row).items()
     }
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from samebits.findings.case import Case
-from samebits.findings.registry import findings
+from samebits.questions.registry import findings
+from samebits.questions.texts.records import TextsSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.stacks.environment import probe_environment
 from tests.support.builders import Memory, sound
@@ -22,19 +23,21 @@ ROOT = Path(__file__).parents[2]
 ASK = """
 import json, logging, sys
 sys.path.insert(0, sys.argv[1])
-from samebits_probe.cell import backend, chat, texts, tokenizer
+from samebits_probe.cell import tokenizer
 from samebits_probe.model.load import Source, load_tokenizer
+from samebits_probe.questions.texts import backend, chat, texts
 logging.disable(logging.WARNING)
 for name, folder in json.loads(sys.argv[2]).items():
     source = Source(folder, None, False, "float32", "default", "cpu")
     loaded = load_tokenizer(source)
-    facts = tokenizer.facts(source, {})
-    facts["parts"] = backend.facts(loaded, source)
-    facts["conversations"] = chat.facts(loaded)
-    facts["corpus"] = texts.facts(loaded, source)
-    print(json.dumps([name, facts]))
+    observed = {"tokenizer": tokenizer.facts(source, {}), "texts": {
+        "parts": backend.facts(loaded, source),
+        "conversations": chat.facts(loaded),
+        "corpus": texts.facts(loaded, source),
+    }}
+    print(json.dumps([name, observed]))
 """
-"""Asks for what the phase ``tokenizer`` observes of some folders, without their models."""
+"""Asks for what the phases ``tokenizer`` and ``texts`` observe of some folders, without their models."""
 
 DIGITS = {
     "type": "Sequence",
@@ -181,13 +184,19 @@ def observed(built, root):
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr
     lines = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
-    return {name: TokenizerSignal.model_validate(facts) for name, facts in lines}
+    return {
+        name: {
+            "tokenizer": TokenizerSignal.model_validate(facts["tokenizer"]),
+            "texts": TextsSignal.model_validate(facts["texts"]),
+        }
+        for name, facts in lines
+    }
 
 
 def found(tokenizers, name, reference="4.48", candidate="5.x"):
     case = Case(
-        capture=sound(Memory(), candidate, tokenizer=tokenizers[candidate][name]),
-        reference=sound(Memory(), reference, tokenizer=tokenizers[reference][name]),
+        capture=sound(Memory(), candidate, **tokenizers[candidate][name]),
+        reference=sound(Memory(), reference, **tokenizers[reference][name]),
     )
     return findings(case)
 
@@ -275,6 +284,7 @@ def test_a_continued_message_is_cut_otherwise_by_one_release_whatever_the_templa
 
 
 def test_a_capture_of_a_corpus_stays_small(tokenizers):
-    for signal in tokenizers["5.x"].values():
-        assert len(signal.corpus.model_dump_json()) < 250_000
-        assert not signal.corpus.left_out.keys() - {"slow class"}
+    for observed in tokenizers["5.x"].values():
+        corpus = observed["texts"].corpus
+        assert len(corpus.model_dump_json()) < 250_000
+        assert not corpus.left_out.keys() - {"slow class"}

@@ -25,10 +25,10 @@ RECORD = """        logits = self.lm_head(outputs.last_hidden_state)
 JOBS = {
     "samebits_probe.cell.phases.forward",
     "samebits_probe.cell.phases.greedy",
-    "samebits_probe.relations.relations",
-    "samebits_probe.usage.usage",
+    "samebits_probe.questions.relations.relations",
+    "samebits_probe.questions.usage.usage",
     "samebits_probe.jobs.ladder",
-    "samebits_probe.jobs.crossing",
+    "samebits_probe.questions.crossings.load",
     "samebits_probe.trace.job",
     "samebits_probe.graft.graft",
 }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from samebits.questions.training.records import steps_of
 from samebits.reports import document
 
 CODE = Path(__file__).parent / "planted" / "modeling_training.py"
@@ -79,7 +80,7 @@ def report(tmp_path_factory, stacks, run_in):
 
 @pytest.fixture(scope="module")
 def trained(report):
-    return {(row.model, stack): t for row in report.rows for stack, t in row.training.items()}
+    return {(row.model, stack): t for row in report.rows for stack, t in steps_of(row).items()}
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +97,7 @@ def codes(report):
 def broken(report):
     """Return the broken ways to train by the model itself; test_trainer.py has Trainer's."""
     relations = report.relations.relations if report.relations else ()
-    names = {relation.relation for relation in relations if relation.broken}
-    return {name for name in names if not name.startswith("Trainer")}
+    return {relation.relation for relation in relations if relation.broken}
 
 
 @pytest.mark.parametrize("model", ["clean", "gpt2", "drops"])

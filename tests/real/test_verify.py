@@ -1,6 +1,5 @@
 """samebits record and verify over real releases: the environments of stacks are those of a project."""
 
-import argparse
 import asyncio
 import json
 import os
@@ -68,10 +67,8 @@ def printed(project, capsys):
 
 
 def parsed(words):
-    parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers(dest="command")
-    gate.add_arguments(commands.add_parser("record"), commands.add_parser("verify"))
-    return parser.parse_args(words)
+    command, *rest = words
+    return cli.parsers()[command].parse_args(rest)
 
 
 def name_of(defect):

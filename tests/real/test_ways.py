@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from samebits.findings.case import Case
-from samebits.findings.registry import findings
-from samebits.records.usage import UsageSignal
+from samebits.questions.registry import findings
+from samebits.questions.usage.records import UsageSignal
 from samebits.stacks.environment import probe_environment
 from tests.support.builders import Memory, sound
 
@@ -19,8 +19,8 @@ import json, logging, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 import torch, transformers
-from samebits_probe.usage import ways
-from samebits_probe.usage.subject import Subject
+from samebits_probe.questions.usage import ways
+from samebits_probe.questions.usage.subject import Subject
 logging.disable(logging.WARNING)
 SMALL = dict(vocab_size=99, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
     intermediate_size=16, num_key_value_heads=2)

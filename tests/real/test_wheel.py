@@ -10,7 +10,7 @@ import pytest
 
 from samebits.base.finding_pages import finding_page
 from samebits.base.patches import write_patched
-from samebits.findings.registry import RULES
+from samebits.questions.registry import rules
 from tests.real.conftest import NEW, OLD, ROOT, SHARED, share_stacks
 
 CUSTOM = ROOT / "tests" / "custom"
@@ -111,10 +111,10 @@ def test_an_installed_samebits_imports_nothing_of_the_checkout(installed, tmp_pa
 
 def test_an_installed_samebits_has_the_texts_of_findings(installed, tmp_path):
     code = (
-        "import samebits.base.finding_pages as p; from samebits.findings.registry import RULES\n"
-        "print(p.PAGES, len([r.text for r in RULES]), RULES[0].text.remedy)"
+        "import samebits.base.finding_pages as p; from samebits.questions.registry import rules\n"
+        "print(p.PAGES, len([r.text for r in rules()]), rules()[0].text.remedy)"
     )
     said = call(str(installed / "python"), "-c", code, folder=tmp_path).strip()
     folder, number, first = said.split(" ", 2)
     assert folder.startswith(str(installed.parent))
-    assert (int(number), first) == (len(RULES), finding_page(RULES[0].code).remedy)
+    assert (int(number), first) == (len(rules()), finding_page(rules()[0].code).remedy)

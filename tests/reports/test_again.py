@@ -5,6 +5,8 @@ import json
 import pytest
 
 from samebits import cli
+from samebits.questions.trainer.records import runs_of
+from samebits.questions.training.records import steps_of
 from samebits.records.report import SCHEMA_VERSION
 from samebits.reports import again, write
 from samebits.reports.again import ReportFileError
@@ -78,9 +80,12 @@ def test_a_report_of_an_earlier_version_is_read_and_keeps_its_version(report):
     assert "hash_algorithm" not in before
 
 
+BY_TRAINER = {"relation": "Trainer: rows accumulated = one batch", "holds": True, "broken": False}
+BY_MODEL = BY_TRAINER | {"relation": "rows accumulated = one batch"}
 GONE = {
     "relations": {
-        "inapplicable": [{"relation": "an adapter leaves other gradients", "reason": "x"}]
+        "relations": [BY_MODEL, BY_TRAINER],
+        "inapplicable": [{"relation": "an adapter leaves other gradients", "reason": "x"}],
     },
     "comparison": {"reference": "4.48", "standing": "identical", "draws": "draw 1 moved"},
     "trainer": {
@@ -100,10 +105,24 @@ def test_what_only_an_earlier_version_tried_is_left_out(report):
     with pytest.raises(ReportFileError):
         again.read(report)
     report.write_text(json.dumps(document | {"schema_version": SCHEMA_VERSION - 1}))
-    step = again.read(report).report.rows[0].training["5.2"]
+    (row, *others) = again.read(report).report.rows
+    step, run = steps_of(row)["5.2"], runs_of(row)["5.2"]
     assert step.relations.inapplicable == ()
     assert step.comparison.standing == "identical"
-    assert step.trainer.comparison.changes == ()
+    assert run.comparison.changes == ()
+    assert not any(steps_of(other) or runs_of(other) for other in others)
+
+
+def test_what_an_earlier_version_said_of_trainer_within_the_step_is_its_own_answer(report):
+    document = json.loads(report.read_bytes()) | {"schema_version": SCHEMA_VERSION - 1}
+    document["rows"][0]["training"] = {"4.48": {"losses": {"padded": 1.0}}, "5.2": GONE}
+    report.write_text(json.dumps(document))
+    (row, *_) = again.read(report).report.rows
+    names = [
+        [r.relation for r in of["5.2"].relations.relations] for of in (steps_of(row), runs_of(row))
+    ]
+    assert names == [[BY_MODEL["relation"]], [BY_TRAINER["relation"]]]
+    assert (list(steps_of(row)), list(runs_of(row))) == (["4.48", "5.2"], ["5.2"])
 
 
 @pytest.mark.parametrize("version", [4, 99, "6", None])

@@ -1,13 +1,18 @@
 """Every place that says why a cell does not pass names what decides, and the first difference apart."""
 
+from pathlib import Path
+
 import pytest
 
 from samebits.records.comparison import Difference
+from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
+from samebits.records.trace import Cause, Side
 from samebits.reports.formats.github import summary, workflow_commands
 from samebits.reports.formats.registry import DEFAULT, render
 from samebits.reports.head import head
 from samebits.reports.issue import new_issue
+from samebits.terminal.screen import screen
 from tests.support.sample_report import sample_report
 
 FIRST = Difference(
@@ -20,7 +25,25 @@ DECIDING = Difference(
 )
 
 
-def report(deciding):
+SIDE = Side(stack="5.x", op="mul", function="apply_rotary_pos_emb")
+CAUSE = Cause(
+    kind="operation",
+    headline="mul differs",
+    prompt="padded",
+    what="decode",
+    sink="",
+    candidate=SIDE,
+)
+GRAFT = Graft(
+    prompt="padded",
+    what="decode",
+    headline="swapping only layout restores the decode of padded",
+    proof="alone",
+    smallest=("layout",),
+)
+
+
+def report(deciding, **found):
     sample = sample_report()
     row = next(row for row in sample.rows if row.model == "gemma2")
     cells = tuple(
@@ -40,11 +63,12 @@ def report(deciding):
                 "cause": None,
                 "graft": None,
             }
+            | found
         )
         for cell in row.cells
     )
     rows = (row.model_copy(update={"cells": cells}),)
-    return sample.model_copy(update={"rows": rows, "crossings": (), "expected": (), "exit_code": 1})
+    return sample.model_copy(update={"rows": rows, "expected": (), "exit_code": 1})
 
 
 def places(sample):
@@ -59,6 +83,7 @@ def places(sample):
         "annotation": "\n".join(workflow_commands(sample)),
         "summary": summary(sample),
         "issue": new_issue(sample).body,
+        "screen": "\n".join(screen(sample, [Path("report.md")], {})),
     }
 
 
@@ -66,7 +91,7 @@ def places(sample):
     "name",
     [
         *("report.md", "models/gemma2.md", "models/gemma2.html", "junit.xml"),
-        *("annotation", "summary", "issue"),
+        *("annotation", "summary", "issue", "screen"),
     ],
 )
 def test_what_decides_is_named_before_the_first_difference(name):
@@ -77,6 +102,68 @@ def test_what_decides_is_named_before_the_first_difference(name):
     clean = places(report(None))[name]
     assert "5.6e-09" in clean
     assert "forward no longer returns it" not in clean
+
+
+def explained(*, decides):
+    """Return a report whose cause and graft are of what decides, or of another difference."""
+    update = {"decides": decides}
+    cause, graft = (found.model_copy(update=update) for found in (CAUSE, GRAFT))
+    return report(DECIDING, cause=cause, graft=graft)
+
+
+WORDS = {
+    "report.md": (
+        "it starts with another operation: apply_rotary_pos_emb; swapping only layout restores the bits",
+        (
+            "another difference, of the decode of padded, starts with another operation: "
+            "apply_rotary_pos_emb; swapping only layout restores the bits of the decode of padded, "
+            "which does not decide"
+        ),
+    ),
+    "models/gemma2.md": (
+        "**Where it starts**",
+        "**Where another difference starts**",
+        "**What restores the bits:**",
+        "**What restores another difference, which does not decide the verdict:**",
+    ),
+    "models/gemma2.html": (
+        "<b>Cause:</b>",
+        "<b>Cause of another difference, which does not decide:</b>",
+        "<b>What restores the bits:</b>",
+        "<b>What restores another difference, which does not decide:</b>",
+    ),
+    **dict.fromkeys(
+        ("junit.xml", "annotation", "issue", "screen"),
+        ("begins: mul differs", "another difference, of the decode of padded, begins: mul differs"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_a_cause_or_graft_of_another_difference_says_that_it_is_of_another_one(name):
+    of_what_decides, of_another = (
+        " ".join(places(explained(decides=decides))[name].replace("\\_", "_").split())
+        for decides in (True, False)
+    )
+    for own, other in batched(WORDS[name]):
+        assert own in of_what_decides
+        assert other not in of_what_decides
+        assert other in of_another
+    assert other.endswith(own) or own not in of_another
+
+
+def batched(words):
+    return zip(words[::2], words[1::2], strict=True)
+
+
+@pytest.mark.parametrize("name", ["report.md", "screen"])
+def test_the_cause_of_what_decides_is_named_and_not_the_rounding_before_it(name):
+    rounding = CAUSE.model_copy(
+        update={"headline": "softmax rounds", "decides": False, "kind": "precision"}
+    )
+    text = places(report(DECIDING, cause=rounding.model_copy(update={"beyond": CAUSE})))[name]
+    assert "softmax rounds" not in text
+    assert "another difference" not in text
 
 
 def test_the_head_has_the_figure_of_what_decides():

@@ -3,8 +3,8 @@
 from typing import get_args
 
 from samebits.records.device import DeviceProbe, DeviceProbeName
+from samebits.records.distance import Distance
 from samebits.records.ids import Variant
-from samebits.records.relations import Distance
 from samebits.records.settings import SettingChange
 from samebits.reports.sections.devices import (
     NOT_ASKED,

@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 from hypothesis import given, settings
 
-from samebits.findings.registry import RULES
 from samebits.pipeline import trim
+from samebits.questions.registry import rules
 from samebits.records.capture import AttentionSignal, Failure
 from samebits.records.comparison import (
     Difference,
@@ -236,7 +236,7 @@ def test_a_step_names_the_defects_that_begin_there():
     report = only_rows("falcon").model_copy(
         update={
             "rows": (row.model_copy(update={"cells": cells}),),
-            "rules": (next(rule.text for rule in RULES if rule.code == "SB701"),),
+            "rules": (next(rule.text for rule in rules() if rule.code == "SB701"),),
         }
     )
     assert steps_of(report) == {("5.0 → 5.9", "failed"): "[falcon](models/falcon.md) (SB701)"}
@@ -252,9 +252,9 @@ def finding_in(model, verdict, code, where="cache.py:3", saver=""):
         )
         for c in row.cells
     )
-    rules = (next(rule.text for rule in RULES if rule.code == code),)
+    texts = (next(rule.text for rule in rules() if rule.code == code),)
     rows = (row.model_copy(update={"cells": cells}),)
-    return only_rows(model).model_copy(update={"rows": rows, "rules": rules})
+    return only_rows(model).model_copy(update={"rows": rows, "rules": texts})
 
 
 def test_what_needs_attention_says_by_which_name_it_is_known():
@@ -285,7 +285,7 @@ def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, wh
 @pytest.mark.parametrize("n", [12, 13])
 def test_what_many_rules_say_is_folded_under_one_title(n):
     report = sample_report().model_copy(
-        update={"rules": tuple(rule.text for rule in RULES if rule.text.scope == "model")[:n]}
+        update={"rules": tuple(rule.text for rule in rules() if rule.text.scope == "model")[:n]}
     )
     text = rendered(report).partition("## Findings")[2].partition("\n## ")[0]
     assert text.count("**Remedy.**") == n

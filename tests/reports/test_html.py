@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from samebits.questions.relations.chart import quantiles
 from samebits.records.band import Band
 from samebits.records.graft import Graft, GraftSuspect, Try, Untried
 from samebits.records.ids import Verdict
@@ -24,6 +25,7 @@ from samebits.reports.html.addresses import (
 )
 from samebits.reports.html.diff import source_diff
 from samebits.reports.html.matrix import filters, lines
+from samebits.text.chart import safe_json
 from tests.support.sample_report import STACKS, sample_report
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x1b[31m</style>--><!--"
@@ -306,7 +308,7 @@ def test_the_roundoff_of_a_dtype_is_half_of_its_spacing_at_one():
 
 
 def test_a_specification_cannot_end_its_tag():
-    text = charts.safe_json({"a": "</script><!--&\u2028"})
+    text = safe_json({"a": "</script><!--&\u2028"})
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"a": "</script><!--&\u2028"}
 
@@ -320,7 +322,7 @@ def test_a_specification_cannot_end_its_tag():
     ],
 )
 def test_quantiles_are_of_the_nearest_rank(values, expected):
-    assert charts.quantiles(values) == expected
+    assert quantiles(values) == expected
 
 
 def test_the_flow_marks_the_first_difference_once(report):

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from samebits import cli
-from samebits.findings.registry import RULES
+from samebits.questions.registry import rules
 from samebits.records.finding import Finding
 from samebits.records.ids import Verdict
 from samebits.reports.issue import (
@@ -57,7 +57,7 @@ def test_what_fails_gets_an_issue_with_first_difference_and_remedy():
 
 
 def test_a_known_defect_comes_with_its_remedy():
-    (text,) = (rule.text for rule in RULES if rule.code == "SB301")
+    (text,) = (rule.text for rule in rules() if rule.code == "SB301")
     found = Finding(code="SB301", where="model.inv_freq", evidence=("seen",))
     (row,) = only("gemma2").rows
     cells = tuple(known_as(cell, found) for cell in row.cells)

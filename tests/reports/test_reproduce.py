@@ -69,9 +69,10 @@ def test_a_command_that_is_pasted_leaves_the_report_that_it_is_from(tmp_path, mo
     async def ran(order, environ, progress, dependencies):
         return sample_report(), {}
 
-    monkeypatch.setattr(cli, "run_matrix", ran)
+    monkeypatch.setattr("samebits.cli.matrix.run_matrix", ran)
     monkeypatch.setattr(
-        cli, "write", lambda report, folder, beside, _formats, **_: reports.append(folder)
+        "samebits.cli.report.write",
+        lambda report, folder, beside, _formats, **_: reports.append(folder),
     )
     command = shlex.split(command_of(Path("matrix.yaml")))
     assert command[:4] == ["nox", "-s", "matrix", "--"]

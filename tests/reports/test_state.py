@@ -2,7 +2,7 @@
 
 import json
 
-from samebits.records.relations import Distance
+from samebits.records.distance import Distance
 from samebits.records.state import LeftBehind, StateSignal
 from samebits.reports import json as report_json
 from samebits.reports.document import render

@@ -525,3 +525,31 @@ def test_a_uv_that_ignores_its_end_is_killed():
         assert running.result(10).returncode in (-signal.SIGKILL, -signal.SIGTERM)
         assert time.monotonic() - start < 5
     assert commands(["true"], "", {}).returncode == 1
+
+
+def put_models(aside):
+    folder = aside / "lib" / "python3.11" / "site-packages" / "transformers" / "models" / "llama"
+    folder.mkdir(parents=True)
+    text = "class LlamaModel(Base):\n    pass\n\n\nOldLlama = LlamaModel\n"
+    (folder / "modeling_llama.py").write_text(text)
+
+
+def test_a_built_release_says_whether_it_knows_a_type_or_a_class(tmp_path, uv):
+    uv.during_sync = put_models
+    made = builder(tmp_path, uv)
+    assert [made.may_know(SPEC, name) for name in ("llama", "LlamaModel", "OldLlama")] == [True] * 3
+    assert not any(made.may_know(SPEC, name) for name in ("lama", "Llama", "LamaModel", "("))
+    assert uv.names.count("sync") == 1
+
+
+@pytest.mark.parametrize("step", ["compile", "sync"])
+def test_a_release_that_is_not_built_may_know_everything(tmp_path, uv, step):
+    uv.failing[step] = "no network"
+    assert builder(tmp_path, uv).may_know(SPEC, "lama")
+
+
+def test_a_release_without_sources_may_have_any_class(tmp_path, uv):
+    uv.during_sync = lambda aside: (aside / "lib" / "python3.11" / "site-packages").mkdir(
+        parents=True
+    )
+    assert builder(tmp_path, uv).may_know(SPEC, "LamaModel")

@@ -23,7 +23,11 @@ KNOWN = Costs(
     of={
         "llama/float32-sdpa@4.48": of(cell=10.0),
         "llama/float32-sdpa@5.x": of(
-            cell=20.0, ladder=6.0, trace=2.0, graft=4.0, save=3.0, load=5.0
+            cell=20.0,
+            ladder=6.0,
+            trace=2.0,
+            graft=4.0,
+            **{"crossings.save": 3.0, "crossings.load": 5.0},
         ),
         "gpt2/float32-sdpa@4.48": of(cell=4.0),
     },

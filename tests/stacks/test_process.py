@@ -1,6 +1,7 @@
 """The process of a stack: answers of jobs, and processes that die, hang or do not start."""
 
 import asyncio
+import itertools
 import signal
 import sys
 from pathlib import Path
@@ -515,6 +516,54 @@ def test_jobs_that_wait_for_a_start_take_no_slot_from_other_stacks():
         return ends
 
     assert [end.reason for end in asyncio.run(main())] == [""] * 3
+
+
+@pytest.mark.parametrize("n_slots", [1, 2])
+@pytest.mark.parametrize("spins", [False, True])
+def test_starts_that_hang_hold_up_no_other_stack(monkeypatch, n_slots, spins):
+    """Not even as many as there are slots, and whether or not they use the processor."""
+    monkeypatch.setattr(stacks_process, "_SLOT_OF_START", 0.05)
+    ticks = itertools.count()
+
+    async def main():
+        slots = Slots(n_slots)
+        hung = [
+            stack(FakeStarter(silent(lambda: (next(ticks),) if spins else (1,))), slots)
+            for _ in range(n_slots)
+        ]
+        waiting = [asyncio.create_task(process.run(JOB)) for process in hung]
+        await asyncio.sleep(0.01)
+        well = stack(FakeStarter(), slots)
+        end = await asyncio.wait_for(well.run(JOB), 2)
+        are_waiting = not any(task.done() for task in waiting)
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
+        ended = [process.has_ended for one in hung for process in one._starter.processes]
+        await well.close()
+        return end.reason, are_waiting, ended
+
+    assert asyncio.run(main()) == ("", True, [True] * n_slots)
+
+
+def test_no_more_stacks_import_at_once_than_there_are_slots():
+    async def main():
+        slots, importing, most = Slots(2), [], []
+
+        async def start(python, environment, log):
+            importing.append(1)
+            most.append(len(importing))
+            await asyncio.sleep(0.01)
+            importing.pop()
+            return FakeProcess()
+
+        stacks = [stack(start, slots) for _ in range(6)]
+        ends = await asyncio.gather(*(process.run(JOB) for process in stacks))
+        for process in stacks:
+            await process.close()
+        return max(most), {end.reason for end in ends}
+
+    assert asyncio.run(main()) == (2, {""})
 
 
 @pytest.mark.processes

@@ -146,3 +146,8 @@ def test_a_uv_that_is_nowhere_is_the_machines(monkeypatch):
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(StackMachineError, match="pip install uv"):
         uv.program()
+
+
+def test_a_pipe_in_the_place_of_settings_is_none(tmp_path):
+    os.mkfifo(tmp_path / "pyproject.toml")
+    assert uv.settings_folder(tmp_path) == uv.settings_folder(None)

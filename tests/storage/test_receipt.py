@@ -53,7 +53,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def run(folder, monkeypatch):
     made = Run(folder)
-    monkeypatch.setattr(cli, "run_matrix", made)
+    monkeypatch.setattr("samebits.cli.matrix.run_matrix", made)
     return made
 
 
@@ -168,7 +168,7 @@ def test_another_run_into_the_same_folder_ends_it(run, monkeypatch):
     async def another_run(order, environ, progress, dependencies):
         return sample_report().model_copy(update={"command": "other"}), LOCKS
 
-    monkeypatch.setattr(cli, "run_matrix", another_run)
+    monkeypatch.setattr("samebits.cli.matrix.run_matrix", another_run)
     matrix("--models", "llama")
     assert lookup(["matrix"], ENVIRON) is None
 
@@ -234,7 +234,7 @@ def test_the_source_is_all_that_computes(tmp_path, monkeypatch):
 
 def test_sources_are_the_whole_package_the_probes_and_the_pages():
     package, probes, pages = receipt._SOURCES
-    assert (package / "cli.py").samefile(ROOT / "samebits" / "cli.py")
+    assert (package / "__main__.py").samefile(ROOT / "samebits" / "__main__.py")
     assert (probes / "stack.py").samefile(ROOT / "probes" / "stack.py")
     assert (pages / "SB101.md").samefile(ROOT / "docs" / "findings" / "SB101.md")
 

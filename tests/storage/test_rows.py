@@ -12,9 +12,9 @@ from samebits.diagnose import verdict
 from samebits.pipeline import opening, rows, run
 from samebits.pipeline.order import Order
 from samebits.pipeline.scheduler import Scheduler
+from samebits.questions.training.records import TrainingFile
 from samebits.records.capture import Failure, Signals, Unfinished
 from samebits.records.ids import CellId
-from samebits.records.training import TrainingFile
 from samebits.storage import rows as storage_rows
 from samebits.storage.store import Store
 from samebits.terminal.progress import Plain
@@ -84,7 +84,7 @@ class Place:
 
     def does(self, job):
         self.jobs.append(job["kind"])
-        if job["kind"] in {"save", "load"}:
+        if job["kind"].startswith("crossings."):
             return self.crossed(job)
         if job["kind"] == "inputs":
             return choose_inputs(job)
@@ -93,9 +93,9 @@ class Place:
             out.mkdir(parents=True)
             (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
             (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
-        if job["kind"] == "training":
+        if job["kind"] == "training.step":
             file = TrainingFile(cell=job["cell"], reason="nothing is trained here")
-            path = Path(job["training"]["result"])
+            path = Path(job["task"]["result"])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(sealed(file.model_dump_json()))
         if job["kind"] == "cell":
@@ -350,7 +350,7 @@ def test_every_release_between_the_stacks_is_run_and_kept(place, monkeypatch):
         ("4.57", True),
         ("5.0", False),
     ]
-    assert set(place.jobs) == {"build", "inputs", "cell", "training"}  # nothing is crossed
+    assert set(place.jobs) == {"build", "inputs", "cell", "training.step"}  # nothing is crossed
     bands = {row.model: [(b.does, *b.stacks) for b in row.bands] for row in first.rows}
     assert bands["llama"] == [("A", "4.48", "4.57", "5.0")]
     assert bands["gpt2"] == [("A", "4.48"), ("failed", "4.57"), ("A", "5.0")]

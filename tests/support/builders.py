@@ -23,7 +23,9 @@ from samebits.records.capture import (
     WeightsSignal,
 )
 from samebits.records.ids import CellId, Variant
+from samebits.records.question import is_question
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
+from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
 from samebits.stacks.build import Stack
 
 NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
@@ -170,7 +172,12 @@ def attention(*calls, prompt="short"):
 
 
 def capture(stack="4.48", *, run="a", status="complete", model="llama", skips=(), **signals):
-    """Return a capture; ``skips`` maps what -> reason, or holds whole skips."""
+    """Return a capture; ``skips`` maps what -> reason, or holds whole skips.
+
+    A signal with the name of a question is its answer.
+    """
+    answers = {name: signals.pop(name) for name in [*signals] if is_question(name)}
+    answers = {name: answer for name, answer in answers.items() if answer is not None}
     told = (
         tuple(Skip(what=what, reason=why) for what, why in skips.items())
         if isinstance(skips, dict)
@@ -186,7 +193,7 @@ def capture(stack="4.48", *, run="a", status="complete", model="llama", skips=()
         failure=failure,
         absent="llama is not known here" if status == "absent" else None,
         skips=told,
-        signals=Signals(**signals),
+        signals=Signals(**signals, answers=answers),
     )
 
 
@@ -258,3 +265,19 @@ def with_outputs(memory, run, prompt="short", **outputs):
     refs = {name: memory.put(array) for name, array in outputs.items()}
     named = {**run.signals.named, "outputs": {prompt: refs}}
     return run.model_copy(update={"signals": run.signals.model_copy(update={"named": named})})
+
+
+def tokenizer(**changed):
+    """Return a tokenizer that adds one token before a text."""
+    fields = {
+        "class_name": "LlamaTokenizerFast",
+        "padding_side": "left",
+        "special": {"bos": 1},
+        "texts": {"fixed": Encoded(text="Hello", ids=(1, 5, 6), bare=(5, 6))},
+        "gives": ("input_ids", "attention_mask"),
+        "batch": Answer(raised="TypeError: no list"),
+        "methods": {"encode_plus": True},
+        "saved_class": "LlamaTokenizer",
+        "knows_backend": False,
+    }
+    return TokenizerSignal(**(fields | changed))

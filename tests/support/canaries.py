@@ -13,6 +13,9 @@ from pathlib import Path
 DOORS = {
     "generates": "custom_generate/generate.py beside a stock model",
     "maps": "auto_map in every config, for classes that transformers has, too",
+    "processors": "auto_map in processor_config.json and in video_preprocessor_config.json",
+    "lightglue": "a config that trusts the code of another folder by itself (4.57 to 5.2: LightGlue)",
+    "kernels": "a config that names its own folder as a kernel of the hub",
     "shadows": "files that Python or a library may import or unpickle without a question",
     "pickled": "weights in a pickle that calls a function",
     "retriever": "an architecture that is no model and unpickles (4.48: RealmRetriever)",
@@ -49,6 +52,26 @@ class OwnTokenizer(T):
 class OwnProcessor(P):
     pass
 """
+PROCESSOR = """
+from transformers import ProcessorMixin as P, CLIPImageProcessor as V
+
+
+class OwnProcessor(P):
+    attributes = []
+
+
+class OwnVideoProcessor(V):
+    pass
+"""
+DETECTOR = """
+from transformers import SuperPointConfig as C
+
+
+class OwnDetector(C):
+    model_type = "own-detector"
+"""
+TRUSTED = ("generates", "maps", "processors", "lightglue")
+"""Models that exist twice, once as ``NAME-trusted``."""
 TEMPLATE = (
     "{{% for c in ''.__class__.__mro__[1].__subclasses__() %}}{{% if c.__name__ == 'Popen' %}}"
     "{{{{ c(['touch', '{canary}']) }}}}{{% endif %}}{{% endfor %}}{{{{ cycler.__init__.__globals__ }}}}"
@@ -122,6 +145,35 @@ def make(root, canary):
         "AutoProcessor": "own.OwnProcessor",
     })  # fmt: skip
 
+    code("processors", "own_processor.py", PROCESSOR)
+    code("processors", "own_video.py", PROCESSOR)
+    write_tokenizer(root / "processors")
+    settings("processors", "processor_config.json", processor_class="OwnProcessor", auto_map={
+        "AutoProcessor": "own_processor.OwnProcessor",
+    })  # fmt: skip
+    settings("processors", "video_preprocessor_config.json", video_processor_type="OwnVideoProcessor",
+        auto_map={"AutoVideoProcessor": "own_video.OwnVideoProcessor"},
+    )  # fmt: skip
+
+    detector = root / "lightglue" / "detector"
+    code("lightglue", "detector/own.py", DETECTOR)
+    settings("lightglue", "detector/config.json", model_type="own-detector", auto_map={
+        "AutoConfig": "own.OwnDetector",
+    })  # fmt: skip
+    (root / "lightglue" / "config.json").write_text(json.dumps({
+        "model_type": "lightglue", "architectures": ["LightGlueForKeypointMatching"],
+        "trust_remote_code": True, "descriptor_dim": 16, "num_hidden_layers": 1,
+        "num_attention_heads": 2, "torch_dtype": "float32",
+        "keypoint_detector_config": {"model_type": "own-detector", "_name_or_path": str(detector)},
+    }))  # fmt: skip
+
+    kernel = f"{root.name}/kernels"
+    code("kernels", "__init__.py")
+    code("kernels", "build/torch-universal/kernels/__init__.py")
+    settings("kernels", "config.json", attn_implementation=kernel, experts_implementation=kernel,
+        use_kernels=True, kernel_config={"RMSNorm": f"{kernel}:LlamaRMSNorm"},
+    )  # fmt: skip
+
     for name in SHADOWS:
         code("shadows", name)
     (root / "shadows" / "x.pth").write_text(f"import os; os.close(os.open({str(canary)!r}, 65))\n")
@@ -148,13 +200,12 @@ def make(root, canary):
     template = TEMPLATE.format(canary=canary)
     settings("template", "tokenizer_config.json", chat_template=template)
     (root / "template" / "chat_template.jinja").write_text(template)
-    for name in ("generates", "maps"):
-        shutil.copytree(root / name, root / f"{name}-trusted")
+    for name in TRUSTED:
+        folder = root / f"{name}-trusted"
+        shutil.copytree(root / name, folder)
+        for path in (*folder.rglob("*.py"), *folder.rglob("*.json")):
+            path.write_text(path.read_text().replace(f"{name}/", f"{name}-trusted/"))
     (root / "generates-trusted" / "custom_generate" / "requirements.txt").unlink()
-    for path in (root / "generates-trusted").rglob("*.py"):
-        path.write_text(path.read_text().replace("generates/", "generates-trusted/"))
-    own = root / "maps-trusted" / "own.py"
-    own.write_text(own.read_text().replace("maps/", "maps-trusted/"))
 
 
 def write_tokenizer(folder):

@@ -5,7 +5,7 @@ import asyncio
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import ReadyCell
-from samebits.jobs.crossings import Crosser
+from samebits.questions.crossings.crosser import Crosser
 from samebits.records.ids import CellId, Variant
 from samebits.stacks.process import StackProcess
 from samebits.stacks.slots import Slots

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from samebits.base.hashes import hash_of_text
+from samebits.questions.crossings.records import SAVE
 from samebits_wire.seal import sealed
 
 READY = {"ready": {"platform": "Linux", "cpu": "fake"}}
@@ -24,6 +25,10 @@ def choose_inputs(job, **changed):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(sealed(json.dumps(said | changed)))
     return ended(job)
+
+
+def stack_of(job):
+    return job["cell"]["stack"] if "cell" in job else job["stack"]
 
 
 class FakeProcess:
@@ -110,7 +115,7 @@ class FakeStarter:
 
 
 class Crossed:
-    """What jobs.crossing leaves, as one test tells it; remembers the jobs."""
+    """What the jobs of crossings leave, as one test tells it; remembers the jobs."""
 
     def __init__(self, saves=None, loads=None, crashes=(), makes=None):
         self.saves = saves or {}
@@ -123,17 +128,19 @@ class Crossed:
         self.jobs.append(job)
         if job["kind"] == "inputs":
             return choose_inputs(job)
-        return self.save(job) if job["kind"] == "save" else self.load(job)
+        return self.save(job) if job["kind"] == SAVE.name else self.load(job)
 
     def save(self, job):
         of_made = {} if job["model"]["source"] != "/c" else self.saves
-        said = (self.makes if job["makes"] else of_made).get(job["stack"], {"outcome": "saved"})
+        said = (self.makes if job["makes"] else of_made).get(
+            job["cell"]["stack"], {"outcome": "saved"}
+        )
         if said is None:
             return ended(job, exit=None, signal=9)
         folder = Path(job["out"])
         assert not folder.exists()
         folder.mkdir(parents=True)
-        head = {"model": job["name"], "variant": job["variant_name"], "stack": job["stack"]}
+        head = {"cell": job["cell"]}
         if "files" in said:  # by their content
             for name, text in said["files"].items():
                 (folder / name).write_text(text)
@@ -143,20 +150,21 @@ class Crossed:
         return ended(job)
 
     def load(self, job):
-        loader = job["stack"]
+        loader = job["cell"]["stack"]
         if (loader, "original") in self.crashes:
             return ended(job, exit=None, signal=11)
         found = []
-        for saver, folder in job["savers"].items():
+        for saver, folder in job["copies"].items():
             assert (Path(folder) / "saved.json").exists()
             if (loader, saver) in self.crashes:
                 break
             said = self.loads.get((saver, loader), {"outcome": "same bits"})
             found.append({"saver": saver, "loader": loader} | said)
-        head = {"model": job["name"], "variant": job["variant_name"], "stack": loader}
+        head = {"cell": job["cell"]}
         Path(job["result"]).parent.mkdir(parents=True, exist_ok=True)
         Path(job["result"]).write_text(sealed(json.dumps(head | {"crossings": found})))
-        return ended(job, exit=None, signal=11) if len(found) < len(job["savers"]) else ended(job)
+        return ended(job, exit=None, signal=11) if len(found) < len(job["copies"]) else ended(job)
 
     def did(self):
-        return sorted((job["kind"], job["stack"]) for job in self.jobs)
+        """Return the kinds of its jobs, without the question's name, and their stacks."""
+        return sorted((job["kind"].rpartition(".")[2], stack_of(job)) for job in self.jobs)

@@ -35,6 +35,7 @@ class Host:
         """Start a run and return its process id; a run that a failed test left is ended first."""
         self.abandon()
         order = {"folder": str(bench.folder), "environ": bench.environ, "arguments": arguments}
+        order["room"] = bench.room
         self._program.stdin.write(json.dumps(order) + "\n")
         self._program.stdin.flush()
         self._running = int(self._program.stdout.readline())
@@ -73,6 +74,8 @@ class Bench:
 
     def __init__(self, folder, *models, stacks=STACKS, timeouts=None, more="", **environ):
         self.folder = folder
+        self.room = None
+        """How many files of the host the work folder has room for; None: any number."""
         self.home = folder / "home"
         self.home.mkdir(parents=True)
         names = ", ".join(f'"{stack}"' for stack in stacks)

@@ -1,6 +1,6 @@
 """Outcomes of operations as a capture has them, from plain results."""
 
-from samebits.records.outcomes import Outcomes, Value
+from samebits.questions.texts.records import Outcomes, Value
 
 
 def outcomes(operations, **fields):

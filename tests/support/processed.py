@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from samebits.records.processor import (
+from samebits.questions.processors.records import (
     ArrayFacts,
     ProcessorCase,
     ProcessorPart,

@@ -2,6 +2,18 @@
 
 from samebits.compare.registry import signal_names
 from samebits.pipeline import trim
+from samebits.questions.relations.records import (
+    CacheTensor,
+    GreedySplit,
+    Inapplicable,
+    LayerDistance,
+    Precision,
+    Relation,
+    RelationsOfRow,
+    RelationsSignal,
+    SampleAverages,
+    TopDifference,
+)
 from samebits.records.capture import (
     AttentionCall,
     AttentionSignal,
@@ -23,20 +35,9 @@ from samebits.records.comparison import (
     SignalComparison,
     TokenSplit,
 )
+from samebits.records.distance import Distance
 from samebits.records.finding import Explanation, RuleText
 from samebits.records.ids import EXPLANATORY, CellId, Variant, Verdict
-from samebits.records.relations import (
-    CacheTensor,
-    Distance,
-    GreedySplit,
-    Inapplicable,
-    LayerDistance,
-    Precision,
-    Relation,
-    RelationsSignal,
-    SampleAverages,
-    TopDifference,
-)
 from samebits.records.report import (
     CheckpointReport,
     ExpectedReport,
@@ -621,7 +622,7 @@ def known(model: str, text: str) -> Row:
         variant,
         cells,
         group="State space",
-        relations=dict.fromkeys(STACKS, left),
+        answers={"relations": RelationsOfRow(stacks=dict.fromkeys(STACKS, left))},
     )
 
 
@@ -667,7 +668,13 @@ def delta_net(model: str, dtype: str, text: str, message: str) -> Row:
     wrong = relations_of_delta_net(dtype, text, message, wrong=True)
     right = relations_of_delta_net(dtype, text, message, wrong=False)
     found = {"4.57": wrong, "5.0": wrong, "5.9": right, "5.23": right}
-    return row(model, variant, cells, group="Gated delta net", relations=found)
+    return row(
+        model,
+        variant,
+        cells,
+        group="Gated delta net",
+        answers={"relations": RelationsOfRow(stacks=found)},
+    )
 
 
 def raised(phase: str, type: str, message: str) -> Failure:

@@ -4,10 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from samebits.records.capture import Skip, UnrunModule
+from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.report import CheckpointReport
+from samebits.records.subject import Subject
 from samebits.records.trace import Cause, Side
+from samebits.reports.head import head
 from samebits.terminal.screen import WIDTH, screen
 from tests.support.sample_report import NEVER_WRITTEN, cell, raised, row, sample_report
 
@@ -60,6 +64,40 @@ def test_rounding_is_no_failure():
     printed = lines(report(reference(), rounding, code=0))
     assert printed[0] == "tiny: passes. The bits differ by rounding only."
     assert "rounding   logits 1e-06" in printed[2]
+
+
+ANSWERS = NEVER_WRITTEN.model_copy(update={"code": "SB931", "name": "a check raises"})
+OF_RELEASE = ANSWERS.model_copy(update={"code": "SB932", "scope": "release"})
+
+
+def one_sided(code, *stacks):
+    name = "the training step with gradient checkpointing that is left to its own default " * 2
+    return tuple(
+        Finding(code=code, where=f"{stack} raises: {name}", evidence=(), raises=stack)
+        for stack in stacks
+    )
+
+
+@pytest.mark.parametrize("verdict", [Verdict.IDENTICAL, Verdict.ROUNDING])
+def test_a_run_that_passes_says_in_its_first_line_that_a_check_beside_it_raises(verdict):
+    def printed(*found):
+        shown = report(
+            reference(), of("5.23", verdict, findings=found), code=0, rules=(ANSWERS, OF_RELEASE)
+        )
+        (first, *_) = head(shown)
+        line, *rest = lines(shown)
+        return first, line, " ".join(rest)
+
+    for first in printed(*one_sided("SB931", "5.23"))[:2]:
+        assert first.endswith("; a check beside them raises in 5.23 only (SB931).")
+    for first in printed(*one_sided("SB931", "4.48", "4.48"))[:2]:
+        assert first.endswith("; checks beside them raise in 4.48 only (SB931).")
+    for first in printed(*one_sided("SB931", "4.48", "5.23"))[:2]:
+        assert first.endswith("; checks beside them raise in one release only (SB931).")
+    for clean in ((), one_sided("SB932", "5.23")):
+        assert "beside them" not in "".join(printed(*clean)[:2])
+    # the heading of the finding is not cut before it says which side raises
+    assert "5.23 raises" in printed(*one_sided("SB931", "5.23"))[2]
 
 
 def test_a_failure_names_place_cause_finding_and_remedy():
@@ -151,6 +189,36 @@ def test_what_a_folder_adds_to_the_model_is_said_not_to_be_compared():
     assert "Not compared" not in " ".join(
         lines(report(reference(), same, code=0, checkpoints=(plain,)))
     )
+
+
+def test_modules_that_no_prompt_ran_are_named():
+    same = of("5.23", Verdict.IDENTICAL)
+    shown = report(reference(), same, code=0)
+    assert "Not run by any prompt" not in " ".join(lines(shown))
+    tower = UnrunModule(name="model.vision_tower", parameters=1200)
+    unrun = {stack.id: (tower,) for stack in shown.stacks}
+    rows = (
+        shown.rows[0].model_copy(
+            update={"unrun": unrun, "attention": dict.fromkeys(unrun, "sdpa")}
+        ),
+    )
+    printed = lines(shown.model_copy(update={"rows": rows}))
+    assert "Not run by any prompt: model.vision_tower (1,200 parameters)" in printed
+
+
+def test_what_got_no_image_and_no_video_is_said():
+    item = ItemComparison(subject=Subject(prompt="image"), outcome="identical")
+    signal = SignalComparison(
+        signal="logits", outcome="identical", n_items=1, n_differ=0, items=(item,)
+    )
+    video = Skip(what="forward video", reason="forward takes videos", why="inputs")
+    seen = of("5.23", Verdict.IDENTICAL).model_copy(
+        update={"signals": (signal,), "skips": (video,)}
+    )
+    text = " ".join(" ".join(lines(report(reference(), seen, code=0))).split())
+    assert "Only forward and decoding were fed an image. No video was fed." in text
+    plain = of("5.23", Verdict.IDENTICAL)
+    assert "were fed" not in " ".join(lines(report(reference(), plain, code=0)))
 
 
 def test_the_reason_of_an_absent_release_is_not_cut():

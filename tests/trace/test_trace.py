@@ -508,7 +508,9 @@ def test_a_cause_is_told_with_both_sides_and_its_proof():
     text = causes_of(SimpleNamespace(cause=cause))
     for word in ("Where it starts", "4.48", "5.x", "it differs by itself", "In promoted float64"):
         assert word in text
-    assert cause_in_short(SimpleNamespace(cause=cause)) == "another operation: X.forward"
+    assert (
+        cause_in_short(SimpleNamespace(cause=cause)) == "starts with another operation: X.forward"
+    )
     assert causes_of(SimpleNamespace(cause=None)) == ""
 
 

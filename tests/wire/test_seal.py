@@ -15,8 +15,8 @@ from samebits.base.digests import digest_of_file
 from samebits.base.errors import CaptureError
 from samebits.base.filestate import Dependencies
 from samebits.jobs import checkpoints
+from samebits.questions.crossings.records import CrossingsFile, SavedModel
 from samebits.records.capture import Capture
-from samebits.records.crossing import CrossingsFile, SavedModel
 from samebits.records.graft import DonorFile, GraftFile
 from samebits.records.ladder import LadderFile
 from samebits.records.record import read_record
@@ -28,7 +28,6 @@ from samebits.storage.store import Store
 from samebits_wire import seal
 from tests.support.builders import Memory, built_stack, cell_id, sound
 
-OF = {"model": "m", "variant": "float32-sdpa", "stack": "4.48"}
 HEAD = {"cell": cell_id("4.48"), "prompt": "short", "what": "forward"}
 
 
@@ -133,8 +132,8 @@ def test_a_gigabyte_takes_about_a_second():
 
 RECORDS = {
     "stack": built_stack("4.48"),
-    "saved": SavedModel(**OF, outcome="saved", files={"a": "b" * 64}),
-    "crossings": CrossingsFile(**OF, crossings=()),
+    "saved": SavedModel(cell=cell_id("4.48"), outcome="saved", files={"a": "b" * 64}),
+    "crossings": CrossingsFile(cell=cell_id("4.48"), crossings=()),
     "ladder": LadderFile(cell=cell_id("4.48")),
     "trace": Trace(**HEAD),
     "donor": DonorFile(**HEAD),

@@ -184,20 +184,32 @@ def _nothing(*_: Any, **__: Any) -> None:
     """Stand in for a step of a load that is left out."""
 
 
+def _turned_ties(cls: Any) -> Any:
+    """Turn the ties of a class round where they are names of tensors.
+
+    A declaration may be patterns, or belong to the instance.
+    """
+    expanded = cls.get_expanded_tied_weights_keys
+
+    def turned(self: Any, all_submodels: bool = False) -> dict[str, str]:
+        ties = expanded(self, all_submodels)
+        return ties if all_submodels else {source: target for target, source in ties.items()}
+
+    return mock.patch.object(cls, expanded.__name__, turned)
+
+
 def _holding_stored(
     load_facts: LoadFacts, steps: tuple[str, ...], stored: dict[str, torch.Tensor]
 ) -> list[str]:
     """Return the tensors that hold the checkpoint's bytes after a load without some steps."""
     model = load_facts.loaded.model
     classes = {type(module) for module in model.modules()} | {type(model)}
-    ties = getattr(model, _TIES, None)
-    if steps == (_TIES,) and not isinstance(ties, dict):
+    if steps == (_TIES,) and not isinstance(getattr(model, _TIES, None), dict):
         return []  # a list has no direction
     with ExitStack() as stack:
         for cls, step in product(classes, steps):
             if step == _TIES and cls is type(model):
-                turned = {source: target for target, source in dict(ties or {}).items()}
-                stack.enter_context(mock.patch.object(cls, step, turned))
+                stack.enter_context(_turned_ties(cls))
             elif step != _TIES and hasattr(cls, step):
                 stack.enter_context(mock.patch.object(cls, step, _nothing))
         what = f"load without {' and '.join(steps)}"

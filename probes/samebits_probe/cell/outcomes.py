@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_ITEMS = 64
 MAX_CHARACTERS = 256
 BLOCK = 64
-"""Items, or characters, that one hash covers; samebits/records/outcomes.py has the same number."""
+"""Items, or characters, that one hash covers; samebits/questions/texts/records.py has the same number."""
 _MAX_MESSAGE = 200
 _HASH_LENGTH = 16
 _UNKNOWN_ARGUMENT = "unexpected keyword argument"

@@ -100,6 +100,8 @@ class Session:
         self.first_tokens: dict[str, dict[str, Any]] = {}
         """Prompt -> what the greedy decode saw of the first token after the prefill."""
         self.model_forks: dict[str, ModelInFork] = {}
+        self.asked_tokenizer: Any = None
+        """A tokenizer that was loaded to be asked, as a load takes seconds; calls change its settings."""
         self.calls: unrun.Calls | None = None
         """Which modules the prompts call; from the first prompt on, in run a."""
         self.probes_at_the_end = False
@@ -128,6 +130,18 @@ class Session:
         outcome = self.outcome("unfinished", unfinished=interruption)
         with suppress(OSError):  # writing the complete capture will raise the same error
             write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
+
+    def options(self, question: str) -> Any:
+        """Return what a question asks of the cell; None if it is not asked here.
+
+        Most questions are asked in run a only, as run b would give the same.
+        """
+        asked = self.job["model"].get("questions") or {}
+        return asked.get(question) if self.is_run_a else None
+
+    def answer(self, question: str, record: Any) -> None:
+        """Record what a question observed, as its record in samebits/questions/ has it."""
+        self.signals.setdefault("answers", {})[question] = record
 
     def skip(self, what: str, reason: str, why: str = "plain", paste: str = "") -> None:
         """Record why something is not observed; ``why`` is a kind of samebits' Skip record."""
@@ -365,10 +379,12 @@ class Session:
             child = fork.ForkedChild(lambda argument: function(Path(saved.name), argument))
             self.model_forks[name] = ModelInFork(child, saved)
 
-    def run_in_fork(self, name: str, argument: str) -> None:
-        """Take what the child that was forked for a phase observes as the signal of that name."""
+    def run_in_fork(self, name: str, argument: str) -> Any:
+        """Return what the child that was forked for a phase observes; None, with a skip, if it fails."""
+        answer = None
         with self.instrument(name):
-            self.signals[name] = self.model_forks.pop(name).answer(argument)
+            answer = self.model_forks.pop(name).answer(argument)
+        return answer
 
     # what several phases observe together
 

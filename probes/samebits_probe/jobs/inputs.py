@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from samebits_probe.model import choice, input_set, inputs, load, multimodal, series
+from samebits_probe.model import choice, input_set, inputs, load, multimodal, series, series_shapes
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
@@ -34,8 +34,10 @@ Fact = dict[str, Any]
 
 _LIMIT = 1 << 30
 """Bytes up to which an input is kept; no model takes more for one prompt."""
-_MAX_CROSSING_LENGTH = 64
-"""Tokens of a crossing's prompt: past the window of a tiny model, and fast on any model."""
+_MAX_SINGLE_LENGTH = 64
+"""Tokens of a prompt that stands for all: past the window of a tiny model, and fast on any model."""
+_SINGLE = "crossing"
+"""Name of this prompt. Its ids follow from it, so with another one reports would show other distances."""
 
 
 def run(job: InputsJob) -> None:
@@ -90,23 +92,23 @@ class Chooser:
             main=main_input if isinstance(main_input, str) else choice.TOKENS,
             vocabulary=inputs.vocabulary(self.tokens),
             generates=bool(generates()),
-            steps=series.steps(self.config) if series.main(self.signature) else 0,
+            series=series_shapes.shapes_of(self.config, self.signature),
         )
 
     def facts(self) -> Fact:
-        """Return the inputs of every prompt, and of a crossing."""
-        length = max(1, min(inputs.past_window(self.tokens), _MAX_CROSSING_LENGTH))
+        """Return the inputs of every prompt, and of one that stands for all."""
+        length = max(1, min(inputs.past_window(self.tokens), _MAX_SINGLE_LENGTH))
         prompts = {n: self._fact_of(n, p) for n, p in self.job["model"]["prompts"].items()}
         if not any("constants" in fact for fact in prompts.values()):
             prompts |= {n: fact for n, fact in self._beside().items() if n not in prompts}
         sets = [fact for fact in prompts.values() if "constants" in fact]
-        crossing = self._fact_of("crossing", {"length": length})
+        single = self._fact_of(_SINGLE, {"length": length})
         return {
             "model_class": self.model_class.__name__,
             "kinds": list(choice.kinds_of(self.signature)),
             "prompts": prompts,
             # whole sets are fed where there are no plain prompts
-            "crossing": sets[0] if sets and "reason" in crossing else crossing,
+            "single": sets[0] if sets and "reason" in single else single,
         }
 
     def _fact_of(self, name: str, prompt: Prompt | InputSet) -> Fact:
@@ -127,7 +129,7 @@ class Chooser:
 
     def _beside(self) -> Fact:
         """Return prompts with an image, a sound or a series, for a model that takes one."""
-        if series.main(self.signature):
+        if series_shapes.main(self.signature):
             return self._series()
         try:
             fed = choice.arguments(self.signature, self.traits)

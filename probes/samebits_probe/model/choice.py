@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 SkipKind = Literal["plain", "inputs"]
 
@@ -99,20 +100,26 @@ class Parameter(NamedTuple):
         return f"{self.name}: {self.annotation}" if self.annotation else self.name
 
 
-def written(parameter: Parameter, width: str = "hidden_size", steps: int = 0) -> str:
+def written(
+    parameter: Parameter,
+    width: str = "hidden_size",
+    series: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> str:
     """Return how matrix.yaml may declare a parameter, as a proposal: from its name and annotation.
 
-    ``width`` is the size of a vector: a field of the config, or a number. ``steps`` is the length of a series, 0 for a
-    model of none.
+    ``width`` is the size of a vector: a field of the config, or a number. ``series`` has the shapes of the arguments
+    of a model of series, without the number of rows.
     """
     name, annotation = parameter.name.lower(), parameter.annotation
-    length = steps or 12
+    shape = ", ".join(map(str, (1, *series.get(name, (12,)))))
     if "mask" in name:
-        return f"{{shape: [1, {length}], mask: ones}}"
-    if re.fullmatch(r"context|(past|future)_values", name):
-        return f"{{shape: [1, {length}], dtype: float32}}"
+        return f"{{shape: [{shape}], mask: ones}}"
+    if "categorical" in name and name in series:
+        return f"{{shape: [{shape}], dtype: int64, high: 2}}"
+    if name in series or re.fullmatch(r"context|(past|future)_values", name):
+        return f"{{shape: [{shape}], dtype: float32}}"
     if re.fullmatch(r"(past|future)_time_features", name):
-        return f"{{shape: [1, {length}, num_time_features], dtype: float32}}"
+        return "{shape: [1, 12, num_time_features], dtype: float32}"
     if re.search(r"\bbool\b", annotation):
         return "false"
     if re.search(r"\b(int|float)\b", annotation) and "Tensor" not in annotation:
@@ -122,9 +129,13 @@ def written(parameter: Parameter, width: str = "hidden_size", steps: int = 0) ->
     return f"{{shape: [1, 12, {width}], dtype: float32}}"
 
 
-def lines_for(parameters: Iterable[Parameter], width: str = "hidden_size", steps: int = 0) -> str:
+def lines_for(
+    parameters: Iterable[Parameter],
+    width: str = "hidden_size",
+    series: Mapping[str, Sequence[int]] = MappingProxyType({}),
+) -> str:
     """Return what to write below a model in matrix.yaml to give it ``parameters``."""
-    declared = [f"      {p.name}: {written(p, width, steps)}" for p in parameters]
+    declared = [f"      {p.name}: {written(p, width, series)}" for p in parameters]
     return "\n".join(["inputs:", "  mine:", "    arguments:", *declared])
 
 
@@ -164,8 +175,8 @@ class Traits(NamedTuple):
     text_and_audio: bool = False
     width: str = "hidden_size"
     """The size of a vector, for a proposal: a field of the config, or a number."""
-    steps: int = 0
-    """How many past values a model of series takes, for a proposal; 0 for another one."""
+    series: Mapping[str, Sequence[int]] = MappingProxyType({})
+    """The shapes of the arguments of a model of series, for a proposal; empty for another one."""
     placeholders: tuple[str, ...] = ()
     """Config fields of placeholder tokens for an image or a sound among the token ids."""
 
@@ -209,7 +220,12 @@ def kinds_of(signature: Signature) -> tuple[str, ...]:
 
 
 def traits_of(
-    config: Mapping[str, Any], *, main: str, vocabulary: int, generates: bool, steps: int = 0
+    config: Mapping[str, Any],
+    *,
+    main: str,
+    vocabulary: int,
+    generates: bool,
+    series: Mapping[str, Sequence[int]] = MappingProxyType({}),
 ) -> Traits:
     """Return the traits of a model; ``config`` is the whole config as plain data."""
     has_text = isinstance(config.get("text_config"), dict)
@@ -227,7 +243,7 @@ def traits_of(
         generates=generates,
         text_and_image=(has_text and has_image) or flat,
         text_and_audio=has_text and isinstance(config.get("audio_config"), dict),
-        steps=steps,
+        series=series,
         width=next((name for name in _WIDTHS if isinstance(config.get(name), int)), "16"),
         placeholders=tuple(placeholders),
     )
@@ -297,14 +313,14 @@ def _unsupported(signature: Signature, traits: Traits) -> NotFed:
     listed = ", ".join(names[:_MAX_LISTED_NAMES]) or "any keyword, without a list"
     reason = f"forward takes {listed}{remainder}; {SUPPORTED_INPUTS}"
     return NotFed(
-        reason, lines_for(data[:_MAX_LISTED_NAMES], traits.width, traits.steps) if data else ""
+        reason, lines_for(data[:_MAX_LISTED_NAMES], traits.width, traits.series) if data else ""
     )
 
 
 def _required(parameters: list[Parameter], traits: Traits) -> NotFed:
     listed = ", ".join(parameter.described() for parameter in parameters)
     reason = f"forward takes {listed} (required), which samebits cannot make: {WRITE}"
-    return NotFed(reason, lines_for(parameters, traits.width, traits.steps))
+    return NotFed(reason, lines_for(parameters, traits.width, traits.series))
 
 
 def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iterable[str]:

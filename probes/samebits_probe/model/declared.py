@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits_probe.model.choice import NotFed, written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from samebits_probe.model.choice import Signature
 
@@ -186,11 +186,16 @@ def _mask_row(text: str, length: int) -> tuple[int, int]:
 
 
 def check_names(
-    names: Collection[str], signature: Signature, places: Mapping[str, str], what: str
+    names: Collection[str],
+    signature: Signature,
+    places: Mapping[str, str],
+    what: str,
+    series: Mapping[str, Sequence[int]],
 ) -> None:
     """Check the names of arguments against a forward.
 
-    ``what`` names the source in a message; ``places`` are positions in matrix.yaml.
+    ``what`` names the source in a message; ``places`` are positions in matrix.yaml; ``series`` is that of
+    :func:`choice.written`.
 
     Raises:
         NotFed: forward takes no such argument, or needs another one.
@@ -210,7 +215,7 @@ def check_names(
     missing = [p for p in signature.parameters if p.required and p.name not in names]
     if missing:
         listed = ", ".join(p.described() for p in missing)
-        lines = ", ".join(f"{p.name}: {written(p)}" for p in missing)
+        lines = ", ".join(f"{p.name}: {written(p, series=series)}" for p in missing)
         msg = (
             f"{places.get('', '')}: forward needs {listed}, which {what} does not have: "
             f"write {{arguments: {{{lines}}}}}"

@@ -52,7 +52,7 @@ def _gaps(first: torch.Tensor, second: torch.Tensor, differ: torch.Tensor) -> to
 
 
 def distance(first: torch.Tensor, second: torch.Tensor, *, logits: bool = False) -> Distance:
-    """Return a Distance of samebits/records/relations.py.
+    """Return a Distance of samebits/records/distance.py.
 
     With ``logits`` the last axis is the vocabulary, and changes of the argmax are counted.
     """

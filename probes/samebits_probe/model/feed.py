@@ -51,11 +51,11 @@ class Feed:
             raise NotFed(self._reason)
         return self._inputs(self._record["prompts"][name], model, tokenizer)
 
-    def crossing(self, model: Any = None) -> Inputs:
-        """Return a model's inputs for comparing the logits of a crossing; see :meth:`inputs`."""
+    def single(self, model: Any = None) -> Inputs:
+        """Return a model's inputs where one forward is enough; see :meth:`inputs`."""
         if self._record is None:
             raise NotFed(self._reason)
-        return self._inputs(self._record["crossing"], model, None)
+        return self._inputs(self._record["single"], model, None)
 
     def all(self, tokenizer: Any, model: Any = None) -> Iterator[tuple[str, Inputs]]:
         """Yield every prompt that applies, and its inputs."""

@@ -16,6 +16,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
+from samebits_probe.model import series_shapes
 from samebits_probe.model.choice import MASK, TOKENS, NotFed
 from samebits_probe.model.declared import (
     INTEGERS,
@@ -80,7 +81,9 @@ def make(
         for argument, declared in (declared_set.get("arguments") or {}).items():
             with _placed(places.get(argument, ""), argument):
                 arguments[argument] = _made(name, argument, resolved(declared, config))
-    check_names(arguments.keys(), signature, places, what)
+    check_names(
+        arguments.keys(), signature, places, what, series_shapes.shapes_of(config, signature)
+    )
     tensors = {key: value for key, value in arguments.items() if torch.is_tensor(value)}
     if not tensors:
         msg = f"{places.get('', '')}: {what} has no tensor: give forward at least one"

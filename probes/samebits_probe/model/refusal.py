@@ -13,6 +13,7 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from samebits_probe.model import series_shapes
 from samebits_probe.model.choice import (
     DECODER,
     NO_DATA,
@@ -64,8 +65,15 @@ def refusals(forward: Any, inputs: Mapping[str, Any], *, whole: bool = True) -> 
             parameters = [
                 p for p in signature_of(forward).parameters if p.name in missing.split(", ")
             ]
-            raise NotFed(msg, lines_for(parameters)) from error
+            paste = lines_for(parameters, series=_series(forward))
+            raise NotFed(msg, paste) from error
         raise
+
+
+def _series(forward: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the series of a model whose forward takes them."""
+    config = getattr(getattr(forward, "__self__", None), "config", None)
+    return series_shapes.shapes_of(config, signature_of(forward))
 
 
 def missing_input(forward: Any, inputs: Collection[str], error: Exception) -> str:

@@ -1,7 +1,6 @@
 """Time series for models that take past values in place of token ids.
 
-Shapes follow from the config: how many past values a model takes, its lags, and its features. They are tried in a small model
-that the class makes of the config, as nothing else tells whether they are meant so.
+They are tried in a small model that the class makes of the config, as nothing else tells whether their shapes are meant so.
 """
 
 from __future__ import annotations
@@ -10,34 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from samebits_probe.model import outputs, tried
+from samebits_probe.model import outputs, series_shapes, tried
 from samebits_probe.model.choice import NotFed
 from samebits_probe.model.inputs import seeded_numbers
+from samebits_probe.model.series_shapes import STATIC, number
 from samebits_probe.model.tensor import tensor_hash
 
 if TYPE_CHECKING:
     from samebits_probe.model.choice import Signature
 
 Tensors = dict[str, torch.Tensor]
-
-PAST, CONTEXT = "past_values", "context"
-_MAX_STEPS = 64
-"""Steps of a series whose length a model does not fix."""
-
-
-def main(signature: Signature) -> str:
-    """Return the argument for the past values; '' if forward takes none."""
-    return next((name for name in (PAST, CONTEXT) if name in signature.names), "")
-
-
-def steps(config: Any) -> int:
-    """Return how many past values a model takes; 0 if its config does not tell."""
-    context = _number(config, "context_length") or _number(config, "prediction_length")
-    lags = getattr(config, "lags_sequence", None) or [0]
-    own = getattr(config, "chronos_config", None)
-    if isinstance(own, dict):
-        return min(int(own.get("context_length", _MAX_STEPS)), _MAX_STEPS)
-    return context + max(lags) if context else 0
 
 
 def tensors(name: str, config: Any, signature: Signature, rows: int) -> Tensors:
@@ -47,31 +28,22 @@ def tensors(name: str, config: Any, signature: Signature, rows: int) -> Tensors:
         NotFed: the config does not tell their length.
 
     """
-    past, argument = steps(config), main(signature)
-    if not past:
+    all_shapes, argument = series_shapes.shapes(config), series_shapes.main(signature)
+    if not all_shapes:
         msg = "the config has no context_length, which the length of a series follows from"
         raise NotFed(msg)
-    future = _number(config, "prediction_length")
-    wide = (_number(config, "num_input_channels") or _number(config, "input_size"),)
-    has_channels = bool(_number(config, "num_input_channels")) or wide[0] > 1
-    channels = wide if has_channels else ()
-    n_features = _number(config, "num_time_features")
-    shapes = {argument: (past, *channels), "past_time_features": (past, n_features)}
+    fed = [argument, "past_time_features"]
     if getattr(config, "lags_sequence", None):
-        shapes |= {
-            "future_values": (future, *channels),
-            "future_time_features": (future, n_features),
-        }
-    if n_real := _number(config, "num_static_real_features"):
-        shapes["static_real_features"] = (n_real,)
+        fed += ["future_values", "future_time_features"]
+    fed.append("static_real_features")
     made = {
-        key: seeded_numbers(name, key, (rows, *shape))
-        for key, shape in shapes.items()
-        if key in signature.names
+        key: seeded_numbers(name, key, (rows, *all_shapes[key]))
+        for key in fed
+        if key in signature.names and key in all_shapes
     }
     if "past_observed_mask" in signature.names:
         made["past_observed_mask"] = torch.ones_like(made[argument])
-    if n_static := _number(config, "num_static_categorical_features"):
+    if n_static := number(config, STATIC["categorical"]):
         # every category has two values at least
         made["static_categorical_features"] = torch.arange(rows)[:, None].repeat(1, n_static) % 2
     return made
@@ -101,8 +73,3 @@ def _first(model: Any, kwargs: Tensors) -> str:
     with torch.no_grad():
         result = outputs.usual_logits_of(model(**kwargs))
     return "" if result is None else tensor_hash(result)
-
-
-def _number(config: Any, name: str) -> int:
-    value = getattr(config, name, None)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -84,8 +84,8 @@ def stands_in(model: Any, options: jobs.ObservedModel) -> bool:
 
 def insists(options: jobs.ObservedModel) -> bool:
     """Return True if the model itself is to answer, whatever its size."""
-    relations = options.get("relations")
-    return bool(options.get("large")) or (relations is not None and bool(relations.get("large")))
+    asked = (options.get("questions") or {}).values()
+    return bool(options.get("large")) or any(question["large"] for question in asked)
 
 
 @contextlib.contextmanager

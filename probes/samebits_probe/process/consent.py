@@ -1,9 +1,9 @@
 """Refusal to run code that comes with a model, unless the user has said that it may run.
 
 transformers asks for ``trust_remote_code`` at most of its doors, not at all of them: 4.52 to 4.57
-run custom_generate/generate.py of a folder, and 4.48 unpickles block_records.npy. An audit hook sees
-what is compiled, executed, imported or unpickled, whoever does it, and cannot be removed again. It
-does not see a program that C code starts.
+run custom_generate/generate.py of a folder, 4.57 to 5.2 let a LightGlue config trust code by itself,
+and 4.48 unpickles block_records.npy. An audit hook sees what is compiled, executed, imported or
+unpickled, whoever does it, and cannot be removed again. It does not see a program that C code starts.
 
 A caller may catch the refusal and go on with something else. Each refusal is therefore kept, and
 :func:`kept_in_view` raises it again.
@@ -184,7 +184,7 @@ def _forms(path: str) -> tuple[Path, Path]:
 def _folders(job: Mapping[str, Any]) -> Iterator[str]:
     """Yield the folders whose code is a model's: its own, and those to which code is copied."""
     model, script = job.get("model") or {}, job.get("script")
-    places = [model.get("source"), *job.get("savers", {}).values(), script and Path(script).parent]
+    places = [model.get("source"), *job.get("copies", {}).values(), script and Path(script).parent]
     yield from (str(place) for place in places if place and Path(place).is_dir())
     yield from (*_folder(*_COPIED_CODE), *_folder(*_DOWNLOADS))
 

@@ -50,15 +50,30 @@ def causes_of(cell: CellResult) -> Markdown:
     return page([_cause(cause), prose(_sentence(cause.float64)), beyond])
 
 
-def cause_in_short(cell: CellResult) -> str:
-    """Return the cause in a few words for a table; '' without a cause."""
-    cause = cell.cause
-    if cause is None:
+def shown_cause(cell: CellResult) -> Cause | None:
+    """Return the one cause to name: of what decides if there is one, and of more than rounding."""
+    causes = [cause for cause in (cell.cause and cell.cause.beyond, cell.cause) if cause]
+    return next((cause for cause in causes if cause.decides), causes[0] if causes else None)
+
+
+def cause_in_short(cell: CellResult, subject: str = "") -> str:
+    """Return where a cell starts to differ, in a few words for a list; '' without a cause.
+
+    ``subject`` stands before it, unless it is the cause of another difference.
+    """
+    shown = shown_cause(cell)
+    if shown is None:
         return ""
-    shown = cause.beyond or cause
     side = shown.candidate
     location = side.tensor if side.tensor not in {"", "constant"} else side.function
-    return f"{KIND_WORDS[shown.kind]}: {location}" if location else KIND_WORDS[shown.kind]
+    words = f"{KIND_WORDS[shown.kind]}: {location}" if location else KIND_WORDS[shown.kind]
+    subject = subject if shown.decides else f"another difference, {place(shown)}, "
+    return f"{subject}starts with {words}"
+
+
+def place(cause: Cause) -> str:
+    """Return where a cause was seen."""
+    return "of what is loaded" if cause.what == "load" else f"of the {cause.what} of {cause.prompt}"
 
 
 def _cause(cause: Cause) -> Markdown:
@@ -71,7 +86,12 @@ def _cause(cause: Cause) -> Markdown:
     if cause.what == "load":
         context = fill("Seen by comparing {}.", code(cause.sink))
     start = fill(
-        "**Where it starts** ({}): {}. {}", KIND_WORDS[cause.kind], cause.headline, context
+        "**Where {} starts** ({}): {}. {}{}",
+        "it" if cause.decides else "another difference",
+        KIND_WORDS[cause.kind],
+        cause.headline,
+        context,
+        "" if cause.decides else Markdown(" It does not decide the verdict."),
     )
     evidence = [*cause.evidence, cause.replay]
     other_places = (

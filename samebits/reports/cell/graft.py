@@ -24,7 +24,14 @@ def grafts_of(cell: CellResult) -> Markdown:
     agreeing_places = join((_where(more) for more in agreeing), "; ")
     return page(
         [
-            fill("**What restores the bits:** {}{}.", graft.headline, _which_run(cell)),
+            fill(
+                "**What restores {}:** {}{}.",
+                "the bits"
+                if graft.decides
+                else "another difference, which does not decide the verdict",
+                graft.headline,
+                _which_run(cell),
+            ),
             fill("The same swap restores the bits in {}.", agreeing_places) if agreeing else EMPTY,
             fill("Each of these alone also restores them: {}.", join(map(code, graft.others)))
             if graft.others
@@ -47,9 +54,10 @@ def graft_in_short(cell: CellResult) -> str:
         return ""
     only = "only " if graft.proof in {"alone", "smallest"} else ""
     everywhere = not graft.unasked and all(_agrees(graft, more) for more in graft.more)
-    where = "" if everywhere else f" of the {graft.what} of {graft.prompt}"
+    where = "" if everywhere and graft.decides else f" of the {graft.what} of {graft.prompt}"
     run = " of run a" if cell.judged is Verdict.UNSTABLE else ""
-    return f"swapping {only}{' and '.join(graft.smallest)} restores the bits{where}{run}"
+    aside = "" if graft.decides else ", which does not decide"
+    return f"swapping {only}{' and '.join(graft.smallest)} restores the bits{where}{run}{aside}"
 
 
 def _which_run(cell: CellResult) -> str:

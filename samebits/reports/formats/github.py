@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.workflow import annotation
 from samebits.diagnose.exit_code import fails
+from samebits.findings.rulebook import plain_title, short_advice
 from samebits.reports.head import head
 from samebits.reports.plain import advice, beginning, on_one_line
-from samebits.reports.rulebook import plain_title, short_advice
 from samebits.reports.sections.at_a_glance import glance
 from samebits.reports.sections.overview import attention_needed, title
 from samebits.reports.sections.what_changed import in_short

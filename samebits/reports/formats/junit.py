@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from samebits.diagnose.exit_code import FAIL, fails
+from samebits.reports.head import briefs
 from samebits.reports.plain import advice, beginning, failure_in_short, on_one_line, why_skipped
 from samebits.text.markdown import shorten, visible
 
@@ -50,7 +51,8 @@ def render(report: Report) -> dict[str, str]:
     suites = [(model, _cases(rows, report)) for model, rows in _models(report).items()]
     suites.append((_RUN, list(_cases_of_run(report))))
     for number, (name, cases) in enumerate(suites):
-        _add_suite(root, number, name, cases, report)
+        said = "\n".join(filter(None, briefs(report))) if name == _RUN else ""
+        _add_suite(root, number, name, cases, report, said)
     all_cases = [case for _, cases in suites for case in cases]
     root.attrib |= {"time": _seconds(report.seconds), **_counts(all_cases)}
     ET.indent(root, " ")
@@ -111,7 +113,9 @@ def _cases_of_run(report: Report) -> Iterator[Case]:
         yield Case(_RUN, "result", "passed")
 
 
-def _add_suite(root: ET.Element, number: int, name: str, cases: list[Case], report: Report) -> None:
+def _add_suite(
+    root: ET.Element, number: int, name: str, cases: list[Case], report: Report, said: str
+) -> None:
     suite = ET.SubElement(
         root,
         "testsuite",
@@ -131,8 +135,8 @@ def _add_suite(root: ET.Element, number: int, name: str, cases: list[Case], repo
         ET.SubElement(properties, "property", {"name": key, "value": _text(value)})
     for case in cases:
         _add_case(suite, case)
-    for stream in ("system-out", "system-err"):
-        ET.SubElement(suite, stream)
+    ET.SubElement(suite, "system-out").text = "\n".join(map(_text, said.splitlines())) or None
+    ET.SubElement(suite, "system-err")
 
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.questions import questions
+from samebits.reports.cell.cause import shown_cause
 from samebits.reports.html import charts
 from samebits.reports.html.addresses import Addresses, anchor, cell_anchor, model_page
 from samebits.reports.html.bands import Piece, strip
-from samebits.reports.html.charts import Chart, quantiles
 from samebits.reports.html.diff import python, source_diff
 from samebits.reports.html.flow import Stage, flow
 from samebits.reports.html.matrix import Line, line
+from samebits.reports.html.prose import rendered
 from samebits.reports.html.states import State, has_details, state
-from samebits.reports.html.training import Training, training_of
-from samebits.reports.sections.relations_lines import group_equal
 from samebits.reports.sections.unrun import in_words, media_of
 from samebits.reports.stories import (
     QUIET,
@@ -23,18 +23,23 @@ from samebits.reports.stories import (
     rest_in_words,
     row_name,
 )
+from samebits.text.lists import group_equal
 from samebits.text.markdown import visible
+from samebits.text.names import page_path
 from samebits.text.numbers import number, rounded_ulp
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from markupsafe import Markup
 
+    from samebits.questions.question import Question
     from samebits.records.comparison import CellResult, Choices, LikelyToken, TokenSplit
     from samebits.records.finding import Finding, RuleText
     from samebits.records.graft import Graft
-    from samebits.records.relations import Relation
     from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
     from samebits.records.trace import Cause, Side
+    from samebits.text.chart import Chart
 
 _SIDE_FIELDS = (
     ("op", "operation"),
@@ -129,6 +134,8 @@ class Outcome(NamedTuple):
     """Reasons of the matrix file, with their references."""
     stages: tuple[Stage, ...]
     charts: tuple[Chart, ...]
+    cause: Cause | None
+    """The one to name."""
     causes: tuple[Found, ...]
     choices: tuple[Choice, ...]
     likely: tuple[Likely, ...]
@@ -141,14 +148,19 @@ class Outcome(NamedTuple):
     """Link to the folder of the capsule; '' if there is none."""
 
 
-class KvCache(NamedTuple):
-    """The error of one KV-cache relation in the cells of a row."""
+class Drawn(NamedTuple):
+    """A chart of a question, under the name of what it shows."""
 
-    relation: Relation
-    stack: str
-    charts: tuple[Chart, ...]
-    quantiles: tuple[str, ...]
-    """Median, 90 %, 99 % and largest difference over the positions; () without positions."""
+    name: str
+    id: str
+    chart: Chart
+
+
+class Aside(NamedTuple):
+    """What a question says of the model, as report.md says it, with the charts that only HTML has."""
+
+    text: Markup
+    charts: tuple[Drawn, ...]
 
 
 class Section(NamedTuple):
@@ -163,9 +175,6 @@ class Section(NamedTuple):
     """Stacks, and the modules that no prompt ran there."""
     media: str
     """Which observations had no image, sound or video; '' for a model that takes text alone."""
-    relations: tuple[KvCache, ...]
-    training: Training | None
-    """None: the row was not trained."""
 
 
 class ModelView(NamedTuple):
@@ -174,13 +183,13 @@ class ModelView(NamedTuple):
     model: str
     checkpoint: CheckpointReport | None
     sections: tuple[Section, ...]
+    asides: tuple[Aside, ...]
 
     @property
     def has_charts(self) -> bool:
         """True if the page needs the library of charts."""
-        return any(
-            outcome.charts for section in self.sections for outcome in section.outcomes
-        ) or any(relation.charts for section in self.sections for relation in section.relations)
+        outcomes = (outcome for section in self.sections for outcome in section.outcomes)
+        return any(aside.charts for aside in self.asides) or any(o.charts for o in outcomes)
 
 
 def view(model: str, rows: list[Row], report: Report, addresses: Addresses) -> ModelView:
@@ -188,7 +197,7 @@ def view(model: str, rows: list[Row], report: Report, addresses: Addresses) -> M
     checkpoint = next((entry for entry in report.checkpoints if entry.model == model), None)
     shown: set[str] = set()
     sections = tuple(_section(row, report, addresses, shown) for row in rows)
-    return ModelView(model, checkpoint, sections)
+    return ModelView(model, checkpoint, sections, tuple(_asides(rows, report, addresses)))
 
 
 def _section(row: Row, report: Report, addresses: Addresses, shown: set[str]) -> Section:
@@ -210,8 +219,6 @@ def _section(row: Row, report: Report, addresses: Addresses, shown: set[str]) ->
             for stacks, modules in group_equal(row.unrun)
         ),
         media=media_of([row]),
-        relations=tuple(_relations(row)),
-        training=training_of(row),
     )
 
 
@@ -232,6 +239,7 @@ def _outcome(
         expected=_reasons(cell, report.expected),
         stages=tuple(flow(cell)) if not is_reference(cell) else (),
         charts=tuple(charts.charts_of(cell)),
+        cause=shown_cause(cell),
         causes=_causes(cell),
         choices=tuple(_choices(cell)),
         likely=tuple(_likely(cell)),
@@ -374,16 +382,30 @@ def _commands(cell: CellResult) -> tuple[tuple[str, str, str], ...]:
     )
 
 
-def _relations(row: Row) -> list[KvCache]:
-    """Return the relations of each cell that do not hold to the bit; equal ones once."""
-    shown: dict[str, KvCache] = {}
-    for stack, signal in row.relations.items():
-        for relation in signal.relations:
-            plots = tuple(charts.relation_charts(relation))
-            if plots:
-                shown.setdefault(repr(relation), KvCache(relation, stack, plots, _spread(relation)))
-    return list(shown.values())
+def _asides(rows: list[Row], report: Report, addresses: Addresses) -> Iterator[Aside]:
+    """Yield what questions say of a model, in the order of report.md's pages."""
+    page = model_page(rows[0].model)
+    pages = {page_path(row.model): model_page(row.model) for row in report.rows}
+
+    def address(target: str) -> str:
+        path = target.removeprefix("../").partition("#")[0]
+        return addresses.page(page, pages[path]) if path in pages else ""
+
+    placed = [
+        (section.order, question, section)
+        for question in questions()
+        for section in question.of_model
+    ]
+    drawn: set[str] = set()
+    for _, question, section in sorted(placed, key=lambda entry: entry[0]):
+        text = section.of_rows(rows, report)
+        plots = () if question.name in drawn else tuple(_drawn(question, rows))
+        drawn.add(question.name)
+        if text or plots:
+            yield Aside(rendered(text, address), plots)
 
 
-def _spread(relation: Relation) -> tuple[str, ...]:
-    return tuple(map(number, quantiles(relation.positions))) if relation.positions else ()
+def _drawn(question: Question, rows: list[Row]) -> Iterator[Drawn]:
+    for row in rows if question.charts is not None else ():
+        for name, chart in question.charts(row) if question.charts is not None else ():
+            yield Drawn(name, anchor(row.model, row.variant, name, chart.name), chart)

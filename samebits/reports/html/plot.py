@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from samebits.base.errors import SamebitsError, shown
+from samebits.base.options import Option
+from samebits.records.record import Record
 from samebits.reports import again
 from samebits.reports.html.charts import charts_of
 
 if TYPE_CHECKING:
-    import argparse
-    from pathlib import Path
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report
-    from samebits.reports.html.charts import Chart
+    from samebits.text.chart import Chart
 
 HELP = "write a chart of one cell of a report as SVG or PNG"
 SCALE = 2.0
@@ -28,7 +28,20 @@ class PlotError(SamebitsError):
     """A chart cannot be written."""
 
 
-def write_chart(options: argparse.Namespace) -> list[str]:
+class Options(Record):
+    """The options of the command."""
+
+    cell: Annotated[str, Option("CELL", "")]
+    """Such as olmo3/float32-default@5.2."""
+    report: Annotated[Path, Option("FILE")] = Path("reports/latest/report.json")
+    """The report.json to read (default: reports/latest/report.json)."""
+    chart: Annotated[str, Option("NAME")] = ""
+    """'error by layer' (the default) or 'ladder'."""
+    output: Annotated[Path | None, Option("FILE")] = None
+    """The .svg or .png file to write (default: NAME.svg beside the report)."""
+
+
+def write_chart(options: Options) -> list[str]:
     """Write the chart that the options name; return the lines to print.
 
     Raises:
@@ -37,7 +50,7 @@ def write_chart(options: argparse.Namespace) -> list[str]:
 
     """
     chart = _chart(_cell(_report(options.report), options.cell), options.chart)
-    output: Path = options.output or options.report.with_name(f"{chart.id}.svg")
+    output = options.output or options.report.with_name(f"{chart.id}.svg")
     output.write_bytes(_drawn(chart, output.suffix.lower()))
     return [f"{chart.title}: {output}"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS
-from samebits.reports.rulebook import advice, plain_title, short_advice, title
+from samebits.findings.rulebook import advice, plain_title, short_advice, title
 from samebits.reports.stories import holds
 from samebits.text.blocks import bullets, codes, details, heading, link, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose

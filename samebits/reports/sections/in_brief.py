@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import fails
+from samebits.findings.rulebook import title
 from samebits.reports.plain import KINDS, on_one_line
-from samebits.reports.rulebook import title
 from samebits.reports.sections.at_a_glance import COLUMNS, SERIOUS
 from samebits.reports.sections.overview import summary_lines
 from samebits.reports.stories import is_reference

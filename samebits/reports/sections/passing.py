@@ -62,9 +62,7 @@ class Difference(NamedTuple):
     def starts(self) -> str:
         """Where the difference starts and what restores the bits; '' if neither is known."""
         first = self.cells[0]
-        cause = cause_in_short(first)
-        parts = [f"starts with {cause}" if cause else "", graft_in_short(first)]
-        return "; ".join(filter(None, parts))
+        return "; ".join(filter(None, [cause_in_short(first), graft_in_short(first)]))
 
 
 def passing(stories: Iterable[Story], expected: tuple[ExpectedReport, ...]) -> Markdown:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.reports.sections.relations_lines import group_equal, size
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
+from samebits.text.lists import group_equal
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import page_path
+from samebits.text.numbers import size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.reports.sections.relations_lines import group_equal
 from samebits.text.blocks import bullets, heading, page
+from samebits.text.lists import group_equal
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import count, plural
 

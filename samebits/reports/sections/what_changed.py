@@ -91,8 +91,8 @@ def _place_line(shared: Shared, story: Story) -> Markdown:
     word = verdict_word(cell)
     words = fill("{} ({})", word, figures) if figures else word
     line = fill("{} {}: {}", _where(shared, story), words, clip(cell_in_short(cell), 300))
-    if cause := cause_in_short(cell):
-        line = fill("{}; it starts with {}", line, cause)
+    if cause := cause_in_short(cell, "it "):
+        line = fill("{}; {}", line, cause)
     if restoration := graft_in_short(cell):
         line = fill("{}; {}", line, restoration)
     growth = growth_line(cell)

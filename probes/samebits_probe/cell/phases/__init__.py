@@ -1,6 +1,7 @@
 """The phases of a cell after the load; each module here is one, and holds it as ``PHASE``.
 
-A new phase is a new module. It is found by itself, and runs where its ``order`` says.
+A new phase is a new module. It is found by itself, and runs where its ``order`` says. Questions beside the
+verdict have phases of their own, in samebits_probe/questions/.
 """
 
 from __future__ import annotations
@@ -22,4 +23,11 @@ def discover(folders: list[str], package: str) -> tuple[Phase, ...]:
     return tuple(sorted((module.PHASE for module in modules), key=lambda phase: phase.order))
 
 
-PHASES = discover(list(__path__), __name__)
+def every() -> tuple[Phase, ...]:
+    """Return the phases of the verdict and those of questions, in the order in which they run."""
+    questions = importlib.import_module("samebits_probe.questions")
+    phases = (*discover(list(__path__), __name__), *questions.phases())
+    return tuple(sorted(phases, key=lambda phase: phase.order))
+
+
+PHASES = every()

@@ -31,7 +31,8 @@ def observe(session: Session) -> None:
     if NAME not in session.model_forks:
         return
     session.begin(_phase(ordered(session)[0]))
-    session.run_in_fork(NAME, str(session.seconds_left))
+    if (returned := session.run_in_fork(NAME, str(session.seconds_left))) is not None:
+        session.signals[NAME] = returned
 
 
 def untouched(session: Session) -> InFork | None:

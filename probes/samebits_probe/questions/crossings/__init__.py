@@ -1,0 +1,1 @@
+"""A model that one stack saves and another stack loads."""

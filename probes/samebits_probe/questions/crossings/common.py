@@ -1,0 +1,34 @@
+"""What both jobs of a crossing begin with, and what both of their files begin with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.model import heap
+from samebits_probe.model.load import Source
+from samebits_probe.process import threads
+from samebits_probe.process.hashing import ALGORITHM
+
+if TYPE_CHECKING:
+    from samebits_probe.questions.crossings.jobs import CrossingJob
+
+_FORMAT_VERSION = 5
+"""As in samebits/questions/crossings/records.py, which has its history."""
+
+
+def begin(job: CrossingJob) -> Source:
+    """Prepare this process for a job, and return the original checkpoint."""
+    threads.use(int(job["threads"]))
+    variant = job["cell"]["variant"]
+    heap.fill_unwritten("a", variant["device"])
+    return Source.of(job["model"], variant)
+
+
+def head(form: str, job: CrossingJob) -> dict[str, Any]:
+    """Return the first fields of a file of this format."""
+    return {
+        "format": form,
+        "format_version": _FORMAT_VERSION,
+        "hash_algorithm": ALGORITHM,
+        "cell": job["cell"],
+    }

@@ -1,0 +1,1 @@
+"""What a model's processors make of seeded images, videos and sounds."""

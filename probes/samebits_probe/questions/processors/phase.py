@@ -1,0 +1,34 @@
+"""Phase ``processors``: what the model's processors make of seeded images, videos and sounds."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import TYPE_CHECKING
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.questions.processors import processors
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.session import Session
+
+
+def observe(session: Session) -> None:
+    """Observe the processors that the checkpoint's files declare."""
+    if session.options("processors") is None:
+        return
+    session.begin("processors")
+    with session.instrument("processors"):
+        before = logging.root.manager.disable
+        logging.disable(logging.WARNING)  # there would be one for each case
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                facts = processors.facts(session.source)
+        finally:
+            logging.disable(before)
+        if facts is not None:
+            session.answer("processors", facts)
+
+
+PHASE = Phase("processors", 85, observe, needs_grad=True)

@@ -1,0 +1,459 @@
+"""What a model's processors make of seeded images, videos, sounds and outputs of models.
+
+Each part is loaded by its Auto class. Each case runs as users run it, and once more in float64. An
+image processor is asked once more with the backend that the release does not choose by itself.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import transformers
+from transformers.utils import cached_file
+
+from samebits_probe.cell.outcomes import plain
+from samebits_probe.questions.processors import arrays, postprocessing, samples, steps, widened
+from samebits_wire.folders import without_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from samebits_probe.model.load import Source
+
+AFTER = ", after the model"
+"""End of the name of a part that turns outputs of a model into boxes, masks and texts."""
+BACKENDS = ("pil", "torchvision")
+SECONDS = 40.0
+"""Time for all cases of a model; later ones are left out, with the reason."""
+FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+_MAX_MESSAGE = 200
+_NOT_SETTINGS = frozenset(
+    {
+        "_processor_class",
+        "auto_map",
+        "feature_extractor_type",
+        "image_processor_type",
+        "processor_class",
+        "transformers_version",
+        "video_processor_type",
+        "mel_filters",
+        "window",
+        "model_valid_processing_keys",
+        "_valid_kwargs_names",
+    }
+)
+
+
+class Kind(NamedTuple):
+    """A part of a checkpoint that prepares inputs."""
+
+    auto: str
+    type_key: str
+    """Key of a file that names its class."""
+    nested: str
+    """Its key in processor_config.json."""
+
+
+KINDS = {
+    "image processor": Kind("AutoImageProcessor", "image_processor_type", "image_processor"),
+    "feature extractor": Kind(
+        "AutoFeatureExtractor", "feature_extractor_type", "feature_extractor"
+    ),
+    "video processor": Kind("AutoVideoProcessor", "video_processor_type", "video_processor"),
+    "processor": Kind("AutoProcessor", "processor_class", ""),
+}
+
+
+class Call(NamedTuple):
+    """One case: how to make its input, and how to call the processor with it."""
+
+    made: Callable[[], Any]
+    called: Callable[[Any, Any], Any]
+    """From the processor and the input to its outputs."""
+
+
+class Clock:
+    """The time that all cases of a model have."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.perf_counter() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """True if no further case is to begin."""
+        return time.perf_counter() > self._end
+
+
+def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
+    """Return the facts of all parts; None for a checkpoint that declares none."""
+    declared = _declared(source)
+    kinds = _kinds(declared)
+    if not kinds:
+        return None
+    clock = Clock(seconds)
+    parts: dict[str, Any] = {}
+    for kind in kinds:
+        parts |= _parts(kind, source, declared, clock)
+    return {"parts": parts}
+
+
+def _declared(source: Source) -> dict[str, dict[str, Any]]:
+    """Return the files that declare processors, by name."""
+    contents = {}
+    for name in FILES:
+        path = _file(source, name)
+        try:
+            content = json.loads(path.read_text("utf-8")) if path else None
+        except ValueError:
+            content = {}
+        if isinstance(content, dict):
+            contents[name] = content
+    return contents
+
+
+def _file(source: Source, name: str) -> Path | None:
+    folder = Path(source.where)
+    if folder.is_dir():
+        path = folder / name
+        return path if path.is_file() else None
+    try:
+        cached = cached_file(source.where, name, revision=source.revision)
+    except OSError:
+        return None
+    return Path(cached) if cached else None
+
+
+def _kinds(declared: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the kinds that the files declare."""
+    return [kind for kind, entry in KINDS.items() if _declares(kind, entry, declared)]
+
+
+def _declares(kind: str, entry: Kind, declared: dict[str, dict[str, Any]]) -> bool:
+    whole = declared.get("processor_config.json", {})
+    if kind == "processor":
+        names = any(entry.type_key in content for content in declared.values())
+        return names or bool(whole) or _maps(entry, declared)
+    if kind == "video processor" and "video_preprocessor_config.json" in declared:
+        return True
+    names = any(entry.type_key in content for content in declared.values())
+    return names or bool(whole.get(entry.nested)) or _maps(entry, declared)
+
+
+def _maps(entry: Kind, declared: dict[str, dict[str, Any]]) -> bool:
+    return any(entry.auto in (content.get("auto_map") or {}) for content in declared.values())
+
+
+def _parts(
+    kind: str, source: Source, declared: dict[str, dict[str, Any]], clock: Clock
+) -> dict[str, dict[str, Any]]:
+    """Return class, backend, settings and cases of one part, and of what it does after the model."""
+    auto = getattr(transformers, KINDS[kind].auto, None)
+    if auto is None:
+        return {kind: {"absent": f"this release has no {KINDS[kind].auto}"}}
+
+    def load(**options: Any) -> Any:
+        return auto.from_pretrained(source.where, **source.arguments(), **options)
+
+    processor, failed = _loaded(load)
+    if failed:
+        return {kind: failed}
+    described = _described(kind, processor)
+    if not hasattr(processor, "tokenizer") and kind == "processor" and len(_kinds(declared)) > 1:
+        return {kind: described}  # its only part is observed by itself
+    cases = _cases(processor, load, _calls(kind, processor), clock)
+    parts = {kind: described | {"cases": cases}}
+    if later := _after(processor, load, clock):
+        parts[kind + AFTER] = {**described, "role": "after", "settings": {}, "cases": later}
+    if kind == "image processor":
+        other = _other_backend(kind, described["backend"], auto, load, clock)
+        parts |= {name: facts | {"role": "on demand"} for name, facts in other.items()}
+    return parts
+
+
+def _loaded(load: Callable[..., Any], **options: Any) -> tuple[Any, dict[str, Any]]:
+    """Return what a load gives, or the facts of its failure."""
+    try:
+        return load(**options), {}
+    except ImportError as error:
+        return None, {"absent": in_words(error)}
+    except Exception as error:  # noqa: BLE001  an exception is one of the possible results
+        return None, {"raised": type(error).__name__, "message": first_line(error)}
+
+
+def _after(processor: Any, load: Callable[[], Any], clock: Clock) -> dict[str, Any]:
+    """Return the cases of the methods that take outputs of a model."""
+    calls = {
+        name: Call(lambda: None, _without_input(call))
+        for name, call in postprocessing.calls(processor).items()
+    }
+    return _cases(processor, load, calls, clock)
+
+
+def _without_input(call: Callable[[Any], dict[str, Any]]) -> Callable[[Any, Any], Any]:
+    def called(processor: Any, _none: Any) -> Any:
+        return call(processor)
+
+    return called
+
+
+def _other_backend(
+    kind: str, backend: str, auto: Any, load: Callable[..., Any], clock: Clock
+) -> dict[str, dict[str, Any]]:
+    """Return the image processor with the backend that the release does not choose by itself."""
+    if backend not in BACKENDS:
+        return {}
+    (other,) = (name for name in BACKENDS if name != backend)
+    name = f"{kind}, {other} on demand"
+    if other == "torchvision" and importlib.util.find_spec("torchvision") is None:
+        return {name: {"absent": "torchvision is not installed in this stack"}}
+    options = _demand(auto, other)
+    processor, failed = _loaded(load, **options)
+    if failed:
+        return {name: failed}
+    described = _described(kind, processor)
+    if described["backend"] != other:
+        return {name: {"absent": f"this release gives {described['class_name']} in its place"}}
+    cases = _cases(processor, lambda: load(**options), _calls(kind, processor), clock)
+    return {name: described | {"cases": cases}}
+
+
+def _demand(auto: Any, backend: str) -> dict[str, Any]:
+    """Return the argument that asks for a backend; releases before the name take use_fast."""
+    try:
+        has_name = '"backend"' in inspect.getsource(auto.from_pretrained)
+    except (OSError, TypeError):
+        has_name = False
+    return {"backend": backend} if has_name else {"use_fast": backend == "torchvision"}
+
+
+def _described(kind: str, processor: Any) -> dict[str, Any]:
+    return {
+        "class_name": type(processor).__name__,
+        "backend": _backend(processor),
+        "settings": {} if kind == "processor" else _settings(processor),
+    }
+
+
+def _backend(processor: Any) -> str:
+    """Return what computes: ``torchvision``, ``pil``, or ``python`` for numpy and all else."""
+    backend = getattr(processor, "backend", None)
+    if isinstance(backend, str):
+        return backend
+    names = [base.__name__ for base in type(processor).__mro__]
+    if any(name in ("BaseImageProcessorFast", "BaseVideoProcessor") for name in names):
+        return "torchvision"
+    if "BaseImageProcessor" in names:
+        return "pil"
+    return "python"
+
+
+def _settings(processor: Any) -> dict[str, str]:
+    """Return what the object was set to by the checkpoint and by its class's defaults."""
+    values = {
+        name: steps.setting(value)
+        for name, value in vars(processor).items()
+        if not name.startswith("_") and name not in _NOT_SETTINGS
+    }
+    for name in ("resample", "size", "crop_size", "image_mean", "image_std", "do_convert_rgb"):
+        if name not in values:
+            values[name] = steps.setting(getattr(processor, name, None))
+    return {
+        name: json.dumps(value, sort_keys=True)
+        for name, value in sorted(values.items())
+        if value is not None
+    }
+
+
+def _calls(kind: str, processor: Any) -> dict[str, Call]:
+    if kind == "feature extractor":
+        if hasattr(processor, "preprocess"):
+            return _of_images()  # a feature extractor of images, which releases still load
+        return _of_sounds()
+    if kind == "video processor":
+        return {name: Call(made, _watch) for name, made in samples.videos().items()}
+    if kind == "processor":
+        return _of_texts(processor)
+    return _of_images()
+
+
+def _of_images() -> dict[str, Call]:
+    return {
+        name: Call(made, _look) for name, made in (samples.arrays() | samples.pictures()).items()
+    }
+
+
+def _tensors(processor: Any) -> str:
+    return "pt" if _backend(processor) == "torchvision" else "np"
+
+
+def _look(processor: Any, image: Any) -> Any:
+    return processor(images=image, return_tensors=_tensors(processor))
+
+
+def _watch(processor: Any, video: Any) -> Any:
+    return processor(videos=[video], return_tensors="pt")
+
+
+def _of_sounds() -> dict[str, Call]:
+    calls = {name: Call(made, _hearing(rate)) for name, (made, rate) in samples.sounds().items()}
+    short = samples.sounds()["1 s"][0]
+    several = samples.sounds()["two of different lengths"][0]
+    calls["1 s, attention mask"] = Call(short, _hearing(samples.RATE, return_attention_mask=True))
+    calls["two, padded"] = Call(several, _hearing(samples.RATE, padding=True))
+    calls["two, padded, attention mask"] = Call(
+        several, _hearing(samples.RATE, padding=True, return_attention_mask=True)
+    )
+    calls["1 s, cut"] = Call(
+        short, _hearing(samples.RATE, truncation=True, max_length=4_000, padding="max_length")
+    )
+    return calls
+
+
+def _hearing(rate: int, **options: Any) -> Callable[[Any, Any], Any]:
+    def hear(processor: Any, sound: Any) -> Any:
+        return processor(sound, sampling_rate=rate, return_tensors="np", **options)
+
+    return hear
+
+
+def _of_texts(processor: Any) -> dict[str, Call]:
+    """Return calls of a processor of several kinds of inputs: texts with images or sounds."""
+    calls: dict[str, Call] = {}
+    if getattr(processor, "image_processor", None) is not None:
+        token = _placeholder(processor, "image_token", "<image>")
+        pictures = samples.pictures()
+        one, two = pictures["RGB 97 x 64"], pictures["two images"]
+        calls["a text and an image"] = Call(lambda: ([f"{token} a cat"], [one()]), _read_images)
+        calls["a text and two images"] = Call(
+            lambda: ([f"{token}{token} two cats"], two()), _read_images
+        )
+        calls["two texts of different lengths, an image each"] = Call(
+            lambda: ([f"{token} a cat", f"what do you see here? {token}"], two()), _read_padded
+        )
+    if getattr(processor, "feature_extractor", None) is not None:
+        token = _placeholder(processor, "audio_token", "")
+        sound = samples.sounds()["1 s"][0]
+        calls["a sound"] = Call(sound, _read_sound)
+        calls["a text and a sound"] = Call(
+            lambda: ([f"{token} what is it"], sound()), _read_text_and_sound
+        )
+    if not calls and getattr(processor, "tokenizer", None) is None:
+        return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images()
+    return calls
+
+
+def _placeholder(processor: Any, name: str, default: str) -> str:
+    token = getattr(processor, name, None)
+    return str(getattr(token, "content", token)) if token is not None else default
+
+
+def _read_images(processor: Any, case: Any) -> Any:
+    texts, images = case
+    return processor(text=texts, images=images, return_tensors="pt")
+
+
+def _read_padded(processor: Any, case: Any) -> Any:
+    texts, images = case
+    return processor(text=texts, images=images, padding=True, return_tensors="pt")
+
+
+def _read_sound(processor: Any, sound: Any) -> Any:
+    return processor(audio=sound, sampling_rate=samples.RATE, return_tensors="pt")
+
+
+def _read_text_and_sound(processor: Any, case: Any) -> Any:
+    texts, sound = case
+    return processor(text=texts, audio=sound, sampling_rate=samples.RATE, return_tensors="pt")
+
+
+def _cases(
+    processor: Any, load: Callable[[], Any], calls: dict[str, Call], clock: Clock
+) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    for name, call in calls.items():
+        if clock.is_over:
+            results[name] = {"left_out": "the cases before it took the time for all of them"}
+            continue
+        results[name] = _case(processor, call)
+    returned = {name: calls[name] for name, result in results.items() if "outputs" in result}
+    for name, promoted in _in_float64(load, returned, clock).items():
+        results[name] |= promoted
+    return results
+
+
+def _case(processor: Any, call: Call) -> dict[str, Any]:
+    """Return the outputs of one case and the steps to them."""
+    try:
+        made = call.made()
+    except ImportError as error:
+        return {"left_out": in_words(error)}
+    try:
+        with steps.recorded(processor) as taken:
+            outputs = dict(call.called(processor, made))
+    except Exception as error:  # noqa: BLE001  an exception is one of the possible results
+        return {"raised": type(error).__name__, "message": first_line(error)}
+    return {"outputs": _outputs(outputs), "steps": taken}
+
+
+def _in_float64(
+    load: Callable[[], Any], calls: dict[str, Call], clock: Clock
+) -> dict[str, dict[str, Any]]:
+    """Return outputs and steps of a processor that is made, and called, in float64."""
+    if not calls:
+        return {}
+    with widened.in_float64() as notes:
+        try:
+            processor = load()
+        except Exception as error:  # noqa: BLE001  code that does not take float64
+            return {name: {"not_promoted": in_words(error)} for name in calls}
+        return {name: _promoted(processor, call, notes, clock) for name, call in calls.items()}
+
+
+def _promoted(processor: Any, call: Call, notes: widened.Notes, clock: Clock) -> dict[str, Any]:
+    if clock.is_over:
+        return {"not_promoted": "the cases before it took the time for all of them"}
+    notes.reasons.clear()
+    try:
+        with steps.recorded(processor) as taken:
+            outputs = dict(call.called(processor, widened.widened(call.made())))
+    except Exception as error:  # noqa: BLE001  code that does not take float64
+        return {"not_promoted": in_words(error)}
+    observed = {"promoted": _outputs(outputs), "promoted_steps": taken}
+    reason = next(iter(notes.reasons), "")
+    return observed | ({"not_promoted": reason} if reason else {})
+
+
+def _outputs(outputs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        str(name): arrays.facts_of_text(value) if _is_text(value) else arrays.facts(value)
+        for name, value in outputs.items()
+        if value is not None and (_is_text(value) or _is_array(value))
+    }
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(isinstance(item, str) for item in value)
+    return isinstance(value, str)
+
+
+def _is_array(value: Any) -> bool:
+    while isinstance(value, (list, tuple)) and len(value):
+        value = value[0]
+    return hasattr(value, "shape") or isinstance(value, (bool, int, float))
+
+
+def in_words(error: BaseException) -> str:
+    """Return type and first line of an exception."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's message that has text, without folders."""
+    lines = without_folders(str(error)).strip().partition("\n")
+    return plain(lines[0][:_MAX_MESSAGE])

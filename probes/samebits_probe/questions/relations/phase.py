@@ -1,0 +1,83 @@
+"""Phase ``relations``: the relations that must hold inside one cell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.model import load, small
+from samebits_probe.questions.relations import relations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits_probe.cell.session import Session
+    from samebits_probe.questions.relations.relations import RelationOptions
+
+
+def observe(session: Session) -> None:
+    """Check the relations, if time and memory allow it; only in run a."""
+    options = session.options("relations")
+    if options is None:
+        return
+    if small.stands_in(session.loaded.model, session.job["model"]):
+        with session.instrument("relations"):
+            if _of_made_model(session, options):
+                return
+    _of_model_itself(session, options)
+
+
+def _of_made_model(session: Session, options: RelationOptions) -> bool:
+    """Check the relations of a made model; False, with a skip, if there is none."""
+    if reason := session.no_time(0, small.SECONDS):
+        session.skip("relations", reason, "cost")
+        return True
+    session.begin("relations")
+    try:
+        with small.made(session.loaded, session.source) as made:
+            session.answer("relations", relations.of_made_model(made, options))
+    except small.NoneMade as none:
+        session.skip("relations: made model", f"no small model of its kind: {none}", "cost")
+        return False
+    if options.get("samples"):
+        own = "means over many prompts are of the model's own weights: relations: true gives them"
+        session.skip("relations: averages", own, "cost")
+    return True
+
+
+def _of_model_itself(session: Session, options: RelationOptions) -> None:
+    size, dtype = load.n_bytes(session.loaded.model), getattr(torch, session.source.dtype)
+    n_forwards, times = relations.cost(size, dtype, options)
+    reason = relations.too_large(size, options) or session.no_room(times)
+    if reason := reason or session.no_time(n_forwards, session.seconds["load"]):
+        session.skip("relations", reason, "cost")
+        return
+    session.begin("relations")
+    with session.instrument("relations"):
+        model = _untouched_model(session)
+        observed = relations.observe(
+            model, session.loaded.head, model.config, options, _prompts(session)
+        )
+        session.answer("relations", observed)
+
+
+def _prompts(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield forward's arguments for every input set, or for the first prompt if there is none."""
+    prompts = session.prompts()
+    sets = [name for name, inputs in prompts.items() if inputs.is_set]
+    for name in sets or list(prompts)[:1]:
+        yield name, prompts[name].kwargs
+
+
+def _untouched_model(session: Session) -> Any:
+    """Return a newly loaded model, because an earlier prompt may have scaled the rope."""
+    if reason := session.too_large():
+        session.skip("relations: model loaded anew", reason, "cost")
+        return session.loaded.model
+    model, _ = load.from_pretrained(type(session.loaded.model), session.source, seed=0)
+    return model
+
+
+PHASE = Phase("relations", 90, observe)

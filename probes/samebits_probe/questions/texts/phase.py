@@ -1,0 +1,46 @@
+"""Phase ``texts``: what the tokenizer makes of many texts and conversations."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.questions.texts import backend, chat, texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits_probe.cell.session import Session
+
+
+def observe(session: Session) -> None:
+    """Observe what the tokenizer makes of texts, if there is one that could be observed itself."""
+    tokenizer, session.asked_tokenizer = session.asked_tokenizer, None
+    if session.options("texts") is None or tokenizer is None:
+        return
+    session.begin("texts")
+    observed: dict[str, Any] = {}
+    session.answer("texts", observed)
+    with _quiet():
+        with session.instrument("tokenizer: parts"):
+            observed["parts"] = backend.facts(tokenizer, session.source)
+        with session.instrument("tokenizer: chat template"), session.timed("chat template"):
+            observed["conversations"] = chat.facts(tokenizer)
+        with session.instrument("tokenizer: texts"):
+            observed["corpus"] = texts.facts(tokenizer, session.source)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold back warnings about long texts and defaults, of which there would be hundreds."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+PHASE = Phase("texts", 41, observe, needs_grad=True)

@@ -1,0 +1,1 @@
+"""What transformers' own Trainer does with a model."""

@@ -1,0 +1,98 @@
+"""The job that trains one cell by transformers' own Trainer.
+
+Writes the file that samebits/questions/trainer/records.py reads, completely or not at all.
+
+It is a job beside the training step, as accelerate is in its process: no step, and no other
+observation, runs in that environment.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.model import heap, load
+from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
+from samebits_probe.model.tensor import Keeper
+from samebits_probe.process import files, memory, progress, threads
+from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
+from samebits_probe.process.hashing import ALGORITHM
+from samebits_probe.questions.trainer import added, trainer
+from samebits_probe.questions.training import batches, origin
+from samebits_probe.questions.training.batches import NoLoss
+from samebits_probe.questions.training.learner import Learner
+from samebits_probe.questions.training.step import NotTrained, prompts_of, subject
+from samebits_wire import formats
+
+if TYPE_CHECKING:
+    from samebits_probe.questions.trainer.tasks import RunJob
+
+Facts = dict[str, Any]
+_COPIES = 10
+"""Multiples of the model that a run holds: gradients, moments, the weights before, and of each run
+those behind it."""
+
+
+def run(job: RunJob) -> None:
+    """Train one cell by Trainer and write what it did."""
+    threads.use(int(job["threads"]))
+    heap.fill_unwritten("a", job["cell"]["variant"]["device"])
+    started = time.perf_counter()
+    facts: Facts = {"failure": None, "reason": ""}
+    try:
+        progress.begin("accelerate")
+        facts["accelerate"] = added.use(job["task"]["folder"])
+        facts |= _trained(job)
+    except ImportError as error:
+        facts["reason"] = f"accelerate cannot be used here: {in_one_line(error)}"
+    except (NoLoss, NotTrained, Unknown, trainer.NoRows) as reason:
+        facts["reason"] = str(reason)
+    except PhaseFailed as failed:
+        facts["failure"] = failed.failure
+    except Exception as error:  # noqa: BLE001  a Trainer that raises is a result
+        facts["failure"] = describe("trainer", error)
+    facts["seconds"] = round(time.perf_counter() - started, 4)
+    record = {
+        "format": "samebits-trainer",
+        "format_version": formats.TRAINER,
+        "hash_algorithm": ALGORITHM,
+        "cell": job["cell"],
+        **facts,
+    }
+    files.write_sealed(Path(job["task"]["result"]), record)
+
+
+def _trained(job: RunJob) -> Facts:
+    facts: Facts = {"arguments": trainer.arguments()}
+    source = load.Source.of(job["model"], job["cell"]["variant"])
+    with subject(source, large=job["task"]["large"]) as (loaded, of, _asked_of):
+        return facts | _runs(job, loaded, _checkpoint(of))
+
+
+def _checkpoint(source: load.Source) -> Checkpoint | None:
+    try:
+        return Checkpoint.of(source)
+    except NoCheckpoint:
+        return None
+
+
+def _runs(job: RunJob, loaded: load.Loaded, checkpoint: Checkpoint | None) -> Facts:
+    memory.require(_COPIES * load.n_bytes(loaded.model), int(job.get("slots", 1)))
+    progress.begin("trainer")
+    where = origin.places(loaded.model, checkpoint)
+    dtype = loaded.model.dtype
+    batch = batches.batches(loaded.model, loaded.head, prompts_of(job, loaded, dtype))[0]
+    learner = Learner(loaded.model, dtype)
+    bench = trainer.Bench(trainer.Rows(batch), where)
+    keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
+    facts: Facts = {"uncertain": sorted(where.uncertain), "float64": None, "no_float64": ""}
+    facts["own"] = bench.facts(learner, keeper)
+    facts["relations"] = bench.relation(learner, loaded.head)
+    if not job["task"]["values"]:
+        return facts
+    try:
+        progress.begin("trainer in float64")
+        return facts | {"float64": bench.facts(bench.in_float64(learner), keeper)}
+    except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
+        return facts | {"no_float64": in_one_line(error)}

@@ -1,0 +1,436 @@
+"""transformers' own Trainer on seeded rows, watched: what it built, and what the model received.
+
+Three runs start from the same weights: four rows one by one, the four rows in four accumulated
+micro-batches, and the four rows as one batch. Only what keeps a run small and quiet is an argument
+of them; what shapes the training is the release's default. The results have the forms of
+samebits/questions/trainer/records.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import importlib
+import tempfile
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
+
+import torch
+
+from samebits_probe.model.tensor import same_bytes
+from samebits_probe.process import progress
+from samebits_probe.questions.training import origin, relations
+from samebits_probe.questions.training.batches import IGNORED, ITEMS
+from samebits_probe.questions.training.learner import as_json
+from samebits_probe.questions.training.relations import batch_norm
+from samebits_probe.questions.training.way import NoMeaning, Relation, Setting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits_probe.model.tensor import Keeper
+    from samebits_probe.questions.training.batches import Batch
+    from samebits_probe.questions.training.learner import Learner
+    from samebits_probe.questions.training.origin import Places
+    from samebits_probe.questions.training.way import Results, Way
+
+Facts = dict[str, Any]
+ROWS = 4
+"""Rows of the dataset; a batch with fewer is repeated."""
+
+
+class Plan(NamedTuple):
+    """How one run feeds the rows."""
+
+    name: str
+    batch: int
+    """Rows of a micro-batch."""
+    accumulated: int
+    """Micro-batches of a step."""
+
+
+ROW_BY_ROW = Plan("row by row", 1, 1)
+ACCUMULATED = Plan("accumulated", 1, ROWS)
+ONE_BATCH = Plan("one batch", ROWS, 1)
+PLANS = (ROW_BY_ROW, ACCUMULATED, ONE_BATCH)
+RELATION = "Trainer: rows accumulated = one batch"
+
+
+class NoRows(Exception):  # noqa: N818  that a batch is no set of rows is a result
+    """The batch cannot be given to Trainer row by row; the message says why."""
+
+
+class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):  # type: ignore[misc]
+    """A batch as a dataset, one row after the other."""
+
+    def __init__(self, batch: Batch) -> None:
+        """Take a batch.
+
+        Raises:
+            NoRows: an argument of it is no tensor with a row for each label.
+
+        """
+        self.batch = batch
+        self.kwargs = _unmasked(batch.kwargs)
+        self.n = batch.labels.shape[0] if batch.labels.ndim else 0
+        for name, value in self.kwargs.items():
+            if not isinstance(value, torch.Tensor) or not value.ndim or value.shape[0] != self.n:
+                msg = f"{name} has no row for each label"
+                raise NoRows(msg)
+
+    def in_dtype(self, dtype: torch.dtype) -> Rows:
+        """Return the same rows with their real numbers in ``dtype``."""
+        rows = copy.copy(self)
+        rows.kwargs = {
+            name: value.to(dtype) if value.is_floating_point() else value
+            for name, value in self.kwargs.items()
+        }
+        return rows
+
+    def __len__(self) -> int:
+        return ROWS
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        return {name: value[index % self.n] for name, value in self.kwargs.items()}
+
+    def index(self, received: Facts, row: int) -> int | None:
+        """Return which row of the dataset a row of a received batch is; None if it is none."""
+        shared = [name for name in self.kwargs if isinstance(received.get(name), torch.Tensor)]
+        for index in range(self.n):
+            if shared and all(self._is(received[n][row], self.kwargs[n][index]) for n in shared):
+                return index
+        return None
+
+    @staticmethod
+    def _is(received: torch.Tensor, own: torch.Tensor) -> bool:
+        return received.shape == own.shape and same_bytes(received.to(own.dtype), own)
+
+
+def _unmasked(kwargs: Facts) -> Facts:
+    """Return the rows of a language model with a label for every token, as its collator makes them.
+
+    The first token of a row then has a label that no loss counts, and that a count may include.
+    """
+    ids, mask, labels = (kwargs.get(n) for n in ("input_ids", "attention_mask", "labels"))
+    if ids is None or mask is None or labels is None or labels.shape != ids.shape:
+        return kwargs
+    counted = labels != IGNORED
+    if bool((labels[counted] != ids[counted]).any()):
+        return kwargs  # the labels are not the tokens
+    return kwargs | {"labels": ids.masked_fill(mask == 0, IGNORED)}
+
+
+def arguments() -> dict[str, str]:
+    """Return the arguments of TrainingArguments as the release sets them, as text.
+
+    Those that a user must give, or that name files of this machine, are left out.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        made = _made_arguments(folder)
+        fields = [f.name for f in dataclasses.fields(made)]
+        values = {name: _as_text(getattr(made, name)) for name in fields}
+        return {name: value for name, value in values.items() if folder not in value}
+
+
+def _made_arguments(folder: str, **more: Any) -> Any:
+    module = importlib.import_module("transformers.training_args")
+    return module.TrainingArguments(output_dir=folder, use_cpu=True, report_to="none", **more)
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as a user writes it, with what is empty as None."""
+    if isinstance(value, Enum):
+        return str(value.value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if hasattr(value, "to_dict"):
+        value = value.to_dict()
+    return "None" if value in (None, "", [], {}, ()) else str(value)
+
+
+class Run(NamedTuple):
+    """What one run did."""
+
+    facts: Facts
+    results: Results
+    """Loss, norms, and every weight behind the run."""
+
+
+class Bench:
+    """Runs Trainer with a learner; the model's weights are afterwards as before."""
+
+    def __init__(self, rows: Rows, where: Places) -> None:
+        self.rows = rows
+        self.where = where
+        self.done: dict[tuple[Learner, str], Run] = {}
+        self.twins: dict[Learner, Learner] = {}
+
+    def run(self, learner: Learner, plan: Plan) -> Run:
+        """Return what a plan does with a learner's model, which is tried once."""
+        key = (learner, plan.name)
+        if key not in self.done:
+            before = _state(learner.model)
+            try:
+                self.done[key] = _run(learner, self.rows, plan, self.where)
+            finally:
+                _restore(learner.model, before)
+        return self.done[key]
+
+    def in_float64(self, learner: Learner) -> Learner:
+        """Return the learner's copy in float64, which is made once."""
+        if learner not in self.twins:
+            self.twins[learner] = learner.in_float64()
+        return self.twins[learner]
+
+    def facts(self, learner: Learner, keeper: Keeper) -> Facts:
+        """Return what all plans do."""
+        found: Facts = {}
+        for number, plan in enumerate(PLANS, 1):
+            progress.tick(f"Trainer, {plan.name}", number, len(PLANS))
+            run = self.run(learner, plan)
+            weights = {name: keeper.ref(run.results[name]) for name in run.facts["weights"]}
+            found[plan.name] = run.facts | {"weights": weights}
+        return {"runs": found, "leaks": sorted(learner.leaks)}
+
+    def relation(self, learner: Learner, head: str) -> Facts:
+        """Return whether four accumulated rows teach what they teach as one batch."""
+        judge = relations.Judge(learner, lambda: self.in_float64(learner))
+        setting = Setting(self.rows.batch, head)
+        judge.relation(Relation(RELATION, self._ways), setting)
+        return {
+            "relations": judge.relations,
+            "inapplicable": judge.inapplicable,
+            "no_float64": judge.no_float64,
+        }
+
+    def _ways(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
+        if norm := batch_norm(learner.model):
+            msg = f"{norm} takes the batch's statistics in training, by design"
+            raise NoMeaning(msg)
+        if getattr(learner.model.config, "output_router_logits", False):
+            msg = "its router loss is that of a whole batch, by design"
+            raise NoMeaning(msg)
+        first = self.run(learner, ACCUMULATED).facts["received"]
+        counted = {row for forward in first for row in forward["counts"]}
+        if len(counted) > 1 and any(forward["items"] is None for forward in first):
+            msg = (
+                "Trainer passes it no num_items_in_batch, so its losses are means of micro-batches"
+            )
+            raise NoMeaning(msg)
+        return self._way(ONE_BATCH), self._way(ACCUMULATED)
+
+    def _way(self, plan: Plan) -> Way:
+        return lambda learner: self.run(learner, plan).results
+
+
+_OPTIMIZER = "adamw_torch"
+"""Not the default, which is fused in some releases: then all weights would differ by rounding."""
+
+
+def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    tensors = (*model.named_parameters(), *model.named_buffers())
+    return {name: tensor.detach().clone() for name, tensor in tensors}
+
+
+def _restore(model: torch.nn.Module, before: dict[str, torch.Tensor]) -> None:
+    model.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+            tensor.copy_(before[name])
+
+
+def _run(learner: Learner, rows: Rows, plan: Plan, where: Places) -> Run:
+    rows = rows.in_dtype(learner.promoted or learner.dtype)
+    watch = Watch(learner, rows)
+    module = importlib.import_module("transformers.trainer")
+    with tempfile.TemporaryDirectory() as folder, watch.model_watched():
+        arguments = _made_arguments(
+            folder,
+            optim=_OPTIMIZER,
+            per_device_train_batch_size=plan.batch,
+            gradient_accumulation_steps=plan.accumulated,
+            num_train_epochs=1,
+            logging_strategy="steps",
+            logging_steps=1,
+            save_strategy="no",
+            disable_tqdm=True,
+        )
+        trainer = _watched(module.Trainer, watch)(
+            model=learner.model, args=arguments, train_dataset=rows
+        )
+        trainer.remove_callback(module.PrinterCallback)
+        trainer.add_callback(_callback(watch))
+        trainer.train()
+        built = _built(trainer, where)
+    facts = watch.facts()
+    weights = {n: w.clone() for n, w in origin.weights(learner.model, where).items()}
+    numbers = {"loss": watch.losses, "norms": _logged(watch, "grad_norm")}
+    if plan is ACCUMULATED:  # each micro-batch contributes a part of the step's loss
+        numbers["loss"] = [sum(watch.losses)]
+    tensors = {name: torch.tensor(of, dtype=torch.float64) for name, of in numbers.items()}
+    return Run({**facts, **built, "weights": list(weights)}, {**tensors, **weights})
+
+
+class Watch:
+    """What one run shows: a list for each fact, in the order of time."""
+
+    def __init__(self, learner: Learner, rows: Rows) -> None:
+        self.learner = learner
+        self.rows = rows
+        self.received: list[Facts] = []
+        """For each forward: names, rows, positions of labels, and the number of items."""
+        self.losses: list[float] = []
+        """What each micro-batch contributed."""
+        self.rates: list[list[float | str]] = []
+        """Learning rates of the groups at each update."""
+        self.log: list[Facts] = []
+
+    @contextlib.contextmanager
+    def model_watched(self) -> Iterator[None]:
+        """Note what the model's forward receives."""
+        handle = self.learner.model.register_forward_pre_hook(self._before, with_kwargs=True)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    def _before(self, _model: Any, _args: Any, kwargs: Facts) -> None:
+        labels = kwargs.get("labels")
+        tensors = [value for name, value in kwargs.items() if name in self.rows.kwargs]
+        n = len(tensors[0]) if tensors else 0
+        items = kwargs.get(ITEMS)
+        self.received.append(
+            {
+                "names": sorted(name for name in kwargs if name != ITEMS),
+                "rows": [self.rows.index(kwargs, row) for row in range(n)],
+                "labels": _positions(labels),
+                "counts": _counts(labels),
+                "items": None if items is None else as_json(float(items)),
+            }
+        )
+
+    def facts(self) -> Facts:
+        """Return what was seen."""
+        return {
+            "received": self.received,
+            "losses": [as_json(loss) for loss in self.losses],
+            "norms": [as_json(norm) for norm in _logged(self, "grad_norm")],
+            "rates": self.rates,
+            "logged_losses": [as_json(loss) for loss in _logged(self, "loss")],
+            "logged_rates": [as_json(rate) for rate in _logged(self, "learning_rate")],
+        }
+
+
+def _logged(watch: Watch, name: str) -> list[float]:
+    """Return a number of Trainer's log, step by step."""
+    return [float(step[name]) for step in watch.log if name in step]
+
+
+def _positions(labels: Any) -> list[str]:
+    """Return where the labels of each row count, such as ``1-5 7``."""
+    if not isinstance(labels, torch.Tensor) or labels.ndim < 2:
+        return []
+    rows = (labels != IGNORED).reshape(labels.shape[0], -1)
+    return [_ranges(torch.nonzero(row).flatten().tolist()) for row in rows]
+
+
+def _counts(labels: Any) -> list[int]:
+    """Return how many labels of each row count; [] where a row has one label."""
+    if not isinstance(labels, torch.Tensor) or labels.ndim < 2:
+        return []
+    return [int(row.sum()) for row in (labels != IGNORED).reshape(labels.shape[0], -1)]
+
+
+def _ranges(numbers: list[int]) -> str:
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return " ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in spans)
+
+
+def _watched(trainer_class: type, watch: Watch) -> type:
+    """Return a Trainer that tells what each micro-batch contributed, and runs in the precision."""
+
+    class Watched(trainer_class):  # type: ignore[misc]
+        def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+            with _backward_of(watch.learner), watch.learner.arithmetic():
+                loss: torch.Tensor = super().training_step(*args, **kwargs)
+            watch.losses.append(float(loss.detach()))
+            return loss
+
+    return Watched
+
+
+@contextlib.contextmanager
+def _backward_of(learner: Learner) -> Iterator[None]:
+    """Have losses go backward as the learner does, in its precision."""
+    if learner.promoted is None:
+        yield
+        return
+
+    def backward(loss: torch.Tensor, *_args: Any, **_kwargs: Any) -> None:
+        learner.backward(loss)
+
+    with mock.patch.object(torch.Tensor, "backward", backward):
+        yield
+
+
+def _callback(watch: Watch) -> Any:
+    module = importlib.import_module("transformers.trainer_callback")
+
+    class Callback(module.TrainerCallback):  # type: ignore[misc, name-defined]
+        def on_pre_optimizer_step(self, _args: Any, _state: Any, _control: Any, **kw: Any) -> None:
+            groups = kw["optimizer"].param_groups
+            watch.rates.append([as_json(float(group["lr"])) for group in groups])
+
+        def on_log(self, _args: Any, _state: Any, _control: Any, **kw: Any) -> None:
+            logs = kw.get("logs") or {}
+            if "loss" in logs:
+                watch.log.append(logs)
+
+    return Callback()
+
+
+def _built(trainer: Any, where: Places) -> Facts:
+    """Return the classes that Trainer chose, and their arguments."""
+    optimizer = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
+    names = {id(p): name for name, p in trainer.model.named_parameters()}
+    decayed = {
+        cut.tensor
+        for group in _decaying(optimizer.param_groups)
+        for parameter in group["params"]
+        for cut in where.cuts[names[id(parameter)]]
+    }
+    return {
+        "optimizer": f"{type(optimizer).__module__}.{type(optimizer).__qualname__}",
+        "optimizer_arguments": {
+            name.removeprefix("initial_"): _as_text(value)
+            for name, value in optimizer.param_groups[0].items()
+            if name not in ("params", "lr")
+        },
+        "decayed": sorted(decayed),
+        "scheduler": _scheduler(getattr(trainer.lr_scheduler, "scheduler", trainer.lr_scheduler)),
+    }
+
+
+def _decaying(groups: list[Facts]) -> list[Facts]:
+    """Return the groups to which a weight decay applies.
+
+    The default is none for all; Trainer then still puts those that it would spare into the last.
+    """
+    with_decay = [group for group in groups if group.get("weight_decay")]
+    return with_decay or groups[:1]
+
+
+def _scheduler(scheduler: Any) -> str:
+    functions = [_name_of(getattr(f, "func", f)) for f in getattr(scheduler, "lr_lambdas", ())]
+    return " ".join([type(scheduler).__qualname__, *sorted(set(functions))])
+
+
+def _name_of(value: Any) -> str:
+    return str(getattr(value, "__qualname__", type(value).__qualname__))

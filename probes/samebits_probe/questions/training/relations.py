@@ -1,0 +1,436 @@
+"""Relations between ways to train inside one release: the same rows must teach the same.
+
+Both ways run in the cell's dtype. Where their bytes differ, both run again in float64, which tells
+rounding from another function, tensor by tensor. The result has the form of TrainingRelation in
+samebits/questions/training/records.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.model import decode, determinism, forks
+from samebits_probe.model.distance import Distance, broken, distance
+from samebits_probe.process import progress
+from samebits_probe.process.failure import in_one_line
+from samebits_probe.questions.training import batches as rows
+from samebits_probe.questions.training.batches import ITEMS, ROUTER, Batch
+from samebits_probe.questions.training.way import NoMeaning, Relation, Setting, learned, lesson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits_probe.questions.training.learner import Learner
+    from samebits_probe.questions.training.way import Results, Way
+
+Facts = dict[str, Any]
+
+
+def observe(learner: Learner, main: Batch, head: str, until: float) -> Facts:
+    """Try every relation until a time of time.perf_counter()."""
+    judge = Judge(learner)
+    setting = Setting(main, head)
+    for number, relation in enumerate(RELATIONS, 1):
+        progress.tick(relation.name, number, len(RELATIONS))
+        if time.perf_counter() > until:
+            judge.skip(relation.name, "no time was left: raise budget: in matrix.yaml")
+            continue
+        judge.relation(relation, setting)
+    return {
+        "relations": judge.relations,
+        "inapplicable": judge.inapplicable,
+        "no_float64": judge.no_float64,
+    }
+
+
+class Judge:
+    """Tries relations on one model and keeps the results."""
+
+    def __init__(self, learner: Learner, twin: Callable[[], Learner] | None = None) -> None:
+        """Take a learner, and where its copy in float64 comes from; default: made when needed."""
+        self.learner = learner
+        self.make_twin = twin or learner.in_float64
+        self.relations: list[Facts] = []
+        self.inapplicable: list[Facts] = []
+        self.no_float64 = ""
+        self._twin: Learner | None = None
+
+    def skip(self, name: str, reason: str, *, raised: bool = False) -> None:
+        """Record that a relation was not tried."""
+        self.inapplicable.append({"relation": name, "reason": reason, "raised": raised})
+
+    def relation(self, relation: Relation, setting: Setting) -> None:
+        """Try one relation, or record why it does not apply."""
+        try:
+            one, other = relation.ways(self.learner, setting)
+            self.relations.append(self._facts(relation.name, one, other))
+        except NoMeaning as reason:
+            self.skip(relation.name, str(reason))
+        except Exception as error:  # noqa: BLE001  refusing is a fact of the model
+            self.skip(relation.name, in_one_line(error), raised=True)
+        finally:
+            self.learner.model.zero_grad(set_to_none=True)
+            self.learner.model.train()
+
+    def _facts(self, name: str, one: Way, other: Way) -> Facts:
+        first, second = one(self.learner), other(self.learner)
+        native = _distances(first, second)
+        differing = {what: d for what, d in native.items() if d["n_differ"]}
+        facts: Facts = {
+            "relation": name,
+            "holds": not differing,
+            "broken": False,
+            "what": "",
+            "distance": None,
+            "promoted": None,
+            "missing": sorted(first.keys() ^ second.keys()),
+            "n": len(native),
+            "n_differ": len(differing),
+        }
+        if facts["missing"]:
+            return facts | {"holds": False, "broken": True, "what": facts["missing"][0]}
+        if not differing:
+            return facts
+        promoted = self._promoted(one, other)
+        return facts | self._worst(differing, promoted)
+
+    def _worst(self, native: dict[str, Distance], promoted: dict[str, Distance] | None) -> Facts:
+        """Return the first result in the order of data flow that stays in float64.
+
+        Where none does: the one that shrinks least, or without float64 the one that differs most.
+        """
+        if promoted is None:
+            what = max(native, key=lambda name: native[name]["max_abs"])
+            return {"what": what, "distance": native[what]}
+        staying = [
+            name
+            for name, before in native.items()
+            if name in promoted and broken(before, promoted[name], self.learner.dtype)
+        ]
+        what = next(
+            iter(staying), max(native, key=lambda name: _share(native[name], promoted.get(name)))
+        )
+        after = promoted.get(what)
+        return {"what": what, "distance": native[what], "promoted": after, "broken": bool(staying)}
+
+    def _promoted(self, one: Way, other: Way) -> dict[str, Distance] | None:
+        """Return the distances in float64; None, with the reason noted, if there are none."""
+        if self.no_float64:
+            return None
+        try:
+            if self._twin is None:
+                self._twin = self.make_twin()
+                if self._is_chaotic(self._twin):
+                    self.no_float64 = determinism.CHAOTIC
+                    return None
+            distances = _distances(one(self._twin), other(self._twin))
+        except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
+            self.no_float64 = in_one_line(error)
+            return None
+        if self._twin.leaks:
+            listed = ", ".join(sorted(self._twin.leaks))
+            self.no_float64 = f"lower precision than float64 comes out of {listed}"
+            return None
+        return distances
+
+    @staticmethod
+    def _is_chaotic(twin: Learner) -> bool:
+        ids = rows.unpacked(twin.model).kwargs["input_ids"] if _takes_tokens(twin.model) else None
+        if ids is None:
+            return False
+        try:
+            return determinism.chaotic(twin.model, lambda: twin.evaluated({"input_ids": ids}))
+        except Exception:  # noqa: BLE001  a model that needs more than ids is not asked
+            return False
+
+
+def _takes_tokens(model: Any) -> bool:
+    return getattr(model, "main_input_name", "input_ids") == "input_ids"
+
+
+def _distances(first: Results, second: Results) -> dict[str, Distance]:
+    with torch._C.DisableTorchFunction():
+        return {name: distance(first[name], second[name]) for name in first if name in second}
+
+
+def _share(native: Distance, promoted: Distance | None) -> float:
+    """Return the share of a difference that float64 leaves."""
+    if promoted is None or not native["max_abs"]:
+        return 0.0
+    return float(promoted["max_abs"]) / float(native["max_abs"])
+
+
+# --- ways ----------------------------------------------------------------------------------------
+
+
+def _checkpointing(*, reentrant: bool) -> Callable[[Learner, Setting], tuple[Way, Way]]:
+    def ways(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+        _require_checkpointing(learner)
+        again = learned(setting.main.kwargs)
+
+        def way(other: Learner) -> Results:
+            with _checkpointed(other, reentrant=reentrant):
+                return again(other)
+
+        return lesson(setting.main), way
+
+    return ways
+
+
+def _checkpointing_with_chance(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    """Return a step with dropout, and one whose blocks run twice and must draw the same again."""
+    _require_checkpointing(learner)
+    if not learner.draws:
+        msg = "its training draws no numbers"
+        raise NoMeaning(msg)
+    again = learned(setting.main.kwargs)
+
+    def plain(other: Learner) -> Results:
+        with other.with_chance():
+            return again(other)
+
+    def way(other: Learner) -> Results:
+        with other.with_chance(), _checkpointed(other, reentrant=False):
+            results = again(other)
+        if other.promoted is None:
+            _require_repeats(results, plain, other)
+        return results
+
+    return plain, way
+
+
+def _require_repeats(results: Results, plain: Way, learner: Learner) -> None:
+    """Ask for two equal steps without checkpointing, if one with it is not equal to the first."""
+    first = plain(learner)
+    if not _same(results, first) and not _same(plain(learner), first):
+        msg = "with dropout two steps of one seed differ: it draws from what no seed sets"
+        raise NoMeaning(msg)
+
+
+def _same(first: Results, second: Results) -> bool:
+    return not any(distance["n_differ"] for distance in _distances(first, second).values())
+
+
+def _require_checkpointing(learner: Learner) -> None:
+    if not getattr(learner.model, "supports_gradient_checkpointing", False):
+        msg = "the class does not support gradient checkpointing"
+        raise NoMeaning(msg)
+
+
+@contextlib.contextmanager
+def _checkpointed(learner: Learner, *, reentrant: bool) -> Iterator[None]:
+    options: Facts = {"use_reentrant": reentrant}
+    if learner.promoted is not None and not reentrant:
+        # torch compares dtypes, and the promotion claims the cell's in a part of the code
+        options["determinism_check"] = "none"
+    learner.model.gradient_checkpointing_enable(options)
+    if reentrant:  # without it the first block has no input that asks for a gradient
+        learner.model.enable_input_require_grads()
+    try:
+        yield
+    finally:
+        if reentrant:
+            learner.model.disable_input_require_grads()
+        learner.model.gradient_checkpointing_disable()
+
+
+def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    main = setting.main
+    n_rows = main.labels.shape[0]
+    if n_rows < 2:
+        msg = "its batch has one row"
+        raise NoMeaning(msg)
+    if "labels" not in main.kwargs:
+        msg = "Trainer counts labels, and its batch has none of that name"
+        raise NoMeaning(msg)
+    if not rows.takes_items(learner.model):
+        msg = "the model takes no num_items_in_batch, so its losses are means of micro-batches"
+        raise NoMeaning(msg)
+    if any(value.detach().any() for value in learner.learn(main.kwargs).others.values()):
+        msg = "its further losses are of a whole batch: a sum of micro-batches has others"
+        raise NoMeaning(msg)
+    items = rows.n_items(main, shifted=setting.shifted)
+
+    def way(other: Learner) -> Results:
+        other.model.zero_grad(set_to_none=True)
+        losses = [
+            other.learn_more(main.rows(i, i + 1) | {ITEMS: items}).loss.detach().reshape(1)
+            for i in range(n_rows)
+        ]
+        return {"loss": torch.cat(losses).sum(0, keepdim=True), **other.gradients()}
+
+    return lesson(main), way
+
+
+def _packed(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    if setting.head != "causal-lm":
+        msg = "only rows of a causal language model are packed"
+        raise NoMeaning(msg)
+    if not forks.accepts(learner.model, "position_ids"):
+        msg = "forward takes no position_ids"
+        raise NoMeaning(msg)
+    batch, other = rows.packed(learner.model), rows.packed(learner.model, "c")
+    if _sees_the_first(learner, batch, other):
+        msg = "the second sequence of a packed row sees the first in this release and attention"
+        raise NoMeaning(msg)
+    return learned(batch.kwargs), learned(rows.unpacked(learner.model).kwargs)
+
+
+def _sees_the_first(learner: Learner, batch: Batch, other: Batch) -> bool:
+    second = [learner.evaluated(_inputs(b)) for b in (batch, other)]
+    if second[0] is None or second[1] is None:
+        return False
+    halves = [logits[:, rows.HALF :] for logits in second if logits is not None]
+    return bool(distance(*halves)["n_differ"])
+
+
+def _inputs(batch: Batch) -> Facts:
+    return {name: value for name, value in batch.kwargs.items() if name != "labels"}
+
+
+def _as_in_evaluation(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    if norm := batch_norm(learner.model):
+        msg = f"{norm} takes the batch's statistics in training, by design"
+        raise NoMeaning(msg)
+    kwargs = setting.main.kwargs
+
+    def training(other: Learner) -> Results:
+        with torch.no_grad():
+            return _logits(other.forward(kwargs).logits)
+
+    def evaluation(other: Learner) -> Results:
+        return _logits(other.evaluated(kwargs))
+
+    return training, evaluation
+
+
+def batch_norm(model: torch.nn.Module) -> str:
+    """Return the class of a module that takes a batch's statistics in training; '' if there is none."""
+    kind = torch.nn.modules.batchnorm._NormBase
+    return next((type(m).__name__ for m in model.modules() if isinstance(m, kind)), "")
+
+
+def _logits(logits: torch.Tensor | None) -> Results:
+    if logits is None:
+        msg = "forward returns no logits"
+        raise NoMeaning(msg)
+    return {"logits": logits.detach()}
+
+
+_PROMPT, _STEPS = 4, 4
+
+
+def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    can_generate = getattr(learner.model, "can_generate", lambda: False)()
+    if setting.head != "causal-lm" or not can_generate:
+        msg = "the class does not generate"
+        raise NoMeaning(msg)
+    ids = rows.unpacked(learner.model).kwargs["input_ids"]
+    ids = torch.cat([ids, ids.flip(1)], dim=1)[:, : _PROMPT + _STEPS]
+    chosen = ids[:, _PROMPT:]
+
+    def training(other: Learner) -> Results:
+        with torch.no_grad():
+            logits = other.forward({"input_ids": ids, "labels": ids}).logits
+        assert logits is not None
+        return {"logprobs": _of_tokens(other, logits[:, _PROMPT - 1 : -1], chosen)}
+
+    def decoding(other: Learner) -> Results:
+        with other.evaluating(), other.arithmetic():
+            output = other.model.generate(
+                ids[:, :_PROMPT],
+                attention_mask=torch.ones_like(ids[:, :_PROMPT]),
+                max_new_tokens=_STEPS,
+                min_new_tokens=_STEPS,
+                pad_token_id=0,
+                logits_processor=decode.forcing(chosen.tolist()),
+                **decode.GREEDY_LOGITS,
+            )
+        return {"logprobs": _of_tokens(other, torch.stack(output.logits, 1), chosen)}
+
+    return training, decoding
+
+
+def _of_tokens(learner: Learner, logits: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """Return the log probabilities of the chosen tokens."""
+    wide = logits.detach().to(learner.promoted or torch.float32)
+    return torch.log_softmax(wide, -1).gather(-1, chosen[..., None])[..., 0]
+
+
+def _frozen(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    parameters = list(learner.model.named_parameters())
+    names = [name for name, _ in parameters[: len(parameters) // 2]]
+    if not names or len(names) == len(parameters):
+        msg = "it has too few parameters to freeze a part of them"
+        raise NoMeaning(msg)
+    plain, again = lesson(setting.main), learned(setting.main.kwargs)
+
+    def all_but_frozen(other: Learner) -> Results:
+        return {name: value for name, value in plain(other).items() if name not in names}
+
+    def way(other: Learner) -> Results:
+        held = dict(other.model.named_parameters())
+        with _requires_no_grad([held[name] for name in names]):
+            return again(other)
+
+    return all_but_frozen, way
+
+
+@contextlib.contextmanager
+def _requires_no_grad(parameters: list[torch.nn.Parameter]) -> Iterator[None]:
+    before = [parameter.requires_grad for parameter in parameters]
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter, required in zip(parameters, before, strict=True):
+            parameter.requires_grad_(required)
+
+
+def _eager(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    if getattr(learner.model.config, "_attn_implementation", None) != "sdpa":
+        msg = "its attention is not sdpa"
+        raise NoMeaning(msg)
+    again = learned(setting.main.kwargs)
+
+    def way(other: Learner) -> Results:
+        with forks.eager_attention(other.model):
+            return again(other)
+
+    return lesson(setting.main), way
+
+
+def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    """Return a step that asks for the router's loss by an argument, and one by the config."""
+    config = learner.model.config
+    if not forks.accepts(learner.model, ROUTER) or getattr(config, ROUTER, None) is not False:
+        msg = "forward and config have no switch for a router's loss"
+        raise NoMeaning(msg)
+
+    def by_config(other: Learner) -> Results:
+        other.model.config.output_router_logits = True
+        try:
+            return learned(setting.main.kwargs)(other)
+        finally:
+            other.model.config.output_router_logits = False
+
+    return learned(setting.main.kwargs | {ROUTER: True}), by_config
+
+
+RELATIONS = (
+    Relation("train() without dropout = eval()", _as_in_evaluation),
+    Relation("logprobs of training = logprobs of decoding", _logprobs),
+    Relation("gradient checkpointing = without", _checkpointing(reentrant=False)),
+    Relation("gradient checkpointing, reentrant = without", _checkpointing(reentrant=True)),
+    Relation("gradient checkpointing with dropout = without", _checkpointing_with_chance),
+    Relation("rows accumulated = one batch", _accumulated),
+    Relation("packed = padded", _packed),
+    Relation("frozen layers leave other gradients", _frozen),
+    Relation("router loss by config = by argument", _router),
+    Relation("eager backward = sdpa backward", _eager),
+)

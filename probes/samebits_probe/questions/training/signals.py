@@ -1,0 +1,72 @@
+"""The signals of a training step: logits, losses, gradients, norm, and the loss behind an update."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.process.failure import in_one_line
+from samebits_probe.questions.training import origin
+from samebits_probe.questions.training.batches import ITEMS, ROUTED, problem_of
+from samebits_probe.questions.training.formula import formula
+from samebits_probe.questions.training.learner import as_json
+
+if TYPE_CHECKING:
+    from samebits_probe.model.tensor import Keeper
+    from samebits_probe.questions.training.batches import Batch
+    from samebits_probe.questions.training.learner import Learner, Trained
+    from samebits_probe.questions.training.origin import Places
+
+Facts = dict[str, Any]
+
+
+def signals(learner: Learner, batches: list[Batch], where: Places, keeper: Keeper) -> Facts:
+    """Return what a learner computes for its batches; the first one has gradients and an update."""
+    main = batches[0]
+    facts: Facts = {"batches": {}, "leaks": []}
+    trained = learner.learn(main.kwargs, main.name)
+    facts["batches"][main.name] = _of_batch(learner, main, trained, keeper)
+    gradients, carriers, without = origin.gradients(learner.model, where)
+    facts["gradients"] = {name: keeper.ref(gradient) for name, gradient in gradients.items()}
+    facts["carriers"] = {name: n for name, n in carriers.items() if n > 1}
+    facts["without"] = without
+    facts["frozen"] = sorted(origin.frozen(learner.model, where) & {*without})
+    facts["norm"] = as_json(learner.norm())
+    facts["behind"] = as_json(learner.behind_update(main))
+    learner.model.zero_grad(set_to_none=True)
+    for batch in batches[1:]:
+        facts["batches"][batch.name] = _attempted(learner, batch, keeper)
+    facts["leaks"] = sorted(learner.leaks)
+    return facts
+
+
+def _attempted(learner: Learner, batch: Batch, keeper: Keeper) -> Facts:
+    try:
+        if batch.name == ROUTED:
+            return _of_router(learner, batch, keeper)
+        with problem_of(learner.model, batch):
+            return _of_batch(learner, batch, learner.forward(batch.kwargs, batch.name), keeper)
+    except Exception as error:  # noqa: BLE001  refusing a batch is a fact
+        return {"refused": in_one_line(error)}
+
+
+def _of_batch(learner: Learner, batch: Batch, trained: Trained, keeper: Keeper) -> Facts:
+    loss = float(trained.loss.detach())
+    facts: Facts = {
+        "loss": as_json(loss),
+        "others": {name: as_json(float(v.detach())) for name, v in trained.others.items()},
+    }
+    if trained.logits is not None:
+        logits = trained.logits.detach()
+        facts["logits"] = keeper.ref(logits)
+        if learner.promoted is None:
+            items = batch.kwargs.get(ITEMS)
+            facts["formula"] = formula(logits, batch.labels, loss, items)
+    return facts
+
+
+def _of_router(learner: Learner, batch: Batch, keeper: Keeper) -> Facts:
+    """Return the facts of a batch with the router's loss, and the norm of its gradients."""
+    facts = _of_batch(learner, batch, learner.learn(batch.kwargs, batch.name), keeper)
+    facts["norm"] = as_json(learner.norm())
+    learner.model.zero_grad(set_to_none=True)
+    return facts

@@ -1,0 +1,170 @@
+"""The job that trains one cell for one step.
+
+Writes the file that samebits/questions/training/records.py reads, completely or not at all.
+
+A large model is not trained: a made model of its kind answers in its place, whose weights every
+release makes from the same seed. Both sides of a comparison must hold the same weights, so the file
+says which they are.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.model import determinism, heap, load, small
+from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
+from samebits_probe.model.feed import Feed
+from samebits_probe.model.tensor import Keeper, tensor_hash
+from samebits_probe.process import files, hashing, memory, progress, threads
+from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
+from samebits_probe.process.hashing import ALGORITHM
+from samebits_probe.questions.training import batches, origin, relations, signals
+from samebits_probe.questions.training.batches import NoLoss
+from samebits_probe.questions.training.learner import Learner
+from samebits_wire import formats
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+    from samebits_probe.questions.training.batches import Batch
+    from samebits_probe.questions.training.origin import Places
+    from samebits_probe.questions.training.tasks import StepJob, TrainingJob
+
+Facts = dict[str, Any]
+_COPIES = 9
+"""Multiples of the model that a step and relations hold: gradients of two ways, in float64, too."""
+
+
+class NotTrained(Exception):  # noqa: N818  that a model is not trained is a result
+    """The model is not trained; the message says why."""
+
+
+def run(job: StepJob) -> None:
+    """Train one cell for one step and write what it computed."""
+    threads.use(int(job["threads"]))
+    heap.fill_unwritten("a", job["cell"]["variant"]["device"])
+    started = time.perf_counter()
+    facts: Facts = {"failure": None, "reason": ""}
+    try:
+        facts |= _trained(job, started)
+    except (NoLoss, NotTrained, Unknown) as reason:
+        facts["reason"] = str(reason)
+    except PhaseFailed as failed:
+        facts["failure"] = failed.failure
+    except Exception as error:  # noqa: BLE001  a model that raises in training is a result
+        facts["failure"] = describe("training", error)
+    facts["seconds"] = round(time.perf_counter() - started, 4)
+    record = {
+        "format": "samebits-training",
+        "format_version": formats.TRAINING,
+        "hash_algorithm": ALGORITHM,
+        "cell": job["cell"],
+        **facts,
+    }
+    files.write_sealed(Path(job["task"]["result"]), record)
+
+
+def _trained(job: StepJob, started: float) -> Facts:
+    source = load.Source.of(job["model"], job["cell"]["variant"])
+    with subject(source, large=job["task"]["large"]) as (loaded, of, asked_of):
+        facts = _step(job, loaded, of, started)
+        return facts if asked_of is None else facts | {"asked_of": asked_of}
+
+
+@contextmanager
+def subject(
+    source: load.Source, *, large: bool
+) -> Iterator[tuple[load.Loaded, load.Source, Facts | None]]:
+    """Load what is trained: a model, or a made one of its kind, with its source and its facts.
+
+    Raises:
+        NotTrained: the model is too large, and no small one can be made.
+
+    """
+    progress.begin("load")
+    loaded = load.load(source)
+    if large or load.n_bytes(loaded.model) <= small.LIMIT:
+        yield loaded, source, None
+        return
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(small.made(loaded, source))
+        except small.NoneMade as reason:
+            msg = f"it is too large, and no small model of its kind can be made: {reason}"
+            raise NotTrained(msg) from reason
+        yield loaded._replace(model=made.model), source.at(str(made.folder)), made.facts
+
+
+def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float) -> Facts:
+    asked = job["task"]
+    memory.require(_COPIES * load.n_bytes(loaded.model), int(job.get("slots", 1)))
+    progress.begin("training")
+    try:
+        checkpoint: Checkpoint | None = Checkpoint.of(source)
+    except NoCheckpoint:
+        checkpoint = None
+    where = origin.places(loaded.model, checkpoint)
+    weights = _digest_of(checkpoint)
+    dtype = loaded.model.dtype
+    prompts = prompts_of(job, loaded, dtype)
+    made = batches.batches(loaded.model, loaded.head, prompts)
+    learner = Learner(loaded.model, dtype)
+    if not _repeats(learner, made[0]):
+        raise NotTrained(determinism.NOT_REPEATED)
+    keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
+    facts: Facts = {"weights": weights, "uncertain": sorted(where.uncertain), "float64": None}
+    facts["no_float64"] = ""
+    if asked["values"]:
+        facts |= _in_float64(learner, made, where, keeper)
+    facts["own"] = signals.signals(learner, made, where, keeper)
+    counts = "labels" in made[0].kwargs  # Trainer counts labels of that name
+    facts["takes_items"] = batches.takes_items(loaded.model) if counts else None
+    facts["relations"] = None
+    if asked["relations"]:
+        until = started + float(job["budget"])
+        facts["relations"] = relations.observe(learner, made[0], loaded.head, until)
+    return facts
+
+
+def _in_float64(learner: Learner, made: list[Batch], where: Places, keeper: Keeper) -> Facts:
+    """Return the signals of a copy in float64, or why there are none."""
+    try:
+        progress.begin("training in float64")
+        twin = learner.in_float64()
+        return {"float64": signals.signals(twin, made, where, keeper)}
+    except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
+        return {"no_float64": in_one_line(error)}
+
+
+def prompts_of(job: TrainingJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
+    """Return the cell's inputs, which a model that takes no token ids is fed."""
+    if getattr(loaded.model, "main_input_name", "input_ids") == "input_ids":
+        return {}
+    feed = Feed(job["model"], dtype, job["cell"]["variant"]["device"])
+    return {name: dict(inputs.kwargs) for name, inputs in feed.all(None, loaded.model)}
+
+
+def _repeats(learner: Learner, batch: Batch) -> bool:
+    """Return True if two training forwards with their backward give the same bytes."""
+    seen = []
+    for _ in range(2):
+        loss = learner.learn(batch.kwargs, "repeated").loss.detach()
+        seen.append(
+            (tensor_hash(loss), {n: tensor_hash(g) for n, g in learner.gradients().items()})
+        )
+    return seen[0] == seen[1]
+
+
+def _digest_of(checkpoint: Checkpoint | None) -> str:
+    """Return one digest of the names and the content of a checkpoint's tensors; '' without one."""
+    if checkpoint is None:
+        return ""
+    digest = hashing.hasher(b"")
+    for name in sorted(checkpoint):
+        digest.update(f"{name}:{tensor_hash(checkpoint.tensor(name))}".encode())
+    return str(digest.hexdigest())

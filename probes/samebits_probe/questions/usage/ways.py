@@ -1,0 +1,165 @@
+"""What generate() makes of logits that are the same in every release, and its defaults.
+
+Each way of generating runs once over the same prompt. The logits of the model are replaced
+(usage/table.py), so what differs between two releases is generate() itself: its defaults, beams,
+processors, criteria to stop, drafts.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import StoppingCriteria, StoppingCriteriaList
+
+from samebits_probe.model.decode import GREEDY
+from samebits_probe.model.inputs import text_config
+from samebits_probe.model.tensor import tensor_hash
+from samebits_probe.questions.usage.processors import processors
+from samebits_probe.questions.usage.subject import NoMeaning, error_text
+from samebits_probe.questions.usage.table import Table, logits_row
+
+if TYPE_CHECKING:
+    from samebits_probe.questions.usage.subject import Subject
+
+Facts = dict[str, Any]
+PROMPT_LENGTH = 8
+STEPS = 6
+SEED = 0
+_N_ENDS = 6
+_N_STOP = 2 * PROMPT_LENGTH + STEPS // 2
+"""Tokens of a row, prompt included, behind which the criterion of a user's own stops."""
+_DRAFTS = frozenset({"prompt lookup", "assistant"})
+"""Ways of which one forward checks several tokens."""
+
+
+class _Stop(StoppingCriteria):  # type: ignore[misc]
+    """A criterion of a user's own: it stops every row behind some tokens."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+
+    def __call__(self, ids: torch.Tensor, _scores: Any, **_kwargs: Any) -> torch.Tensor:
+        """Return whether each row is to stop."""
+        return torch.full((ids.shape[0],), ids.shape[1] >= self._length)
+
+
+def generation(subject: Subject) -> Facts:
+    """Return what generate() gives in each way, its defaults, and its logits processors' scores.
+
+    Raises:
+        NoMeaning: the class does not generate from token ids.
+
+    """
+    model = subject.model
+    main_input = getattr(model, "main_input_name", "input_ids")
+    can_generate = getattr(model, "can_generate", lambda: False)()
+    # 4.48 says that a masked model can generate if it prepares inputs for that
+    if not can_generate or subject.head == "masked-lm" or main_input != "input_ids":
+        msg = f"{type(model).__name__} does not generate from token ids"
+        raise NoMeaning(msg)
+    prompt = subject.ids("generation", PROMPT_LENGTH)
+    # a text that repeats itself has something to look up
+    prompt = torch.cat([prompt, prompt], dim=1)
+    config = _config(subject)  # first: assisted decoding writes into the model's own
+    ways = {"greedy": _run(subject, "greedy", prompt, GREEDY | {"eos_token_id": None})}
+    tokens = ways["greedy"]["tokens"][0] if ways["greedy"]["tokens"] else []
+    for way, arguments in _ways(subject, tokens).items():
+        ways[way] = _run(subject, way, prompt, arguments)
+    return {
+        "prompt": tensor_hash(prompt),
+        "config": config,
+        "ways": ways,
+        "processors": processors(),
+    }
+
+
+def _ways(subject: Subject, greedy: list[int]) -> dict[str, Facts]:
+    """Return the arguments of each way; ``greedy`` are the tokens of the greedy one."""
+    never = next(token for token in range(len(greedy) + 1) if token not in greedy)
+    beams: Facts = {"do_sample": False, "num_beams": 3}
+    ways: dict[str, Facts] = {
+        "defaults": {},
+        "sampling": {"do_sample": True, "num_beams": 1, "temperature": 0.5, "top_k": 8}
+        | {"top_p": 0.875, "eos_token_id": None},
+        "beams": beams | {"num_return_sequences": 2, "eos_token_id": None},
+        "penalties": GREEDY
+        | {"repetition_penalty": 2.0, "no_repeat_ngram_size": 2, "eos_token_id": None},
+        "stopping criteria": GREEDY
+        | {"stopping_criteria": StoppingCriteriaList([_Stop(_N_STOP)]), "eos_token_id": None},
+        # 4.48 looks nothing up without an end token: this one never comes
+        "prompt lookup": GREEDY | {"prompt_lookup_num_tokens": 2, "eos_token_id": never},
+    }
+    if not getattr(subject.model.config, "is_encoder_decoder", False):
+        ways["assistant"] = GREEDY | {"assistant_model": subject.model, "eos_token_id": None}
+    if len(greedy) > 1:
+        end: Facts = {"eos_token_id": greedy[1]}
+        ways["end token"] = GREEDY | end
+        ways["minimum"] = GREEDY | end | {"min_new_tokens": STEPS - 1}
+        # several tokens that likely come second end a beam, in no order of worth
+        end = {"eos_token_id": _likely(subject, greedy[0])}
+        ends = beams | end | {"num_beams": 2, "length_penalty": 2.0}
+        ways["beams that end"] = ends
+        ways["beams that end early"] = ends | {"early_stopping": True}
+        ways["beams that never end early"] = ends | {"early_stopping": "never"}
+    return ways
+
+
+def _likely(subject: Subject, token: int) -> list[int]:
+    """Return the tokens with the largest logits in the second step, in the order of their ids."""
+    row = logits_row(token, 1, text_config(subject.model.config).vocab_size)
+    return sorted(torch.topk(row, _N_ENDS).indices.tolist())
+
+
+def _run(subject: Subject, way: str, prompt: torch.Tensor, arguments: Facts) -> Facts:
+    """Return tokens and scores of one way, or its exception."""
+    table = Table(by_step=way not in _DRAFTS)
+    end = arguments.get("eos_token_id")
+    config = copy.deepcopy(subject.model.generation_config)
+    facts: Facts = {"end": end, "tokens": []}
+    handle = subject.model.register_forward_hook(table, with_kwargs=True)
+    torch.default_generator.manual_seed(SEED)
+    before = torch.default_generator.get_state()
+    try:
+        output = subject.model.generate(
+            prompt.clone(),
+            attention_mask=torch.ones_like(prompt),
+            max_new_tokens=STEPS,
+            pad_token_id=0,
+            output_scores=True,
+            return_dict_in_generate=True,
+            **arguments,
+        )
+    except NoMeaning:
+        raise
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return facts | {"refused": error_text(error)}
+    finally:
+        handle.remove()
+        subject.model.generation_config = config
+    drew = tensor_hash(before) != tensor_hash(torch.default_generator.get_state())
+    values = getattr(output, "sequences_scores", None)
+    facts |= {"tokens": output.sequences.tolist(), "fed": table.fed, "drew": drew}
+    if values is not None:
+        return facts | {"values": values.tolist()}
+    if way in _DRAFTS:
+        return facts
+    return facts | {"scores": [tensor_hash(scores + 0.0) for scores in output.scores or ()]}
+
+
+def _config(subject: Subject) -> Facts:
+    """Return what generate() uses without arguments, as far as it is not None."""
+    config = getattr(subject.model, "generation_config", None)
+    try:
+        prepared = subject.model._prepare_generation_config(None)  # as generate() does
+        config = prepared[0] if isinstance(prepared, tuple) else prepared
+    except Exception:  # noqa: BLE001, S110  then the fields as they were read
+        pass
+    fields = config.to_dict() if config is not None else {}
+    return {
+        name: value
+        for name, value in fields.items()
+        if isinstance(value, bool | int | float | str | list)
+        and name not in ("transformers_version", "_from_model_config")
+    }

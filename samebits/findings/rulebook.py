@@ -1,0 +1,71 @@
+"""Text of the rules, as reports have it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.base.finding_pages import CODE_NAME
+from samebits.text.blocks import fence, linked, page, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
+
+if TYPE_CHECKING:
+    from samebits.records.finding import RuleText
+
+_MAX_TEXT = 4000
+"""Limit in characters for the text of a rule, high enough that no text is cut."""
+
+
+def title(text: RuleText) -> Markdown:
+    """Return code and name of a rule."""
+    return fill("{} {}", text.code, _text_with_code(text.name))
+
+
+def plain_title(text: RuleText) -> str:
+    """Return code and name of a rule, for a place where code has no marks."""
+    return f"{text.code} {text.name.replace('`', '')}"
+
+
+def short_advice(text: RuleText) -> Markdown:
+    """Return cause and remedy of a rule, for report.md; the models' pages have the rest."""
+    return page(
+        [
+            fill("**Cause.** {}", _text_with_code(text.cause)),
+            fill("**Remedy.** {}", _text_with_code(text.remedy)),
+        ]
+    )
+
+
+def advice(text: RuleText) -> Markdown:
+    """Return cause, remedy, releases and references of a rule, for a model's page."""
+    return page(
+        [
+            fill("**Cause.** {}", _text_with_code(text.cause)),
+            fill("**Remedy.** {}", _text_with_code(text.remedy)),
+            fence(text.example, "python") if text.example else EMPTY,
+            table(
+                ["name", "instead"],
+                [[code(n), _text_with_code(i)] for n, i in text.instead.items()],
+            ),
+            fill("**Releases.** {}", _text_with_code(text.releases)),
+            fill("**See** {}", _references(text)) if text.references else EMPTY,
+        ]
+    )
+
+
+def _references(text: RuleText) -> Markdown:
+    references = (
+        linked(r) if r.startswith("https://") else _text_with_code(r) for r in text.references
+    )
+    return join(references, "; ")
+
+
+def _text_with_code(text: str) -> Markdown:
+    """Return the text of a rule with names of code set as code."""
+    parts = []
+    for i, part in enumerate(CODE_NAME.split(text)):
+        if i % 2:
+            parts.append(code(part.strip("`"), _MAX_TEXT))
+        elif part:
+            before, after = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]
+            parts.append(Markdown(f"{before}{prose(part, _MAX_TEXT)}{after}"))
+    return join(parts, "")

@@ -1,0 +1,39 @@
+"""Questions beside the verdict, one folder each.
+
+The tuple below is the only list of them. The core goes through it; nothing else imports a folder.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.questions import (
+    crossings,
+    processors,
+    relations,
+    texts,
+    trainer,
+    training,
+    usage,
+)
+from samebits.records.question import arrange
+
+if TYPE_CHECKING:
+    from samebits.questions.question import Question
+
+QUESTIONS: tuple[Question, ...] = (
+    texts.QUESTION,
+    processors.QUESTION,
+    relations.QUESTION,
+    crossings.QUESTION,
+    usage.QUESTION,
+    training.QUESTION,
+    trainer.QUESTION,
+)
+"""In the order in which they are asked, and in which reports and matrix.yaml name them."""
+arrange(question.key for question in QUESTIONS)
+
+
+def questions() -> tuple[Question, ...]:
+    """Return all questions."""
+    return QUESTIONS

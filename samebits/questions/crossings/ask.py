@@ -1,0 +1,42 @@
+"""Which models are saved by each stack and loaded by every other one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.matrix.plan import first_on_cpu
+from samebits.questions.crossings.crosser import Crosser
+from samebits.questions.crossings.records import CROSSINGS
+from samebits.questions.question import RowName
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from samebits.matrix.plan import Plan, PlannedRow
+    from samebits.matrix.spec import Matrix
+    from samebits.questions.crossings.records import CrossingsOfRow
+    from samebits.questions.question import Run
+
+
+async def ask(run: Run) -> dict[RowName, CrossingsOfRow]:
+    """Save each model in every stack, and load each saved copy in every other stack."""
+    crosser = Crosser(run.lab.cache)
+    run.lab.at_close.append(crosser.close)
+    rows = rows_to_cross(run.matrix, run.plan)
+    models = plural(len(rows), "model")
+    description = f"{models} saved by each stack and loaded by every other one"
+    jobs = {RowName(row.model, str(row.variant)): _cross(row, run, crosser) for row in rows}
+    answers = await run.each(CROSSINGS.name, description, jobs)
+    return {row: answer for row, answer in answers.items() if answer is not None}
+
+
+def rows_to_cross(matrix: Matrix, plan: Plan) -> tuple[PlannedRow, ...]:
+    """Return the first CPU row of every model with crossings and at least two stacks."""
+    rows = first_on_cpu(plan, lambda model: matrix.model(model).asks(CROSSINGS.name))
+    return tuple(row for row in rows if len(row.cells) > 1)
+
+
+async def _cross(row: PlannedRow, run: Run, crosser: Crosser) -> CrossingsOfRow | None:
+    """Return the crossings of one model; None without two stacks or without a checkpoint."""
+    found = [await run.ready(cell) for cell in row.cells if run.has_stack(cell)]
+    ready = [cell for cell in found if cell is not None]
+    return await crosser.cross(ready) if len(ready) > 1 else None

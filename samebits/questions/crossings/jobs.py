@@ -1,0 +1,37 @@
+"""The jobs of a crossing: one stack saves a model, and another stack loads it.
+
+probes/samebits_probe/questions/crossings/jobs.py has the same keys for the side that reads them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from samebits.jobs.records import CellModel, JobOfCell
+
+
+class CrossingJob(JobOfCell):
+    """The fields of both jobs."""
+
+    model: CellModel
+
+
+class SaveJob(CrossingJob):
+    """Save a model."""
+
+    kind: Literal["crossings.save"] = "crossings.save"
+    out: str
+    """Folder of the copy."""
+    limit: int
+    """Largest model that is saved, in bytes."""
+    makes: bool = False
+    """Leave a small made model of the same kind instead of the model."""
+
+
+class LoadJob(CrossingJob):
+    """Load a model and the copies that stacks saved of it."""
+
+    kind: Literal["crossings.load"] = "crossings.load"
+    copies: dict[str, str]
+    """Stack -> folder of its copy."""
+    result: str

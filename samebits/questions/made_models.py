@@ -1,0 +1,43 @@
+"""Where a made model answered for a large one, as the sections of several questions say it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.text.blocks import bullets, codes, page
+from samebits.text.markdown import EMPTY, Markdown, fill
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from samebits.records.made import MadeModel
+
+MAX_MODELS = 6
+"""Limit for the models that a line names."""
+MAX_LINES = 60
+"""Limit for the lines; report.json has them all."""
+MADE = (
+    "A made model has the same class, kinds of layers, heads and windows as the large one, and "
+    "seeded weights. It shows what the code of the release does, and nothing about the weights of "
+    "the model: sizes of differences are its own. With relations: true in the model's entry of "
+    "matrix.yaml, the model itself is asked."
+)
+
+
+def made_models(asked: Iterable[tuple[str, str, MadeModel | None]]) -> Markdown:
+    """Return which made models were asked; empty if each model was asked itself.
+
+    ``asked`` are models, stacks, and the made model in place of the model there.
+    """
+    stacks: dict[tuple[str, str], list[str]] = {}
+    for model, stack, made in asked:
+        if made is not None:
+            stacks.setdefault((model, made.in_words), []).append(stack)
+    models: dict[tuple[tuple[str, ...], str], list[str]] = {}
+    for (model, words), where in stacks.items():
+        models.setdefault((tuple(where), words), []).append(model)
+    sentences = [
+        fill("{} on {}: asked of {}.", codes(names, MAX_MODELS), ", ".join(where), words)
+        for (where, words), names in models.items()
+    ]
+    return page([bullets(sentences[:MAX_LINES]), fill("{}", MADE) if sentences else EMPTY])

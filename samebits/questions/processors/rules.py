@@ -1,0 +1,125 @@
+"""SB83x: rules for what a model's processors make of images, videos and sounds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.findings.rule import Rule, Sighting
+from samebits.findings.tokenizers import side_lines
+from samebits.questions.processors.compare import comparisons
+from samebits.questions.processors.records import signal_of
+from samebits.text.numbers import number, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits.findings.case import Case
+    from samebits.questions.processors.records import (
+        PartComparison,
+        ProcessorDifference,
+        ProcessorOutcome,
+    )
+
+    Check = Callable[[Case], Iterator[Sighting]]
+
+_MAX_CASES = 3
+"""Cases of one finding that the evidence shows."""
+
+
+def parts_of(case: Case) -> tuple[PartComparison, ...]:
+    """Return what both sides' processors make of seeded inputs; () if one was not observed."""
+    reference = signal_of(case.reference) if case.reference is not None else None
+    candidate = signal_of(case.capture)
+    if reference is None or candidate is None:
+        return ()
+    return comparisons(reference, candidate)
+
+
+def _other_settings(case: Case) -> Iterator[Sighting]:
+    """Find settings that the checkpoint's files give alike and the releases do not."""
+    for part in parts_of(case):
+        if part.settings and not part.is_on_demand:
+            lines = tuple(f"{name}: {before} → {after}" for name, before, after in part.settings)
+            yield Sighting(part.part, lines)
+
+
+def _other_class(case: Case) -> Iterator[Sighting]:
+    for part in parts_of(case):
+        if part.fields and not part.is_after and not part.is_on_demand:
+            lines = tuple(f"{name}: {before} → {after}" for name, before, after in part.fields)
+            yield Sighting(part.part, lines)
+
+
+def _differing(outcome: ProcessorOutcome) -> Check:
+    """Return a check for outputs that differ in this way."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        for part in parts_of(case):
+            if part.is_after and outcome != "rounding":
+                continue
+            differences = [d for d in part.differences if d.outcome == outcome]
+            if outcome == "raised":
+                differences = [d for d in differences if d.raises_here]
+            if differences:
+                yield _sighting(case, part, differences)
+
+    return check
+
+
+def _other_results(case: Case) -> Iterator[Sighting]:
+    """Find methods that make something else of the same outputs of a model."""
+    for part in parts_of(case):
+        differences = [
+            d
+            for d in part.differences
+            if d.outcome != "rounding" and (d.outcome != "raised" or d.raises_here)
+        ]
+        if part.is_after and differences:
+            yield _sighting(case, part, differences)
+
+
+def _sighting(case: Case, part: PartComparison, differences: list[ProcessorDifference]) -> Sighting:
+    names = {difference.case for difference in differences}
+    lines = [f"{len(names)} of {plural(part.n_compared, 'input')} differ in this way"]
+    for difference in differences[:_MAX_CASES]:
+        lines.append(_summary(difference))
+        lines += side_lines(case, difference.reference, difference.candidate)
+    step = next((d.step for d in differences if d.step), "")
+    first = f"{part.part}: {differences[0].case}"
+    return Sighting(first if not step else f"{first}, {step}", tuple(lines))
+
+
+def _summary(difference: ProcessorDifference) -> str:
+    name = f"{difference.case}, {difference.output}" if difference.output else difference.case
+    facts = [f"first step that differs: {difference.step}"] if difference.step else []
+    if difference.size is not None:
+        facts.append(f"root mean square of the difference about {number(difference.size)}")
+    if difference.promoted_size is not None:
+        facts.append(f"in float64 {number(difference.promoted_size)}")
+    if difference.reason:
+        facts.append(difference.reason)
+    return f"{name}: {'; '.join(facts)}" if facts else name
+
+
+def _not_loaded(case: Case) -> Iterator[Sighting]:
+    """Find processors that the reference loads and this release does not."""
+    for part in parts_of(case):
+        candidate = signal_of(case.capture)
+        assert candidate is not None
+        is_asked = part.load is not None and not part.is_after and not part.is_on_demand
+        if is_asked and not candidate.parts[part.part].class_name:
+            assert part.load is not None
+            yield Sighting(part.part, side_lines(case, *part.load))
+
+
+RULES = (
+    Rule("SB831", _other_settings),
+    Rule("SB832", _other_class),
+    Rule("SB833", _differing("other function")),
+    Rule("SB834", _differing("rounding")),
+    Rule("SB835", _differing("other form")),
+    Rule("SB836", _differing("raised")),
+    Rule("SB837", _not_loaded),
+    Rule("SB838", _other_results),
+    Rule("SB839", _differing("undecided")),
+)

@@ -1,0 +1,243 @@
+"""Processors of the models: where the releases differ, and all details of one model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from samebits.questions.processors.records import answer_of
+from samebits.text.blocks import codes, heading, page, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
+from samebits.text.numbers import number, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from samebits.questions.processors.records import (
+        PartComparison,
+        ProcessorPart,
+        ProcessorsOfRow,
+    )
+    from samebits.records.report import Report, Row, StackReport
+
+TITLE = "Processors"
+MAX_MODELS = 6
+"""Limit for the models that a line names."""
+NOT_OBSERVED = "\N{EN DASH}"
+_MAX_DIFFERENCES = 40
+"""Differences that the page of a model shows."""
+_SAME = "The processors return the same bytes in all releases."
+_NOTHING = (
+    "Nothing was compared: every call raises in all releases, or the processors do not load. The pages of "
+    "the models have the exceptions."
+)
+_PILLOW = (
+    "With torchvision, which most users of images have, releases of 5.x compute other pixels, and nothing "
+    "here shows them"
+)
+_BOTH_RAISE = "not observed, as both releases raise"
+_WORDS = {
+    "other function": "another function",
+    "rounding": "rounding",
+    "undecided": "not decided",
+    "other form": "other keys, shapes or dtypes",
+    "raised": "one side raises",
+    "identical": "the same",
+}
+
+
+def processors(report: Report) -> Markdown:
+    """Return what differs between releases, models with equal lines joined; may be empty."""
+    models = _models(report.rows)
+    if not models:
+        return EMPTY
+    stacks = [stack.id for stack in report.stacks]
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for model, answer in models.items():
+        for line in _lines(answer, stacks):
+            if len(set(line[1:]) - {NOT_OBSERVED}) > 1:
+                lines.setdefault(tuple(line), []).append(model)
+    parts = [
+        part
+        for answer in models.values()
+        for compared in answer.compared.values()
+        for part in compared.parts
+    ]
+    n_compared = sum(part.n_compared for part in parts)
+    rows = [
+        [prose(line[0]), *map(_answer, line[1:]), codes(names, MAX_MODELS)]
+        for line, names in lines.items()
+    ]
+    intro = fill(
+        "{} with a processor of images, videos or sounds. It got the same seeded inputs in every "
+        "release. It does not affect the verdict.",
+        plural(len(models), "model"),
+    )
+    comparison = (
+        table(["", *stacks, "models"], rows) if rows else prose(_SAME if n_compared else _NOTHING)
+    )
+    return page([heading(2, TITLE), intro, _libraries(models, report), comparison])
+
+
+def _libraries(models: Iterable[str], report: Report) -> Markdown:
+    """Return what computes images, which decides their pixels."""
+    used: dict[str, list[str]] = {}
+    for model in models:
+        for stack in report.stacks:
+            used.setdefault(_library(model, stack, report), []).append(model)
+    used.pop("", None)
+    lines = [
+        fill(
+            "Images: {}{}.",
+            text,
+            "" if len(used) == 1 else fill(" ({})", codes(dict.fromkeys(users), MAX_MODELS)),
+        )
+        for text, users in used.items()
+    ]
+    return join(lines, " ")
+
+
+def _library(model: str, stack: StackReport, report: Report) -> str:
+    """Return the library for images beside a stack; '' if there is none."""
+    own = (p.packages for p in report.packages if p.stack == stack.id and model in p.models)
+    packages = {
+        name: version for source in (stack.packages, *own) for name, version in source.items()
+    }
+    if "torchvision" in packages:
+        return f"torchvision {packages['torchvision']} is installed, as for most users"
+    if "pillow" in packages:
+        return f"Pillow {packages['pillow']} alone. {_PILLOW}"
+    return ""
+
+
+def processors_of(rows: list[Row], report: Report) -> Markdown:
+    """Return all observations of one model's processors, for its own page."""
+    model, answer = next(iter(_models(rows).items()), ("", None))
+    if answer is None:
+        return EMPTY
+    stacks = [stack.id for stack in report.stacks if stack.id in answer.stacks]
+    lines = [[prose(line[0]), *map(_answer, line[1:])] for line in _lines(answer, stacks)]
+    libraries = _libraries([model], report)
+    return page([heading(2, TITLE), libraries, table(["", *stacks], lines), _differences(answer)])
+
+
+def processors_differ(rows: Iterable[Row]) -> bool:
+    """Return True if two releases differ in a processor."""
+    return any(
+        len(set(line[1:]) - {NOT_OBSERVED}) > 1
+        for answer in _models(rows).values()
+        for line in _lines(answer, list(answer.stacks))
+    )
+
+
+def _answer(answer: str) -> Markdown:
+    return code(answer) if answer != NOT_OBSERVED else prose(answer)
+
+
+def _models(rows: Iterable[Row]) -> dict[str, ProcessorsOfRow]:
+    """Return model -> the answer of its first row that has processors."""
+    models: dict[str, ProcessorsOfRow] = {}
+    for row in rows:
+        if (answer := answer_of(row)) is not None:
+            models.setdefault(row.model, answer)
+    return models
+
+
+def _lines(answer: ProcessorsOfRow, stacks: list[str]) -> list[list[str]]:
+    facts = {stack: _facts(answer, stack) for stack in answer.stacks}
+    names = dict.fromkeys(name for of_stack in facts.values() for name in of_stack)
+    return [
+        [name, *(facts.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)]
+        for name in names
+    ]
+
+
+def _facts(answer: ProcessorsOfRow, stack: str) -> dict[str, str]:
+    facts: dict[str, str] = {}
+    for name, part in answer.stacks[stack].parts.items():
+        if part.role == "after":
+            continue  # the same object
+        facts[f"{name}: class"] = _class(part)
+        if part.backend:
+            facts[f"{name}: backend"] = part.backend
+        for setting in _changed_settings(answer, name):
+            facts[f"{name}: {setting}"] = part.settings.get(setting, NOT_OBSERVED)
+    report = answer.compared.get(stack)
+    reference = _reference(answer)
+    if report is not None:
+        for compared in report.parts:
+            facts[f"{compared.part}: outputs"] = _outputs(compared, reference)
+            if compared.n_both_raise:
+                facts[f"{compared.part}: {_BOTH_RAISE}"] = plural(compared.n_both_raise, "input")
+    elif stack == reference:
+        ran = {p.part for other in answer.compared.values() for p in other.parts if p.n_compared}
+        names = (name for name in answer.stacks[stack].parts if name in ran)
+        facts |= {f"{name}: outputs": f"same as in {reference}" for name in names}
+    return facts
+
+
+def _reference(answer: ProcessorsOfRow) -> str:
+    """Return the stack that the others are compared with; '' if none is."""
+    return next((report.reference for report in answer.compared.values()), "")
+
+
+def _class(part: ProcessorPart) -> str:
+    if part.class_name:
+        return part.class_name
+    return f"raises {part.raised}" if part.raised else f"absent: {part.absent}"
+
+
+def _changed_settings(answer: ProcessorsOfRow, name: str) -> list[str]:
+    """Return the settings of a part that differ in any stack."""
+    changed = (
+        setting
+        for report in answer.compared.values()
+        for part in report.parts
+        if part.part == name
+        for setting, _, _ in part.settings
+    )
+    return list(dict.fromkeys(changed))
+
+
+def _outputs(part: PartComparison, reference: str) -> str:
+    """Return how many inputs differ, by the kind of the difference."""
+    if not part.n_compared:
+        return NOT_OBSERVED
+    cases = {(difference.outcome, difference.case) for difference in part.differences}
+    if not cases:
+        return f"same as in {reference}"
+    counts = Counter(outcome for outcome, _ in cases)
+    words = (f"{_WORDS[outcome]}: {n}" for outcome, n in sorted(counts.items()))
+    return f"{'; '.join(words)} of {part.n_compared}"
+
+
+def _differences(answer: ProcessorsOfRow) -> Markdown:
+    """Return the differences of each stack, case by case."""
+    lines = [
+        [
+            prose(stack),
+            prose(f"{difference.part}: {difference.case}"),
+            code(difference.output) if difference.output else prose(NOT_OBSERVED),
+            prose(_WORDS[difference.outcome]),
+            prose(difference.step or difference.reason or NOT_OBSERVED),
+            _size(difference.size),
+            _size(difference.promoted_size),
+            code(difference.reference),
+            code(difference.candidate),
+        ]
+        for stack, report in answer.compared.items()
+        for part in report.parts
+        for difference in part.differences
+    ]
+    if not lines:
+        return EMPTY
+    headers = ["stack", "input", "output", "differs by", "first step", "RMS", "RMS in float64"]
+    shown = table([*headers, _reference(answer), "this stack"], lines[:_MAX_DIFFERENCES])
+    more = len(lines) - _MAX_DIFFERENCES
+    return page(
+        [shown, prose(f"{plural(more, 'more line')} in report.json.") if more > 0 else EMPTY]
+    )
+
+
+def _size(size: float | None) -> Markdown:
+    return prose(NOT_OBSERVED if size is None else number(size))

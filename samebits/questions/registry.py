@@ -1,0 +1,168 @@
+"""All rules, in the order of their codes, and their findings in one cell."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from samebits.compare.outcome import differs
+from samebits.compare.phases import STORED
+from samebits.findings import (
+    attention,
+    caches,
+    configs,
+    devices,
+    forwards,
+    generation,
+    imports,
+    loading,
+    raised,
+    rotary,
+    tokenizers,
+    tying,
+)
+from samebits.findings.rule import RAISED, UNSTABLE
+from samebits.questions import questions
+from samebits.records.finding import Explanation, Finding
+from samebits.records.ids import EXPLANATORY, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from samebits.findings.case import Case
+    from samebits.findings.rule import Rule
+    from samebits.questions.question import Question
+    from samebits.records.comparison import CellResult
+    from samebits.records.finding import RuleText
+    from samebits.records.ids import Signal
+
+_CORE = (
+    attention,
+    caches,
+    configs,
+    devices,
+    forwards,
+    generation,
+    imports,
+    loading,
+    raised,
+    rotary,
+    tokenizers,
+    tying,
+)
+"""The modules of rules that need no question."""
+
+
+def rules() -> tuple[Rule, ...]:
+    """Return all rules, in the order of their codes: those of the core and those of questions."""
+    return _rules(questions())
+
+
+@cache
+def _rules(of: tuple[Question, ...]) -> tuple[Rule, ...]:
+    core = (rule for area in _CORE for rule in area.RULES)
+    asked = (rule for question in of for rule in question.rules)
+    return tuple(sorted((*core, *asked), key=lambda rule: rule.code))
+
+
+def findings(case: Case) -> tuple[Finding, ...]:
+    """Return the findings of all rules in one cell, in the order of the rules."""
+    named: list[Finding] = []
+    for rule in rules():
+        for sighting in rule.check(case):
+            exception = sighting.evidence[0]
+            lines = (line for finding in named for line in finding.evidence)
+            if rule in raised.RULES and any(exception in line for line in lines):
+                continue  # a rule for this exception says more
+            finding = Finding(
+                code=rule.code,
+                where=sighting.where,
+                evidence=sighting.evidence,
+                saver=sighting.saver,
+                raises=sighting.raises,
+            )
+            named.append(finding)
+    return tuple(named)
+
+
+def explained(result: CellResult, by_stack: Mapping[str, tuple[Finding, ...]]) -> CellResult:
+    """Return a result with its findings, and with those that explain its verdict.
+
+    ``by_stack`` has the findings of all cells of the row. A defect of the reference explains a
+    difference as well as one of the cell; one that both have explains none.
+    """
+    own = by_stack.get(result.cell.stack, ())
+    return result.model_copy(
+        update={"findings": own, "explained_by": _explained_by(result, by_stack)}
+    )
+
+
+def _explained_by(
+    result: CellResult, by_stack: Mapping[str, tuple[Finding, ...]]
+) -> tuple[Explanation, ...]:
+    own = by_stack.get(result.cell.stack, ())
+    if result.judged is Verdict.FAILED:
+        return _explanations(own, RAISED if result.failure is not None else frozenset(), result)
+    if result.judged is Verdict.UNSTABLE:
+        return _explanations(own, UNSTABLE, result)
+    if result.decisive is None or result.reference is None:
+        return ()
+    other = by_stack.get(result.reference.stack, ())
+    wanted = frozenset(_signals(result))
+    sides = ((own, other, result.cell), (other, own, result.reference))
+    return tuple(
+        explanation
+        for findings_here, elsewhere, cell in sides
+        for explanation in _explanations(
+            _only(findings_here, elsewhere), wanted, result, cell.stack
+        )
+    )
+
+
+def _signals(result: CellResult) -> Iterator[Signal]:
+    """Yield the signals that decide; a kernel explains the layer that differs."""
+    if result.decisive is not None:
+        yield "hidden_states" if result.decisive.signal in EXPLANATORY else result.decisive.signal
+    yield from (decider.signal for decider in (result.ladder.rests_on if result.ladder else ()))
+
+
+def _only(findings_here: Iterable[Finding], elsewhere: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings of one side that the other side does not have at the same place."""
+    both = {(finding.code, finding.where) for finding in elsewhere}
+    return tuple(f for f in findings_here if (f.code, f.where) not in both)
+
+
+def _explanations(
+    cell_findings: Iterable[Finding], wanted: frozenset[str], result: CellResult, stack: str = ""
+) -> tuple[Explanation, ...]:
+    by_code = {rule.code: rule for rule in rules()}
+    return tuple(
+        Explanation(code=finding.code, where=finding.where, stack=stack or result.cell.stack)
+        for finding in cell_findings
+        if by_code[finding.code].explains & wanted and _fits(by_code[finding.code], finding, result)
+    )
+
+
+def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
+    """Return True if a defect is of the verdict's kind, and about a tensor that differs if it is stored."""
+    if result.judged in (Verdict.FAILED, Verdict.UNSTABLE):
+        return True
+    if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
+        return False
+    assert result.decisive is not None
+    if result.decisive.signal not in STORED or rule.explains - STORED - UNSTABLE:
+        return True
+    names = {
+        name
+        for signal in result.signals
+        if signal.signal in STORED
+        for item in filter(differs, signal.items)
+        for name in item.subject.names
+    }
+    return finding.where in names
+
+
+def texts(codes: Iterable[str]) -> tuple[RuleText, ...]:
+    """Return the texts of the rules with these codes, in the order of the rules."""
+    wanted = set(codes)
+    return tuple(rule.text for rule in rules() if rule.code in wanted)

@@ -1,0 +1,160 @@
+"""Lines of several tables: the standing of each relation inside one version, stack by stack."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
+
+from samebits.questions.relations.judge import Standing, judge_relation
+from samebits.questions.relations.records import RelationName, signals_of
+from samebits.text.markdown import EMPTY, Markdown, fill
+from samebits.text.numbers import size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from samebits.questions.relations.records import Relation
+    from samebits.records.distance import Distance
+    from samebits.records.report import Row
+
+RELATIONS: tuple[RelationName, ...] = get_args(RelationName)
+"""All relations, in the order of their definition, which is that of the tables."""
+
+SEVERITY = (Standing.HOLDS, Standing.ROUNDING, Standing.UNDECIDED, Standing.BROKEN)
+"""Standings, the least severe first."""
+
+INAPPLICABLE = Markdown("\N{EN DASH}")
+"""Shown where a relation has no meaning, or a figure is not available."""
+
+NOT_TRIED = Markdown("not tried")
+
+T = TypeVar("T")
+
+
+class Line(NamedTuple):
+    """One relation of one row, on every stack."""
+
+    row: Row
+    name: RelationName
+    cases: Mapping[str, tuple[Relation, ...]]
+    """Stack -> the shapes that were tried on it."""
+    reasons: Mapping[str, tuple[str, ...]]
+    """Stack -> why the relation, or some shape of it, could not be tried on it."""
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of its row."""
+        return dtype_of(self.row)
+
+    def worst(self, stack: str) -> Relation | None:
+        """Return the most severe case of the shapes tried on a stack."""
+        cases = self.cases.get(stack, ())
+        return max(cases, key=self._severity) if cases else None
+
+    def standing_on(self, stack: str) -> Standing | None:
+        """Return the standing of the relation on a stack; None where it was not tried."""
+        worst = self.worst(stack)
+        return judge_relation(worst, self.dtype) if worst else None
+
+    def stacks_with(self, target: Standing) -> list[str]:
+        """Return the stacks where the relation has exactly this standing."""
+        return [stack for stack in self.cases if self.standing_on(stack) == target]
+
+    @property
+    def holds(self) -> bool:
+        """True if the relation holds bit for bit on every stack where it was tried."""
+        return all(self.standing_on(stack) == Standing.HOLDS for stack in self.cases)
+
+    def has_reason(self, stack: str) -> bool:
+        """Return True if it could not be tried on a stack for a recorded reason."""
+        return self.reasons.get(stack) is not None
+
+    def by_design(self) -> bool:
+        """Return True if it is broken by the model's design on every stack that breaks it."""
+        broken = [self.worst(stack) for stack in self.stacks_with(Standing.BROKEN)]
+        return bool(broken) and all(case is not None and case.note for case in broken)
+
+    def word(self, stack: str) -> Markdown:
+        """Return the text of one stack in a table."""
+        return word([self], stack)
+
+    def _severity(self, case: Relation) -> tuple[int, float]:
+        return SEVERITY.index(judge_relation(case, self.dtype)), largest(_sizes([case.distance]))
+
+
+def dtype_of(row: Row) -> str:
+    """Return the dtype that the name of the row's variant begins with."""
+    return row.variant.partition("-")[0]
+
+
+def lines(rows: Iterable[Row]) -> list[Line]:
+    """Return a line for each relation and row with cases or reasons, relation by relation."""
+    rows = list(rows)
+    all_lines = (_line(row, name) for name in RELATIONS for row in rows if signals_of(row))
+    return [line for line in all_lines if line.cases or line.reasons]
+
+
+def _line(row: Row, name: RelationName) -> Line:
+    cases = {
+        stack: tuple(case for case in signal.relations if case.relation == name)
+        for stack, signal in signals_of(row).items()
+    }
+    reasons = {
+        stack: tuple(skip.reason for skip in signal.inapplicable if skip.relation == name)
+        for stack, signal in signals_of(row).items()
+    }
+    return Line(row, name, _without_empty(cases), _without_empty(reasons))
+
+
+def _without_empty(by_stack: Mapping[str, tuple[T, ...]]) -> dict[str, tuple[T, ...]]:
+    return {stack: values for stack, values in by_stack.items() if values}
+
+
+def word(group: list[Line], stack: str) -> Markdown:
+    """Return the text of one stack for lines with the same standing: their largest figures."""
+    first = group[0]
+    result = first.standing_on(stack)
+    if result is None:
+        return INAPPLICABLE if first.has_reason(stack) else NOT_TRIED
+    worst_cases = [case for line in group if (case := line.worst(stack))]
+    if result == Standing.HOLDS:
+        return Markdown("holds")
+    figures = _figures(worst_cases)
+    if result == Standing.BROKEN:
+        return fill("**broken** {}", figures)
+    if result == Standing.ROUNDING:
+        return figures
+    return fill("differs{}{}", Markdown(" ") if figures else EMPTY, figures)
+
+
+def _figures(cases: list[Relation]) -> Markdown:
+    """Return the largest difference and, in brackets, the largest in float64."""
+    native = _sizes(case.distance for case in cases)
+    if not any(native):
+        return _other_figures(cases)
+    promoted = _sizes(case.promoted for case in cases)
+    bracket = size(largest(promoted)) if promoted else INAPPLICABLE
+    return fill("{} ({})", size(largest(native)), bracket)
+
+
+def _other_figures(cases: list[Relation]) -> Markdown:
+    """Return the figure of a difference where the logits agree or are not compared.
+
+    It is the difference of the layers, or the largest margin at which greedy tokens still differ.
+    """
+    layers = _sizes(layer.distance for case in cases for layer in case.layers)
+    if any(layers):
+        promoted = _sizes(layer.promoted for case in cases for layer in case.layers)
+        bracket = size(largest(promoted)) if promoted else INAPPLICABLE
+        return fill("in the layers {} ({})", size(largest(layers)), bracket)
+    margins = [case.split.margin for case in cases if case.split and case.split.margin is not None]
+    return fill("by a margin of {}", size(largest(margins))) if margins else EMPTY
+
+
+def _sizes(distances: Iterable[Distance | None]) -> list[float]:
+    return [distance.max_abs for distance in distances if distance]
+
+
+def largest(values: Iterable[float]) -> float:
+    """Return the largest value; NaN counts as larger than any number; 0 without values."""
+    return max(values, key=lambda value: math.inf if math.isnan(value) else value, default=0.0)

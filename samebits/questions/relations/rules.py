@@ -1,0 +1,188 @@
+"""Rules for relations inside a cell that are broken: caches, padding, batches, causality."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from samebits.findings.caches import NAMED_ERRORS, OLD_NAME
+from samebits.findings.case import seen_with
+from samebits.findings.rule import COMPUTED, DECODED, RAISED, Rule, Sighting
+from samebits.questions.relations.judge import Standing, judge_relation
+from samebits.questions.relations.records import signal_of
+from samebits.records.settings import BATCH_INVARIANT, OFF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.findings.case import Case
+    from samebits.questions.relations.records import Relation, RelationName
+    from samebits.records.capture import Capture
+
+_OF_BATCHES: tuple[RelationName, ...] = ("batch size", "batch position", "row order")
+"""The relations that a batch-invariant mode promises byte for byte. Padding changes the length, too."""
+_CACHED_RELATIONS: tuple[RelationName, ...] = (
+    "full forward = prefill + decode",
+    "prefill split anywhere",
+    "multi-token verify = single-token decode",
+)
+_CHUNKED_RELATIONS: tuple[RelationName, ...] = (
+    "prefill split anywhere",
+    "multi-token verify = single-token decode",
+)
+_CHUNK = re.compile(r"chunk_gated_delta_rule$")
+_RECURRENT = re.compile(r"recurrent_gated_delta_rule$")
+
+
+def broken_in(case: Case, *names: RelationName) -> Iterator[Relation]:
+    """Yield the relations inside the cell that are broken in float64, too."""
+    return with_standing(case, Standing.BROKEN, *names)
+
+
+def with_standing(case: Case, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
+    """Yield the relations of these names that have the wanted standing."""
+    relations, dtype = signal_of(case.capture), case.capture.cell.variant.dtype
+    for relation in relations.relations if relations is not None else ():
+        if relation.relation in names and judge_relation(relation, dtype) == wanted:
+            yield relation
+
+
+def asked_of_made(case: Case) -> tuple[str, ...]:
+    """Return the line of evidence that a made model answered for the relations; none if it did not."""
+    relations = signal_of(case.capture)
+    return seen_with(relations.asked_of if relations is not None else None)
+
+
+def _has_delta_net(capture: Capture) -> bool:
+    """Return True if a gated delta-net ran. Other linear attention (minimax) does not count."""
+    code = capture.signals.code
+    return code is not None and any("GatedDeltaNet" in name for name in code.executed)
+
+
+def _distances(relation: Relation) -> str:
+    assert relation.distance is not None
+    assert relation.promoted is not None
+    what = ", ".join(layer.name for layer in relation.layers if layer.name.startswith("output"))
+    return (
+        f"{relation.relation} ({relation.case}): {what or 'logits'} differ by up to "
+        f"{relation.distance.max_abs:.2g}, and by {relation.promoted.max_abs:.2g} in float64"
+    )
+
+
+def _seen(case: Case, relations: list[Relation]) -> tuple[str, ...]:
+    """Return the evidence of relations: their distances, and whose they are if a made model's."""
+    return (*map(_distances, relations), *asked_of_made(case))
+
+
+def _broken_chunks(case: Case) -> Iterator[Sighting]:
+    """Find chunks that ignore the recurrent state while single-token decoding keeps it."""
+    if not _has_delta_net(case.capture):
+        return
+    broken = list(broken_in(case, *_CHUNKED_RELATIONS))
+    if broken and not list(broken_in(case, "full forward = prefill + decode")):
+        yield Sighting("multi-token forward with a cache", _seen(case, broken))
+
+
+def _is_not_causal(case: Case) -> bool:
+    """Return True if rows depend on later tokens, so that decoding cannot agree with a forward."""
+    return any(not relation.note for relation in broken_in(case, "causality"))
+
+
+def _formulations(case: Case) -> Iterator[Sighting]:
+    """Find a delta-net whose two formulations ran and differ by rounding."""
+    decoded = (case.capture.signals.first_token or {}).values()
+    code = case.capture.signals.code
+    chunked = [name for name in (code.executed if code is not None else {}) if _CHUNK.search(name)]
+    stepped = {name for token in decoded for name in token.functions if _RECURRENT.search(name)}
+    if not chunked or not stepped:
+        return
+    relations = list(with_standing(case, Standing.ROUNDING, "full forward = prefill + decode"))
+    if relations:
+        ran = f"the prompt ran {chunked[0]}, the token after it {min(stepped)}"
+        yield Sighting("gated delta rule", (ran, *_seen(case, relations)))
+
+
+def _broken_cached_forward(case: Case) -> Iterator[Sighting]:
+    """Find a cached path that computes a different function, unless a narrower rule applies."""
+    if list(_broken_chunks(case)) or _is_not_causal(case):
+        return
+    broken = [r for r in broken_in(case, *_CACHED_RELATIONS) if not r.note]
+    if broken:
+        yield Sighting("forward with a cache", _seen(case, broken))
+
+
+def _broken_padding(case: Case) -> Iterator[Sighting]:
+    names: list[RelationName] = ["left padding", "right padding", "batch size"]
+    if _is_not_causal(case):
+        names.remove("right padding")
+    broken = [r for r in broken_in(case, *names) if not r.note]
+    if broken:
+        yield Sighting("padded batch", _seen(case, broken))
+
+
+def _broken_causality(case: Case) -> Iterator[Sighting]:
+    broken = [relation for relation in broken_in(case, "causality") if not relation.note]
+    if broken:
+        yield Sighting("causality", _seen(case, broken))
+
+
+def _decoding_change(case: Case) -> str | None:
+    """Return how decoding differs from the reference or a full forward; None if it does not."""
+    if case.first() in ("decode", "greedy"):
+        return "decoding with the cache is the first signal that differs from the reference"
+    if case.failure is not None and case.failure.phase.startswith("greedy"):
+        is_named = any(list(check(case)) for check in NAMED_ERRORS)
+        return None if is_named else case.exception_lines()[0]
+    broken = next(broken_in(case, *_CACHED_RELATIONS), None)
+    return "; ".join(_seen(case, [broken])) if broken is not None else None
+
+
+def _change_behind_cache(case: Case) -> str | None:
+    """Return how decoding differs, for code that only runs on a cache; None if it does not.
+
+    generate() hands no cache to a forward that knows it by an old name. Its decoding then differs
+    for that reason alone, while relations hand it the cache by the name that it knows.
+    """
+    if not case.idioms(OLD_NAME):
+        return _decoding_change(case)
+    broken = next(broken_in(case, *_CACHED_RELATIONS), None)
+    return "; ".join(_seen(case, [broken])) if broken is not None else None
+
+
+def _cache_truth(case: Case) -> Iterator[Sighting]:
+    change = _change_behind_cache(case)
+    for idiom in case.idioms("truth of a cache") if change else ():
+        yield Sighting(f"{idiom.file}:{idiom.line}", (f"tested: {idiom.code}", change or ""))
+
+
+def _past_key_value(case: Case) -> Iterator[Sighting]:
+    change = _change_behind_cache(case)
+    for idiom in case.idioms("past_key_value keyword") if change else ():
+        yield Sighting(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", change or ""))
+
+
+def _batch_dependent(case: Case) -> Iterator[Sighting]:
+    """Find a row whose bytes depend on its batch, though a mode is on that promises otherwise."""
+    signals, relations = case.capture.signals, signal_of(case.capture)
+    mode = signals.settings.values.get(BATCH_INVARIANT, OFF) if signals.settings else OFF
+    if mode == OFF or relations is None:
+        return
+    broken = [
+        f"{relation.relation} ({relation.case}): the bytes differ"
+        for relation in relations.relations
+        if relation.relation in _OF_BATCHES and not relation.holds
+    ]
+    if broken:
+        yield Sighting(BATCH_INVARIANT, (f"{mode} is on", *broken, *asked_of_made(case)))
+
+
+RULES = (
+    Rule("SB703", _broken_chunks, explains=DECODED),
+    Rule("SB704", _broken_cached_forward, explains=DECODED),
+    Rule("SB705", _broken_padding, explains=COMPUTED),
+    Rule("SB706", _broken_causality, explains=COMPUTED),
+    Rule("SB708", _cache_truth, explains=DECODED | RAISED),
+    Rule("SB709", _past_key_value, explains=DECODED | RAISED),
+    Rule("SB710", _formulations, explains=DECODED),
+    Rule("SB923", _batch_dependent),
+)

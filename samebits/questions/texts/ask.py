@@ -1,0 +1,46 @@
+"""What is asked of a cell's tokenizer, and what a row's tokenizers say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.jobs.records import Options
+from samebits.questions.texts.compare import comparisons, texts_of
+from samebits.questions.texts.records import TEXTS, TextsOfRow
+from samebits.records.comparison import FactChange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from samebits.matrix.spec import ModelSpec
+    from samebits.records.capture import Capture
+    from samebits.records.ids import CellId
+
+
+def options(_cell: CellId, model: ModelSpec) -> Options:
+    """Return how a tokenizer is asked, which is the same for every model that has one."""
+    return Options(large=model.large)
+
+
+def of_captures(captures: Mapping[str, Capture], reference: str) -> TextsOfRow | None:
+    """Return what each stack's tokenizer makes of the texts, compared with the reference's."""
+    answers = ((stack, TEXTS.in_cell(run.signals.answers)) for stack, run in captures.items())
+    reports = texts_of({stack: answer for stack, answer in answers if answer}, reference)
+    return TextsOfRow(stacks=reports) if reports else None
+
+
+def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChange, ...]]:
+    """Return the first difference of each operation, among what changed of the tokenizer."""
+    before, after = (TEXTS.in_cell(run.signals.answers) for run in (reference, candidate))
+    if before is None or after is None:
+        return {}
+    changed = (
+        FactChange(
+            what=f"{comparison.operation} · {first.case}",
+            reference=first.reference,
+            candidate=first.candidate,
+        )
+        for comparison in comparisons(before, after)
+        if (first := comparison.first) is not None
+    )
+    return {"tokenizer": tuple(changed)}

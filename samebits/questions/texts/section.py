@@ -1,0 +1,179 @@
+"""Tokenizers of the models: where the releases differ, and all details of one model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.questions.texts.compare import GROUPS, position_in_words
+from samebits.questions.texts.records import reports_of
+from samebits.text.blocks import codes, heading, page, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from samebits.questions.texts.records import TextsReport
+    from samebits.records.report import Report, Row
+    from samebits.records.tokenizer import TokenizerSignal
+
+TITLE = "Tokenizers"
+MAX_MODELS = 6
+"""Limit for the models that a line of report.md names."""
+NOT_OBSERVED = "\N{EN DASH}"
+
+_MAX_DIFFERENCES = 40
+"""Operations that the page of a model shows."""
+
+Facts = dict[str, str]
+"""Property of a tokenizer -> its value."""
+
+
+def tokenizers(report: Report) -> Markdown:
+    """Return what differs between releases, models with equal lines joined; may be empty."""
+    models = _models(report.rows)
+    if not models:
+        return EMPTY
+    stacks = [stack.id for stack in report.stacks]
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for model, row in models.items():
+        for what, *answers in _lines(row, stacks):
+            if len(set(answers) - {NOT_OBSERVED}) > 1:
+                lines.setdefault((what, *answers), []).append(model)
+    rows = [
+        [
+            prose(what),
+            *(code(answer) if answer != NOT_OBSERVED else prose(answer) for answer in answers),
+            codes(names, MAX_MODELS),
+        ]
+        for (what, *answers), names in lines.items()
+    ]
+    intro = fill(
+        "{} with a tokenizer. It does not affect the verdict; only the input ids do.",
+        plural(len(models), "model"),
+    )
+    comparison = (
+        table(["", *stacks, "models"], rows)
+        if rows
+        else prose("The tokenizer behaves the same in all releases.")
+    )
+    return page([heading(2, TITLE), intro, comparison])
+
+
+def tokenizers_of(rows: list[Row], report: Report) -> Markdown:
+    """Return all observations of one model's tokenizer, for its own page."""
+    row = next(iter(_models(rows).values()), None)
+    if row is None:
+        return EMPTY
+    stacks = [stack.id for stack in report.stacks if stack.id in row.tokenizers]
+    lines = ([prose(what), *map(code, answers)] for what, *answers in _lines(row, stacks))
+    return page([heading(2, "Tokenizer"), table(["", *stacks], lines), _differences(row)])
+
+
+def _differences(row: Row) -> Markdown:
+    """Return the first difference of each operation in each stack."""
+    reports = reports_of(row)
+    lines = [
+        [
+            prose(stack),
+            prose(operation.operation),
+            prose(f"{operation.n_differ} of {operation.n_compared}"),
+            prose(position_in_words(operation.first)),
+            code(operation.first.reference),
+            code(operation.first.candidate),
+        ]
+        for stack, texts in reports.items()
+        for operation in texts.operations
+        if operation.first is not None
+    ]
+    if not lines:
+        return EMPTY
+    reference = next(iter(reports.values())).reference
+    headers = ["stack", "operation", "differ", "first", reference, "this stack"]
+    shown = table(headers, lines[:_MAX_DIFFERENCES])
+    more = len(lines) - _MAX_DIFFERENCES
+    return page(
+        [shown, prose(f"{plural(more, 'more line')} in report.json.") if more > 0 else EMPTY]
+    )
+
+
+def tokenizers_differ(rows: Iterable[Row]) -> bool:
+    """Return True if two releases differ in any property of a tokenizer."""
+    return any(
+        len(set(answers) - {NOT_OBSERVED}) > 1
+        for row in _models(rows).values()
+        for _, *answers in _lines(row, list(row.tokenizers))
+    )
+
+
+def _models(rows: Iterable[Row]) -> dict[str, Row]:
+    """Return model -> its first row that has tokenizers."""
+    models: dict[str, Row] = {}
+    for row in rows:
+        if row.tokenizers:
+            models.setdefault(row.model, row)
+    return models
+
+
+def _lines(row: Row, stacks: list[str]) -> list[list[str]]:
+    first = next(iter(row.tokenizers.values()))
+    facts_by_stack = {
+        stack: _facts(signal, first) | _text_facts(stack, row)
+        for stack, signal in row.tokenizers.items()
+    }
+    names = dict.fromkeys(name for facts in facts_by_stack.values() for name in facts)
+    return [
+        [name, *(facts_by_stack.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)]
+        for name in names
+    ]
+
+
+def _facts(signal: TokenizerSignal, first: TokenizerSignal) -> Facts:
+    """Return the properties of a tokenizer; ids only as equal to the oldest's or not."""
+    missing = [name for name, is_present in signal.methods.items() if not is_present]
+    same_ids = _plain_ids(signal) == _plain_ids(first)
+    facts = {
+        "class": signal.class_name,
+        "saved as": signal.saved_class or "no class",
+        "pads on the": signal.padding_side,
+        "adds": signal.adds,
+        "ids without special tokens": "same as in the oldest" if same_ids else "different",
+        "a call returns": ", ".join(signal.gives),
+        "decode of a batch": signal.batch.said,
+        "removed methods": str(len(missing)),
+    }
+    return facts | ({"apply_chat_template": signal.chat.said} if signal.chat else {})
+
+
+def _text_facts(stack: str, row: Row) -> Facts:
+    """Return how much of each group of operations on the corpus is the same as in the reference."""
+    reports = reports_of(row)
+    if not reports:
+        return {}
+    reference = next(iter(reports.values())).reference
+    if stack == reference:
+        return {f"corpus: {group}": f"same as in {reference}" for group in _groups(reports)}
+    texts = reports.get(stack)
+    if texts is None:
+        return {}
+    return {f"corpus: {group}": _group_fact(group, texts) for group in _groups(reports)}
+
+
+def _groups(reports: Mapping[str, TextsReport]) -> list[str]:
+    """Return the groups that a stack was compared in."""
+    operations = {o.operation for texts in reports.values() for o in texts.operations}
+    return [group for group, names in GROUPS.items() if operations.intersection(names)]
+
+
+def _group_fact(group: str, texts: TextsReport) -> str:
+    members = [o for o in texts.operations if o.operation in GROUPS[group]]
+    n_compared, n_differ = sum(o.n_compared for o in members), sum(o.n_differ for o in members)
+    if not n_compared:
+        return NOT_OBSERVED
+    if not n_differ:
+        return f"same as in {texts.reference}"
+    return f"{n_differ} of {n_compared} differ"
+
+
+def _plain_ids(signal: TokenizerSignal) -> dict[str, tuple[int, ...]]:
+    return {name: text.bare for name, text in signal.texts.items()}

@@ -1,0 +1,33 @@
+"""Both sides of a cell, for the rules: what its tokenizer and the reference's make of texts."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from samebits.questions.texts.compare import comparisons
+from samebits.questions.texts.records import TEXTS
+
+if TYPE_CHECKING:
+    from samebits.findings.case import Case
+    from samebits.questions.texts.records import OperationComparison, Outcomes, TextsSignal
+
+
+def texts_pair(case: Case) -> tuple[TextsSignal, TextsSignal] | None:
+    """Return what was observed of the reference and of the cell; None if one was not observed."""
+    runs = (case.reference, case.capture) if case.reference is not None else ()
+    signals = [signal for run in runs if (signal := TEXTS.in_cell(run.signals.answers))]
+    return (signals[0], signals[1]) if len(signals) == 2 else None
+
+
+def corpora(case: Case) -> tuple[Outcomes, Outcomes] | None:
+    """Return what both make of the corpus; None if one was not observed."""
+    observed = [side.corpus for side in texts_pair(case) or () if side.corpus is not None]
+    return (observed[0], observed[1]) if len(observed) == 2 else None
+
+
+@lru_cache(maxsize=1)
+def compared(case: Case) -> tuple[OperationComparison, ...]:
+    """Return all operations on both sides, which one rule after the other asks for."""
+    pair = texts_pair(case)
+    return comparisons(*pair) if pair is not None else ()

@@ -1,0 +1,145 @@
+"""SB85x: rules for transformers' own Trainer: its defaults, its rows, its numbers and its log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.findings.rule import Rule, Sighting
+from samebits.questions.trainer.records import report_in
+from samebits.questions.training.records import step_in
+from samebits.questions.training.rules import relation_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits.findings.case import Case
+    from samebits.questions.trainer.records import (
+        TrainerChange,
+        TrainerItem,
+        TrainerRunName,
+        TrainerSubject,
+    )
+    from samebits.questions.training.records import TrainingRelation
+
+    Check = Callable[[Case], Iterator[Sighting]]
+
+_BY_TRAINER = "Trainer: rows accumulated = one batch"
+_BY_MODEL = "rows accumulated = one batch"
+_ACCUMULATED: TrainerRunName = "accumulated"
+_MAX_LINES = 6
+_WITHOUT_NUMBERS: tuple[TrainerSubject, ...] = (
+    "argument",
+    "logged learning rates",
+    "rounding of the log",
+)
+"""Changes that are a finding although the run computes the same numbers."""
+
+
+def _changed(*subjects: TrainerSubject, harmful: bool = False) -> Check:
+    """Return a check for what Trainer does otherwise than in the reference.
+
+    ``harmful`` leaves out what changes no number of the run, as an argument that the model ignores.
+    """
+
+    def check(case: Case) -> Iterator[Sighting]:
+        report = report_in(case)
+        comparison = report.comparison if report is not None else None
+        changes = [
+            change
+            for change in (comparison.changes if comparison is not None else ())
+            if change.subject in subjects
+            and (change.is_cause or change.subject in _WITHOUT_NUMBERS)
+        ]
+        is_harmless = comparison is None or comparison.standing in ("identical", "rounding")
+        if changes and not (harmful and is_harmless):
+            lines = tuple(map(change_line, changes))
+            yield Sighting(_place(changes[0]), lines[:_MAX_LINES])
+
+    return check
+
+
+def _place(change: TrainerChange) -> str:
+    return change.name if change.subject == "argument" else change.subject
+
+
+def change_line(change: TrainerChange) -> str:
+    """Return one change in one line; of an argument, with the text that restores its old value."""
+    sides = f"{change.reference} → {change.candidate}"
+    if change.subject != "argument":
+        what = " of ".join(filter(None, (change.subject, change.name)))
+        return f"{what}: {sides}"
+    return f"{change.name}: {sides}; the reference's is TrainingArguments({_given(change)})"
+
+
+def _given(change: TrainerChange) -> str:
+    """Return an argument as Python writes it."""
+    value = change.reference
+    is_code = value in ("None", "True", "False") or value[:1] in "{[("
+    try:
+        float(value)
+    except ValueError:
+        return f"{change.name}={value if is_code else repr(value)}"
+    return f"{change.name}={value}"
+
+
+def trainer_item_line(item: TrainerItem) -> str:
+    """Return one number or tensor of a comparison in one line."""
+    parts = []
+    if item.reference is not None and item.candidate is not None:
+        parts.append(f"{item.reference:.6g} → {item.candidate:.6g}")
+    if item.own is not None:
+        exact = "" if item.float64 is None else f", in float64 {item.float64:.2g}"
+        parts.append(f"apart by {item.own:.2g}{exact}")
+    if item.note:
+        parts.append(item.note)
+    return f"{item.signal}, {item.run}, {item.place}: {'; '.join(parts)}"
+
+
+def _accumulated(case: Case) -> Iterator[Sighting]:
+    """Find accumulation by Trainer that teaches something else, where the model's own does not."""
+    broken = _broken(case)
+    if _BY_TRAINER in broken and _BY_MODEL not in broken:
+        yield Sighting(_BY_TRAINER, (relation_line(broken[_BY_TRAINER]),))
+
+
+def _broken(case: Case) -> dict[str, TrainingRelation]:
+    reports = (step_in(case), report_in(case))
+    ways = (report.relations for report in reports if report is not None)
+    return {
+        relation.relation: relation
+        for of_report in ways
+        for relation in (of_report.relations if of_report is not None else ())
+        if relation.broken
+    }
+
+
+def _other_numbers(case: Case) -> Iterator[Sighting]:
+    """Find numbers that differ in float64, too, where nothing names why."""
+    report = report_in(case)
+    comparison = report.comparison if report is not None else None
+    if comparison is None or comparison.standing != "diverged" or comparison.first is None:
+        return
+    if any(change.is_cause for change in comparison.changes):
+        return
+    follows_from_accumulation = _BY_TRAINER in _broken(case)
+    items = [
+        item
+        for item in comparison.items
+        if item.outcome == "diverged"
+        and not (follows_from_accumulation and item.run == _ACCUMULATED)
+    ]
+    if items:
+        place = f"{items[0].signal}, {items[0].run}"
+        yield Sighting(place, tuple(map(trainer_item_line, items[:_MAX_LINES])))
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("SB851", _changed("argument")),
+    Rule("SB852", _changed("order of rows")),
+    Rule("SB853", _changed("learning rates")),
+    Rule("SB854", _accumulated),
+    Rule("SB855", _changed("rows received", "labels received", "num_items_in_batch", harmful=True)),
+    Rule("SB856", _changed("optimizer", "weight decay", harmful=True)),
+    Rule("SB857", _other_numbers),
+    Rule("SB858", _changed("logged learning rates", "rounding of the log")),
+)

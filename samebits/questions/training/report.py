@@ -1,0 +1,82 @@
+"""What the report has of a training step, and what the forward explains of a difference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.questions.training.records import TrainingReport
+from samebits.records.ids import Verdict
+
+if TYPE_CHECKING:
+    from samebits.questions.training.records import TrainingComparison, TrainingFile
+    from samebits.questions.training.step_graft import StepGraft
+    from samebits.questions.training.step_trace import StepOrigin
+    from samebits.records.comparison import CellResult
+
+_FORWARD_AGREES = frozenset({Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.REFERENCE})
+
+
+def report_of(file: TrainingFile, comparison: TrainingComparison | None) -> TrainingReport:
+    """Return the facts of a step without its tensors, and its comparison."""
+    shared = TrainingReport(
+        reason=file.reason,
+        failure=file.failure,
+        asked_of=file.asked_of,
+        relations=file.relations,
+        comparison=comparison,
+        seconds=file.seconds,
+    )
+    step = file.own
+    if step is None:
+        return shared
+    batches = step.batches
+    return shared.model_copy(
+        update={
+            "losses": {name: b.loss for name, b in batches.items() if b.loss is not None},
+            "others": {name: b.others for name, b in batches.items() if b.others},
+            "formulas": {name: b.formula for name, b in batches.items() if b.formula},
+            "refused": {name: b.refused for name, b in batches.items() if b.refused},
+            "n_gradients": len(step.gradients),
+            "without": step.without,
+            "carriers": step.carriers,
+            "norm": step.norm,
+            "behind": step.behind,
+        }
+    )
+
+
+def with_origin(report: TrainingReport, origin: StepOrigin | str) -> TrainingReport:
+    """Return a report with the first operation that differs, or with why none is known."""
+    if report.comparison is None:
+        return report
+    update = {"no_origin": origin} if isinstance(origin, str) else {"origin": origin}
+    return report.model_copy(update={"comparison": report.comparison.model_copy(update=update)})
+
+
+def with_graft(report: TrainingReport, graft: StepGraft | str) -> TrainingReport:
+    """Return a report with the pieces that restore the reference's step, or why none was tried."""
+    if report.comparison is None:
+        return report
+    update = {"no_graft": graft} if isinstance(graft, str) else {"graft": graft}
+    return report.model_copy(update={"comparison": report.comparison.model_copy(update=update)})
+
+
+def with_forward(report: TrainingReport, result: CellResult) -> TrainingReport:
+    """Return a report in which a difference that begins in the forward is not accused again.
+
+    The forward's own difference is the cell's verdict. A loss that is another function of the
+    logits stays accused, as the formulas show it.
+    """
+    comparison = report.comparison
+    if comparison is None or comparison.standing not in ("diverged", "undecided"):
+        return report
+    if result.judged in _FORWARD_AGREES:
+        return report
+    begins = any(
+        item.signal == "logits" and item.outcome in ("diverged", "undecided")
+        for item in comparison.items
+    )
+    if not begins or any(item.formulas for item in comparison.items):
+        return report
+    update = {"standing": "follows", "reason": "it follows from the forward, which differs already"}
+    return report.model_copy(update={"comparison": comparison.model_copy(update=update)})

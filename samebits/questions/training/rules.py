@@ -1,0 +1,251 @@
+"""SB84x: rules for one training step: loss, gradients, and ways to train that must agree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.findings.case import seen_with
+from samebits.findings.rule import Rule, Sighting
+from samebits.questions.training.records import step_in
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits.findings.case import Case
+    from samebits.questions.training.records import (
+        TrainingComparison,
+        TrainingItem,
+        TrainingRelation,
+        TrainingRelationName,
+        TrainingSignal,
+    )
+    from samebits.questions.training.step_trace import StepOrigin, StepSide
+
+    Check = Callable[[Case], Iterator[Sighting]]
+
+_MEANS = {
+    True: "Trainer passes num_items_in_batch, of all accumulated micro-batches, to forward",
+    False: "forward takes no num_items_in_batch, and Trainer averages the losses of micro-batches",
+}
+_HIGHER = 1.5
+"""How many times larger a loss must be for a reader to call it higher."""
+_LOSSES: tuple[TrainingSignal, ...] = ("loss", "other losses")
+_GRADIENTS: tuple[TrainingSignal, ...] = ("gradients", "norm")
+
+
+def _diverged(case: Case) -> TrainingComparison | None:
+    """Return the comparison of a step that diverged by itself, and not with its forward."""
+    step = step_in(case)
+    comparison = step.comparison if step is not None else None
+    return comparison if comparison is not None and comparison.standing == "diverged" else None
+
+
+def _other_loss(case: Case) -> Iterator[Sighting]:
+    """Find a loss that is another function of the same logits.
+
+    A loss that one side does not compute is no consequence of other logits.
+    """
+    report = step_in(case)
+    comparison = report.comparison if report is not None else None
+    if comparison is None or comparison.standing not in ("diverged", "follows"):
+        return
+    begins_before = {i.batch for i in comparison.items if i.signal == "logits" and _is(i)}
+    losses = [
+        item
+        for item in comparison.items
+        if item.signal in _LOSSES
+        and _is(item)
+        and (
+            _is_missing(item)
+            or (
+                comparison.standing == "diverged"
+                and (item.formulas or item.batch not in begins_before)
+            )
+        )
+    ]
+    if losses:
+        lines = (*map(item_line, losses), *_begins(comparison))
+        yield Sighting(_place(losses[0]), _evidence(case, lines))
+
+
+def _other_gradients(case: Case) -> Iterator[Sighting]:
+    """Find gradients that differ where logits and losses agree, but for tensors that are frozen."""
+    comparison = _diverged(case)
+    if comparison is None or comparison.first is None:
+        return
+    gradients = [
+        i for i in comparison.items if i.signal in _GRADIENTS and _is(i) and not i.frozen_in
+    ]
+    if all(i.signal == "norm" for i in gradients) and _frozen_items(comparison):
+        return  # the norm of other gradients
+    if gradients and comparison.first.signal in _GRADIENTS:
+        lines = (*map(item_line, gradients), *_begins(comparison))
+        yield Sighting(_place(gradients[0]), _evidence(case, lines))
+
+
+def _frozen_items(comparison: TrainingComparison) -> list[TrainingItem]:
+    return [item for item in comparison.items if item.frozen_in and _is(item)]
+
+
+def _frozen(case: Case) -> Iterator[Sighting]:
+    """Find tensors that one release trains and the other one does not."""
+    comparison = _diverged(case)
+    frozen = _frozen_items(comparison) if comparison is not None else []
+    if frozen:
+        yield Sighting(_place(frozen[0]), _evidence(case, tuple(map(item_line, frozen))))
+
+
+def _unwritten(case: Case) -> Iterator[Sighting]:
+    """Find a loss that is far higher where the forward differs and memory was never written."""
+    report = step_in(case)
+    comparison = report.comparison if report is not None else None
+    if comparison is None or comparison.standing != "follows":
+        return
+    unwritten = [n for n, p in case.tensors() if p.source in ("unwritten", "partly written")]
+    higher = [i for i in comparison.items if i.signal == "loss" and _is_higher(i)]
+    if unwritten and higher:
+        names = ", ".join(unwritten[:3])
+        lines = (*map(item_line, higher), f"never written by the load: {names}")
+        yield Sighting(unwritten[0], _evidence(case, lines))
+
+
+def _other_accumulation(case: Case) -> Iterator[Sighting]:
+    """Find a model to which Trainer passes num_items_in_batch in one of two releases only."""
+    report = step_in(case)
+    comparison = report.comparison if report is not None else None
+    if comparison is None or comparison.takes_items is None:
+        return
+    stacks = (comparison.reference, case.capture.cell.stack)
+    means = [_MEANS[takes] for takes in comparison.takes_items]
+    lines = tuple(f"{stack}: {mean}" for stack, mean in zip(stacks, means, strict=True))
+    yield Sighting("num_items_in_batch", _evidence(case, lines))
+
+
+def _is(item: TrainingItem) -> bool:
+    return item.outcome == "diverged"
+
+
+def _is_missing(item: TrainingItem) -> bool:
+    """Return True if only one side computes a loss: the other raises, or does not return it."""
+    return item.signal in _LOSSES and None in (item.reference, item.candidate)
+
+
+def _is_higher(item: TrainingItem) -> bool:
+    if item.reference is None or item.candidate is None:
+        return False
+    # a loss that is no number is as bad as one that is far higher
+    return not item.candidate <= item.reference * _HIGHER
+
+
+def _broken(*names: TrainingRelationName) -> Check:
+    """Return a check for relations between ways to train that are broken in float64, too."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        report = step_in(case)
+        relations = report.relations if report is not None else None
+        broken = [
+            relation
+            for relation in (relations.relations if relations is not None else ())
+            if relation.broken and relation.relation in names
+        ]
+        if broken:
+            lines = tuple(relation_line(relation) for relation in broken)
+            yield Sighting(broken[0].relation, _evidence(case, lines))
+
+    return check
+
+
+def _begins(comparison: TrainingComparison) -> tuple[str, ...]:
+    """Return where a difference begins and what restores the reference's step, where known."""
+    origin, graft = comparison.origin, comparison.graft
+    lines = () if origin is None else (origin_line(origin),)
+    return lines if graft is None or not graft.smallest else (*lines, graft.headline)
+
+
+def _place(item: TrainingItem) -> str:
+    where = " of ".join(filter(None, (item.tensor, item.batch)))
+    return f"{item.signal}: {where}" if where else item.signal
+
+
+def item_line(item: TrainingItem) -> str:
+    """Return one item of a comparison in one line."""
+    parts = []
+    if item.reference is not None and item.candidate is not None:
+        parts.append(f"{item.reference:.6g} → {item.candidate:.6g}")
+    if item.formulas:
+        parts.append(" → ".join(item.formulas))
+    if item.own is not None:
+        exact = "" if item.float64 is None else f", in float64 {item.float64:.2g}"
+        parts.append(f"apart by {item.own:.2g}{exact}")
+    if item.note:
+        parts.append(item.note)
+    return f"{_place(item)}: {'; '.join(parts)}" if parts else _place(item)
+
+
+def origin_line(origin: StepOrigin) -> str:
+    """Return the first operation of a step that differs in one line."""
+    side, other = origin.side, origin.counterpart
+    line = f"it begins in the {origin.part} with {_operation(side)}"
+    if side.tensor:
+        return f"{line}, which takes {side.tensor}: the other side has no such values"
+    if origin.only_in == "reference":
+        return f"{line}, which only {side.stack} computes"
+    if other is None:
+        return f"{line}: the other side has its inputs and not its output"
+    return f"{line}; in {other.stack} the same numbers go into {_operation(other)}"
+
+
+def _operation(side: StepSide) -> str:
+    """Return an operation with the module and the line of the forward operation behind it."""
+    node = f" of {side.node}" if side.node else ""
+    behind = f" behind {side.forward}" if side.forward else ""
+    module = f" in {side.module}" if side.module else ""
+    place = f" ({side.function}, {side.source})" if side.function else ""
+    return f"{side.op}{node}{behind}{module}{place}"
+
+
+def relation_line(relation: TrainingRelation) -> str:
+    """Return one relation that does not hold in one line."""
+    if relation.missing:
+        n = plural(len(relation.missing), "tensor")
+        return f"{relation.relation}: {n} only one way computes, such as {relation.missing[0]}"
+    own = relation.distance.max_abs if relation.distance is not None else 0.0
+    exact = "" if relation.promoted is None else f", in float64 {relation.promoted.max_abs:.2g}"
+    return f"{relation.relation}: {relation.what} apart by {own:.2g}{exact}"
+
+
+def _evidence(case: Case, lines: tuple[str, ...]) -> tuple[str, ...]:
+    step = step_in(case)
+    return (*lines, *seen_with(step.asked_of if step is not None else None))
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("SB841", _other_loss),
+    Rule("SB842", _other_gradients),
+    Rule("SB843", _broken("rows accumulated = one batch")),
+    Rule(
+        "SB844",
+        _broken(
+            "gradient checkpointing = without",
+            "gradient checkpointing, reentrant = without",
+            "gradient checkpointing with dropout = without",
+        ),
+    ),
+    Rule(
+        "SB845",
+        _broken("train() without dropout = eval()", "logprobs of training = logprobs of decoding"),
+    ),
+    Rule(
+        "SB846",
+        _broken(
+            "packed = padded",
+            "frozen layers leave other gradients",
+            "router loss by config = by argument",
+            "eager backward = sdpa backward",
+        ),
+    ),
+    Rule("SB847", _unwritten),
+    Rule("SB848", _other_accumulation),
+    Rule("SB849", _frozen),
+)

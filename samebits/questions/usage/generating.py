@@ -1,0 +1,81 @@
+"""SB821 to SB825: rules for what generate() does by default, and with the same logits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.findings.case import seen_with
+from samebits.findings.rule import Rule, Sighting
+from samebits.questions.usage import compare
+from samebits.questions.usage.records import signal_of
+from samebits.text.numbers import number, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits.findings.case import Case
+    from samebits.questions.usage.compare import OtherValue
+    from samebits.questions.usage.generation import GenerationSignal
+
+    Compare = Callable[[GenerationSignal, GenerationSignal], Iterator[OtherValue]]
+    Check = Callable[[Case], Iterator[Sighting]]
+
+_MAX_LINES = 6
+"""Differences of one finding that the evidence shows, two lines each."""
+
+
+def _differing(where: str, compare_both: Compare) -> Check:
+    """Return a check for a comparison of both sides' answers; the first difference names it."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        reference, candidate = signal_of(case.reference), signal_of(case.capture)
+        if case.reference is None or reference.generation is None or candidate.generation is None:
+            return
+        others = list(compare_both(reference.generation, candidate.generation))
+        if not others:
+            return
+        stacks = case.reference.cell.stack, case.capture.cell.stack
+        lines = [
+            line
+            for other in others[:_MAX_LINES]
+            for line in (
+                f"{other.name}, {stacks[0]}: {other.reference}",
+                f"{other.name}, {stacks[1]}: {other.candidate}",
+            )
+        ]
+        if len(others) > _MAX_LINES:
+            lines.append(f"and {len(others) - _MAX_LINES} more")
+        lines += seen_with(candidate.asked_of)
+        yield Sighting(f"{where}: {others[0].name}", tuple(lines))
+
+    return check
+
+
+def _stale_beams(case: Case) -> Iterator[Sighting]:
+    """Find beams that go on with the state of another beam."""
+    observed, dtype = signal_of(case.capture), case.capture.cell.variant.dtype
+    beams = observed.beams
+    if beams is None or beams.keeps_state(dtype) is not False:
+        return
+    assert beams.by_cache is not None
+    assert beams.of_others is not None
+    assert beams.greedy is not None
+    yield Sighting(
+        "generate(num_beams=3)",
+        (
+            f"beams took each other's places {plural(beams.n_moved, 'time')} in six steps",
+            f"their last logits are {number(beams.by_cache)} away from those without a cache",
+            f"the logits of two beams differ by {number(beams.of_others)}",
+            f"greedy decoding over the cache is {number(beams.greedy)} away",
+            *seen_with(observed.asked_of),
+        ),
+    )
+
+
+RULES = (
+    Rule("SB821", _differing("generation_config", compare.defaults)),
+    Rule("SB822", _differing("generate()", compare.choices)),
+    Rule("SB823", _differing("logits processor", compare.processors)),
+    Rule("SB824", _differing("generate()", compare.refusals)),
+    Rule("SB825", _stale_beams),
+)

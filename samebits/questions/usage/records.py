@@ -1,0 +1,237 @@
+"""Common uses of a model and their results in one release; facts without a judgement.
+
+probes/samebits_probe/questions/usage/ writes :class:`UsageSignal` without this class; it is the schema.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from samebits.questions.usage.generation import GenerationSignal
+from samebits.records.made import MadeModel
+from samebits.records.question import Answer, Key
+from samebits.records.record import RAISED, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from samebits.records.capture import Capture
+    from samebits.records.report import Row
+
+_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+class Attentions(Record):
+    """The result of ``output_attentions=True``."""
+
+    implementation: str
+    """The attention implementation of the model; '' if its config does not contain it."""
+    given: str
+    """``tensors``, ``None``, ``None for each layer``, ``an empty tuple``, ``tensors and None``, or
+    the exception."""
+    logits_changed: bool | None = None
+    """Whether the argument changed the bits of the logits; None if no tensors were returned."""
+    set_in_config: Annotated[str, RAISED] = ""
+    """The exception of ``config.output_attentions = True``; '' if there is none."""
+    eager: str | None = None
+    """The same as ``given`` for the model forced to eager; None: not tried, because tensors were
+    returned or the model is eager already."""
+
+
+class PackedWay(Record):
+    """Two sequences packed into one row, with position_ids that restart, with some arguments."""
+
+    way: str
+    """The arguments: ``no mask, no cache`` …"""
+    by_the_first: float | None = None
+    """Largest change of the second sequence's logits when the first sequence is replaced."""
+    from_alone: float | None = None
+    """Largest distance of the second sequence's logits from those of a separate run."""
+    refused: Annotated[str, RAISED] = ""
+    """The exception."""
+
+
+class Packed(Record):
+    """Whether the second of two packed sequences attends to the first."""
+
+    ordinary: float
+    """The same as ``by_the_first`` with ordinary positions, where the row is one sequence."""
+    ways: tuple[PackedWay, ...]
+
+    def sees(self, way: PackedWay, dtype: str) -> bool | None:
+        """Return whether the second sequence attends to the first; None if that is unknown.
+
+        The rounding in an expert's matrix product may depend on the other tokens of the row. So a
+        change counts as rounding up to the middle, on a logarithmic scale, between ``ordinary``
+        times the unit roundoff of ``dtype`` and ``ordinary``.
+        """
+        if way.by_the_first is None or not self.ordinary:
+            return None
+        return way.by_the_first > self.ordinary * sqrt(_ROUNDOFF[dtype])
+
+
+class CacheLayers(Record):
+    """Layers of a KV cache with the same class and number of positions."""
+
+    kind: str
+    """Class of the layers; class of the whole cache if it has no layers."""
+    keys: int
+    """Number of positions in the key tensors."""
+    n: int
+    """Number of layers."""
+
+
+class CacheHeld(Record):
+    """A KV cache after one forward of more tokens than the sliding window."""
+
+    fed: int
+    """Number of tokens of the forward."""
+    kind: str
+    """Class of the cache."""
+    seq_length: int | None
+    """Result of ``get_seq_length()``; None if the cache has no such method."""
+    layers: tuple[CacheLayers, ...] = ()
+
+
+class CachePosition(Record):
+    """The argument ``cache_position`` of forward."""
+
+    named: bool
+    """Whether forward's signature has it."""
+    wrong: str
+    """Result of positions that are too large by three: ``the same logits``, ``other logits``, or
+    the exception."""
+
+
+class PositionIds(Record):
+    """``generate(position_ids=…)`` with the positions that it would compute itself."""
+
+    prompt: int = 0
+    """Number of tokens of the prompt."""
+    fed: tuple[int | None, ...] = ()
+    """For each step, the last position that forward received; None: it received no positions."""
+    same_logits: bool | None = None
+    """Whether the logits of every step equal those of generate() without the argument; None: it
+    raised."""
+    refused: Annotated[str, RAISED] = ""
+    """The exception."""
+
+
+class Assisted(Record):
+    """Exceptions of assisted generation; '' if there is none."""
+
+    min_new_tokens: Annotated[str, RAISED]
+    """Exception of ``generate(assistant_model=…, min_new_tokens=2)``."""
+    plain: str = ""
+    """Exception of the same call without ``min_new_tokens``, tried if the first failed."""
+
+
+class Beams(Record):
+    """Beam search over a cache, with beams that take each other's places; logits of its last step."""
+
+    n_moved: int = 0
+    """How often a row went on with the tokens of another row."""
+    greedy: float | None = None
+    """Largest distance between greedy decoding over a cache and a forward without one."""
+    by_cache: float | None = None
+    """The same for the beams: each row against a forward of its own tokens."""
+    of_others: float | None = None
+    """Largest distance between two beams, which is what a state of another beam would give."""
+    refused: Annotated[str, RAISED] = ""
+    """The exception."""
+
+    def keeps_state(self, dtype: str) -> bool | None:
+        """Return whether each beam goes on with its own state; None if that is unknown.
+
+        A distance counts as rounding up to the middle, on a logarithmic scale, between ``of_others``
+        times the unit roundoff of ``dtype`` and ``of_others``. A cache that is wrong without beams
+        shows nothing of them.
+        """
+        if self.by_cache is None or self.greedy is None or not self.of_others:
+            return None
+        limit = self.of_others * sqrt(_ROUNDOFF[dtype])
+        return None if self.greedy > limit else self.by_cache <= limit
+
+
+class Checkpointing(Record):
+    """``gradient_checkpointing_enable()`` without arguments."""
+
+    use_reentrant: bool | None = None
+    """The value passed to torch.utils.checkpoint; None: it is not passed."""
+    refused: Annotated[str, RAISED] = ""
+    """The exception."""
+
+
+class SavedFiles(Record):
+    """``save_pretrained(folder, safe_serialization=False)``."""
+
+    max_shard_size: str = ""
+    """The default of that argument."""
+    files: tuple[str, ...] = ()
+    dtype_keys: tuple[str, ...] = ()
+    """The keys of config.json that contain the dtype."""
+    refused: Annotated[str, RAISED] = ""
+    """The exception."""
+
+
+class UsageSignal(Answer):
+    """Results of all uses tried with one model; None if not tried, with the reason in ``skips``."""
+
+    attentions: Attentions | None = None
+    packed: Packed | None = None
+    cache: CacheHeld | None = None
+    cache_position: CachePosition | None = None
+    position_ids: PositionIds | None = None
+    assisted: Assisted | None = None
+    strategies: Annotated[dict[str, str] | None, RAISED] = None
+    """Argument of generate() -> its exception, '' if there is none. These are strategies that some
+    releases have moved to code on the hub."""
+    beams: Beams | None = None
+    generation: GenerationSignal | None = None
+    checkpointing: Checkpointing | None = None
+    saved: SavedFiles | None = None
+    skips: dict[str, str] = Field(default_factory=dict)
+    """Field of this record -> why it is None."""
+    raised: Annotated[dict[str, str], RAISED] = Field(default_factory=dict)
+    """Field of this record that was asked for -> the exception, '' if there is an answer."""
+    asked_of: MadeModel | None = None
+    """The made model that answered for a large one; None: the model itself did."""
+    seconds: float = 0.0
+
+
+class UsageOfRow(Answer):
+    """Results of the uses of a model in the cells of a row."""
+
+    stacks: dict[str, UsageSignal] = Field(default_factory=dict)
+    """Stack -> what its cell answered."""
+
+
+USAGE = Key(
+    "usage",
+    UsageSignal,
+    UsageOfRow,
+    switch="Whether to try common uses of the model: attention maps, packed rows, generate() …",
+    hint="do attention maps, packed rows, generate() and saving work",
+    of_release=True,
+)
+
+
+def signals_of(row: Row) -> Mapping[str, UsageSignal]:
+    """Return what the cells of a row answered, by stack."""
+    answer = USAGE.in_row(row.answers)
+    return answer.stacks if answer is not None else {}
+
+
+def signal_of(capture: Capture | None) -> UsageSignal:
+    """Return what a cell answered; an empty signal if nothing was tried."""
+    answers = capture.signals.answers if capture is not None else {}
+    return USAGE.in_cell(answers) or UsageSignal()
+
+
+def asked_of(rows: Iterable[Row]) -> Iterator[tuple[str, str, MadeModel | None]]:
+    """Yield model, stack, and the made model that answered there; None: the model itself did."""
+    for row in rows:
+        yield from ((row.model, stack, s.asked_of) for stack, s in signals_of(row).items())

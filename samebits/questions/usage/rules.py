@@ -1,0 +1,215 @@
+"""SB901 to SB911: rules for common uses around a model, where the release matters and not the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.findings.case import seen_with
+from samebits.findings.rule import Rule, Sighting
+from samebits.questions.usage.records import signal_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits.findings.case import Case
+    from samebits.questions.usage.records import UsageSignal
+
+    Check = Callable[[Case], Iterator[Sighting]]
+
+_WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
+_WITH_MAPS = ("tensors", "tensors and None")
+
+
+def _no_attentions(case: Case) -> Iterator[Sighting]:
+    """Find attention maps that were requested and not returned, though eager attention has them."""
+    observed = signal_of(case.capture).attentions
+    if observed is None or observed.given not in _WITHOUT_MAPS or observed.eager not in _WITH_MAPS:
+        return
+    evidence = [
+        f"with {observed.implementation} the attentions of the output are {observed.given}",
+        f"with eager attention the same model returns {observed.eager}",
+    ]
+    if observed.set_in_config:
+        evidence.append(f"config.output_attentions = True raises {observed.set_in_config}")
+    yield Sighting("output_attentions=True", tuple(evidence))
+
+
+def _other_logits(case: Case) -> Iterator[Sighting]:
+    observed = signal_of(case.capture).attentions
+    if observed is not None and observed.logits_changed:
+        yield Sighting(
+            "output_attentions=True",
+            (
+                f"with {observed.implementation} the logits differ from those without the argument",
+                "the call returned maps, which scaled_dot_product_attention cannot do",
+            ),
+        )
+
+
+def _packed_sequences(case: Case) -> Iterator[Sighting]:
+    packed, dtype = signal_of(case.capture).packed, case.capture.cell.variant.dtype
+    if packed is None or not any(packed.sees(way, dtype) for way in packed.ways):
+        return
+    yield Sighting(
+        "packed position_ids",
+        tuple(
+            f"{way.way}: the second sequence {'uses' if sees else 'does not use'} the first"
+            for way in packed.ways
+            if (sees := packed.sees(way, dtype)) is not None
+        ),
+    )
+
+
+def _short_key_tensors(case: Case) -> Iterator[Sighting]:
+    cache = signal_of(case.capture).cache
+    if cache is None:
+        return
+    short = [layer for layer in cache.layers if layer.keys < cache.fed]
+    if short:
+        yield Sighting(
+            "key tensors of the cache",
+            (
+                *(
+                    f"after {cache.fed} tokens {layer.n} of the layers ({layer.kind}) hold keys of "
+                    f"{layer.keys} positions"
+                    for layer in short
+                ),
+                f"get_seq_length() returns {cache.seq_length}",
+            ),
+        )
+
+
+def _ignored_position(case: Case) -> Iterator[Sighting]:
+    observed = signal_of(case.capture).cache_position
+    if observed is not None and not observed.named and observed.wrong == "the same logits":
+        yield Sighting(
+            "forward(cache_position=…)",
+            (
+                "forward's signature does not name it, and no exception is raised",
+                "a cache_position that is wrong by three gives the same bits",
+            ),
+        )
+
+
+def _frozen_positions(case: Case) -> Iterator[Sighting]:
+    observed = signal_of(case.capture).position_ids
+    if observed is None or observed.same_logits is not False or len(observed.fed) < 2:
+        return
+    if set(observed.fed) == {observed.prompt - 1}:
+        n_tokens, positions = observed.prompt, ", ".join(map(str, observed.fed))
+        yield Sighting(
+            "generate(position_ids=…)",
+            (
+                f"after a prompt of {n_tokens} tokens the steps were fed the positions {positions}",
+                "the logits differ from those of generate() without the argument",
+            ),
+        )
+
+
+def _min_new_tokens(case: Case) -> Iterator[Sighting]:
+    observed = signal_of(case.capture).assisted
+    if (
+        observed is not None
+        and "MinLengthLogitsProcessor" in observed.min_new_tokens
+        and not observed.plain
+    ):
+        yield Sighting(
+            "generate(assistant_model=…, min_new_tokens=…)",
+            (observed.min_new_tokens, "without min_new_tokens it works"),
+        )
+
+
+def _hub_strategies(case: Case) -> Iterator[Sighting]:
+    refused = {
+        name: error
+        for name, error in (signal_of(case.capture).strategies or {}).items()
+        if "trust_remote_code=True" in error
+    }
+    if refused:
+        yield Sighting(
+            " and ".join(f"generate({name}=…)" for name in refused), tuple(refused.values())
+        )
+
+
+def _ignored_safe_serialization(case: Case) -> Iterator[Sighting]:
+    saved = signal_of(case.capture).saved
+    if saved is not None and any(name.endswith(".safetensors") for name in saved.files):
+        yield Sighting(
+            "save_pretrained(safe_serialization=False)", (f"it wrote {', '.join(saved.files)}",)
+        )
+
+
+def _changed_saving(case: Case) -> Iterator[Sighting]:
+    """Find differences in what a save writes; a refused save does not count for the keys."""
+    saves = (signal_of(case.capture).saved, signal_of(case.reference).saved)
+    both_wrote = all(saved is not None and not saved.refused for saved in saves)
+    yield from _changed_fact(
+        case,
+        "save_pretrained",
+        lambda usage: (
+            usage.saved and (both_wrote and usage.saved.dtype_keys, usage.saved.max_shard_size)
+        ),
+        lambda usage: _save_description(usage, both_wrote=both_wrote),
+    )
+
+
+def _save_description(usage: UsageSignal, *, both_wrote: bool) -> str:
+    assert usage.saved is not None
+    shards = f"max_shard_size is {usage.saved.max_shard_size}"
+    names = " and ".join(usage.saved.dtype_keys) or "no key"
+    return f"config.json has the dtype under {names}; {shards}" if both_wrote else shards
+
+
+def _changed_use_reentrant(case: Case) -> Iterator[Sighting]:
+    yield from _changed_fact(
+        case,
+        "gradient_checkpointing_enable()",
+        lambda usage: usage.checkpointing and usage.checkpointing.use_reentrant,
+        lambda usage: f"use_reentrant={usage.checkpointing and usage.checkpointing.use_reentrant}",
+    )
+
+
+def _changed_fact(
+    case: Case,
+    where: str,
+    fact: Callable[[UsageSignal], object],
+    describe: Callable[[UsageSignal], str],
+) -> Iterator[Sighting]:
+    """Find a fact that differs from the reference's; None on either side is not compared."""
+    if case.reference is None:
+        return
+    candidate, reference = signal_of(case.capture), signal_of(case.reference)
+    if None in (fact(candidate), fact(reference)) or fact(candidate) == fact(reference):
+        return
+    candidate_stack, reference_stack = case.capture.cell.stack, case.reference.cell.stack
+    yield Sighting(
+        where,
+        (f"{reference_stack}: {describe(reference)}", f"{candidate_stack}: {describe(candidate)}"),
+    )
+
+
+def _with_the_asked(check: Check) -> Check:
+    """Return a check whose evidence says so where a made model answered for a large one."""
+
+    def checked(case: Case) -> Iterator[Sighting]:
+        lines = seen_with(signal_of(case.capture).asked_of)
+        for sighting in check(case):
+            yield sighting._replace(evidence=(*sighting.evidence, *lines))
+
+    return checked
+
+
+_RULES = (
+    Rule("SB901", _no_attentions),
+    Rule("SB902", _other_logits),
+    Rule("SB903", _packed_sequences),
+    Rule("SB904", _short_key_tensors),
+    Rule("SB905", _ignored_position),
+    Rule("SB906", _frozen_positions),
+    Rule("SB907", _min_new_tokens),
+    Rule("SB908", _hub_strategies),
+    Rule("SB909", _ignored_safe_serialization),
+    Rule("SB910", _changed_saving),
+    Rule("SB911", _changed_use_reentrant),
+)
+RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

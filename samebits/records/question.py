@@ -1,0 +1,176 @@
+"""Questions beside the verdict: their names, what they leave, and their switches in matrix.yaml.
+
+Each question is a folder of samebits/questions/, whose records.py makes one :class:`Key`. Captures, rows
+and matrix.yaml are read by packages that know no question; they look up what they need here by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+
+from pydantic import BeforeValidator, SerializeAsAny
+
+from samebits.records.record import Record, marked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import core_schema
+
+    from samebits.records.kinds import Kind
+
+_KEYS: dict[str, Key[Any, Any]] = {}
+
+
+class Answer(Record):
+    """What a question leaves of one cell, or what a report says of one row."""
+
+    def tried(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield what was tried in a cell, with its exception, '' where it answered.
+
+        ``name`` is that of the question. What the record marks as an exception was tried.
+        """
+        yield from marked(self, name)
+
+    def tried_on(self, stack: str, name: str) -> Iterator[tuple[str, str]]:  # noqa: ARG002
+        """Yield what jobs tried on a stack of the row, as :meth:`tried`."""
+        yield from ()
+
+    def of_stack(self, stack: str) -> object:
+        """Return what it says of one stack: what a finding about releases is seen in; None: nothing.
+
+        It is looked up in its ``stacks``, if it has them.
+        """
+        return getattr(self, "stacks", {}).get(stack)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what findings may depend on, as JSON: all but times."""
+        return self.model_dump(mode="json", exclude={"seconds"})
+
+
+class NoAnswer(Answer):
+    """The form of what a question does not leave."""
+
+
+C = TypeVar("C", bound=Answer)
+R = TypeVar("R", bound=Answer)
+
+
+@dataclass(frozen=True)
+class Key(Generic[C, R]):
+    """The name of a question, and the records of its answers."""
+
+    name: str
+    of_cell: type[C]
+    """What a phase of it leaves in the capture of a cell; :class:`NoAnswer` without a phase."""
+    of_row: type[R]
+    """What a report says of the cells of a row."""
+    switch: str = ""
+    """Description of its key in matrix.yaml, which switches it off; '' if it has none."""
+    hint: str = ""
+    """The same as a few words for the matrix.yaml that ``samebits init`` writes."""
+    always: bool = False
+    """Whether it is asked at every level, ``--quick`` included."""
+    of_pairs: bool = False
+    """Whether it runs for each pair of stacks, so that runs over many releases leave it out."""
+    of_release: bool = False
+    """Whether what it tries shows the release, whatever the model."""
+    sees_images: bool = False
+    """Whether it needs the packages by which users of images load processors."""
+    kinds: tuple[Kind, ...] = ()
+    """The kinds of its jobs."""
+
+    def __post_init__(self) -> None:
+        """Make its answers known to captures, rows and matrix.yaml."""
+        _KEYS[self.name] = self
+
+    def in_cell(self, answers: Mapping[str, Answer]) -> C | None:
+        """Return its answer among those of a capture; None if it has none."""
+        answer = answers.get(self.name)
+        assert answer is None or isinstance(answer, self.of_cell)
+        return answer
+
+    def in_row(self, answers: Mapping[str, Answer]) -> R | None:
+        """Return its answer among those of a row; None if it has none."""
+        answer = answers.get(self.name)
+        assert answer is None or isinstance(answer, self.of_row)
+        return answer
+
+
+def keys() -> tuple[Key[Any, Any], ...]:
+    """Return the keys of all questions."""
+    return tuple(_KEYS.values())
+
+
+def arrange(ordered: Iterable[Key[Any, Any]]) -> None:
+    """Put keys into this order, whatever the order of the imports that made them known."""
+    for key in ordered:
+        _KEYS[key.name] = _KEYS.pop(key.name)
+
+
+def is_question(name: str) -> bool:
+    """Return True if a question has this name."""
+    return name in _KEYS
+
+
+def is_of_release(name: str) -> bool:
+    """Return True if a question has this name, and what it tries shows the release."""
+    return name in _KEYS and _KEYS[name].of_release
+
+
+def switches() -> dict[str, Key[Any, Any]]:
+    """Return the keys that matrix.yaml has for questions, each with the question's own."""
+    return {key.name: key for key in keys() if key.switch}
+
+
+class _ByName:
+    """Validates answers by the records of their questions, and describes them in a schema."""
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def form(self, name: str) -> type[Answer]:
+        """Return the record of a question's answer."""
+        if name not in _KEYS:
+            msg = f"there is no question {name}"
+            raise ValueError(msg)
+        form: type[Answer] = getattr(_KEYS[name], self._field)
+        return form
+
+    def __call__(self, value: object) -> object:
+        """Return answers as records."""
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: answer if isinstance(answer, Answer) else self.form(name).model_validate(answer)
+            for name, answer in value.items()
+        }
+
+    def __get_pydantic_json_schema__(
+        self, _schema: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Describe the answers of all questions."""
+        forms = {name: getattr(key, self._field) for name, key in _KEYS.items()}
+        properties = {
+            name: handler(form.__pydantic_core_schema__)
+            for name, form in forms.items()
+            if form is not NoAnswer
+        }
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+def _answers(field: str) -> Any:  # noqa: ANN401  # an annotation
+    by_name = _ByName(field)
+    return Annotated[dict[str, SerializeAsAny[Answer]], BeforeValidator(by_name), by_name]
+
+
+if TYPE_CHECKING:
+    CellAnswers = dict[str, Answer]
+    RowAnswers = dict[str, Answer]
+else:
+    CellAnswers = _answers("of_cell")
+    """Question -> its answer in a capture."""
+    RowAnswers = _answers("of_row")
+    """Question -> what a report says of a row."""

@@ -1,0 +1,66 @@
+"""Which cells have their processors asked, what a row keeps of them, and rows of earlier reports."""
+
+import numpy as np
+import pytest
+
+from samebits.pipeline.answers import options_of
+from samebits.questions.processors.ask import of_captures
+from samebits.records.report import RowFacts
+from samebits.reports import earlier
+from tests.support.builders import Memory, cell_id, model_spec, sound
+from tests.support.processed import case, signal
+
+PLAIN = signal({"c": case(np.zeros(3, np.float32))})
+OTHER = signal({"c": case(np.ones(3, np.float32))})
+
+
+@pytest.mark.parametrize(
+    ("cell", "changed", "asked"),
+    [
+        (cell_id(attention="sdpa"), {}, True),
+        (cell_id(attention="sdpa"), {"questions": {"processors": False}}, False),
+        (cell_id(attention="eager"), {}, False),
+        (cell_id(attention="sdpa"), {"devices": ("cuda", "cpu")}, True),
+        (cell_id(attention="sdpa"), {"devices": ("cuda",)}, False),
+    ],
+)
+def test_the_first_variant_on_the_cpu_is_asked(cell, changed, asked):
+    model = model_spec(**({"attention": ("sdpa", "eager")} | changed))
+    assert ("processors" in options_of(cell, model)) == asked
+
+
+def of_row(**signals):
+    captures = {name: sound(Memory(), name, processors=value) for name, value in signals.items()}
+    return of_captures(captures, "b")
+
+
+def test_a_row_has_what_differs_from_the_reference_and_no_cases():
+    answer = of_row(a=OTHER, b=PLAIN, c=PLAIN, d=None)
+    assert list(answer.stacks) == ["a", "b", "c"]
+    assert all(not p.cases for s in answer.stacks.values() for p in s.parts.values())
+    differs = {
+        stack: bool(report.parts[0].differences) for stack, report in answer.compared.items()
+    }
+    assert differs == {"a": True, "c": False}
+    assert {report.reference for report in answer.compared.values()} == {"b"}
+
+
+def test_without_the_reference_s_the_first_stack_is_compared_with():
+    answer = of_row(a=PLAIN, b=None, c=OTHER)
+    assert {s: report.reference for s, report in answer.compared.items()} == {"c": "a"}
+
+
+def test_a_row_without_processors_has_no_answer():
+    assert of_row(a=None, b=None) is None
+
+
+def test_a_row_of_an_earlier_report_is_read():
+    answer = of_row(a=OTHER, b=PLAIN)
+    facts = answer.model_dump(mode="json")
+    old = {"model": "m", "processors": facts["stacks"], "processed": facts["compared"]}
+    (row,) = earlier.now({"rows": [old]})["rows"]
+    assert row.keys() == {"model", "answers"}
+    read = RowFacts.model_validate({"answers": row["answers"]})
+    assert read.answers == {"processors": answer}
+    (without,) = earlier.now({"rows": [{"model": "m"}]})["rows"]
+    assert without["answers"] == {}

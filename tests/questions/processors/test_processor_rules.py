@@ -1,0 +1,119 @@
+"""The rules for processors: planted differences and clean twins."""
+
+import numpy as np
+import pytest
+
+from samebits.findings.case import Case
+from samebits.questions.processors.records import ProcessorCase
+from samebits.questions.registry import findings
+from tests.support.builders import Memory, sound
+from tests.support.processed import case, signal
+
+EXACT = np.random.default_rng(1).uniform(-1, 1, (3, 8, 8))
+NATIVE = EXACT.astype(np.float32)
+ROUNDED = np.nextafter(NATIVE, np.float32(2))
+OTHER = EXACT + 0.01 * np.random.default_rng(2).uniform(-1, 1, EXACT.shape)
+
+PLAIN = signal({"c": case(NATIVE, EXACT)}, settings={"resample": "2"})
+RAISED = ProcessorCase(raised="ValueError", message="too small")
+PLANTED = {
+    "SB831": signal({"c": case(NATIVE, EXACT)}, settings={"resample": "3"}),
+    "SB832": signal({"c": case(NATIVE, EXACT)}, class_name="ViTImageProcessorPil"),
+    "SB833": signal({"c": case(OTHER.astype(np.float32), OTHER)}),
+    "SB834": signal({"c": case(ROUNDED, EXACT)}),
+    "SB835": signal({"c": case(NATIVE[:2], EXACT[:2])}),
+    "SB836": signal({"c": RAISED}),
+    "SB837": signal(class_name="", backend="", raised="ImportError", message="no torchvision"),
+    "SB839": signal({"c": case(ROUNDED)}),
+}
+
+
+def after(array, exact=None, **fields):
+    """Return a signal of what is made of outputs of a model."""
+    return signal(
+        {"batch_decode": case(array, exact, key="result")},
+        part="image processor, after the model",
+        role="after",
+        **fields,
+    )
+
+
+def on_demand(**fields):
+    return signal(
+        {"c": case(NATIVE, EXACT)},
+        part="image processor, torchvision on demand",
+        role="on demand",
+        **fields,
+    )
+
+
+LABELS = (NATIVE > 0).astype(np.int64)
+FLIPPED = np.where(np.arange(LABELS.size).reshape(LABELS.shape) == 5, 1 - LABELS, LABELS)
+
+
+def codes(reference, candidate):
+    found = findings(
+        Case(
+            capture=sound(Memory(), "5.x", processors=candidate),
+            reference=sound(Memory(), "4.48", processors=reference),
+        )
+    )
+    return {finding.code for finding in found}
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_planted_difference_is_named(code):
+    assert codes(PLAIN, PLANTED[code]) == {code}
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_side_has_no_finding_against_itself(code):
+    assert codes(PLANTED[code], PLANTED[code]) == set()
+
+
+def test_an_input_that_only_the_reference_refuses_is_no_finding():
+    assert codes(signal({"c": RAISED}), signal({"c": case(NATIVE)})) == set()
+
+
+def test_a_model_without_processors_has_no_finding():
+    assert codes(None, PLAIN) == set()
+    assert codes(PLAIN, None) == set()
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        (after(NATIVE, EXACT), set()),
+        (after(OTHER.astype(np.float32), OTHER), {"SB838"}),
+        (after(NATIVE[:2], EXACT[:2]), {"SB838"}),
+        (after(ROUNDED, EXACT), {"SB834"}),
+    ],
+)
+def test_what_is_made_of_outputs_has_a_rule_of_its_own(candidate, expected):
+    assert codes(after(NATIVE, EXACT), candidate) == expected
+
+
+def test_labels_that_agree_in_float64_differ_by_rounding():
+    assert codes(after(LABELS, LABELS), after(FLIPPED, LABELS)) == {"SB834"}
+    assert codes(after(LABELS, LABELS), after(FLIPPED, FLIPPED)) == {"SB838"}
+
+
+def test_a_backend_that_only_one_release_has_is_no_finding():
+    missing = signal(
+        part="image processor, torchvision on demand",
+        role="on demand",
+        class_name="",
+        backend="",
+        absent="no class",
+    )
+    assert codes(on_demand(), missing) == set()
+    assert codes(on_demand(), on_demand(class_name="Other", settings={"size": "1"})) == set()
+
+
+def test_a_backend_on_demand_that_computes_otherwise_is_named():
+    other = signal(
+        {"c": case(OTHER.astype(np.float32), OTHER)},
+        part="image processor, torchvision on demand",
+        role="on demand",
+    )
+    assert codes(on_demand(), other) == {"SB833"}

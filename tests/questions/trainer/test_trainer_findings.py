@@ -1,0 +1,107 @@
+"""Findings of Trainer: each rule finds its defect and nothing else."""
+
+from dataclasses import replace
+
+import pytest
+
+from samebits.questions.registry import findings
+from samebits.questions.trainer.records import TrainerOfRow, TrainerReport
+from tests.findings.test_findings import codes
+from tests.questions.training.test_training_findings import case_of, trained
+
+TRAINER_CHANGES = [
+    ("SB851", {"subject": "argument", "name": "optim"}),
+    ("SB852", {"subject": "order of rows", "is_cause": True}),
+    ("SB853", {"subject": "learning rates", "is_cause": True}),
+    ("SB855", {"subject": "rows received", "is_cause": True}),
+    ("SB855", {"subject": "labels received", "is_cause": True}),
+    ("SB855", {"subject": "num_items_in_batch", "is_cause": True}),
+    ("SB856", {"subject": "optimizer", "name": "betas", "is_cause": True}),
+    ("SB856", {"subject": "weight decay", "is_cause": True}),
+    ("SB858", {"subject": "logged learning rates"}),
+    ("SB858", {"subject": "rounding of the log"}),
+    (None, {"subject": "optimizer", "name": "fused"}),
+    (None, {"subject": "scheduler"}),
+]
+
+
+def by_trainer(standing="diverged", **changed):
+    comparison = {"reference": "4.48", "standing": standing} | changed
+    return {"comparison": comparison}
+
+
+def case_of_trainer(report, *, relation=None, own=None):
+    """Return a cell whose step agrees; ``relation`` is Trainer's, and ``own`` is one of the step."""
+    same = {"standing": "identical", "items": [], "first": None}
+    ways = {"relations": {"relations": [relation]}} if relation is not None else {}
+    answer = TrainerOfRow(stacks={"5.x": TrainerReport.model_validate(report | ways)})
+    case = case_of(trained(same, relation=own))
+    return replace(case, answers={**case.answers, "trainer": answer})
+
+
+def codes_of_trainer(report, **relations):
+    return codes(case_of_trainer(report, **relations))
+
+
+@pytest.mark.parametrize(("code", "change"), TRAINER_CHANGES)
+def test_what_trainer_does_otherwise_is_named(code, change):
+    change |= {"reference": "adamw_torch", "candidate": "adamw_torch_fused"}
+    report = by_trainer(changes=[change])
+    assert codes_of_trainer(report) == ([code] if code else [])
+
+
+def test_what_changes_no_number_of_the_run_is_no_finding():
+    for subject, expected in (
+        ("num_items_in_batch", []),
+        ("weight decay", []),
+        ("order of rows", ["SB852"]),
+    ):
+        change = {"subject": subject, "reference": "a", "candidate": "b", "is_cause": True}
+        report = by_trainer("rounding", changes=[change])
+        assert codes_of_trainer(report) == expected
+
+
+def test_a_changed_default_comes_with_the_argument_that_restores_it():
+    for name, value, given in (
+        ("optim", "adamw_torch", "optim='adamw_torch'"),
+        ("average_tokens_across_devices", "False", "average_tokens_across_devices=False"),
+        ("learning_rate", "5e-05", "learning_rate=5e-05"),
+    ):
+        change = {"subject": "argument", "name": name, "reference": value, "candidate": "x"}
+        report = by_trainer(changes=[change])
+        (finding,) = findings(case_of_trainer(report))
+        assert f"TrainingArguments({given})" in finding.evidence[0]
+
+
+SIZE = {"n": 1, "n_differ": 1, "max_abs": 1.0, "mean_abs": 1.0}
+BROKEN_BY_TRAINER = {
+    "relation": "Trainer: rows accumulated = one batch",
+    "holds": False,
+    "what": "a",
+}
+BROKEN_BY_TRAINER |= {"broken": True, "distance": SIZE, "promoted": SIZE}
+
+
+def test_numbers_of_trainer_that_nothing_explains_are_named():
+    item = {"signal": "weights", "run": "row by row", "place": "a", "outcome": "diverged"}
+    report = by_trainer(first=item, items=[item])
+    assert codes_of_trainer(report) == ["SB857"]
+    cause = {"subject": "num_items_in_batch", "reference": "7", "candidate": "6", "is_cause": True}
+    report = by_trainer(first=item, items=[item], changes=[cause])
+    assert codes_of_trainer(report) == ["SB855"]
+    report = by_trainer("follows", first=item, items=[item])
+    assert codes_of_trainer(report) == []
+    accumulated = item | {"run": "accumulated"}
+    report = by_trainer(first=accumulated, items=[accumulated])
+    assert codes_of_trainer(report) == ["SB857"]
+    assert codes_of_trainer(report, relation=BROKEN_BY_TRAINER) == ["SB854"]
+    report = by_trainer("rounding", items=[item | {"outcome": "rounding"}])
+    assert codes_of_trainer(report) == []
+
+
+def test_accumulation_by_trainer_is_named_where_the_model_does_not_break_it_itself():
+    by = BROKEN_BY_TRAINER
+    own = by | {"relation": "rows accumulated = one batch"}
+    assert codes_of_trainer({}, relation=by) == ["SB854"]
+    assert codes_of_trainer({}, relation=by | {"broken": False}) == []
+    assert codes_of_trainer({}, relation=by, own=own) == ["SB843"]

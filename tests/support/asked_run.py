@@ -1,0 +1,34 @@
+"""A run as questions with jobs of their own see it, whose jobs are answered by a function."""
+
+from types import SimpleNamespace
+
+from samebits.jobs.common import ReadyCell, ReadyPair
+from tests.support.builders import Memory, model_spec
+
+
+class AskedRun:
+    """Asks ``answer`` of the kind, the task and the cell of each job."""
+
+    def __init__(self, answer, plan, results=(), answers=None):
+        self.store = Memory()
+        self.plan = plan
+        self.results = {result.cell: result for result in results}
+        self.answers = answers or {}
+        self.matrix = SimpleNamespace(model=model_spec)
+        self.lab = self
+        self.answer = answer
+
+    async def ask(self, kind, task, ready):
+        return self.answer(kind, task, ready.cell)
+
+    async def ready(self, cell):
+        return ReadyCell(cell, model_spec(), None, None, None)
+
+    async def pair(self, reference, candidate):
+        return ReadyPair(await self.ready(reference), await self.ready(candidate))
+
+    async def each(self, phase, description, jobs):
+        return {key: await job for key, job in jobs.items()}
+
+    async def with_packages(self, cells, packages):
+        return {cell.cell: SimpleNamespace(folder=f"/with/{packages[0]}") for cell in cells}

@@ -1,0 +1,1 @@
+"""Toy: how a stack adds up a few numbers."""
