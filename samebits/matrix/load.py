@@ -313,7 +313,7 @@ def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path, line:
         probe_file(folder / probe.path, verdict=probe.verdict) for probe in fields.get("probes", ())
     )
     return ModelSpec(
-        name=name, line=line, own=frozenset(switched), probe_files=probe_files, **fields
+        name=name, line=line, own=tuple(sorted(switched)), probe_files=probe_files, **fields
     )
 
 

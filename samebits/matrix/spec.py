@@ -490,8 +490,8 @@ class ModelSpec(ModelEntry):
     """Line of its entry in matrix.yaml."""
     prompts: dict[Name, Prompt | InputSetEntry] = Field(default_factory=dict)  # type: ignore[assignment]
     """Everything that forward is run with, by name: the prompts, then the sets of inputs:."""
-    own: frozenset[str] = frozenset()
-    """The settings that the model's own entry switches on."""
+    own: tuple[str, ...] = ()
+    """The settings that the model's own entry switches on, sorted: shards compare the digest."""
     reloads: bool = True
     """Whether stacks load it again for what only explains. This field and the next two follow from
     the level of a run."""

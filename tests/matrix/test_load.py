@@ -54,7 +54,7 @@ def test_defaults():
     (model,) = matrix.models
     assert model.build.architecture == "llama"
     assert [str(variant) for variant in model.variants] == ["float32-default"]
-    assert (model.greedy, model.timeout, model.budget, model.own) == (12, 120, 600, frozenset())
+    assert (model.greedy, model.timeout, model.budget, model.own) == (12, 120, 600, ())
     assert model.prompts["short"] == Prompt(text="The capital of France is", length=9)
     assert model.prompts["long"].length == "past-window"
     assert [item.length for item in model.prompts["padded"].batch] == [5, 13]

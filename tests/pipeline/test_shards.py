@@ -1,6 +1,9 @@
 """Shards: every cell is in exactly one of them, and a merge names what keeps it from being whole."""
 
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -38,6 +41,38 @@ def test_every_cell_is_in_exactly_one_shard(of):
 
 def test_a_shard_has_few_stacks():
     assert [shards.part(PLAN, number, 3).stacks for number in (1, 2, 3)] == [(s,) for s in STACKS]
+
+
+RUN = """
+import sys
+from pathlib import Path
+from samebits.matrix.load import load
+from samebits.pipeline.order import Order
+from samebits.pipeline.shards import run_of
+path = Path(sys.argv[1])
+print(run_of(load(path), Order(matrix=path), "probes"))
+"""
+
+
+@pytest.mark.processes
+def test_shards_in_processes_of_their_own_are_of_one_run(tmp_path):
+    """Python orders a set by a seed of the process, so nothing of a run may be one."""
+    path = tmp_path / "matrix.yaml"
+    path.write_text(
+        "stacks: [4.48]\ntorch: 2.13.0\npython: 3.11\nmodels:\n  llama: {build: {architecture: llama},"
+        " relations: true, crossings: true, usage: true, training: true}\n"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", RUN, path],
+            env=os.environ | {"PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in range(6)
+    }
+    assert len(runs) == 1
 
 
 def record(number, of=2, **changed):

@@ -28,7 +28,8 @@ class RelationOptions(Options):
 
 def options(_cell: CellId, model: ModelSpec) -> RelationOptions:
     """Return how the relations inside a cell are tested."""
-    return RelationOptions(samples=model.samples, large=model.large or bool(_INSISTING & model.own))
+    insisted = not _INSISTING.isdisjoint(model.own)
+    return RelationOptions(samples=model.samples, large=model.large or insisted)
 
 
 def of_captures(captures: Mapping[str, Capture], _reference: str) -> RelationsOfRow | None:
