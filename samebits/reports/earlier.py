@@ -86,11 +86,17 @@ def _ways(step: dict[str, Any], *, of_trainer: bool) -> dict[str, Any] | None:
     ways = step.get("relations")
     if ways is None:
         return None
-    kept = {
-        key: [way for way in ways.get(key, ()) if (way["relation"] == _BY_TRAINER) == of_trainer]
-        for key in ("relations", "inapplicable")
-    }
-    return {**ways, **kept} if any(kept.values()) or not of_trainer else None
+    own = {}
+    for key in ("relations", "inapplicable"):
+        if entries := [way for way in ways.get(key, ()) if _is_by_trainer(way) == of_trainer]:
+            own[key] = entries
+    if of_trainer and not own:
+        return None
+    return own | {key: value for key, value in ways.items() if key == "no_float64"}
+
+
+def _is_by_trainer(way: dict[str, Any]) -> bool:
+    return bool(way["relation"] == _BY_TRAINER)
 
 
 _ANSWERS: dict[str, Callable[[Row, dict[str, Any]], dict[str, Any] | None]] = {
