@@ -9,6 +9,7 @@ import numpy as np
 from samebits.compare.describe import amount_of
 from samebits.compare.forwards import forwards_or_item, output_item
 from samebits.compare.metrics import measure
+from samebits.compare.named import named
 from samebits.compare.outcome import signal_comparison
 from samebits.compare.pair import union
 from samebits.compare.tensors import unpaired
@@ -45,14 +46,9 @@ class OutputPair(NamedTuple):
 
 def outputs(pair: Pair) -> SignalComparison | None:
     """Compare the outputs, prompt by prompt; None if both sides return the logits alone."""
-    prompts = union(named(pair.reference), named(pair.candidate))
+    prompts = union(named(NAME, pair.reference), named(NAME, pair.candidate))
     items = [item for prompt in prompts for item in _prompt_items(pair, prompt)]
     return signal_comparison(NAME, items) if items else None
-
-
-def named(capture: Capture) -> dict[str, Refs]:
-    """Return prompt -> name -> output, without the logits."""
-    return capture.signals.named.get(NAME, {})
 
 
 def output_pairs(reference: Capture, candidate: Capture, prompt: str) -> list[OutputPair]:
@@ -61,7 +57,7 @@ def output_pairs(reference: Capture, candidate: Capture, prompt: str) -> list[Ou
     An output whose name only the reference has is that of another name here, if only this side has
     that name and the bytes are the same. A tensor and a list of tensors of one name are one output.
     """
-    first, second = named(reference).get(prompt, {}), named(candidate).get(prompt, {})
+    first, second = (named(NAME, side).get(prompt, {}) for side in (reference, candidate))
     renamed = _renamed(first, second)
     old = {name: ref for name, ref in first.items() if name not in renamed}
     new = {name: ref for name, ref in second.items() if name not in renamed.values()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from samebits.compare.phases import (
     FORWARD,
@@ -129,7 +129,7 @@ def _covers_prompt(skipped: str, signal: Signal, prompt: str | None) -> bool:
     return not skipped or signal not in STORED
 
 
-def unreadable_items(pair: Pair, signal: Literal["weights", "buffers"]) -> Iterator[ItemComparison]:
+def unreadable_items(pair: Pair, signal: Signal) -> Iterator[ItemComparison]:
     """Yield the tensors of a signal whose values could not be read on one of the sides."""
     sides = (pair.reference, pair.candidate)
     skips = [skip for side in sides for skip in side.skips if skip.tensor_of == signal]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.forwards import OTHER_INPUTS, same_inputs
+from samebits.compare.named import named
 from samebits.compare.outcome import signal_comparison
-from samebits.compare.outputs import named
+from samebits.compare.outputs import NAME as OUTPUTS
 from samebits.records.comparison import ItemComparison
 from samebits.records.subject import Reason, Subject
 
@@ -79,7 +80,7 @@ def _first(capture: Capture, prompt: str) -> tuple[str, dict[str, str]]:
     """Return the hashes of what the prompt's recorded forward returned."""
     facts = (capture.signals.forward or {}).get(prompt)
     logits = facts.logits.hash if facts is not None and facts.logits is not None else ""
-    refs = named(capture).get(prompt, {})
+    refs = named(OUTPUTS, capture).get(prompt, {})
     return logits, {name: ref.hash for name, ref in refs.items()}
 
 

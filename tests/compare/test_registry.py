@@ -5,6 +5,7 @@ import pytest
 from samebits.compare import phases, registry, stability
 from samebits.compare.signals import compare
 from samebits.diagnose.verdict import result
+from samebits.records.capture import Skip
 from samebits.records.ids import EXPLANATORY
 from tests.support.added_signal import with_toy
 from tests.support.builders import Memory, cell_id, sound, values
@@ -60,6 +61,46 @@ def test_a_new_signal_of_one_side_is_no_pass(toy, memory):
     reference = with_toy(memory, sound(memory), short=values(1, 3))
     signal = outcome_of(compare(reference, sound(memory, "5.0"), memory))
     assert signal.outcome == "not compared"
+
+
+def test_a_prompt_of_one_side_is_no_pass(toy, memory):
+    one, two = (dict.fromkeys(prompts, values(1, 3)) for prompts in (["short"], ["short", "long"]))
+    reference, candidate = sound(memory), sound(memory, "5.0")
+    for first, second in ((one, two), (two, one)):
+        sides = with_toy(memory, reference, **first), with_toy(memory, candidate, **second)
+        signal = outcome_of(compare(*sides, memory))
+        assert signal.outcome == "not compared"
+        assert signal.note.startswith("long: not observed")
+
+
+def test_a_tensor_of_one_side_differs(toy, memory):
+    reference = with_toy(memory, sound(memory), short=values(1, 3))
+    named = {"toy": {"short": {"x": memory.put(values(1, 3))}}}
+    signals = reference.signals.model_copy(update={"named": named})
+    signal = outcome_of(
+        compare(reference, reference.model_copy(update={"signals": signals}), memory)
+    )
+    assert (signal.outcome, signal.n_differ) == ("differs", 2)
+
+
+def test_a_new_signal_that_neither_side_has_needs_a_reason(toy, memory):
+    bare = [sound(memory, stack) for stack in ("4.48", "5.0")]
+    assert [s for s in compare(*bare, memory) if s.signal == "toy"] == []
+    skip = Skip(what="toy", reason="it takes too long", why="cost")
+    skipped = [run.model_copy(update={"skips": (skip,)}) for run in bare]
+    signal = outcome_of(compare(*skipped, memory))
+    assert (signal.outcome, signal.excused) == ("not compared", True)
+    assert signal.note == "not observed on either side: it takes too long"
+    signal = outcome_of(compare(bare[0], skipped[1], memory))
+    assert (signal.outcome, signal.excused) == ("not compared", False)
+
+
+def test_a_tensor_without_plain_bytes_is_no_pass(toy, memory):
+    skip = Skip(what="tensor toy ", reason="it is sparse", tensor_of="toy")
+    reference = with_toy(memory, sound(memory), short=values(1, 3))
+    candidate = with_toy(memory, sound(memory, "5.0"), short=values(1, 3))
+    candidate = candidate.model_copy(update={"skips": (skip,)})
+    assert outcome_of(compare(reference, candidate, memory)).outcome == "not compared"
 
 
 def test_both_runs_must_agree_on_a_new_signal(toy, memory):

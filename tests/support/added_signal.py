@@ -9,30 +9,9 @@ from samebits.compare import registry
 TOY = """
 \"\"\"Signal ``toy``: the largest logit of every position.\"\"\"
 
-from samebits.compare.outcome import not_observed, signal_comparison
-from samebits.compare.tensors import compare_tensors
-from samebits.compare.unit import Observation, SignalUnit
-from samebits.records.subject import Subject
+from samebits.compare.named import named_unit
 
-
-def refs(capture):
-    by_prompt = capture.signals.named.get("toy", {})
-    return {Subject(prompt=prompt): tensors[""] for prompt, tensors in by_prompt.items()}
-
-
-def compare(pair):
-    a, b = refs(pair.reference), refs(pair.candidate)
-    if not a or not b:
-        return not_observed(pair, "toy", reference=not a, candidate=not b)
-    items = [compare_tensors(subject, a[subject], b[subject], pair.values) for subject in a]
-    return signal_comparison("toy", items)
-
-
-def observations(capture):
-    return (Observation(ref.hash, "toy", subject, ref) for subject, ref in refs(capture).items())
-
-
-SIGNAL = SignalUnit("toy", 65, compare, observations, frozenset({"toy", "forward"}))
+SIGNAL = named_unit("toy", 65, "forward")
 """
 
 
