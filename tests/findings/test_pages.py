@@ -43,10 +43,10 @@ def test_a_page_without_a_check_and_a_check_without_a_page_are_found(copy):
 
 
 def test_a_code_that_two_pages_have_is_found(copy):
-    shutil.copyfile(copy / "SB301.md", copy / "SB311.md")
+    shutil.copyfile(copy / "SB301.md", copy / "SB399.md")
     fault, unchecked = faults(copy)
-    assert "SB311.md:2: code SB301" in fault
-    assert unchecked == "SB311: no check"
+    assert "SB399.md:2: code SB301" in fault
+    assert unchecked == "SB399: no check"
 
 
 def squeezed(text):

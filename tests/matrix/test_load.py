@@ -19,6 +19,7 @@ from samebits.matrix.spec import (
     Rule,
     StackSpec,
 )
+from samebits.records.question import switches
 
 PATH = Path("matrix.yaml")
 ONE_MODEL = "models: {llama: {build: llama}}\n"
@@ -238,6 +239,14 @@ def test_a_key_whose_entries_are_commented_out_is_left_out(key):
     assert read(f"{ONE_MODEL}{key}:\n  # - nothing\n") == read(ONE_MODEL)
 
 
+OF_DEFAULTS = (
+    *("dtypes", "attention", "devices", "prompts", "greedy", "inputs"),
+    *switches(),
+    "samples",
+    "probes",
+)
+CHOICES = ", ".join(f'"{key}"' for key in OF_DEFAULTS[:12]) + " …"
+
 MISTAKES = {
     "unknown key at the top": ("modles: {}\n", '1:1: unknown key "modles" at the top: did you mean "models"?'),
     "defaults at the top": (ONE_MODEL + "dtypes: [float32]\n", '2:1: unknown key "dtypes" at the top: write it under defaults:'),
@@ -246,7 +255,7 @@ MISTAKES = {
     "unknown key in a stack": (ONE_MODEL + 'stacks: [{transformer: "5.2", transformers: "5.2"}]\n', '2:11: unknown key "transformer" in stacks: did you mean "transformers"?'),
     "unknown key in build": ("models: {m: {build: {architecture: t5, heads: x}}}\n", '1:40: unknown key "heads" in build: did you mean "head"?'),
     "unknown key in defaults": (ONE_MODEL + "defaults: {grady: 1}\n", '2:12: unknown key "grady" in defaults: did you mean "greedy"?'),
-    "source in defaults": (ONE_MODEL + "defaults: {hub: a/b}\n", '2:12: unknown key "hub" in defaults: choose from "dtypes", "attention", "devices", "prompts", "greedy", "inputs", "relations", "crossings", "usage", "training", "samples", "probes" …'),
+    "source in defaults": (ONE_MODEL + "defaults: {hub: a/b}\n", '2:12: unknown key "hub" in defaults: choose from ' + CHOICES),
     "unknown key in a prompt": (ONE_MODEL + "defaults: {prompts: {p: {txt: x, text: y}}}\n", '2:26: unknown key "txt" in p: did you mean "text"?'),
     "unknown key in a batch": (ONE_MODEL + "defaults: {prompts: {p: {batch: [{txt: x, text: y}]}}}\n", '2:35: unknown key "txt" in batch: did you mean "text"?'),
     "unknown key in a rule": (ONE_MODEL + "exclude: [{models: llama}]\n", '2:12: unknown key "models" in exclude: did you mean "model"?'),
@@ -354,7 +363,7 @@ MISTAKES = {
     "field name of import": ("models: {m: {build: llama, imports: a}}\n", '1:28: unknown key "imports" in m: did you mean "import"?'),
     "class with a dot": ("models: {m: {build: llama, class: pkg.module.Name}}\n", '1:35: class: "pkg.module.Name" does not name a class in a module: write pkg.module:Name'),
     "output in words": ("models: {m: {build: llama, logits: the pooler}}\n", '1:36: logits: "the pooler" is not the name of an output: write a name such as pooler_output, encoder.last_hidden_state, or 2[0] in a tuple'),
-    "class of all models": (ONE_MODEL + "defaults: {class: 'a:B'}\n", '2:12: unknown key "class" in defaults: choose from "dtypes", "attention", "devices", "prompts", "greedy", "inputs", "relations", "crossings", "usage", "training", "samples", "probes" …'),
+    "class of all models": (ONE_MODEL + "defaults: {class: 'a:B'}\n", '2:12: unknown key "class" in defaults: choose from ' + CHOICES),
     "dtype of from_pretrained": ("models: {m: {build: llama, load: {torch_dtype: bfloat16}}}\n", "1:48: torch_dtype: another key sets it: remove it here, and write beside load: dtypes: [bfloat16]"),
     "revision of from_pretrained": ("models: {m: {hub: a/b, load: {revision: main}}}\n", "1:41: revision: another key sets it: remove it here, and write beside load: revision: main"),
     "device of from_pretrained": ("models: {m: {hub: a/b, load: {device_map: auto}}}\n", "1:43: device_map: another key sets it: remove it here, and write beside load: devices: [cpu]"),
