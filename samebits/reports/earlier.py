@@ -86,11 +86,11 @@ def _ways(step: dict[str, Any], *, of_trainer: bool) -> dict[str, Any] | None:
     ways = step.get("relations")
     if ways is None:
         return None
-    kept = {
+    by_key = {
         key: [way for way in ways.get(key, ()) if (way["relation"] == _BY_TRAINER) == of_trainer]
         for key in ("relations", "inapplicable")
     }
-    return {**ways, **kept} if any(kept.values()) or not of_trainer else None
+    return {**ways, **by_key} if any(by_key.values()) or not of_trainer else None
 
 
 _ANSWERS: dict[str, Callable[[Row, dict[str, Any]], dict[str, Any] | None]] = {

@@ -43,7 +43,7 @@ GRAFT = Graft(
 )
 
 
-def report(deciding, **found):
+def report(deciding, **fields):
     sample = sample_report()
     row = next(row for row in sample.rows if row.model == "gemma2")
     cells = tuple(
@@ -63,7 +63,7 @@ def report(deciding, **found):
                 "cause": None,
                 "graft": None,
             }
-            | found
+            | fields
         )
         for cell in row.cells
     )
@@ -107,7 +107,7 @@ def test_what_decides_is_named_before_the_first_difference(name):
 def explained(*, decides):
     """Return a report whose cause and graft are of what decides, or of another difference."""
     update = {"decides": decides}
-    cause, graft = (found.model_copy(update=update) for found in (CAUSE, GRAFT))
+    cause, graft = (record.model_copy(update=update) for record in (CAUSE, GRAFT))
     return report(DECIDING, cause=cause, graft=graft)
 
 

@@ -51,8 +51,8 @@ def render(report: Report) -> dict[str, str]:
     suites = [(model, _cases(rows, report)) for model, rows in _models(report).items()]
     suites.append((_RUN, list(_cases_of_run(report))))
     for number, (name, cases) in enumerate(suites):
-        said = "\n".join(filter(None, briefs(report))) if name == _RUN else ""
-        _add_suite(root, number, name, cases, report, said)
+        output = briefs(report) if name == _RUN else []
+        _add_suite(root, number, name, cases, report, output)
     all_cases = [case for _, cases in suites for case in cases]
     root.attrib |= {"time": _seconds(report.seconds), **_counts(all_cases)}
     ET.indent(root, " ")
@@ -114,7 +114,7 @@ def _cases_of_run(report: Report) -> Iterator[Case]:
 
 
 def _add_suite(
-    root: ET.Element, number: int, name: str, cases: list[Case], report: Report, said: str
+    root: ET.Element, number: int, name: str, cases: list[Case], report: Report, output: list[str]
 ) -> None:
     suite = ET.SubElement(
         root,
@@ -135,7 +135,7 @@ def _add_suite(
         ET.SubElement(properties, "property", {"name": key, "value": _text(value)})
     for case in cases:
         _add_case(suite, case)
-    ET.SubElement(suite, "system-out").text = "\n".join(map(_text, said.splitlines())) or None
+    ET.SubElement(suite, "system-out").text = "\n".join(map(_text, output)) or None
     ET.SubElement(suite, "system-err")
 
 
