@@ -140,8 +140,7 @@ def raised_beside(report: Report) -> str:
     codes = {text.code for text in report.rules if text.scope == "model"}
     one_sided = [
         finding
-        for row in report.rows
-        for cell in row.cells
+        for cell in report.cells
         for finding in cell.findings
         if finding.raises and finding.code in codes
     ]

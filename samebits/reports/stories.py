@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.records.ids import Verdict
 from samebits.text.blocks import slug
+from samebits.text.lists import grouped
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
@@ -176,10 +177,8 @@ def stories(rows: Iterable[Row]) -> list[Story]:
 
     Rows of one model that differ in the same way share a story.
     """
-    groups: dict[Hashable, list[Row]] = {}
-    for row in rows:
-        if not is_quiet(row):
-            groups.setdefault((row.model, *map(_story_key, row.cells)), []).append(row)
+    loud = (row for row in rows if not is_quiet(row))
+    groups = grouped(loud, lambda row: (row.model, *map(_story_key, row.cells)))
     return [Story(tuple(group)) for group in groups.values()]
 
 
@@ -233,10 +232,7 @@ def _story_key(cell: CellResult) -> Hashable:
 
 def group_cells(cells: Iterable[CellResult], key: Callable[[CellResult], Hashable]) -> list[Shared]:
     """Return the cells grouped by ``key``; groups are in the order of their first cells."""
-    groups: dict[Hashable, list[CellResult]] = {}
-    for cell in cells:
-        groups.setdefault(key(cell), []).append(cell)
-    return [Shared(tuple(group)) for group in groups.values()]
+    return [Shared(tuple(group)) for group in grouped(cells, key).values()]
 
 
 def outcome_key(cell: CellResult) -> str:

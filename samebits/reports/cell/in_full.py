@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
@@ -46,13 +47,9 @@ def in_full(
 
 def timeline(row: Row) -> Markdown:
     """Return the verdict of every stack in one line; neighbours with one verdict are joined."""
-    groups: list[tuple[str, list[str]]] = []
-    for cell in row.cells:
-        word = cell.verdict if cell.rest is None else verdict_word(cell)
-        if not groups or groups[-1][0] != word:
-            groups.append((word, []))
-        groups[-1][1].append(cell.cell.stack)
-    return join((fill("{} {}", ", ".join(stacks), word) for word, stacks in groups), " → ")
+    runs = groupby(row.cells, lambda c: str(c.verdict) if c.rest is None else verdict_word(c))
+    words = (fill("{} {}", ", ".join(cell.cell.stack for cell in run), word) for word, run in runs)
+    return join(words, " → ")
 
 
 def expectation(

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from samebits.base.finding_pages import KINDS as RULE_KINDS
 from samebits.records.ids import Verdict
+from samebits.reports.commands import compare_two
 from samebits.reports.html import bands, matrix, model, upgrade
 from samebits.reports.html.addresses import (
     FOLDER,
@@ -27,6 +28,7 @@ from samebits.reports.html.addresses import (
 from samebits.reports.html.states import MEANINGS, class_of
 from samebits.reports.sections.overview import ANSWERS, DEFAULT_ANSWER, headline
 from samebits.reports.stories import row_name
+from samebits.text.lists import grouped
 from samebits.text.markdown import visible
 from samebits.text.numbers import duration, number
 
@@ -120,10 +122,7 @@ def pages(report: Report, addresses: Addresses, documents: Collection[str]) -> I
         yield _releases(report, addresses)
     for first, last in upgrade.pairs(report):
         yield _upgrade(report, first, last, addresses)
-    rows: dict[str, list[Row]] = {}
-    for row in report.rows:
-        rows.setdefault(row.model, []).append(row)
-    for name, model_rows in rows.items():
+    for name, model_rows in grouped(report.rows, lambda row: row.model).items():
         yield _model(name, model_rows, report, addresses, documents)
 
 
@@ -179,7 +178,7 @@ def _upgrade(report: Report, first: str, last: str, addresses: Addresses) -> Pag
         pairs=upgrade.pairs(report),
         rules=rules,
         ticket=upgrade.ticket(report, shown, rules),
-        command=upgrade.command(report, shown),
+        command=compare_two(report, first, last),
         ticket_id=anchor("ticket", first, last),
     )
     return Page(path, f"{first} → {last}: {_title(report)}", body)
@@ -247,9 +246,8 @@ def nonce(report: Report) -> str:
     It depends on the whole result, so that a text from a model cannot contain it.
     """
     digest = sha256(f"{report.started} {report.seconds} {report.matrix_digest}".encode())
-    for row in report.rows:
-        for cell in row.cells:
-            digest.update(cell.headline.encode("utf-8", "backslashreplace"))
+    for cell in report.cells:
+        digest.update(cell.headline.encode("utf-8", "backslashreplace"))
     return digest.hexdigest()[:32]
 
 

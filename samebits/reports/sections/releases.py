@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.reports.commands import compare_two
 from samebits.reports.stories import row_name
 from samebits.text.blocks import codes, heading, page, table, titled
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
 from samebits.text.numbers import plural
 
@@ -25,9 +26,7 @@ def releases(report: Report) -> Markdown:
     releases_between = [stack for stack in report.stacks if stack.between]
     if not releases_between:
         return EMPTY
-    rows_by_bands: dict[tuple[Band, ...], list[Row]] = {}
-    for row in report.rows:
-        rows_by_bands.setdefault(row.bands, []).append(row)
+    rows_by_bands = grouped(report.rows, lambda row: row.bands)
     lines = [[codes(map(row_name, rows)), _bands(bands)] for bands, rows in rows_by_bands.items()]
     intro = fill(
         "{} between those of {}: the newest patch of every minor one. {}",
