@@ -13,7 +13,7 @@ from samebits.reports.formats.registry import DEFAULT, render
 from samebits.reports.head import head
 from samebits.reports.issue import new_issue
 from samebits.terminal.screen import screen
-from tests.support.sample_report import sample_report
+from tests.support.sample_report import only_rows, with_cells, with_rows
 
 FIRST = Difference(
     signal="hidden_states", item="short", what="hidden_states: layer 1: max abs 5.6e-09"
@@ -44,9 +44,8 @@ GRAFT = Graft(
 
 
 def report(deciding, **fields):
-    sample = sample_report()
-    row = next(row for row in sample.rows if row.model == "gemma2")
-    cells = tuple(
+    (row,) = only_rows("gemma2").rows
+    cells = (
         cell
         if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL)
         else cell.model_copy(
@@ -67,8 +66,7 @@ def report(deciding, **fields):
         )
         for cell in row.cells
     )
-    rows = (row.model_copy(update={"cells": cells}),)
-    return sample.model_copy(update={"rows": rows, "expected": (), "exit_code": 1})
+    return with_rows(with_cells(row, *cells), expected=(), exit_code=1)
 
 
 def places(sample):
