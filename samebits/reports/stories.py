@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.records.ids import Verdict
@@ -47,6 +47,9 @@ _OUTCOME_FIELDS = {
 
 EVERY_RELEASE = "every release"
 """Shown instead of the stacks of a failure that is the model's own."""
+
+
+L = TypeVar("L", bound="Hashable")
 
 
 class Shared(NamedTuple):
@@ -233,6 +236,20 @@ def _story_key(cell: CellResult) -> Hashable:
 def group_cells(cells: Iterable[CellResult], key: Callable[[CellResult], Hashable]) -> list[Shared]:
     """Return the cells grouped by ``key``; groups are in the order of their first cells."""
     return [Shared(tuple(group)) for group in grouped(cells, key).values()]
+
+
+def joined_lines(
+    shared: Shared, story: Story, lines: Callable[[CellResult], Iterable[L]]
+) -> list[tuple[str, L]]:
+    """Return the lines of all cells once, each with where it holds; '' if it holds everywhere."""
+    cells: dict[L, list[CellResult]] = {}
+    for cell in shared.cells:
+        for line in lines(cell):
+            cells.setdefault(line, []).append(cell)
+    return [
+        ("" if len(line_cells) == len(shared.cells) else story.where(line_cells), line)
+        for line, line_cells in cells.items()
+    ]
 
 
 def outcome_key(cell: CellResult) -> str:

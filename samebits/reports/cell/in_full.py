@@ -17,6 +17,7 @@ from samebits.reports.cell.tensors import signal_table, split_table, tensor_tabl
 from samebits.reports.stories import (
     EVERY_RELEASE,
     group_cells,
+    joined_lines,
     outcome_key,
     rest_in_words,
     verdict_word,
@@ -207,29 +208,18 @@ def _relative(shared: Shared) -> Markdown:
 
 
 def _remarks(shared: Shared, story: Story) -> Markdown:
-    notes = _joined_lines(shared, story, lambda cell: map(prose, cell.notes))
-    skips = _joined_lines(shared, story, lambda cell: map(_skip, cell.skips))
+    notes = joined_lines(shared, story, lambda cell: map(prose, cell.notes))
+    skips = joined_lines(shared, story, lambda cell: map(_skip, cell.skips))
     return page(
-        page([titled(title), bullets(lines)])
+        page([titled(title), bullets(_placed(*line) for line in lines)])
         for title, lines in (("Notes", notes), ("Not observed", skips))
         if lines
     )
 
 
-def _joined_lines(
-    shared: Shared, story: Story, lines: Callable[[CellResult], Iterable[Markdown]]
-) -> list[Markdown]:
-    """Return the lines of all cells; a line that holds only for some of the cells names them."""
-    cells: dict[Markdown, list[CellResult]] = {}
-    for cell in shared.cells:
-        for line in lines(cell):
-            cells.setdefault(line, []).append(cell)
-    return [
-        line
-        if len(line_cells) == len(shared.cells)
-        else fill("on {}: {}", story.where(line_cells), line)
-        for line, line_cells in cells.items()
-    ]
+def _placed(where: str, line: Markdown) -> Markdown:
+    """Return a line, which names the cells for which it holds if it does not hold for all."""
+    return fill("on {}: {}", where, line) if where else line
 
 
 def _skip(skip: Skip) -> Markdown:

@@ -148,11 +148,8 @@ def _sighting(sighting: Sighting) -> Markdown:
 
 def _sightings(cells: Iterable[CellResult]) -> list[Sighting]:
     """Return the findings; those with equal place and evidence are joined over cells."""
-    groups: dict[tuple[str, str, tuple[str, ...]], list[CellResult]] = {}
-    first: dict[tuple[str, str, tuple[str, ...]], Finding] = {}
-    for cell in cells:
-        for finding in cell.findings:
-            key = (finding.code, finding.where, finding.evidence)
-            first.setdefault(key, finding)
-            groups.setdefault(key, []).append(cell)
-    return [Sighting(first[key], tuple(group)) for key, group in groups.items()]
+    groups = grouped(
+        ((finding, cell) for cell in cells for finding in cell.findings),
+        lambda pair: (pair[0].code, pair[0].where, pair[0].evidence),
+    )
+    return [Sighting(pairs[0][0], tuple(cell for _, cell in pairs)) for pairs in groups.values()]
