@@ -19,10 +19,8 @@ def comma_list(text: str) -> tuple[str, ...]:
 
 def group_equal(values: Mapping[str, T]) -> list[tuple[list[str], T]]:
     """Return equal values once, each with all of its keys before it."""
-    groups: dict[str, list[str]] = {}
-    for key, value in values.items():
-        # the repr, because it makes NaN equal to NaN
-        groups.setdefault(repr(value), []).append(key)
+    # the repr, because it makes NaN equal to NaN
+    groups = grouped(values, lambda key: repr(values[key]))
     return [(keys, values[keys[0]]) for keys in groups.values()]
 
 

@@ -79,18 +79,15 @@ def single(report: Report, documents: Collection[str]) -> dict[str, str | bytes]
     """Return report.html as one file that holds all pages and all that they load."""
     addresses = Addresses(is_single=True)
     parts = list(pages(report, addresses, documents))
-    text = (
-        _environment()
-        .get_template("single.html.jinja")
-        .render(
-            pages=parts,
-            part=addresses.part,
-            title=_title(report),
-            nonce=nonce(report),
-            styles=[_inline(name) for name in STYLES],
-            scripts=[_inline(name) for name in (*TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS)],
-            licences=[(_ASSETS / name).read_text("utf-8") for name in LICENCES],
-        )
+    text = _filled(
+        "single.html.jinja",
+        pages=parts,
+        part=addresses.part,
+        title=_title(report),
+        nonce=nonce(report),
+        styles=[_inline(name) for name in STYLES],
+        scripts=[_inline(name) for name in (*TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS)],
+        licences=[(_ASSETS / name).read_text("utf-8") for name in LICENCES],
     )
     return {HOME: _writable(text)}
 
@@ -101,16 +98,13 @@ def in_folder(page: Page, mark: str, addresses: Addresses) -> str:
     def asset(name: str) -> str:
         return addresses.file(page.path, f"{ASSETS}/{name}")
 
-    text = (
-        _environment()
-        .get_template("page.html.jinja")
-        .render(
-            page=page,
-            title=page.title,
-            nonce=mark,
-            styles=[asset(name) for name in STYLES],
-            scripts=[asset(name) for name in (*page.scripts, *SCRIPTS)],
-        )
+    text = _filled(
+        "page.html.jinja",
+        page=page,
+        title=page.title,
+        nonce=mark,
+        styles=[asset(name) for name in STYLES],
+        scripts=[asset(name) for name in (*page.scripts, *SCRIPTS)],
     )
     return _writable(text)
 
@@ -209,12 +203,12 @@ def _body(
         return addresses.page(path, target, place)
 
     navigation = _navigation(report, path, addresses)
-    text = (
-        _environment()
-        .get_template(template)
-        .render(report=report, to=to, navigation=navigation, path=path, **values)
-    )
+    text = _filled(template, report=report, to=to, navigation=navigation, path=path, **values)
     return Markup(text)
+
+
+def _filled(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values)
 
 
 def _navigation(report: Report, path: str, addresses: Addresses) -> list[tuple[str, str, bool]]:
