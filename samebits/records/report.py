@@ -271,3 +271,8 @@ class Report(Record):
     """What went wrong beside the models and changed no result, such as a shared store that failed."""
     files: dict[str, str] = Field(default_factory=dict)
     """Every other file of the report: path relative to report.json -> SHA-256."""
+
+    @property
+    def cells(self) -> list[CellResult]:
+        """The cells of all rows."""
+        return [cell for row in self.rows for cell in row.cells]

@@ -45,7 +45,7 @@ def read(path: Path) -> Source:
 
     """
     try:
-        document = json.loads(content := path.read_bytes())
+        document = json.loads(path.read_bytes())
     except OSError as error:
         raise ReportFileError(_damaged(path, error.strerror or str(error))) from error
     except (ValueError, RecursionError) as error:
@@ -60,7 +60,7 @@ def read(path: Path) -> Source:
             f"({document['samebits']})"
         )
         raise ReportFileError(msg)
-    current = document if version == SCHEMA_VERSION else earlier.now(json.loads(content))
+    current = document if version == SCHEMA_VERSION else earlier.now(document)
     current = {key: value for key, value in current.items() if key != "schema_version"}
     try:
         return Source(Report.model_validate_json(json.dumps(current)), document)

@@ -56,8 +56,9 @@ def head(report: Report) -> list[str]:
 
 
 def briefs(report: Report) -> list[str]:
-    """Return the lines of questions for a first screen."""
-    return [question.brief(report) for question in questions() if question.brief is not None]
+    """Return the lines of the questions that have one for a first screen."""
+    lines = (question.brief(report) for question in questions() if question.brief is not None)
+    return list(filter(None, lines))
 
 
 def _short(line: str) -> str:

@@ -16,6 +16,7 @@ from samebits.reports.sections.state import state_of
 from samebits.reports.sections.unrun import unrun_of
 from samebits.reports.stories import QUIET, is_quiet, stories
 from samebits.text.blocks import cut, heading, link, page
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.names import page_path
 
@@ -38,12 +39,9 @@ _MORE = Markdown("*Cut here: report.json has all of it.*")
 
 def pages(report: Report) -> dict[str, Markdown]:
     """Return the pages by their paths relative to report.md, for models with details."""
-    models: dict[str, list[Row]] = {}
-    for row in report.rows:
-        models.setdefault(row.model, []).append(row)
     return {
         page_path(model): _page(model, rows, report)
-        for model, rows in models.items()
+        for model, rows in grouped(report.rows, lambda row: row.model).items()
         if _needs_page(rows, report)
     }
 

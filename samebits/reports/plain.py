@@ -138,19 +138,21 @@ def raised_beside(report: Report) -> str:
     A verdict is of the bits alone, so a run that passes has to say it beside its verdict.
     """
     codes = {text.code for text in report.rules if text.scope == "model"}
-    found = [
+    one_sided = [
         finding
-        for row in report.rows
-        for cell in row.cells
+        for cell in report.cells
         for finding in cell.findings
         if finding.raises and finding.code in codes
     ]
-    if not found:
+    if not one_sided:
         return ""
-    raising = "a check beside them raises" if len(found) == 1 else "checks beside them raise"
-    stacks = dict.fromkeys(finding.raises for finding in found)
+    is_one = len(one_sided) == 1
+    words = (
+        f"{'a check' if is_one else 'checks'} beside the verdict {'raises' if is_one else 'raise'}"
+    )
+    stacks = dict.fromkeys(finding.raises for finding in one_sided)
     where = f"in {', '.join(stacks)} only" if len(stacks) == 1 else "in one release only"
-    return f"{raising} {where} ({', '.join(dict.fromkeys(finding.code for finding in found))})"
+    return f"{words} {where} ({', '.join(dict.fromkeys(finding.code for finding in one_sided))})"
 
 
 def wrong_reference(cell: CellResult) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.records.ids import Verdict
 from samebits.text.blocks import slug
+from samebits.text.lists import grouped
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
@@ -46,6 +47,9 @@ _OUTCOME_FIELDS = {
 
 EVERY_RELEASE = "every release"
 """Shown instead of the stacks of a failure that is the model's own."""
+
+
+L = TypeVar("L", bound="Hashable")
 
 
 class Shared(NamedTuple):
@@ -176,10 +180,8 @@ def stories(rows: Iterable[Row]) -> list[Story]:
 
     Rows of one model that differ in the same way share a story.
     """
-    groups: dict[Hashable, list[Row]] = {}
-    for row in rows:
-        if not is_quiet(row):
-            groups.setdefault((row.model, *map(_story_key, row.cells)), []).append(row)
+    loud = (row for row in rows if not is_quiet(row))
+    groups = grouped(loud, lambda row: (row.model, *map(_story_key, row.cells)))
     return [Story(tuple(group)) for group in groups.values()]
 
 
@@ -233,10 +235,21 @@ def _story_key(cell: CellResult) -> Hashable:
 
 def group_cells(cells: Iterable[CellResult], key: Callable[[CellResult], Hashable]) -> list[Shared]:
     """Return the cells grouped by ``key``; groups are in the order of their first cells."""
-    groups: dict[Hashable, list[CellResult]] = {}
-    for cell in cells:
-        groups.setdefault(key(cell), []).append(cell)
-    return [Shared(tuple(group)) for group in groups.values()]
+    return [Shared(tuple(group)) for group in grouped(cells, key).values()]
+
+
+def joined_lines(
+    shared: Shared, story: Story, lines: Callable[[CellResult], Iterable[L]]
+) -> list[tuple[str, L]]:
+    """Return the lines of all cells once, each with where it holds; '' if it holds everywhere."""
+    cells: dict[L, list[CellResult]] = {}
+    for cell in shared.cells:
+        for line in lines(cell):
+            cells.setdefault(line, []).append(cell)
+    return [
+        ("" if len(line_cells) == len(shared.cells) else story.where(line_cells), line)
+        for line, line_cells in cells.items()
+    ]
 
 
 def outcome_key(cell: CellResult) -> str:

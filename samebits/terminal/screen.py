@@ -43,7 +43,7 @@ def screen(report: Report, paths: Sequence[Path], places: Mapping[str, Place]) -
     ``paths`` are the files to open, one per format; ``places`` maps the code of a finding to the line of the model's
     code that shows it.
     """
-    cells = [cell for row in report.rows for cell in row.cells]
+    cells = report.cells
     worst = _worst(cells)
     lines = [_headline(report, cells), *_releases(report)]
     if worst is not None:

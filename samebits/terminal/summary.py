@@ -41,7 +41,7 @@ def to_paste(report: Report, file: str = MATRIX) -> list[str]:
 
     They belong below the model in matrix.yaml, or into a file of their own.
     """
-    cells = [cell for row in report.rows for cell in row.cells]
+    cells = report.cells
     pastes = {
         skip.paste: cell.cell.model
         for cell in reversed(cells)
@@ -60,7 +60,7 @@ def to_paste(report: Report, file: str = MATRIX) -> list[str]:
 
 def _capsules(report: Report, path: Path) -> list[str]:
     """Return a line with the folder of the capsules; [] without capsules."""
-    capsules = [c for row in report.rows for c in row.cells if c.capsule and c.capsule.path]
+    capsules = [c for c in report.cells if c.capsule and c.capsule.path]
     if not capsules:
         return []
     return [f"{plural(len(capsules), 'capsule')} to reproduce it: {path.parent / CAPSULES}"]

@@ -192,7 +192,11 @@ def titled(text: str) -> Markdown:
 
 def codes(names: Iterable[str], limit: int = 12) -> Markdown:
     """Return the first names as code spans, and the number of those left out."""
-    names = list(names)
-    shown = join(map(code, names[:limit]))
+    return first_of([*map(code, names)], limit)
+
+
+def first_of(names: Sequence[str], limit: int) -> Markdown:
+    """Return the first names, and the number of those left out."""
+    shown = join(names[:limit])
     n_more = len(names) - limit
     return fill("{} and {} more", shown, count(n_more)) if n_more > 0 else shown

@@ -13,7 +13,7 @@ from samebits.reports.formats.registry import DEFAULT, render
 from samebits.reports.head import head
 from samebits.reports.issue import new_issue
 from samebits.terminal.screen import screen
-from tests.support.sample_report import sample_report
+from tests.support.sample_report import only_rows, with_cells, with_rows
 
 FIRST = Difference(
     signal="hidden_states", item="short", what="hidden_states: layer 1: max abs 5.6e-09"
@@ -43,10 +43,9 @@ GRAFT = Graft(
 )
 
 
-def report(deciding, **found):
-    sample = sample_report()
-    row = next(row for row in sample.rows if row.model == "gemma2")
-    cells = tuple(
+def report(deciding, **fields):
+    (row,) = only_rows("gemma2").rows
+    cells = (
         cell
         if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL)
         else cell.model_copy(
@@ -63,12 +62,11 @@ def report(deciding, **found):
                 "cause": None,
                 "graft": None,
             }
-            | found
+            | fields
         )
         for cell in row.cells
     )
-    rows = (row.model_copy(update={"cells": cells}),)
-    return sample.model_copy(update={"rows": rows, "expected": (), "exit_code": 1})
+    return with_rows(with_cells(row, *cells), expected=(), exit_code=1)
 
 
 def places(sample):
@@ -107,7 +105,7 @@ def test_what_decides_is_named_before_the_first_difference(name):
 def explained(*, decides):
     """Return a report whose cause and graft are of what decides, or of another difference."""
     update = {"decides": decides}
-    cause, graft = (found.model_copy(update=update) for found in (CAUSE, GRAFT))
+    cause, graft = (record.model_copy(update=update) for record in (CAUSE, GRAFT))
     return report(DECIDING, cause=cause, graft=graft)
 
 

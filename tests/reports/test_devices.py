@@ -12,7 +12,7 @@ from samebits.reports.sections.devices import (
     only_on_a_gpu,
     settings_changed,
 )
-from tests.support.sample_report import sample_report
+from tests.support.sample_report import renamed, sample_report
 
 NAMES = get_args(DeviceProbeName)
 
@@ -25,11 +25,7 @@ def with_rows(change):
 
 def on_gpu(row, **device):
     variant = Variant(dtype="bfloat16", attention="default", device="cuda")
-    cells = tuple(
-        result.model_copy(update={"cell": result.cell.model_copy(update={"variant": variant})})
-        for result in row.cells
-    )
-    return row.model_copy(update={"cells": cells, "device": device})
+    return renamed(row, variant=variant).model_copy(update={"device": device})
 
 
 def lines(text):

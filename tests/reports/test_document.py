@@ -43,7 +43,18 @@ from tests.support.pages import (
     texts,
     uncut,
 )
-from tests.support.sample_report import STACKS, attention, known_as, metrics, sample_report
+from tests.support.sample_report import (
+    STACKS,
+    attention,
+    each_cell,
+    known_as,
+    metrics,
+    only_rows,
+    renamed,
+    sample_report,
+    with_cells,
+    with_rows,
+)
 from tests.support.sample_report import cell as sample_cell
 from tests.support.sample_report import stacks as sample_stacks
 
@@ -77,9 +88,7 @@ def test_page_of_a_model(model):
 
 
 def test_report_json():
-    rows = tuple(row for row in sample_report().rows if row.model == "falcon")
-    report = sample_report().model_copy(update={"rows": rows})
-    assert_gold("report.json", reports_json.render(report))
+    assert_gold("report.json", reports_json.render(only_rows("falcon")))
 
 
 def test_summary():
@@ -101,8 +110,7 @@ def test_the_report_says_which_models_have_several_threads():
 
 
 def test_every_verdict_is_in_the_sample():
-    found = {cell.verdict for row in sample_report().rows for cell in row.cells}
-    assert found == set(Verdict)
+    assert {cell.verdict for cell in sample_report().cells} == set(Verdict)
 
 
 @settings(max_examples=15, deadline=None)
@@ -145,19 +153,11 @@ def test_every_link_leads_to_a_heading_or_a_file(text, copies):
 def many(report, copies):
     """The report with every model that many times, under other names."""
     rows = tuple(
-        renamed(row, f"{row.model}{'' if i == 0 else i}")
+        renamed(row, model=f"{row.model}{'' if i == 0 else i}")
         for i in range(copies)
         for row in report.rows
     )
     return report.model_copy(update={"rows": rows})
-
-
-def renamed(row, model):
-    cells = tuple(
-        cell.model_copy(update={"cell": cell.cell.model_copy(update={"model": model})})
-        for cell in row.cells
-    )
-    return row.model_copy(update={"model": model, "cells": cells})
 
 
 def test_rows_without_a_difference_have_no_section():
@@ -196,8 +196,8 @@ def steps_of(report):
     """step and what -> the models, of the table that goes from stack to stack."""
     lines = rendered(report).partition("from stack to stack")[2].partition("\n## ")[0]
     cells = [[cell.strip() for cell in line.split("|")] for line in lines.splitlines()]
-    found = {(line[1].replace("\u00a0", " "), line[2]): line[4] for line in cells if len(line) > 5}
-    return {key: which for key, which in found.items() if not which.startswith((":", "which"))}
+    models = {(line[1].replace("\u00a0", " "), line[2]): line[4] for line in cells if len(line) > 5}
+    return {key: which for key, which in models.items() if not which.startswith((":", "which"))}
 
 
 def test_a_model_stands_at_the_step_where_it_begins_and_where_it_ends():
@@ -216,45 +216,40 @@ def test_a_model_that_differs_by_other_numbers_than_before_is_named_again():
     row = only_rows("mamba").rows[0]
     other = differing("logits", item(name="short", metrics=metrics(0.5))).signals
     cells = (*row.cells[:-1], row.cells[-1].model_copy(update={"signals": other}))
-    report = only_rows("mamba").model_copy(
-        update={"rows": (row.model_copy(update={"cells": cells}),)}
-    )
+    report = with_rows(with_cells(row, *cells))
     assert list(steps_of(only_rows("mamba"))) == [("4.57 → 5.0", "undecided")]
     assert list(steps_of(report))[1:] == [("5.9 → 5.23", "undecided in another way")]
 
 
 def test_a_step_names_the_defects_that_begin_there():
     row = only_rows("falcon").rows[0]
-    found = (Finding(code="SB701", where="cache.py:3", evidence=("seen",)),)
+    crash = Finding(code="SB701", where="cache.py:3", evidence=("seen",))
     saved = (Finding(code="SB701", where="saved by 5.9", evidence=("seen",), saver="5.9"),)
-    cells = tuple(
-        known_as(c, *found)
+    cells = (
+        known_as(c, crash)
         if c.verdict == Verdict.FAILED
         else c.model_copy(update={"findings": saved})
         for c in row.cells
     )
-    report = only_rows("falcon").model_copy(
-        update={
-            "rows": (row.model_copy(update={"cells": cells}),),
-            "rules": (next(rule.text for rule in rules() if rule.code == "SB701"),),
-        }
-    )
+    report = with_rows(with_cells(row, *cells), rules=texts_of("SB701"))
     assert steps_of(report) == {("5.0 → 5.9", "failed"): "[falcon](models/falcon.md) (SB701)"}
 
 
 def finding_in(model, verdict, code, where="cache.py:3", saver=""):
     """The sample's one model, with a finding of this rule in its cells of a verdict."""
     row = only_rows(model).rows[0]
-    found = (Finding(code=code, where=where, evidence=("seen",), saver=saver),)
-    cells = tuple(
-        known_as(c, *(found if c.verdict == verdict and not verdict.passes else ())).model_copy(
-            update={"findings": found if c.verdict == verdict else ()}
+    findings = (Finding(code=code, where=where, evidence=("seen",), saver=saver),)
+    cells = (
+        known_as(c, *(findings if c.verdict == verdict and not verdict.passes else ())).model_copy(
+            update={"findings": findings if c.verdict == verdict else ()}
         )
         for c in row.cells
     )
-    texts = (next(rule.text for rule in rules() if rule.code == code),)
-    rows = (row.model_copy(update={"cells": cells}),)
-    return only_rows(model).model_copy(update={"rows": rows, "rules": texts})
+    return with_rows(with_cells(row, *cells), rules=texts_of(code))
+
+
+def texts_of(code):
+    return tuple(rule.text for rule in rules() if rule.code == code)
 
 
 def test_what_needs_attention_says_by_which_name_it_is_known():
@@ -318,8 +313,7 @@ def test_an_empty_report_is_no_crash():
 
 
 def test_headline_counts_the_cells_that_were_compared():
-    rows = tuple(row for row in sample_report().rows if row.model == "llama")
-    report = sample_report().model_copy(update={"rows": rows})
+    report = only_rows("llama")
     assert headline(report).replace("\N{MULTIPLICATION SIGN}", "x") == (
         "1 model x 2 variants x 6 stacks (1 not built): "
         "8 of 8 cells hold the same bits as the reference."
@@ -340,8 +334,8 @@ def ran(signals):
 
 def with_attention(*signals):
     """The sample with one row, whose stacks ran these attentions."""
-    row = sample_report().rows[0].model_copy(update=ran(dict(zip(STACKS, signals, strict=False))))
-    return sample_report().model_copy(update={"rows": (row,)})
+    row = sample_report().rows[0]
+    return with_rows(row.model_copy(update=ran(dict(zip(STACKS, signals, strict=False)))))
 
 
 def test_attention_that_was_not_observed_is_said_to_be():
@@ -377,15 +371,16 @@ def test_a_machine_without_variables():
 
 def only(cell):
     """The sample with the one cell."""
-    row = sample_report().rows[0].model_copy(update={"cells": (cell,)})
-    return everything(sample_report().model_copy(update={"rows": (row,)}))
+    return everything(with_rows(with_cells(sample_report().rows[0], cell)))
 
 
 def differing(signal, *items):
-    found = SignalComparison(
+    comparison = SignalComparison(
         signal=signal, outcome="differs", n_items=9, n_differ=len(items), items=items
     )
-    return sample_cell("m", VARIANT, "5.0", Verdict.UNDECIDED, signals=(found,), reference=None)
+    return sample_cell(
+        "m", VARIANT, "5.0", Verdict.UNDECIDED, signals=(comparison,), reference=None
+    )
 
 
 def item(**fields):
@@ -409,13 +404,13 @@ def test_one_large_difference():
 
 def test_decode_gets_what_logits_get_in_its_own_words():
     top = (Extreme(index=(2, 7), reference=0.0, candidate=1.0, token="7"),)
-    found = metrics(1.0, top=top, kl_max=0.5, n_argmax=1, n_positions=4)
-    text = only(differing("decode", item(metrics=found)))
+    measured = metrics(1.0, top=top, kl_max=0.5, n_argmax=1, n_positions=4)
+    text = only(differing("decode", item(metrics=measured)))
     assert "- `a`: argmax changes at 1 of 4 (25.0 %) greedy steps; KL" in text
     assert "at most 5.0e-01 nats\n" in text
     assert "The largest difference between the logits of the greedy steps of `a`:" in text
     assert "| `[2, 7]` " in text
-    assert "argmax changes" not in only(differing("hidden_states", item(metrics=found)))
+    assert "argmax changes" not in only(differing("hidden_states", item(metrics=measured)))
 
 
 def test_padding_rows_without_figures():
@@ -473,16 +468,12 @@ def test_entries_about_another_comparison_are_said_to_cover_nothing():
 
 def test_summary_says_why_a_model_is_absent_from_all_stacks():
     row = only_rows("falcon").rows[0]
-    absent = {"verdict": Verdict.ABSENT, "judged": Verdict.ABSENT, "absent": "no falcon here"}
-    cells = tuple(cell.model_copy(update=absent) for cell in row.cells)
-    report = only_rows("falcon").model_copy(
-        update={"rows": (row.model_copy(update={"cells": cells}),)}
-    )
-    line = "falcon is absent from all stacks: no falcon here"
-    assert line in summary(report, [Path("r.md")])
-    one_present = (row.cells[0], *cells[1:])
-    report = report.model_copy(update={"rows": (row.model_copy(update={"cells": one_present}),)})
-    assert line not in summary(report, [Path("r.md")])
+    reason = "no falcon here"
+    absent = each_cell(row, verdict=Verdict.ABSENT, judged=Verdict.ABSENT, absent=reason)
+    line = f"falcon is absent from all stacks: {reason}"
+    assert line in summary(with_rows(absent), [Path("r.md")])
+    one_present = with_cells(row, row.cells[0], *absent.cells[1:])
+    assert line not in summary(with_rows(one_present), [Path("r.md")])
 
 
 def test_summary_names_the_worst_rows_and_counts_the_others():
@@ -498,12 +489,6 @@ def test_the_terminal_ends_with_the_lines_on_top_of_the_report():
         assert summary(report, [Path("r.md")])[-len(lines) :] == lines
         top = document.render(report)["report.md"].split("\n\n")[1]
         assert top.splitlines() == [f"- {prose(line, 500)}" for line in lines]
-
-
-def only_rows(model):
-    """The sample with the rows of one model."""
-    rows = tuple(row for row in sample_report().rows if row.model == model)
-    return sample_report().model_copy(update={"rows": rows})
 
 
 def test_summary_has_short_lines():
@@ -679,16 +664,11 @@ def variants_of(model, count=2):
     """The sample with one row in several dtypes."""
     row = only_rows(model).rows[0]
     dtypes = ("float32", "bfloat16", "float16")[:count]
-    rows = tuple(in_dtype(row, Variant(dtype=dtype, attention="sdpa")) for dtype in dtypes)
-    return sample_report().model_copy(update={"rows": rows})
+    return with_rows(*(in_dtype(row, dtype) for dtype in dtypes))
 
 
-def in_dtype(row, variant):
-    cells = tuple(
-        cell.model_copy(update={"cell": cell.cell.model_copy(update={"variant": variant})})
-        for cell in row.cells
-    )
-    return row.model_copy(update={"variant": str(variant), "cells": cells})
+def in_dtype(row, dtype):
+    return renamed(row, variant=Variant(dtype=dtype, attention="sdpa"))
 
 
 def test_variants_with_one_story_share_a_block():
@@ -702,11 +682,8 @@ def test_variants_with_one_story_share_a_block():
 def test_variants_with_other_bits_are_told_apart_within_their_block():
     rows = variants_of("gemma2", 3).rows
     other = rows[1].cells[3].model_copy(update={"figure": "logits 9.9e-01"})
-    rows = (
-        rows[0],
-        rows[1].model_copy(update={"cells": (*rows[1].cells[:3], other, *rows[1].cells[4:])}),
-    )
-    text = everything(sample_report().model_copy(update={"rows": rows}))
+    second = with_cells(rows[1], *rows[1].cells[:3], other, *rows[1].cells[4:])
+    text = everything(with_rows(rows[0], second))
     assert "\n### float32-sdpa@5.0,5.9; bfloat16-sdpa@5.0: undecided" in text
     assert "\n### bfloat16-sdpa@5.9: undecided logits 9.9e-01" in text
 
@@ -731,12 +708,10 @@ def test_a_reason_is_given_in_full_once_and_its_items_are_neighbours():
         cells = (
             c.model_copy(update={"expected": reasons if c.expected else ()}) for c in row.cells
         )
-        found = row.model_copy(update={"cells": tuple(cells)})
-        return in_dtype(found, Variant(dtype=dtype, attention="sdpa"))
+        return in_dtype(with_cells(row, *cells), dtype)
 
     rows = [("float32", "a window", long), ("float16", long), ("bfloat16", "a window")]
-    report = sample_report().model_copy(update={"rows": tuple(expecting(*r) for r in rows)})
-    text = rendered(report)
+    text = rendered(with_rows(*(expecting(*r) for r in rows)))
     block = text[text.index("## Differences that do not fail") :]
     items = [line for line in block.splitlines() if line.startswith("- ")][:3]
     assert items[0].startswith("- a window And: the scan was rewritten and and")
@@ -753,8 +728,8 @@ def test_growth_is_one_line_for_the_prompt_where_it_is_largest():
         for i, size in enumerate(factor * 2.0**n for n in range(20))
     ]
     first = Subject(prompt="long", layer=0)
-    found = differing("hidden_states", item(subject=first, outcome="identical"), *layers)
-    line = growth_line(found)
+    cell = differing("hidden_states", item(subject=first, outcome="identical"), *layers)
+    line = growth_line(cell)
     assert line.startswith("layers 0→20 of `long`, max abs: 0, 2.0e+00, 4.0e+00, ")
     assert line.endswith(", …, 2.6e+05, 5.2e+05, 1.0e+06")
     assert growth_line(differing("logits", *layers)) == ""
@@ -805,11 +780,8 @@ def test_tuples_and_lists_are_shown_alike():
 def attention_report(*changes, kernels):
     """The sample's row of changed attention, with other facts and kernels."""
     row = only_rows("gemma2").rows[0]
-    cells = tuple(
-        cell.model_copy(update={"changes": {"attention.kernel": changes}}) for cell in row.cells
-    )
-    row = row.model_copy(update={"cells": cells} | ran(kernels))
-    return everything(sample_report().model_copy(update={"rows": (row,)}))
+    row = each_cell(row, changes={"attention.kernel": changes})
+    return everything(with_rows(row.model_copy(update=ran(kernels))))
 
 
 ATTENTION_CHANGES = (
@@ -868,10 +840,7 @@ def test_rows_that_go_over_to_another_kernel_are_joined():
 
 
 def test_only_models_with_something_to_tell_have_a_page():
-    row = only_rows("llama").rows[0]
-    bare = tuple(cell.model_copy(update={"changes": {}}) for cell in row.cells)
-    row = row.model_copy(update={"cells": bare})
-    report = sample_report().model_copy(update={"rows": (row,)})
+    report = with_rows(each_cell(only_rows("llama").rows[0], changes={}))
     assert pages_of(document.render(report)) == []
     assert "[llama]" not in rendered(report)
 
@@ -893,30 +862,30 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
     cell = sample_cell("m", VARIANT, "5.0", Verdict.UNDECIDED, first=first)
     text = only(cell.model_copy(update={"headline": what}))
     line = next(line for line in text.splitlines() if line.startswith("| [llama/"))
-    said = line.rsplit(" | ", 1)[1].removesuffix(" |")
-    assert said.startswith("attention.kernel: model.layers.0.self_attn: computed by hand → sdpa")
-    assert said.endswith("x…: max abs 6.7e-06 (2.1e+09 ULP)")
-    assert len(said) == 110
+    words = line.rsplit(" | ", 1)[1].removesuffix(" |")
+    assert words.startswith("attention.kernel: model.layers.0.self_attn: computed by hand → sdpa")
+    assert words.endswith("x…: max abs 6.7e-06 (2.1e+09 ULP)")
+    assert len(words) == 110
     assert "(2.1e+09 ULP)" in text[text.index("**Differs first:**") :]
     assert "2,092,982,002" not in text
 
 
 def test_report_json_leaves_out_defaults_and_fits_its_schema():
     text = reports_json.render(sample_report())
-    found = json.loads(text)
-    assert found["schema_version"] == SCHEMA_VERSION
-    assert found["hash_algorithm"] == "blake3"
-    assert "expected" not in found["rows"][0]["cells"][0]
-    assert "null" not in json.dumps(found["stacks"])
+    values = json.loads(text)
+    assert values["schema_version"] == SCHEMA_VERSION
+    assert values["hash_algorithm"] == "blake3"
+    assert "expected" not in values["rows"][0]["cells"][0]
+    assert "null" not in json.dumps(values["stacks"])
     schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))
-    jsonschema.validate(found, schema)
+    jsonschema.validate(values, schema)
     assert reports_json.read(text) == sample_report()
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(found | {"stacks": {"$ref": "#/rows/0"}}, schema)
+        jsonschema.validate(values | {"stacks": {"$ref": "#/rows/0"}}, schema)
 
 
 def test_report_json_has_a_line_for_each_cell():
-    cells = [cell for row in sample_report().rows for cell in row.cells]
+    cells = sample_report().cells
     lines = reports_json.render(sample_report()).splitlines()
     assert sum(line.lstrip().startswith('{"cell":') for line in lines) == len(cells)
 

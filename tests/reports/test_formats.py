@@ -21,7 +21,14 @@ from samebits.reports.head import MAX_LINES, MAX_WIDTH, head
 from samebits.reports.html import site
 from samebits.reports.plain import Place
 from samebits.text.markdown import Markdown
-from tests.support.sample_report import NEVER_WRITTEN, known_as, sample_report
+from tests.support.sample_report import (
+    NEVER_WRITTEN,
+    known_as,
+    renamed,
+    sample_report,
+    with_cells,
+    with_rows,
+)
 
 SCHEMA = Path(__file__).parents[1] / "published" / "junit-10.xsd"
 SAMPLE = sample_report()
@@ -34,8 +41,7 @@ HOSTILE_SAMPLE = sample_report(HOSTILE, HOSTILE, HOSTILE)
 
 def judged(report, trusted=None):
     """Return the report with the exit code that its cells, stacks and entries have."""
-    cells = [cell for row in report.rows for cell in row.cells]
-    code, reasons = exit_code(cells, report.expected, report.stacks, trusted)
+    code, reasons = exit_code(report.cells, report.expected, report.stacks, trusted)
     return report.model_copy(update={"exit_code": code, "reasons": reasons})
 
 
@@ -87,10 +93,9 @@ def test_the_schema_refuses_what_is_no_junit_xml():
 
 @pytest.mark.parametrize("report", [SAMPLE, HOSTILE_SAMPLE])
 def test_each_cell_is_one_case_and_the_counts_are_right(report):
-    cells = [cell for row in report.rows for cell in row.cells]
     root = ET.fromstring(xml(report))
     cases = [case for case in root.iter("testcase") if case.get("classname") != "the run"]
-    assert len(cases) == len(cells)
+    assert len(cases) == len(report.cells)
     assert int(root.get("tests")) == len(list(root.iter("testcase")))
     for kind in ("failure", "error"):
         assert int(root.get(f"{kind}s")) == len(list(root.iter(kind)))
@@ -114,7 +119,7 @@ def test_a_case_fails_if_and_only_if_it_fails_the_run(row):
 
 def test_the_sample_has_every_exit_code_and_every_verdict():
     assert {alone(row).exit_code for row in SAMPLE.rows} == {0, 1, 3}
-    assert {cell.verdict for row in SAMPLE.rows for cell in row.cells} == set(Verdict)
+    assert {cell.verdict for cell in SAMPLE.cells} == set(Verdict)
 
 
 def test_what_fails_a_run_besides_cells_is_a_case_of_its_own():
@@ -165,16 +170,9 @@ def test_a_summary_has_the_head_what_fails_and_no_link_that_leads_nowhere():
 
 def many(n):
     """Return a report of which ``n`` models fail, the first of them the least severe."""
-    rows = []
-    for number in range(n):
-        source = row_of("gemma2" if number < n - 1 else "falcon")
-        name = f"m{number:05}"
-        cells = tuple(
-            cell.model_copy(update={"cell": cell.cell.model_copy(update={"model": name})})
-            for cell in source.cells
-        )
-        rows.append(source.model_copy(update={"model": name, "cells": cells}))
-    return judged(SAMPLE.model_copy(update={"rows": tuple(rows)}))
+    models = ["gemma2"] * (n - 1) + ["falcon"]
+    rows = (renamed(row_of(model), model=f"m{i:05}") for i, model in enumerate(models))
+    return judged(with_rows(*rows))
 
 
 def test_a_summary_is_cut_by_severity():
@@ -254,7 +252,7 @@ def with_own_frame(row):
             cells.append(cell.model_copy(update={"failure": failure}))
         else:
             cells.append(cell)
-    return row.model_copy(update={"cells": tuple(cells)})
+    return with_cells(row, *cells)
 
 
 def test_an_annotation_stands_at_the_models_own_code_where_that_is_a_file():
@@ -353,10 +351,8 @@ def test_the_file_of_a_format_bears_its_mark(format):
 def test_a_failure_has_the_remedy_of_its_finding():
     finding = Finding(code="SB301", where="model.inv_freq", evidence=("seen",))
     row = row_of("falcon")
-    cells = tuple(known_as(cell, finding) for cell in row.cells)
-    report = placed(row.model_copy(update={"cells": cells})).model_copy(
-        update={"rules": (NEVER_WRITTEN,)}
-    )
+    row = with_cells(row, *(known_as(cell, finding) for cell in row.cells))
+    report = placed(row).model_copy(update={"rules": (NEVER_WRITTEN,)})
     wanted = "SB301 a buffer is never written (model.inv_freq)\nremedy: compute it in forward"
     assert wanted in results(report)[failing(report)[0]][2]
     assert wanted in parsed(workflow_commands(report)[0])[2]

@@ -26,7 +26,7 @@ from samebits.reports.html.addresses import (
 from samebits.reports.html.diff import source_diff
 from samebits.reports.html.matrix import filters, lines
 from samebits.text.chart import safe_json
-from tests.support.sample_report import STACKS, sample_report
+from tests.support.sample_report import STACKS, each_cell, sample_report, with_cells
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x1b[31m</style>--><!--"
 TAGS_OF_A_PAGE = {
@@ -82,7 +82,7 @@ def test_every_model_and_every_pair_of_releases_has_a_page(report, files):
 
 
 def test_every_link_leads_to_a_file_and_a_place_that_exist(report, files, pages):
-    known = {*files, *document.render(report)}
+    names = {*files, *document.render(report)}
     checked = 0
     for path, page in pages.items():
         for link in page.links:
@@ -93,7 +93,7 @@ def test_every_link_leads_to_a_file_and_a_place_that_exist(report, files, pages)
             joined = joined if target else path
             if "/repro/" in f"/{joined}":
                 continue
-            assert joined in known, (path, link)
+            assert joined in names, (path, link)
             if place:
                 assert unquote(place) in pages[joined].ids, (path, link)
             checked += 1
@@ -167,9 +167,7 @@ def test_the_matrix_can_be_filtered_by_what_its_rows_hold(report):
     matrix = lines(report, HOME, Addresses(is_single=False))
     choices = {choice.name: choice.values for choice in filters(matrix)}
     assert set(choices) >= {"verdicts", "dtype"}
-    assert {cell.verdict.value for row in report.rows for cell in row.cells} <= {
-        *choices["verdicts"]
-    }
+    assert {cell.verdict.value for cell in report.cells} <= {*choices["verdicts"]}
     assert all(len(values) > 1 for values in choices.values())
 
 
@@ -189,24 +187,16 @@ def test_every_verdict_has_a_shape_a_colour_and_a_meaning():
 def row_of(report, *verdicts, letters=None, rest=None):
     """Return a row of the report whose cells have these verdicts, and bands with these letters."""
     source = next(row for row in report.rows if len(row.cells) >= len(verdicts))
+    plain = {"rest": None, "failure": None, "expected": (), "findings": ()}
     cells = [
-        source.cells[i].model_copy(
-            update={
-                "verdict": verdict,
-                "judged": verdict,
-                "rest": None,
-                "failure": None,
-                "expected": (),
-                "findings": (),
-            }
-        )
-        for i, verdict in enumerate(verdicts)
+        cell.model_copy(update=plain | {"verdict": verdict, "judged": verdict})
+        for cell, verdict in zip(source.cells, verdicts, strict=False)
     ]
     bands = [
         Band(stacks=(cell.cell.stack,), does=letter)
         for cell, letter in zip(cells, letters or [v.value for v in verdicts], strict=True)
     ]
-    return source.model_copy(update={"cells": tuple(cells), "bands": tuple(bands)})
+    return with_cells(source, *cells, bands=tuple(bands))
 
 
 R, I, O, D, U, F, N, A = (
@@ -289,7 +279,7 @@ def test_many_stacks_have_pages_for_neighbours_and_to_the_newest(report):
 
 
 def cells_with(report, field):
-    return [cell for row in report.rows for cell in row.cells if getattr(cell, field)]
+    return [cell for cell in report.cells if getattr(cell, field)]
 
 
 def test_charts_hold_the_numbers_of_their_tables_and_no_zero_on_a_logarithm(report):
@@ -409,12 +399,7 @@ def test_scripts_of_a_single_file_are_not_changed_but_for_what_would_end_them():
 
 
 def test_layers_and_positions_are_a_picture_and_a_table(report):
-    (cell,) = (
-        cell
-        for row in report.rows
-        for cell in row.cells
-        if (cell.cell.model, cell.cell.stack) == ("gemma2", "5.0")
-    )
+    (cell,) = (c for c in report.cells if (c.cell.model, c.cell.stack) == ("gemma2", "5.0"))
     chart = next(c for c in charts.charts_of(cell) if c.name.startswith("layers and positions"))
     assert chart.headers == ("layer", "0", "1", "2")
     places = [row[0] for row in chart.rows]
@@ -480,9 +465,5 @@ def test_every_set_of_pieces_that_was_tried_has_its_result(report):
 
 def page_with(report, **fields):
     """Return gemma2's page where each cell has these fields."""
-    rows = tuple(
-        row.model_copy(update={"cells": tuple(c.model_copy(update=fields) for c in row.cells)})
-        for row in report.rows
-        if row.model == "gemma2"
-    )
+    rows = tuple(each_cell(row, **fields) for row in report.rows if row.model == "gemma2")
     return site.folder(report.model_copy(update={"rows": rows}), ())["html/models/gemma2.html"]

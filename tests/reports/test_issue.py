@@ -17,7 +17,7 @@ from samebits.reports.issue import (
     read_issues,
 )
 from samebits.reports.json import render
-from tests.support.sample_report import known_as, sample_report
+from tests.support.sample_report import known_as, only_rows, sample_report, with_cells, with_rows
 
 REPORT = sample_report()
 ISSUE = new_issue(REPORT)
@@ -29,11 +29,6 @@ def with_release(report, stack, release):
         for s in report.stacks
     )
     return report.model_copy(update={"stacks": stacks})
-
-
-def only(*models):
-    rows = tuple(row for row in REPORT.rows if row.model in models)
-    return REPORT.model_copy(update={"rows": rows})
 
 
 def opened(issue, *, is_open=True):
@@ -48,7 +43,7 @@ def file_of(path, *issues):
 
 
 def test_what_fails_gets_an_issue_with_first_difference_and_remedy():
-    issue = new_issue(only("gemma2"))
+    issue = new_issue(only_rows("gemma2"))
     assert issue.title.startswith("samebits: gemma2 ")
     assert "under transformers 5." in issue.title
     assert "### `gemma2/float32-sdpa` on " in issue.body
@@ -58,18 +53,17 @@ def test_what_fails_gets_an_issue_with_first_difference_and_remedy():
 
 def test_a_known_defect_comes_with_its_remedy():
     (text,) = (rule.text for rule in rules() if rule.code == "SB301")
-    found = Finding(code="SB301", where="model.inv_freq", evidence=("seen",))
-    (row,) = only("gemma2").rows
-    cells = tuple(known_as(cell, found) for cell in row.cells)
-    rows = (row.model_copy(update={"cells": cells}),)
-    issue = new_issue(REPORT.model_copy(update={"rows": rows, "rules": (text,)}))
+    finding = Finding(code="SB301", where="model.inv_freq", evidence=("seen",))
+    (row,) = only_rows("gemma2").rows
+    row = with_cells(row, *(known_as(cell, finding) for cell in row.cells))
+    issue = new_issue(with_rows(row, rules=(text,)))
     assert "SB301 a non-persistent buffer is never written (model.inv_freq)" in issue.body
     assert "\nremedy: " in issue.body
 
 
 def test_what_passes_gets_none():
-    assert new_issue(only("llama")) is None
-    assert new_issue(only("mamba")) is None, "an expected difference"
+    assert new_issue(only_rows("llama")) is None
+    assert new_issue(only_rows("mamba")) is None, "an expected difference"
 
 
 def test_the_same_again_gets_none():
@@ -77,21 +71,21 @@ def test_the_same_again_gets_none():
 
 
 def test_only_what_is_new_is_in_the_second_issue():
-    first = new_issue(only("gemma2"))
-    second = new_issue(only("gemma2", "falcon"), [opened(first)])
+    first = new_issue(only_rows("gemma2"))
+    second = new_issue(only_rows("gemma2", "falcon"), [opened(first)])
     assert "falcon" in second.title
     assert "gemma2" not in second.body
-    assert new_issue(only("gemma2", "falcon"), [opened(first), opened(second)]) is None
+    assert new_issue(only_rows("gemma2", "falcon"), [opened(first), opened(second)]) is None
 
 
 def test_a_later_release_of_a_stack_is_the_same_difference_while_the_issue_is_open():
-    first = new_issue(only("gemma2"))
-    later = with_release(only("gemma2"), "5.23", "5.24.0")
+    first = new_issue(only_rows("gemma2"))
+    later = with_release(only_rows("gemma2"), "5.23", "5.24.0")
     assert new_issue(later, [opened(first)]) is None
 
 
 def test_a_closed_issue_holds_for_its_release_only():
-    report = only("falcon")
+    report = only_rows("falcon")
     closed = opened(new_issue(report), is_open=False)
     assert new_issue(report, [closed]) is None
     stacks = {cell.cell.stack for row in report.rows for cell in row.cells}
@@ -102,8 +96,8 @@ def test_a_closed_issue_holds_for_its_release_only():
 
 
 def test_another_verdict_of_the_same_cell_is_new():
-    first = opened(new_issue(only("gemma2")))
-    (row,) = only("gemma2").rows
+    first = opened(new_issue(only_rows("gemma2")))
+    (row,) = only_rows("gemma2").rows
     cells = tuple(
         c.model_copy(update={"verdict": Verdict.UNSTABLE, "judged": Verdict.UNSTABLE})
         if not c.verdict.passes

@@ -10,7 +10,7 @@ from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.reports import document, json
 from samebits.reports.sections.loading import EVERY_NAME, MAX_LINES
 from tests.support.pages import beside_models, pages_of, uncut
-from tests.support.sample_report import same_everywhere, sample_report
+from tests.support.sample_report import each_cell, same_everywhere, with_rows
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 SAME = RoundTrip(outcome="same bits", logits="same bits")
@@ -23,34 +23,33 @@ def loaded(**fields):
 
 def buffer(source, n=0, **fields):
     written = {"unwritten": "none", "partly written": "partly"}.get(source, "all")
-    known = {"written": written, "n_unwritten": n, "steady": source in ("derived", "unexplained")}
-    return Provenance(kind="non-persistent buffer", source=source, **(known | fields))
+    facts = {"written": written, "n_unwritten": n, "steady": source in ("derived", "unexplained")}
+    return Provenance(kind="non-persistent buffer", source=source, **(facts | fields))
 
 
 def signal(silent=(), **fields):
     """A load of one loaded tensor and others: ``a__b`` is the tensor ``a.b``."""
-    known = {"poison": POISON, "round_trip": SAME, "seconds": 0.125}
-    known |= {
+    values = {"poison": POISON, "round_trip": SAME, "seconds": 0.125}
+    values |= {
         name: fields.pop(name) for name in list(fields) if name in IntegritySignal.model_fields
     }
     tensors = {name.replace("__", "."): facts for name, facts in fields.items()}
-    return IntegritySignal(tensors={"w": loaded()} | tensors, silent=silent, **known)
+    return IntegritySignal(tensors={"w": loaded()} | tensors, silent=silent, **values)
 
 
-def row(model="m", dtype="float32", **found):
-    plain = same_everywhere(model, dtype)
-    cells = tuple(cell.model_copy(update={"changes": {}}) for cell in plain.cells)
-    named = {stack[1:].replace("_", "."): trim.load(found[stack]) for stack in found}
-    return plain.model_copy(update={"cells": cells, "attention": {}, "integrity": named})
+def row(model="m", dtype="float32", **signals):
+    plain = each_cell(same_everywhere(model, dtype), changes={})
+    loads = {stack[1:].replace("_", "."): trim.load(signals[stack]) for stack in signals}
+    return plain.model_copy(update={"attention": {}, "integrity": loads})
 
 
 def documents(*rows):
-    return document.render(sample_report().model_copy(update={"rows": rows}))
+    return document.render(with_rows(*rows))
 
 
 def section(text):
-    found = re.search(r"^## Loading\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    return re.sub(r" +", " ", re.sub(r"-{3,}", "--", found[0])) if found else ""
+    match = re.search(r"^## Loading\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return re.sub(r" +", " ", re.sub(r"-{3,}", "--", match[0])) if match else ""
 
 
 def report(*rows):
@@ -100,8 +99,8 @@ def test_what_is_not_clean_has_a_line_where_it_is():
 
 def test_a_missing_key_that_loading_names_is_listed_apart():
     both = signal(("a",), a=buffer("reinitialised"), b=buffer("reinitialised"))
-    said = [line.split(" | ")[0] for line in lines(report(row(x5_0=both)))]
-    assert said == ["| initialised at random, not reported as missing", "| initialised at random"]
+    words = [line.split(" | ")[0] for line in lines(report(row(x5_0=both)))]
+    assert words == ["| initialised at random, not reported as missing", "| initialised at random"]
 
 
 def test_equal_lines_fold_over_stacks_variants_and_models():
@@ -118,7 +117,7 @@ def test_equal_lines_fold_over_stacks_variants_and_models():
 
 
 def test_the_worst_comes_first():
-    found = signal(
+    load = signal(
         ("d",),
         a=buffer("unexplained"),
         b=buffer("reinitialised"),
@@ -129,8 +128,8 @@ def test_the_worst_comes_first():
         default_dtypes={"float32": 2},
         round_trip=RoundTrip(outcome="save failed", reason="OSError: no"),
     )
-    said = [line.strip("| ").split(" | ") for line in lines(report(row(x5_0=found)))]
-    assert [(cells[0], cells[-1]) for cells in said] == [
+    words = [line.strip("| ").split(" | ") for line in lines(report(row(x5_0=load)))]
+    assert [(cells[0], cells[-1]) for cells in words] == [
         ("never written, not reported as missing", "`d`"),
         ("partly written", "`c`, 5 elements not written"),
         ("initialised at random", "`b`"),
@@ -222,8 +221,8 @@ def test_more_lines_than_one_reads_are_counted():
 def test_names_and_reasons_stay_text(wild):
     trip = RoundTrip(outcome="save failed", reason=wild)
     odd = buffer("unwritten", 1, detail=wild, not_covered=wild)
-    found = documents(row(x5_0=signal(**{wild: odd}, poison=wild, round_trip=trip)))
-    for text in found.values():
+    texts = documents(row(x5_0=signal(**{wild: odd}, poison=wild, round_trip=trip)))
+    for text in texts.values():
         assert "\x1b" not in text
         assert "\u202e" not in text
         html = GFM.render(section(text))
@@ -238,5 +237,5 @@ def test_names_and_reasons_stay_text(wild):
 def test_report_json_reads_back(name, n, steady):
     facts = buffer("partly written", n, steady=steady)
     rows = (row(x5_0=signal(**{name: facts})),)
-    written = sample_report().model_copy(update={"rows": rows})
+    written = with_rows(*rows)
     assert json.read(json.render(written)) == written

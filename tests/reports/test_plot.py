@@ -40,8 +40,7 @@ def drawn(monkeypatch):
 
 
 def cell_with_charts():
-    cells = (cell for row in sample_report().rows for cell in row.cells)
-    return next(cell for cell in cells if charts_of(cell))
+    return next(cell for cell in sample_report().cells if charts_of(cell))
 
 
 def options(report, **changed):

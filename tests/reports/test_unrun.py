@@ -6,7 +6,7 @@ from samebits.records.capture import Skip, UnrunModule
 from samebits.reports import document
 from samebits.reports.html import site
 from samebits.reports.sections.unrun import NO_VIDEO, in_words, media_line, unrun_line, unrun_of
-from tests.support.sample_report import sample_report
+from tests.support.sample_report import sample_report, with_cells, with_rows
 
 TOWER = UnrunModule(name="model.vision_tower", parameters=1200)
 EXPERTS = tuple(
@@ -18,7 +18,7 @@ def with_unrun(modules):
     report = sample_report()
     row = report.rows[0]
     unrun = dict.fromkeys(row.attention, modules) if modules else {}
-    return report.model_copy(update={"rows": (row.model_copy(update={"unrun": unrun}),)})
+    return with_rows(row.model_copy(update={"unrun": unrun}))
 
 
 def test_modules_of_one_list_are_one_phrase():
@@ -59,7 +59,7 @@ def asked(prompt="short", skips=()):
         for signal in cell.signals
     )
     cell = cell.model_copy(update={"signals": signals, "skips": skips})
-    return report.model_copy(update={"rows": (row.model_copy(update={"cells": (cell,)}),)})
+    return with_rows(with_cells(row, cell))
 
 
 @pytest.mark.parametrize(("prompt", "what"), [("image", "an image."), ("audio", "a sound.")])

@@ -71,6 +71,33 @@ def known_as(cell, *findings):
     return cell.model_copy(update={"findings": findings, "explained_by": explanations})
 
 
+def with_rows(*rows, **fields):
+    """Return the sample report with these rows."""
+    return sample_report().model_copy(update={"rows": rows} | fields)
+
+
+def only_rows(*models):
+    """Return the sample report with the rows of these models."""
+    return with_rows(*(row for row in sample_report().rows if row.model in models))
+
+
+def with_cells(row, *cells, **fields):
+    """Return a row with these cells."""
+    return row.model_copy(update={"cells": cells} | fields)
+
+
+def each_cell(row, **fields):
+    """Return a row whose cells have these fields."""
+    return with_cells(row, *(cell.model_copy(update=fields) for cell in row.cells))
+
+
+def renamed(row, **names):
+    """Return a row under the name of another model or variant."""
+    ids = (cell.cell.model_copy(update=names) for cell in row.cells)
+    cells = (c.model_copy(update={"cell": id}) for c, id in zip(row.cells, ids, strict=True))
+    return with_cells(row, *cells, **{key: str(name) for key, name in names.items()})
+
+
 def sample_report(text: str = "", message: str = "", token: str = "") -> Report:
     """Return the report; the arguments go wherever names, messages and tokens stand."""
     rows = (

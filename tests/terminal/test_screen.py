@@ -80,22 +80,22 @@ def one_sided(code, *stacks):
 
 @pytest.mark.parametrize("verdict", [Verdict.IDENTICAL, Verdict.ROUNDING])
 def test_a_run_that_passes_says_in_its_first_line_that_a_check_beside_it_raises(verdict):
-    def printed(*found):
+    def printed(*findings):
         shown = report(
-            reference(), of("5.23", verdict, findings=found), code=0, rules=(ANSWERS, OF_RELEASE)
+            reference(), of("5.23", verdict, findings=findings), code=0, rules=(ANSWERS, OF_RELEASE)
         )
         (first, *_) = head(shown)
         line, *rest = lines(shown)
         return first, line, " ".join(rest)
 
     for first in printed(*one_sided("SB931", "5.23"))[:2]:
-        assert first.endswith("; a check beside them raises in 5.23 only (SB931).")
+        assert first.endswith("; a check beside the verdict raises in 5.23 only (SB931).")
     for first in printed(*one_sided("SB931", "4.48", "4.48"))[:2]:
-        assert first.endswith("; checks beside them raise in 4.48 only (SB931).")
+        assert first.endswith("; checks beside the verdict raise in 4.48 only (SB931).")
     for first in printed(*one_sided("SB931", "4.48", "5.23"))[:2]:
-        assert first.endswith("; checks beside them raise in one release only (SB931).")
+        assert first.endswith("; checks beside the verdict raise in one release only (SB931).")
     for clean in ((), one_sided("SB932", "5.23")):
-        assert "beside them" not in "".join(printed(*clean)[:2])
+        assert "beside the verdict" not in "".join(printed(*clean)[:2])
     # the heading of the finding is not cut before it says which side raises
     assert "5.23 raises" in printed(*one_sided("SB931", "5.23"))[2]
 
@@ -135,15 +135,17 @@ def test_a_finding_that_explains_nothing_stands_beside_the_verdict():
     beside = lines(report(reference(), explained(diverged), rules=(NEVER_WRITTEN,)))
     place = beside.index("Beside the verdict:")
     assert beside[place + 1] == "SB301 a buffer is never written (model.inv_freq)"
-    known = Explanation(code="SB301", where="model.inv_freq", stack="5.23")
-    told = lines(report(reference(), explained(diverged, known), rules=(NEVER_WRITTEN,)))
-    assert "SB301 a buffer is never written (model.inv_freq)" in told
-    assert "Beside the verdict:" not in told
+    explanation = Explanation(code="SB301", where="model.inv_freq", stack="5.23")
+    without_others = lines(
+        report(reference(), explained(diverged, explanation), rules=(NEVER_WRITTEN,))
+    )
+    assert "SB301 a buffer is never written (model.inv_freq)" in without_others
+    assert "Beside the verdict:" not in without_others
 
 
 def test_the_headline_accuses_the_side_that_has_the_defect():
-    known = Explanation(code="SB301", where="model.inv_freq", stack="4.48")
-    diverged = explained(of("5.23", Verdict.DIVERGED), known)
+    explanation = Explanation(code="SB301", where="model.inv_freq", stack="4.48")
+    diverged = explained(of("5.23", Verdict.DIVERGED), explanation)
     printed = lines(report(reference(), diverged, rules=(NEVER_WRITTEN,)))
     defect = "the known defect is in 4.48, the reference"
     assert printed[0] == f"tiny: does not pass: 5.23 diverged ({defect})"
@@ -212,10 +214,10 @@ def test_what_got_no_image_and_no_video_is_said():
         signal="logits", outcome="identical", n_items=1, n_differ=0, items=(item,)
     )
     video = Skip(what="forward video", reason="forward takes videos", why="inputs")
-    seen = of("5.23", Verdict.IDENTICAL).model_copy(
+    with_image = of("5.23", Verdict.IDENTICAL).model_copy(
         update={"signals": (signal,), "skips": (video,)}
     )
-    text = " ".join(" ".join(lines(report(reference(), seen, code=0))).split())
+    text = " ".join(" ".join(lines(report(reference(), with_image, code=0))).split())
     assert "Only forward and decoding were fed an image. No video was fed." in text
     plain = of("5.23", Verdict.IDENTICAL)
     assert "were fed" not in " ".join(lines(report(reference(), plain, code=0)))

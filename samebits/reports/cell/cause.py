@@ -61,13 +61,13 @@ def cause_in_short(cell: CellResult, subject: str = "") -> str:
 
     ``subject`` stands before it, unless it is the cause of another difference.
     """
-    shown = shown_cause(cell)
-    if shown is None:
+    cause = shown_cause(cell)
+    if cause is None:
         return ""
-    side = shown.candidate
+    side = cause.candidate
     location = side.tensor if side.tensor not in {"", "constant"} else side.function
-    words = f"{KIND_WORDS[shown.kind]}: {location}" if location else KIND_WORDS[shown.kind]
-    subject = subject if shown.decides else f"another difference, {place(shown)}, "
+    words = f"{KIND_WORDS[cause.kind]}: {location}" if location else KIND_WORDS[cause.kind]
+    subject = subject if cause.decides else f"another difference, {place(cause)}, "
     return f"{subject}starts with {words}"
 
 

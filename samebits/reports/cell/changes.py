@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT, material_changes, paired_calls
+from samebits.reports.stories import joined_lines
 from samebits.text.blocks import details, folded, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from samebits.records.comparison import CellResult, FactChange
     from samebits.records.report import Row
@@ -56,26 +57,12 @@ def _change_rows(
     story: Story,
     is_shown: Callable[[FactChange], bool] = lambda _: True,
 ) -> list[list[str]]:
-    rows = _joined_lines(
+    rows = joined_lines(
         shared,
         story,
         lambda cell: map(_change, filter(is_shown, cell.changes.get(kind, ()))),
     )
     return [[what, where, *sides] for where, (what, *sides) in rows]
-
-
-def _joined_lines(
-    shared: Shared, story: Story, lines: Callable[[CellResult], Iterable[tuple[Markdown, ...]]]
-) -> list[tuple[str, tuple[Markdown, ...]]]:
-    """Return the lines of all cells once, each with where it holds; '' if it holds everywhere."""
-    cells: dict[tuple[Markdown, ...], list[CellResult]] = {}
-    for cell in shared.cells:
-        for line in lines(cell):
-            cells.setdefault(line, []).append(cell)
-    return [
-        ("" if len(line_cells) == len(shared.cells) else story.where(line_cells), line)
-        for line, line_cells in cells.items()
-    ]
 
 
 def _change(change: FactChange) -> tuple[Markdown, ...]:
@@ -98,7 +85,7 @@ def _python_text(value: object) -> str:
 def _config(shared: Shared, story: Story) -> Markdown:
     """Return the changes, and in one line the fields that came or went and have no effect."""
     effective = _change_rows("config", shared, story, lambda change: not _does_nothing(change))
-    idle_fields = _joined_lines(shared, story, _idle_fields)
+    idle_fields = joined_lines(shared, story, _idle_fields)
     names: dict[tuple[str, Markdown], list[str]] = {}
     for where, (side, name) in idle_fields:
         names.setdefault((where, side), []).append(name)
@@ -139,7 +126,7 @@ def _attention(shared: Shared, story: Story) -> Markdown:
     if not all(_observed(rows[str(cell.cell.variant)], cell) for cell in shared.cells):
         return _all_changes(kind, shared, story)
     model_facts = _change_rows(kind, shared, story, _is_model_fact)
-    material = _joined_lines(
+    material = joined_lines(
         shared, story, lambda cell: _material(rows[str(cell.cell.variant)], cell)
     )
     spellings = _change_rows(kind, shared, story, lambda change: not _is_model_fact(change))

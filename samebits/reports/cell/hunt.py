@@ -37,9 +37,9 @@ def hunt(cells: Sequence[CellResult], where: Callable[[list[CellResult]], str]) 
         return EMPTY
     rows = [
         (
-            _suspect(step),
+            _marked(step, step.suspect),
             "" if len(step_cells) == len(cells) else where(step_cells),
-            _status(step),
+            _marked(step, step.status),
             prose(rounded_ulp(step.what)),
         )
         for steps in suspects.values()
@@ -72,12 +72,8 @@ def _with_status(suspects: Iterable[Iterable[Step]], status: Status) -> list[str
     ]
 
 
-def _suspect(step: Step) -> Markdown:
-    return fill("**{}**", step.suspect) if step.status == "ruled in" else prose(step.suspect)
-
-
-def _status(step: Step) -> Markdown:
-    return fill("**{}**", step.status) if step.status == "ruled in" else prose(step.status)
+def _marked(step: Step, text: str) -> Markdown:
+    return fill("**{}**", text) if step.status == "ruled in" else prose(text)
 
 
 def _legend(statuses: set[Status]) -> Markdown:

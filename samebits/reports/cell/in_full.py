@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
@@ -16,6 +17,7 @@ from samebits.reports.cell.tensors import signal_table, split_table, tensor_tabl
 from samebits.reports.stories import (
     EVERY_RELEASE,
     group_cells,
+    joined_lines,
     outcome_key,
     rest_in_words,
     verdict_word,
@@ -46,13 +48,9 @@ def in_full(
 
 def timeline(row: Row) -> Markdown:
     """Return the verdict of every stack in one line; neighbours with one verdict are joined."""
-    groups: list[tuple[str, list[str]]] = []
-    for cell in row.cells:
-        word = cell.verdict if cell.rest is None else verdict_word(cell)
-        if not groups or groups[-1][0] != word:
-            groups.append((word, []))
-        groups[-1][1].append(cell.cell.stack)
-    return join((fill("{} {}", ", ".join(stacks), word) for word, stacks in groups), " → ")
+    runs = groupby(row.cells, lambda c: str(c.verdict) if c.rest is None else verdict_word(c))
+    words = (fill("{} {}", ", ".join(cell.cell.stack for cell in run), word) for word, run in runs)
+    return join(words, " → ")
 
 
 def expectation(
@@ -210,29 +208,18 @@ def _relative(shared: Shared) -> Markdown:
 
 
 def _remarks(shared: Shared, story: Story) -> Markdown:
-    notes = _joined_lines(shared, story, lambda cell: map(prose, cell.notes))
-    skips = _joined_lines(shared, story, lambda cell: map(_skip, cell.skips))
+    notes = joined_lines(shared, story, lambda cell: map(prose, cell.notes))
+    skips = joined_lines(shared, story, lambda cell: map(_skip, cell.skips))
     return page(
-        page([titled(title), bullets(lines)])
+        page([titled(title), bullets(_placed(*line) for line in lines)])
         for title, lines in (("Notes", notes), ("Not observed", skips))
         if lines
     )
 
 
-def _joined_lines(
-    shared: Shared, story: Story, lines: Callable[[CellResult], Iterable[Markdown]]
-) -> list[Markdown]:
-    """Return the lines of all cells; a line that holds only for some of the cells names them."""
-    cells: dict[Markdown, list[CellResult]] = {}
-    for cell in shared.cells:
-        for line in lines(cell):
-            cells.setdefault(line, []).append(cell)
-    return [
-        line
-        if len(line_cells) == len(shared.cells)
-        else fill("on {}: {}", story.where(line_cells), line)
-        for line, line_cells in cells.items()
-    ]
+def _placed(where: str, line: Markdown) -> Markdown:
+    """Return a line, which names the cells for which it holds if it does not hold for all."""
+    return fill("on {}: {}", where, line) if where else line
 
 
 def _skip(skip: Skip) -> Markdown:

@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import bullets, folded, page, table, titled
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
 from samebits.text.numbers import count, exact, number, pair, part, plural, ulp
@@ -90,20 +91,18 @@ def signal_items(signal: SignalComparison) -> Markdown:
 
 def _layers(items: tuple[ItemComparison, ...]) -> Markdown:
     """Return one table per prompt, which shows how the difference grows through the model."""
-    return page(_prompt_layers(prompt, layers) for prompt, layers in _by_prompt(items).items())
+    prompts = grouped(items, _prompt)
+    return page(_prompt_layers(prompt, layers) for prompt, layers in prompts.items())
 
 
-def _by_prompt(items: tuple[ItemComparison, ...]) -> dict[str, list[ItemComparison]]:
-    prompts: dict[str, list[ItemComparison]] = {}
-    for item in items:
-        prompts.setdefault(item.subject.prompt, []).append(item)
-    return prompts
+def _prompt(item: ItemComparison) -> str:
+    return item.subject.prompt
 
 
 def growth_line(cell: CellResult) -> Markdown:
     """Return how the difference grows through the model, for the prompt where it is largest."""
     items = [s.items for s in cell.signals if s.signal == "hidden_states" and s.n_differ]
-    prompts = _by_prompt(items[0]) if items else {}
+    prompts = grouped(items[0], _prompt) if items else {}
     largest = {prompt: max(map(_size, layers)) for prompt, layers in prompts.items()}
     worst_prompt = max(largest, key=largest.__getitem__, default="")
     if not largest.get(worst_prompt):

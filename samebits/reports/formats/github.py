@@ -80,7 +80,7 @@ def _blocks(report: Report) -> Iterator[Markdown]:
 
 def _remedies(report: Report) -> Iterator[Markdown]:
     """Yield the defects that explain why cells fail, each with its cause and remedy."""
-    cells = [cell for row in report.rows for cell in row.cells if fails(cell)]
+    cells = list(filter(fails, report.cells))
     codes = {explanation.code for cell in cells for explanation in cell.explained_by}
     texts = [text for text in report.rules if text.code in codes and text.scope == "model"]
     if texts:

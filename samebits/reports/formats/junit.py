@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Literal
 from samebits.diagnose.exit_code import FAIL, fails
 from samebits.reports.head import briefs
 from samebits.reports.plain import advice, beginning, failure_in_short, on_one_line, why_skipped
+from samebits.text.lists import grouped
 from samebits.text.markdown import shorten, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.records.comparison import CellResult
-    from samebits.records.report import Report, Row
+    from samebits.records.report import Report
 
 PATH = "junit.xml"
 MAX_LINE = 2000
@@ -48,27 +49,19 @@ class Case:
 def render(report: Report) -> dict[str, str]:
     """Return the text of junit.xml by its path."""
     root = ET.Element("testsuites", {"name": _text(f"samebits {report.matrix}")})
-    suites = [(model, _cases(rows, report)) for model, rows in _models(report).items()]
+    suites = [
+        (model, [_case(cell, report) for row in rows for cell in row.cells])
+        for model, rows in grouped(report.rows, lambda row: row.model).items()
+    ]
     suites.append((_RUN, list(_cases_of_run(report))))
     for number, (name, cases) in enumerate(suites):
-        said = "\n".join(filter(None, briefs(report))) if name == _RUN else ""
-        _add_suite(root, number, name, cases, report, said)
+        output = briefs(report) if name == _RUN else []
+        _add_suite(root, number, name, cases, report, output)
     all_cases = [case for _, cases in suites for case in cases]
     root.attrib |= {"time": _seconds(report.seconds), **_counts(all_cases)}
     ET.indent(root, " ")
     text = ET.tostring(root, encoding="unicode")
     return {PATH: f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'}
-
-
-def _models(report: Report) -> dict[str, list[Row]]:
-    models: dict[str, list[Row]] = {}
-    for row in report.rows:
-        models.setdefault(row.model, []).append(row)
-    return models
-
-
-def _cases(rows: list[Row], report: Report) -> list[Case]:
-    return [_case(cell, report) for row in rows for cell in row.cells]
 
 
 def _case(cell: CellResult, report: Report) -> Case:
@@ -105,7 +98,7 @@ def _cases_of_run(report: Report) -> Iterator[Case]:
             yield Case(_RUN, name, "passed")
         else:
             yield Case(_RUN, name, "skipped", "", "the filters left out every cell that it matches")
-    broken = broken or any(fails(cell) for row in report.rows for cell in row.cells)
+    broken = broken or any(fails(cell) for cell in report.cells)
     if report.exit_code == FAIL and not broken:
         short = report.reasons[0] if report.reasons else "the run does not pass"
         yield Case(_RUN, "result", "failure", "run", short, report.reasons)
@@ -114,7 +107,7 @@ def _cases_of_run(report: Report) -> Iterator[Case]:
 
 
 def _add_suite(
-    root: ET.Element, number: int, name: str, cases: list[Case], report: Report, said: str
+    root: ET.Element, number: int, name: str, cases: list[Case], report: Report, output: list[str]
 ) -> None:
     suite = ET.SubElement(
         root,
@@ -135,7 +128,7 @@ def _add_suite(
         ET.SubElement(properties, "property", {"name": key, "value": _text(value)})
     for case in cases:
         _add_case(suite, case)
-    ET.SubElement(suite, "system-out").text = "\n".join(map(_text, said.splitlines())) or None
+    ET.SubElement(suite, "system-out").text = "\n".join(map(_text, output)) or None
     ET.SubElement(suite, "system-err")
 
 

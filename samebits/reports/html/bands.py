@@ -5,10 +5,11 @@ from __future__ import annotations
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.reports.sections.releases import upstream
+
 if TYPE_CHECKING:
     from samebits.records.report import Report, Row
 
-_COMPARE = "https://github.com/huggingface/transformers/compare"
 _SHADES = 6
 """Colours of letters; the letter itself stands in the strip, too."""
 
@@ -37,15 +38,11 @@ class Piece(NamedTuple):
 
 def strip(row: Row, report: Report) -> list[Piece]:
     """Return the bands of a row, the oldest first."""
-    versions = {stack.id: stack.transformers for stack in report.stacks}
     pieces: list[Piece] = []
     for band in row.bands:
         before = pieces[-1].stacks[-1] if pieces else ""
-        ends = versions.get(before), versions.get(band.stacks[0])
-        upstream = f"{_COMPARE}/v{ends[0]}...v{ends[1]}" if all(ends) else ""
-        pieces.append(
-            Piece(band.stacks, band.does, _shade(band.does), band.moved, before, upstream)
-        )
+        address = upstream(report, before, band.stacks[0])
+        pieces.append(Piece(band.stacks, band.does, _shade(band.does), band.moved, before, address))
     return pieces
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.records.ids import EXPLANATORY
@@ -71,36 +72,22 @@ def _layer(items: list[ItemComparison]) -> Stage:
 
 def _joined(stages: list[Stage]) -> Iterator[Stage]:
     """Yield layers; a long run of one outcome becomes its first, one box for the middle, its last."""
-    runs: list[list[Stage]] = []
-    for stage in stages:
-        if not runs or runs[-1][0].outcome != stage.outcome:
-            runs.append([])
-        runs[-1].append(stage)
-    for run in runs:
-        if len(run) <= MAX_EQUAL:
-            yield from run
-            continue
-        yield run[0]
-        yield Stage(f"{len(run) - 2} more layers", run[0].outcome, "")
-        yield run[-1]
+    for outcome, neighbours in groupby(stages, key=lambda stage: stage.outcome):
+        run = list(neighbours)
+        if len(run) > MAX_EQUAL:
+            run[1:-1] = [Stage(f"{len(run) - 2} more layers", outcome, "")]
+        yield from run
 
 
 def _marked(stages: list[Stage], cell: CellResult) -> list[Stage]:
     """Return the stages with the first difference marked."""
     if cell.first is None:
         return stages
-    names = [
-        stage.name == cell.first.signal or cell.first.item.endswith(f"· {stage.name}")
-        for stage in stages
-    ]
-    if True not in names:
-        return stages
-    place = names.index(True)
-    return [
-        *stages[:place],
-        stages[place]._replace(is_first=True),
-        *stages[place + 1 :],
-    ]
+    for place, stage in enumerate(stages):
+        if stage.name == cell.first.signal or cell.first.item.endswith(f"· {stage.name}"):
+            stages[place] = stage._replace(is_first=True)
+            break
+    return stages
 
 
 def _detail(signal: SignalComparison) -> str:

@@ -29,11 +29,10 @@ from samebits.text.names import page_path
 from samebits.text.numbers import number, rounded_ulp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from markupsafe import Markup
 
-    from samebits.questions.question import Question
     from samebits.records.comparison import CellResult, Choices, LikelyToken, TokenSplit
     from samebits.records.finding import Finding, RuleText
     from samebits.records.graft import Graft
@@ -148,7 +147,7 @@ class Outcome(NamedTuple):
     """Link to the folder of the capsule; '' if there is none."""
 
 
-class Drawn(NamedTuple):
+class NamedChart(NamedTuple):
     """A chart of a question, under the name of what it shows."""
 
     name: str
@@ -157,10 +156,10 @@ class Drawn(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """What a question says of the model, as report.md says it, with the charts that only HTML has."""
+    """A section of a question on the model, as report.md has it, with the charts that only HTML has."""
 
     text: Markup
-    charts: tuple[Drawn, ...]
+    charts: tuple[NamedChart, ...]
 
 
 class Section(NamedTuple):
@@ -383,7 +382,10 @@ def _commands(cell: CellResult) -> tuple[tuple[str, str, str], ...]:
 
 
 def _asides(rows: list[Row], report: Report, addresses: Addresses) -> Iterator[Aside]:
-    """Yield what questions say of a model, in the order of report.md's pages."""
+    """Yield the sections of questions on a model, in the order of report.md's pages.
+
+    The charts of a question stand below its first section.
+    """
     page = model_page(rows[0].model)
     pages = {page_path(row.model): model_page(row.model) for row in report.rows}
 
@@ -391,21 +393,21 @@ def _asides(rows: list[Row], report: Report, addresses: Addresses) -> Iterator[A
         path = target.removeprefix("../").partition("#")[0]
         return addresses.page(page, pages[path]) if path in pages else ""
 
-    placed = [
-        (section.order, question, section)
-        for question in questions()
-        for section in question.of_model
-    ]
-    drawn: set[str] = set()
-    for _, question, section in sorted(placed, key=lambda entry: entry[0]):
+    sections = [(section, question) for question in questions() for section in question.of_model]
+    undrawn = {
+        question.name: question.charts for question in questions() if question.charts is not None
+    }
+    for section, question in sorted(sections, key=lambda entry: entry[0].order):
         text = section.of_rows(rows, report)
-        plots = () if question.name in drawn else tuple(_drawn(question, rows))
-        drawn.add(question.name)
+        charts_of = undrawn.pop(question.name, None)
+        plots = tuple(_named_charts(charts_of, rows)) if charts_of is not None else ()
         if text or plots:
             yield Aside(rendered(text, address), plots)
 
 
-def _drawn(question: Question, rows: list[Row]) -> Iterator[Drawn]:
-    for row in rows if question.charts is not None else ():
-        for name, chart in question.charts(row) if question.charts is not None else ():
-            yield Drawn(name, anchor(row.model, row.variant, name, chart.name), chart)
+def _named_charts(
+    charts_of: Callable[[Row], Sequence[tuple[str, Chart]]], rows: list[Row]
+) -> Iterator[NamedChart]:
+    for row in rows:
+        for name, chart in charts_of(row):
+            yield NamedChart(name, anchor(row.model, row.variant, name, chart.name), chart)

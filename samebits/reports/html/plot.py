@@ -66,7 +66,7 @@ def _report(path: Path) -> Report:
 
 
 def _cell(report: Report, name: str) -> CellResult:
-    cells = {str(cell.cell): cell for row in report.rows for cell in row.cells}
+    cells = {str(cell.cell): cell for cell in report.cells}
     if name in cells:
         return cells[name]
     near = [other for other in cells if name.partition("/")[0] in other and cells[other].signals]

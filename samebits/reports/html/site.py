@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from samebits.base.finding_pages import KINDS as RULE_KINDS
 from samebits.records.ids import Verdict
+from samebits.reports.commands import compare_two
 from samebits.reports.html import bands, matrix, model, upgrade
 from samebits.reports.html.addresses import (
     FOLDER,
@@ -27,6 +28,7 @@ from samebits.reports.html.addresses import (
 from samebits.reports.html.states import MEANINGS, class_of
 from samebits.reports.sections.overview import ANSWERS, DEFAULT_ANSWER, headline
 from samebits.reports.stories import row_name
+from samebits.text.lists import grouped
 from samebits.text.markdown import visible
 from samebits.text.numbers import duration, number
 
@@ -77,18 +79,15 @@ def single(report: Report, documents: Collection[str]) -> dict[str, str | bytes]
     """Return report.html as one file that holds all pages and all that they load."""
     addresses = Addresses(is_single=True)
     parts = list(pages(report, addresses, documents))
-    text = (
-        _environment()
-        .get_template("single.html.jinja")
-        .render(
-            pages=parts,
-            part=addresses.part,
-            title=_title(report),
-            nonce=nonce(report),
-            styles=[_inline(name) for name in STYLES],
-            scripts=[_inline(name) for name in (*TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS)],
-            licences=[(_ASSETS / name).read_text("utf-8") for name in LICENCES],
-        )
+    text = _filled(
+        "single.html.jinja",
+        pages=parts,
+        part=addresses.part,
+        title=_title(report),
+        nonce=nonce(report),
+        styles=[_inline(name) for name in STYLES],
+        scripts=[_inline(name) for name in (*TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS)],
+        licences=[(_ASSETS / name).read_text("utf-8") for name in LICENCES],
     )
     return {HOME: _writable(text)}
 
@@ -99,16 +98,13 @@ def in_folder(page: Page, mark: str, addresses: Addresses) -> str:
     def asset(name: str) -> str:
         return addresses.file(page.path, f"{ASSETS}/{name}")
 
-    text = (
-        _environment()
-        .get_template("page.html.jinja")
-        .render(
-            page=page,
-            title=page.title,
-            nonce=mark,
-            styles=[asset(name) for name in STYLES],
-            scripts=[asset(name) for name in (*page.scripts, *SCRIPTS)],
-        )
+    text = _filled(
+        "page.html.jinja",
+        page=page,
+        title=page.title,
+        nonce=mark,
+        styles=[asset(name) for name in STYLES],
+        scripts=[asset(name) for name in (*page.scripts, *SCRIPTS)],
     )
     return _writable(text)
 
@@ -120,10 +116,7 @@ def pages(report: Report, addresses: Addresses, documents: Collection[str]) -> I
         yield _releases(report, addresses)
     for first, last in upgrade.pairs(report):
         yield _upgrade(report, first, last, addresses)
-    rows: dict[str, list[Row]] = {}
-    for row in report.rows:
-        rows.setdefault(row.model, []).append(row)
-    for name, model_rows in rows.items():
+    for name, model_rows in grouped(report.rows, lambda row: row.model).items():
         yield _model(name, model_rows, report, addresses, documents)
 
 
@@ -179,7 +172,7 @@ def _upgrade(report: Report, first: str, last: str, addresses: Addresses) -> Pag
         pairs=upgrade.pairs(report),
         rules=rules,
         ticket=upgrade.ticket(report, shown, rules),
-        command=upgrade.command(report, shown),
+        command=compare_two(report, first, last),
         ticket_id=anchor("ticket", first, last),
     )
     return Page(path, f"{first} → {last}: {_title(report)}", body)
@@ -210,12 +203,12 @@ def _body(
         return addresses.page(path, target, place)
 
     navigation = _navigation(report, path, addresses)
-    text = (
-        _environment()
-        .get_template(template)
-        .render(report=report, to=to, navigation=navigation, path=path, **values)
-    )
+    text = _filled(template, report=report, to=to, navigation=navigation, path=path, **values)
     return Markup(text)
+
+
+def _filled(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(**values)
 
 
 def _navigation(report: Report, path: str, addresses: Addresses) -> list[tuple[str, str, bool]]:
@@ -247,9 +240,8 @@ def nonce(report: Report) -> str:
     It depends on the whole result, so that a text from a model cannot contain it.
     """
     digest = sha256(f"{report.started} {report.seconds} {report.matrix_digest}".encode())
-    for row in report.rows:
-        for cell in row.cells:
-            digest.update(cell.headline.encode("utf-8", "backslashreplace"))
+    for cell in report.cells:
+        digest.update(cell.headline.encode("utf-8", "backslashreplace"))
     return digest.hexdigest()[:32]
 
 

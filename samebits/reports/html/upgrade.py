@@ -13,7 +13,7 @@ from samebits.reports.stories import cell_in_short, row_name
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
@@ -183,12 +183,9 @@ def ticket(report: Report, shown: Upgrade, rules: dict[str, RuleText]) -> str:
         for code in shown.codes
         if code in rules
     ]
-    return "\n".join([*lines, "", f"To reproduce: `{command(report, shown)}`"])
-
-
-def command(report: Report, shown: Upgrade) -> str:
-    """Return the command that compares the two stacks with each other."""
-    return compare_two(report, shown.first, shown.last)
+    return "\n".join(
+        [*lines, "", f"To reproduce: `{compare_two(report, shown.first, shown.last)}`"]
+    )
 
 
 def in_words(shown: Upgrade) -> str:
@@ -272,8 +269,3 @@ def _judged(cell: CellResult) -> Verdict:
 
 def _has_bits(cell: CellResult) -> bool:
     return _judged(cell) in _BITS
-
-
-def remedies(codes: Iterable[str], rules: dict[str, RuleText]) -> list[RuleText]:
-    """Return the texts of the rules with these codes."""
-    return [rules[code] for code in codes if code in rules]

@@ -11,7 +11,7 @@ from samebits.diagnose.exit_code import OPEN
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
 from samebits.reports.sections.findings import named
-from samebits.text.blocks import heading, link, page, table, titled
+from samebits.text.blocks import first_of, heading, link, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
@@ -76,11 +76,10 @@ _LEGEND = Markdown(
 
 
 def _cells(report: Report, stack: str) -> Iterator[CellResult]:
-    for row in report.rows:
-        for cell in row.cells:
-            is_left_out = cell.judged == Verdict.REFERENCE or is_everywhere(cell)
-            if cell.cell.stack == stack and not is_left_out:
-                yield cell
+    for cell in report.cells:
+        is_left_out = cell.judged == Verdict.REFERENCE or is_everywhere(cell)
+        if cell.cell.stack == stack and not is_left_out:
+            yield cell
 
 
 def _counts(cells: list[CellResult]) -> Iterator[str]:
@@ -107,7 +106,7 @@ def _serious(report: Report, most: int | None = None, names: int | None = None) 
     for before, stack, changes in steps(report):
         step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
         lines += [
-            [step, what, count(len(models)), _first_models(models, names)]
+            [step, what, count(len(models)), first_of(models, names or len(models))]
             for what, models in changes.items()
         ]
     if not lines:
@@ -118,12 +117,6 @@ def _serious(report: Report, most: int | None = None, names: int | None = None) 
     if n_more:
         title = titled(f"Changes worse than rounding, the last {most} of {len(lines)} lines")
     return page([title, step_table, fill(_STEPS, code(compare_two(report, "A", "B")))])
-
-
-def _first_models(models: list[Markdown], most: int | None) -> Markdown:
-    n_more = len(models) - most if most else 0
-    shown = join(models[:most])
-    return fill("{} and {} more", shown, count(n_more)) if n_more > 0 else shown
 
 
 class StackStep(NamedTuple):
@@ -175,11 +168,10 @@ def _step(report: Report, before: str | None, stack: str) -> dict[str, list[Mark
 def _by_model(report: Report, stack: str | None) -> dict[str, list[CellResult]]:
     """Return the cells of each model that a stack knows."""
     models: dict[str, list[CellResult]] = {}
-    for row in report.rows:
-        for cell in row.cells:
-            is_left_out = cell.judged == Verdict.ABSENT or is_everywhere(cell)
-            if cell.cell.stack == stack and not is_left_out:
-                models.setdefault(row.model, []).append(cell)
+    for cell in report.cells:
+        is_left_out = cell.judged == Verdict.ABSENT or is_everywhere(cell)
+        if cell.cell.stack == stack and not is_left_out:
+            models.setdefault(cell.cell.model, []).append(cell)
     return models
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from samebits.text.blocks import folded, heading, page, table, titled
+from samebits.text.blocks import first_of, folded, heading, page, table, titled
+from samebits.text.lists import joined
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import numbered
 from samebits.text.numbers import count, plural
@@ -58,8 +59,7 @@ def kernels_of(rows: list[Row]) -> Markdown:
     lines = _lines(rows)
     if not lines:
         return EMPTY
-    for field in ("layers", "prompts", "stacks", "variants"):
-        lines = _joined(lines, field)
+    lines = joined(lines, "layers", "prompts", "stacks", "variants")
     run_table = table(["variant", "stacks", "prompts", "layers", *FACT_HEADERS], map(_cells, lines))
     return page([heading(2, "Attention kernels"), run_table])
 
@@ -111,10 +111,7 @@ def _moves_table(rows: list[Row]) -> Markdown:
 
 
 def _model_names(models: Iterable[str]) -> Markdown:
-    names = list(dict.fromkeys(models))
-    first_names = join(names[:MAX_MODELS])
-    rest = len(names) - MAX_MODELS
-    return fill("{} and {} more", first_names, count(rest)) if rest > 0 else first_names
+    return first_of(list(dict.fromkeys(models)), MAX_MODELS)
 
 
 def _moves(row: Row) -> list[tuple[Markdown, ...]]:
@@ -206,15 +203,6 @@ def _generalised(facts: tuple[str, ...]) -> tuple[str, ...]:
 def _kind_of_mask(mask: str) -> str:
     dtype = mask.partition("[")[0]
     return "float" if "float" in dtype else dtype
-
-
-def _joined(lines: Iterable[AttentionLine], field: str) -> list[AttentionLine]:
-    """Return the lines, joined where they are equal but for ``field``."""
-    groups: dict[AttentionLine, dict[str, None]] = {}
-    for line in lines:
-        rest = replace(line, **{field: ()})
-        groups.setdefault(rest, {}).update(dict.fromkeys(getattr(line, field)))
-    return [replace(rest, **{field: tuple(values)}) for rest, values in groups.items()]
 
 
 def _cells(line: AttentionLine) -> list[str]:

@@ -76,4 +76,4 @@ def _probes(report: Report) -> Iterator[DeviceProbe]:
 
 
 def _has_cells(report: Report) -> bool:
-    return any(result.cell.variant.device != "cpu" for row in report.rows for result in row.cells)
+    return any(result.cell.variant.device != "cpu" for result in report.cells)

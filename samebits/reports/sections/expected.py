@@ -12,8 +12,6 @@ from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, pros
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from samebits.records.comparison import CellResult
     from samebits.records.report import ExpectedReport, Report, Row
 
@@ -105,7 +103,7 @@ def remarks(report: Report) -> Markdown:
     rows_by_key: dict[str, dict[str, None]] = {}
     first_remarks: dict[str, Markdown] = {}
     for row in rows:
-        for remark in _stacks_by_remark(row, _in_short):
+        for remark in _stacks_by_remark(row, short=True):
             key = _MODEL_SPECIFIC.sub("", remark)
             first_remarks.setdefault(key, remark)
             rows_by_key.setdefault(key, {})[row_name(row)] = None
@@ -125,7 +123,7 @@ def remarks_of(rows: list[Row]) -> Markdown:
     lines = [
         [prose(row.variant), ", ".join(stacks), remark]
         for row in rows
-        for remark, stacks in _stacks_by_remark(row, _in_full).items()
+        for remark, stacks in _stacks_by_remark(row, short=False).items()
     ]
     if not lines:
         return EMPTY
@@ -134,38 +132,29 @@ def remarks_of(rows: list[Row]) -> Markdown:
 
 def has_remarks(row: Row) -> bool:
     """Return True if there are remarks on the row's cells without a difference."""
-    return bool(_stacks_by_remark(row, _in_full))
+    return bool(_stacks_by_remark(row, short=False))
 
 
-def _stacks_by_remark(
-    row: Row, cell_remarks: Callable[[CellResult], list[Markdown]]
-) -> dict[Markdown, list[str]]:
+def _stacks_by_remark(row: Row, *, short: bool) -> dict[Markdown, list[str]]:
     """Return every remark with the stacks for which it holds."""
     stacks: dict[Markdown, list[str]] = {}
     for cell in row.cells:
         if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL):
-            for remark in cell_remarks(cell):
+            for remark in _remarks(cell, short=short):
                 stacks.setdefault(remark, []).append(cell.cell.stack)
     return stacks
 
 
-def _in_full(cell: CellResult) -> list[Markdown]:
-    notes = [prose(note) for note in cell.notes]
+def _remarks(cell: CellResult, *, short: bool) -> list[Markdown]:
+    """Return the remarks of a cell, if ``short`` cut before the details: names and figures."""
+    notes = [prose(clip(note, MAX_NOTE) if short else note) for note in cell.notes]
     skips = [fill("not observed: {}: {}", code(skip.what), skip.reason) for skip in cell.skips]
     changes = [
-        fill("{}: {} that did not change any bit", kind, plural(len(facts), "change"))
-        for kind, facts in cell.changes.items()
-        if facts
-    ]
-    return [*notes, *skips, *changes]
-
-
-def _in_short(cell: CellResult) -> list[Markdown]:
-    """Return the remarks of a cell, cut before the details: names and figures."""
-    notes = [prose(clip(note, MAX_NOTE)) for note in cell.notes]
-    skips = [fill("not observed: {}: {}", code(skip.what), skip.reason) for skip in cell.skips]
-    changes = [
-        fill("{}: changes that did not change any bit", kind)
+        fill(
+            "{}: {} that did not change any bit",
+            kind,
+            "changes" if short else plural(len(facts), "change"),
+        )
         for kind, facts in cell.changes.items()
         if facts
     ]

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.base.finding_pages import KINDS
 from samebits.findings.rulebook import advice, plain_title, short_advice, title
 from samebits.reports.stories import holds
-from samebits.text.blocks import bullets, codes, details, heading, link, page, table
-from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
+from samebits.text.blocks import bullets, codes, details, first_of, heading, link, page, table
+from samebits.text.lists import grouped
+from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.names import page_path
-from samebits.text.numbers import count, plural
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,9 +82,7 @@ def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
         fill("{} ({})", link(model, page_path(model)), ", ".join(stack_names))
         for model, stack_names in stacks.items()
     ]
-    shown, rest = join(models[:MAX_MODELS]), len(models) - MAX_MODELS
-    names = fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
-    return [title(text), text.kind, names]
+    return [title(text), text.kind, first_of(models, MAX_MODELS)]
 
 
 def findings_of(rows: list[Row], report: Report) -> Markdown:
@@ -92,9 +91,7 @@ def findings_of(rows: list[Row], report: Report) -> Markdown:
     if not sightings:
         return EMPTY
     texts = {text.code: text for text in report.rules}
-    by_code: dict[str, list[Sighting]] = {}
-    for sighting in sightings:
-        by_code.setdefault(sighting.finding.code, []).append(sighting)
+    by_code = grouped(sightings, lambda sighting: sighting.finding.code)
     quiet = [rule_code for rule_code in by_code if _is_quiet(texts[rule_code], by_code[rule_code])]
     loud = [
         _rule(texts[rule_code], by_code[rule_code])
@@ -151,11 +148,8 @@ def _sighting(sighting: Sighting) -> Markdown:
 
 def _sightings(cells: Iterable[CellResult]) -> list[Sighting]:
     """Return the findings; those with equal place and evidence are joined over cells."""
-    groups: dict[tuple[str, str, tuple[str, ...]], list[CellResult]] = {}
-    first: dict[tuple[str, str, tuple[str, ...]], Finding] = {}
-    for cell in cells:
-        for finding in cell.findings:
-            key = (finding.code, finding.where, finding.evidence)
-            first.setdefault(key, finding)
-            groups.setdefault(key, []).append(cell)
-    return [Sighting(first[key], tuple(group)) for key, group in groups.items()]
+    groups = grouped(
+        ((finding, cell) for cell in cells for finding in cell.findings),
+        lambda pair: (pair[0].code, pair[0].where, pair[0].evidence),
+    )
+    return [Sighting(pairs[0][0], tuple(cell for _, cell in pairs)) for pairs in groups.values()]

@@ -11,13 +11,12 @@ from samebits.reports.plain import KINDS, on_one_line
 from samebits.reports.sections.at_a_glance import COLUMNS, SERIOUS
 from samebits.reports.sections.overview import summary_lines
 from samebits.reports.stories import is_reference
-from samebits.text.blocks import bullets, heading, link, page, table
-from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join
+from samebits.text.blocks import bullets, first_of, heading, link, page, table
+from samebits.text.markdown import EMPTY, Markdown, clip, code, fill
 from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
     from samebits.records.report import Report
 
@@ -53,13 +52,11 @@ def to_do(report: Report) -> Markdown:
 
 def _defects(report: Report) -> list[Defect]:
     models: dict[str, dict[str, bool]] = {}
-    for row in report.rows:
-        for cell in row.cells:
-            if not _is_serious(cell):
-                continue
-            for finding in cell.findings:
-                of_code = models.setdefault(finding.code, {})
-                of_code[row.model] = of_code.get(row.model, False) or fails(cell)
+    for cell in report.cells:
+        model = cell.cell.model
+        for finding in cell.findings if fails(cell) or cell.judged in SERIOUS else ():
+            of_code = models.setdefault(finding.code, {})
+            of_code[model] = of_code.get(model, False) or fails(cell)
     defects = [
         Defect(text, tuple(models[text.code]), any(models[text.code].values()))
         for text in report.rules
@@ -70,14 +67,8 @@ def _defects(report: Report) -> list[Defect]:
     )
 
 
-def _is_serious(cell: CellResult) -> bool:
-    return fails(cell) or cell.judged in SERIOUS
-
-
 def _defect(defect: Defect) -> Markdown:
-    names = join(link(model, page_path(model)) for model in defect.models[:MAX_MODELS])
-    n_more = len(defect.models) - MAX_MODELS
-    shown = fill("{} and {} more", names, count(n_more)) if n_more > 0 else names
+    shown = first_of([link(model, page_path(model)) for model in defect.models], MAX_MODELS)
     remedy = clip(on_one_line(defect.text.remedy), MAX_REMEDY)
     return fill("**{}** ({}): {}", title(defect.text), shown, remedy)
 

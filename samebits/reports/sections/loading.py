@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from samebits.records.provenance import Source
 from samebits.text.blocks import bullets, codes, details, heading, link, page, slug, table, titled
+from samebits.text.lists import joined
 from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.names import numbered, page_path
 from samebits.text.numbers import count, duration, part, plural
@@ -206,14 +207,7 @@ def _default_dtype(signal: LoadReport) -> Markdown:
 
 
 def _joined(lines: Iterable[Line]) -> list[Line]:
-    """Return the lines, joined where they are equal but for stacks, variants or models."""
-    for field in ("stacks", "variants", "models"):
-        groups: dict[Line, dict[str, None]] = {}
-        for line in lines:
-            rest = replace(line, **{field: ()})
-            groups.setdefault(rest, {}).update(dict.fromkeys(getattr(line, field)))
-        lines = [replace(rest, **{field: tuple(names)}) for rest, names in groups.items()]
-    return list(lines)
+    return joined(lines, "stacks", "variants", "models")
 
 
 def _severity(line: Line) -> tuple[int, bool]:

@@ -25,6 +25,7 @@ from samebits.reports.stories import (
     verdict_word,
 )
 from samebits.text.blocks import bullets, heading, link, page, slug, table, titled
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, brief, clip, code, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, duration, plural
@@ -95,7 +96,7 @@ DEFAULT_ANSWER = "does not pass"
 
 def headline(report: Report) -> str:
     """Return the result of the run in one sentence of plain words."""
-    cells = [cell for row in report.rows for cell in row.cells]
+    cells = report.cells
     compared = [cell for cell in cells if not is_reference(cell)]
     n_same = sum(map(holds, compared))
     held_text = (
@@ -265,9 +266,7 @@ def model_summary(rows: list[Row], report: Report) -> Markdown:
 
 def summary(report: Report) -> Markdown:
     """Return the verdict of every cell, a table per group of models."""
-    groups: dict[str, list[Row]] = {}
-    for row in report.rows:
-        groups.setdefault(row.group or "", []).append(row)
+    groups = grouped(report.rows, lambda row: row.group or "")
     ungrouped = groups.pop("", [])
     targets = _targets(report)
     stacks = _columns(report)

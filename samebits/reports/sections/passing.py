@@ -12,6 +12,7 @@ from samebits.reports.cell.tensors import growth_line
 from samebits.reports.sections.at_a_glance import COLUMNS
 from samebits.reports.stories import QUIET, cell_in_short, group_cells
 from samebits.text.blocks import heading, link, linked, page
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
 from samebits.text.names import page_path
 
@@ -67,9 +68,7 @@ class Difference(NamedTuple):
 
 def passing(stories: Iterable[Story], expected: tuple[ExpectedReport, ...]) -> Markdown:
     """Return a part for each kind of difference, and in it each reason with where it holds."""
-    kinds: dict[Verdict, list[Difference]] = {}
-    for difference in _differences(stories):
-        kinds.setdefault(difference.cells[0].judged, []).append(difference)
+    kinds = grouped(_differences(stories), lambda difference: difference.cells[0].judged)
     if not kinds:
         return EMPTY
     parts = (_kind(kind, kinds[kind], expected) for kind in KINDS if kind in kinds)
@@ -110,9 +109,7 @@ def _difference_key(cell: CellResult) -> tuple[object, ...]:
 def _kind(
     kind: Verdict, differences: list[Difference], expected: tuple[ExpectedReport, ...]
 ) -> Markdown:
-    by_reasons: dict[tuple[str, ...], list[Difference]] = {}
-    for difference in differences:
-        by_reasons.setdefault(difference.cells[0].expected, []).append(difference)
+    by_reasons = grouped(differences, lambda difference: difference.cells[0].expected)
     seen_reasons: set[str] = set()
     lists = [
         _list_item(_reason_text(reasons, seen_reasons, group, expected), group)
@@ -165,9 +162,7 @@ def _entry_link(reason: str, names: set[str], expected: tuple[ExpectedReport, ..
 
 def _list_item(reason: Markdown, differences: list[Difference]) -> Markdown:
     """Return one item of the list: the reason, and below it where it holds."""
-    groups: dict[tuple[str, str], list[Difference]] = {}
-    for difference in differences:
-        groups.setdefault((difference.stacks, difference.starts), []).append(difference)
+    groups = grouped(differences, lambda difference: (difference.stacks, difference.starts))
     return Markdown(
         "\n".join([f"- {reason}", *(f"  - {_difference_line(group)}" for group in groups.values())])
     )

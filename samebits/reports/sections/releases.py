@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from samebits.reports.commands import compare_two
 from samebits.reports.stories import row_name
 from samebits.text.blocks import codes, heading, page, table, titled
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from samebits.records.band import Band
     from samebits.records.report import Report, Row
 
@@ -25,10 +25,11 @@ def releases(report: Report) -> Markdown:
     releases_between = [stack for stack in report.stacks if stack.between]
     if not releases_between:
         return EMPTY
-    rows_by_bands: dict[tuple[Band, ...], list[Row]] = {}
-    for row in report.rows:
-        rows_by_bands.setdefault(row.bands, []).append(row)
-    lines = [[codes(map(row_name, rows)), _bands(bands)] for bands, rows in rows_by_bands.items()]
+    rows_by_bands = grouped(report.rows, lambda row: row.bands)
+    lines = [
+        [codes(map(row_name, rows)), join(map(_band, bands), " · ")]
+        for bands, rows in rows_by_bands.items()
+    ]
     intro = fill(
         "{} between those of {}: the newest patch of every minor one. {}",
         plural(len(releases_between), "release"),
@@ -54,10 +55,6 @@ def _unbuilt(report: Report) -> Markdown:
     return fill("Could not be built, so they are not covered: {}.", codes(broken))
 
 
-def _bands(bands: Iterable[Band]) -> Markdown:
-    return join((_band(band) for band in bands), " · ")
-
-
 def _band(band: Band) -> Markdown:
     first, last = band.stacks[0], band.stacks[-1]
     span = first if len(band.stacks) == 1 else f"{first}{_RANGE}{last}"
@@ -68,7 +65,7 @@ def _moves(report: Report) -> Markdown:
     """Return every step at which the bits of a row change, the oldest first."""
     rows_by_step: dict[tuple[str, str, str, tuple[str, ...]], list[Row]] = {}
     for row in report.rows:
-        for before, band in _steps(row):
+        for before, band in pairwise(row.bands):
             letters = f"{before.does} → {band.does}"
             step = before.stacks[-1], band.stacks[0], letters, band.moved
             rows_by_step.setdefault(step, []).append(row)
@@ -93,17 +90,18 @@ def _moves(report: Report) -> Markdown:
     return page([titled("Where the bits change"), step_table, hint])
 
 
-def _steps(row: Row) -> Iterator[tuple[Band, Band]]:
-    yield from zip(row.bands, row.bands[1:], strict=False)
-
-
 def _step(report: Report, earlier: str, later: str) -> Markdown:
     """Return the two stacks, with a link to what changed in transformers between them."""
-    versions = {stack.id: stack.transformers for stack in report.stacks}
     step = fill("{}\u00a0→\u00a0{}", earlier, later)
-    if not versions.get(earlier) or not versions.get(later):
-        return step
-    return Markdown(f"[{step}]({_COMPARE}/v{versions[earlier]}...v{versions[later]})")
+    address = upstream(report, earlier, later)
+    return Markdown(f"[{step}]({address})") if address else step
+
+
+def upstream(report: Report, earlier: str, later: str) -> str:
+    """Return the address of what changed in transformers between two stacks; '' if a release is not known."""
+    versions = {stack.id: stack.transformers for stack in report.stacks}
+    ends = versions.get(earlier), versions.get(later)
+    return f"{_COMPARE}/v{ends[0]}...v{ends[1]}" if all(ends) else ""
 
 
 def _next_command(

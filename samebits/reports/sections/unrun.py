@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import bullets, heading, page
-from samebits.text.lists import group_equal
+from samebits.text.lists import group_equal, grouped
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import count, plural
 
@@ -66,13 +66,14 @@ def unrun_line(report: Report) -> str:
 def media_line(report: Report) -> str:
     """Return which observations had no image, sound or video, by model; '' where all models take text alone."""
     words: dict[str, list[str]] = {}
-    for model in dict.fromkeys(row.model for row in report.rows):
-        if sentence := media_of([row for row in report.rows if row.model == model]):
+    models = grouped(report.rows, lambda row: row.model)
+    for model, rows in models.items():
+        if sentence := media_of(rows):
             words.setdefault(sentence, []).append(model)
-    is_single = len({row.model for row in report.rows}) == 1
+    is_single = len(models) == 1
     return " ".join(
-        sentence if is_single else f"{', '.join(models[:MAX_MODELS])}: {sentence}"
-        for sentence, models in words.items()
+        sentence if is_single else f"{', '.join(names[:MAX_MODELS])}: {sentence}"
+        for sentence, names in words.items()
     )
 
 
