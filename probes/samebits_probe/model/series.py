@@ -32,13 +32,13 @@ def tensors(name: str, config: Any, signature: Signature, rows: int) -> Tensors:
     if not all_shapes:
         msg = "the config has no context_length, which the length of a series follows from"
         raise NotFed(msg)
-    fed = [argument, "past_time_features"]
+    arguments = [argument, "past_time_features"]
     if getattr(config, "lags_sequence", None):
-        fed += ["future_values", "future_time_features"]
-    fed.append("static_real_features")
+        arguments += ["future_values", "future_time_features"]
+    arguments.append("static_real_features")
     made = {
         key: seeded_numbers(name, key, (rows, *all_shapes[key]))
-        for key in fed
+        for key in arguments
         if key in signature.names and key in all_shapes
     }
     if "past_observed_mask" in signature.names:

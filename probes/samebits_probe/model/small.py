@@ -84,8 +84,8 @@ def stands_in(model: Any, options: jobs.ObservedModel) -> bool:
 
 def insists(options: jobs.ObservedModel) -> bool:
     """Return True if the model itself is to answer, whatever its size."""
-    asked = (options.get("questions") or {}).values()
-    return bool(options.get("large")) or any(question["large"] for question in asked)
+    questions = (options.get("questions") or {}).values()
+    return bool(options.get("large")) or any(question["large"] for question in questions)
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ def observe(session: Session) -> None:
             session.signals["tokenizer"] = tokenizer.facts_of(
                 loaded, session.job["model"]["prompts"]
             )
-            session.asked_tokenizer = loaded
+            session.spare_tokenizer = loaded
 
 
 PHASE = Phase("tokenizer", 40, observe, needs_grad=True)
