@@ -26,7 +26,7 @@ from samebits_probe.model import feed, forks, fresh, load, unrun
 from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress, settings
-from samebits_probe.process.failure import PhaseFailed, describe, without_folders
+from samebits_probe.process.failure import PhaseFailed, describe, in_words, without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,10 +155,9 @@ class Session:
     def skip_broken_instrument(self, what: str, error: Exception) -> None:
         """Record a skip because of an exception, which the other release may not raise."""
         # what a child raised has its type in its text
-        text = (
-            str(error) if isinstance(error, fork.NoAnswer) else f"{type(error).__name__}: {error}"
-        )
-        self.skip(what, without_folders(text), "instrument")
+        is_of_child = isinstance(error, fork.NoAnswer)
+        text = without_folders(str(error)) if is_of_child else in_words(error)
+        self.skip(what, text, "instrument")
         if not isinstance(error, fork.Lost):  # a child that died, which may be the machine
             self.skips[-1]["raised"] = True
 

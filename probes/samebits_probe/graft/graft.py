@@ -300,10 +300,7 @@ class Patient(Bench[PatientTask]):
     def _twin(self, options: Fact, fields: Fact) -> Any:
         key = json.dumps([options, fields], sort_keys=True)
         if key not in self._twins:
-            if (
-                sum(p.numel() * p.element_size() for p in self.loaded.model.parameters())
-                > _MAX_TWIN_BYTES
-            ):
+            if load.n_bytes(self.loaded.model) > _MAX_TWIN_BYTES:
                 self._twins.clear()
             self._twins[key] = self._load_twin(options, fields)
         return self._twins[key]

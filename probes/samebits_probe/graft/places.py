@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from samebits_probe.model import forks
 from samebits_probe.model.layers import rotary_modules
+from samebits_probe.model.tensor import same_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -222,9 +223,7 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the ho
         super().__init__()
         self._places = places
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Parts | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _SDPA:
             return self._places.sdpa(args, kwargs or {})
         return func(*args, **(kwargs or {}))
@@ -312,10 +311,6 @@ def _with_heads(part: str, tensor: torch.Tensor, shape: list[int]) -> torch.Tens
         return tensor.repeat_interleave(shape[1] // current[1], dim=1)
     step = current[1] // shape[1]
     once = tensor[:, ::step]
-    if current[1] % shape[1] or not _same_bytes(once.repeat_interleave(step, dim=1), tensor):
+    if current[1] % shape[1] or not same_bytes(once.repeat_interleave(step, dim=1), tensor):
         raise Unfit(msg)
     return once
-
-
-def _same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return bool(left.contiguous().view(torch.uint8).equal(right.contiguous().view(torch.uint8)))

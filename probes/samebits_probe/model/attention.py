@@ -215,13 +215,7 @@ class _FunctionWatch(TorchFunctionMode):
         super().__init__()
         self._watch = watch
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _SDPA:
             return self._watch.sdpa(args, kwargs or {})
         if self._watch.keeps and (func in _PRODUCTS or func in _SOFTMAX_FUNCTIONS):
@@ -234,13 +228,7 @@ class _OpWatch(TorchDispatchMode):
         super().__init__()
         self._watch = watch
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._watch.aten(func.name().removeprefix("aten::").split(".")[0])
         return func(*args, **(kwargs or {}))
 

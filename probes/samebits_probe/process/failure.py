@@ -14,9 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ["PhaseFailed", "Unknown", "describe", "in_one_line", "phase", "without_folders"]
-
-_LINE_LENGTH = 200
+__all__ = [
+    "PhaseFailed",
+    "Unknown",
+    "describe",
+    "in_one_line",
+    "in_words",
+    "phase",
+    "without_folders",
+]
 
 
 class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase it happened in
@@ -98,7 +104,12 @@ def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> s
     return "\n".join(lines)
 
 
-def in_one_line(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
+    """Return class and message of an exception, without folders."""
+    return without_folders(f"{type(error).__name__}: {error}")
+
+
+def in_one_line(error: BaseException, limit: int = 200) -> str:
     """Return class and message of an exception in one line, without folders, cut to a limit."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {without_folders(text)}"[:_LINE_LENGTH]
+    return f"{type(error).__name__}: {without_folders(text)}"[:limit]

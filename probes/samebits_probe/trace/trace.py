@@ -158,9 +158,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
 
     # --- operations ----------------------------------------------------------------------------
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Fact | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operation and record it."""
         kwargs = kwargs or {}
         if self._paused:
@@ -175,13 +173,13 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         operation = self._operations.get(func)
         if operation is None:
             operation = self._operations[func] = _Operation(func, self._table)
-        inputs = list(_tensors((args, kwargs)))
+        inputs = list(tensors_in((args, kwargs)))
         input_values = [self._value(tensor) for tensor in inputs]
         index = len(self.ops)
         if self._look is not None:
             self._look(index, func, args, kwargs)
         result = func(*args, **kwargs)
-        outputs = list(_tensors(result))
+        outputs = list(tensors_in(result))
         structural = all(map(self._is_structural, input_values))
         written = self._written_values(func, args, kwargs, structural) if operation.mutable else {}
         # torch marks a tensor as a view only when the operation returns, which is later
@@ -250,7 +248,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         values = {}
         for argument, tensor in zip(arguments, arguments_given, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
-                for written in _tensors(tensor):
+                for written in tensors_in(tensor):
                     value = self.values.of_written(written, structural=structural)
                     self._written.setdefault(_storage_id(written), []).append(value)
                     values[id(written)] = value
@@ -493,15 +491,16 @@ def _named_tensors(model: torch.nn.Module) -> Iterator[tuple[torch.Tensor, str]]
         yield tensor, name
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors of arguments or results of an operation."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _tensors(item)
+            yield from tensors_in(item)
 
 
 def _storage_id(tensor: torch.Tensor) -> int:

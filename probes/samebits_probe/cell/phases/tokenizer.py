@@ -21,9 +21,8 @@ def observe(session: Session) -> None:
         # an object of its own, as calls change its settings
         loaded = load.load_tokenizer(session.source)
         if loaded is not None:
-            session.signals["tokenizer"] = tokenizer.facts_of(
-                loaded, session.job["model"]["prompts"]
-            )
+            prompts = session.job["model"]["prompts"]
+            session.signals["tokenizer"] = tokenizer.facts(loaded, prompts)
             session.spare_tokenizer = loaded
 
 
