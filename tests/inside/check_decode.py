@@ -2,6 +2,7 @@
 
 import sys
 
+import tiny
 import torch
 import transformers
 from samebits_probe.model import decode
@@ -13,23 +14,11 @@ torch.set_num_threads(1)
 PACKS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 23)
 
 
-def config():
-    return transformers.LlamaConfig(
-        vocab_size=40,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        bos_token_id=1,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
+FIELDS = {"num_attention_heads": 4, "bos_token_id": 1, "eos_token_id": None, "pad_token_id": 0}
 
 
 def model():
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(config()).eval()
+    return tiny.llama(**FIELDS)
 
 
 def padded():

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import feeding
+import tiny
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
@@ -94,10 +95,7 @@ def test_a_class_of_transformers_has_no_module_of_a_package():
     )
     assert type(loaded.model).__name__ == "TinyModel"
     folder = Path(tempfile.mkdtemp())
-    config = transformers.LlamaConfig(
-        vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    tiny.llama().save_pretrained(folder)
     assert load.load_model(source(folder)).facts["class_module"] == ""
     # the class that was chosen for every release, which this one has or has not
     chosen = source(folder, inputs={"model_class": "LlamaModel"})
