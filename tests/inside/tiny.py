@@ -16,6 +16,13 @@ SIZES = {
     "num_attention_heads": 2,
     "num_key_value_heads": 2,
 }
+BERT = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
 
 
 def model(architecture="llama", **changed):
