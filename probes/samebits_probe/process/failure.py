@@ -11,12 +11,13 @@ from samebits_probe.process.paths import package_path
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 __all__ = [
     "PhaseFailed",
     "Unknown",
+    "answer_or_failure",
     "describe",
     "in_one_line",
     "in_words",
@@ -47,6 +48,19 @@ def phase(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise PhaseFailed(describe(name, error)) from error
+
+
+def answer_or_failure(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a job answers, or its failure; a defect of a probe is reported like any other."""
+    try:
+        return answer()
+    except Unknown as reason:
+        return {"failure": describe("load", LookupError(str(reason)))}
+    except PhaseFailed as failed:
+        return {"failure": failed.failure}
+    except Exception as error:  # noqa: BLE001  see above
+        traceback.print_exc()
+        return {"failure": describe("probe", error)}
 
 
 def describe(name: str, error: BaseException) -> dict[str, Any]:

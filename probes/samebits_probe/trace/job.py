@@ -12,7 +12,6 @@ on copies of its inputs: in the same layout, and contiguous in fresh memory.
 from __future__ import annotations
 
 import time
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from samebits_probe.model.feed import Feed
 from samebits_probe.model.inputs import n_rows
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, memory, progress, threads
-from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
+from samebits_probe.process.failure import answer_or_failure, phase
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.trace.trace import Trace, tensors_in
 from samebits_probe.trace.values import digest
@@ -51,17 +50,8 @@ def run(job: TraceJob) -> None:
     """Trace one prompt and write the result."""
     threads.use(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
-    try:
-        with torch.no_grad():
-            facts = Traced(job).facts()
-    except Unknown as reason:
-        facts = {"failure": describe("load", LookupError(str(reason)))}
-    except PhaseFailed as failed:
-        facts = {"failure": failed.failure}
-    except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
-        traceback.print_exc()
-        facts = {"failure": describe("probe", error)}
-    write(job, facts)
+    with torch.no_grad():
+        write(job, answer_or_failure(lambda: Traced(job).facts()))
 
 
 def write(job: TraceJob, facts: Fact) -> None:
