@@ -257,12 +257,17 @@ class Task(TypedDict):
     result: str
 
 
-class QuestionJob(JobOfCell):
+class TaskJob(JobOfCell):
+    """The keys of the jobs that do a task with the model of a cell."""
+
+    store: LimitedStore
+    model: CellModel
+
+
+class QuestionJob(TaskJob):
     """Do a task of a question."""
 
     kind: str
-    store: LimitedStore
-    model: CellModel
     task: Task
 
 
@@ -282,46 +287,42 @@ class Rungs(TypedDict):
     result: str
 
 
-class LadderJob(JobOfCell):
+class LadderJob(TaskJob):
     """Run a cell on every rung of the precision ladder."""
 
     kind: Literal["ladder"]
     run: Literal["a", "b"]
-    store: LimitedStore
-    model: CellModel
     ladder: Rungs
 
 
-class Tracing(TypedDict):
-    """What to trace of one prompt."""
+class PromptTask(Task):
+    """What to do with one prompt."""
 
     prompt: str
     what: Literal["forward", "decode"]
     forced: dict[str, list[int]]
+
+
+class Tracing(PromptTask):
+    """What to trace of one prompt."""
+
     steps: int
     new_tokens: int
     look: list[int]
     rung: Literal["own", "float64"]
-    result: str
 
 
-class TraceJob(JobOfCell):
+class TraceJob(TaskJob):
     """Trace one prompt of a cell."""
 
     kind: Literal["trace"]
-    store: LimitedStore
-    model: CellModel
     trace: Tracing
 
 
-class GraftTask(TypedDict):
-    """What donor and patient are asked alike."""
+class GraftTask(PromptTask):
+    """What donor and patient do alike."""
 
-    prompt: str
-    what: Literal["forward", "decode"]
-    forced: dict[str, list[int]]
     expected: list[str]
-    result: str
 
 
 class DonorTask(GraftTask):
@@ -346,10 +347,8 @@ class PatientTask(GraftTask):
     seconds: float
 
 
-class GraftJob(JobOfCell):
+class GraftJob(TaskJob):
     """Store pieces of the reference, or try them in the candidate."""
 
     kind: Literal["graft"]
-    store: LimitedStore
-    model: CellModel
     graft: DonorTask | PatientTask

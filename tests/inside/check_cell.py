@@ -11,10 +11,11 @@ import torch
 import transformers
 from samebits_probe.cell.phases import PHASES, discover
 from samebits_probe.cell.phases import forward as forward_phase
-from samebits_probe.cell.session import Session, seed_generators
+from samebits_probe.cell.session import seed_generators
 from samebits_probe.model import outputs
 from samebits_probe.model.inputs import Inputs
-from samebits_probe.model.tensor import Keeper, tensor_hash
+from samebits_probe.model.tensor import tensor_hash
+from tiny import session_of
 from torch._C import _len_torch_function_stack
 
 
@@ -155,11 +156,9 @@ def test_a_new_phase_is_one_file():
     sys.path.insert(0, str(folder))
     (phase,) = discover([str(folder / "toy_phases")], "toy_phases")
     assert (phase.name, phase.order) == ("toy", 25)
-    session = Session.__new__(Session)
-    session.keeper, session.signals = Keeper(tempfile.mkdtemp(), 1 << 20, []), {}
     ones = torch.ones(1, 3, 4)
-    session.prompts = lambda: {"short": Inputs({"hidden_states": ones}, None, None)}
-    session.loaded = SimpleNamespace(model=Model(fast=False))
+    prompts = {"short": Inputs({"hidden_states": ones}, None, None)}
+    session = session_of(Model(fast=False), prompts)
     phase.observe(session)
     ref = session.signals["named"]["toy"]["short"][""]
     assert (ref["shape"], ref["dtype"]) == ([1, 3], "float32")
@@ -219,15 +218,8 @@ FED = {"short": fed(3), "next": fed(5), "long": fed(9), "longer": fed(10), "padd
 
 
 def observed(model, prompts=FED, *, run="a", is_apart=False):
-    session = Session.__new__(Session)
-    session.job = {"run": run, "model": {"prompts": prompts}}
-    session.loaded = SimpleNamespace(model=model)
-    session.source = SimpleNamespace(attention="default")
-    session.skips, session.failures = [], []
-    session.signals = {"load": {"activation_dtypes": {}}, "code": {}}
-    session.keeper = Keeper(tempfile.mkdtemp(), 0, [])
-    session.effect, session.is_apart = "not checked", is_apart
-    session.begin, session.inputs = lambda phase: None, lambda name: prompts[name]
+    session = session_of(model, prompts, run=run)
+    session.is_apart = is_apart
     with torch.no_grad():
         forward_phase.observe(session)
     return session

@@ -7,6 +7,7 @@ import tempfile
 import types
 from pathlib import Path
 
+import tiny
 import torch
 import transformers
 from samebits_probe.cell import code
@@ -179,14 +180,7 @@ def test_remote_code_has_the_same_key_wherever_a_release_copies_it():
 
 
 def test_of_a_real_model_every_function_has_a_source():
-    config = transformers.LlamaConfig(
-        vocab_size=32,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-    )
-    model = transformers.LlamaForCausalLM(config).eval()
+    model = tiny.llama()
     with Executed() as executed, torch.no_grad():
         model(torch.arange(4)[None])
     found = executed.functions()

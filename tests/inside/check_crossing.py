@@ -40,41 +40,41 @@ def cross(saved, first=None, again=None):
 
 
 def test_what_comes_back_is_the_same():
-    found = cross(observed())
-    assert found["outcome"] == "same bits"
-    assert found["logits"] == "same bits"
-    assert found["logits_max_abs"] == 0.0
+    result = cross(observed())
+    assert result["outcome"] == "same bits"
+    assert result["logits"] == "same bits"
+    assert result["logits_max_abs"] == 0.0
 
 
 def test_a_tensor_with_other_bytes_or_gone_or_new_is_lost():
-    found = cross(observed(hashes={"a.weight": "9", "new": "3"}))
-    assert found["outcome"] == "differs"
-    assert found["tensors"] == ["a.weight", "rope.inv_freq", "new"]
+    result = cross(observed(hashes={"a.weight": "9", "new": "3"}))
+    assert result["outcome"] == "differs"
+    assert result["tensors"] == ["a.weight", "rope.inv_freq", "new"]
 
 
 def test_a_tensor_that_the_loader_decides_by_chance_is_no_loss():
     again = observed(hashes={"a.weight": "1", "rope.inv_freq": "7"})
-    found = cross(observed(hashes={"a.weight": "1", "rope.inv_freq": "5"}), again=again)
-    assert found["outcome"] == "same bits"
-    assert found["unsteady"] == ["rope.inv_freq"]
-    assert found["tensors"] == []
+    result = cross(observed(hashes={"a.weight": "1", "rope.inv_freq": "5"}), again=again)
+    assert result["outcome"] == "same bits"
+    assert result["unsteady"] == ["rope.inv_freq"]
+    assert result["tensors"] == []
 
 
 def test_logits_that_chance_decides_are_not_compared():
     other = observed(logits=torch.tensor([1.0, 3.0]))
     assert cross(other)["logits"] == "differs"
     assert cross(other)["logits_max_abs"] == 1.0
-    found = cross(other, again=observed(logits=torch.tensor([1.0, 4.0])))
-    assert found["logits"] == "not compared"
-    assert "two loads" in found["reason"]
+    result = cross(other, again=observed(logits=torch.tensor([1.0, 4.0])))
+    assert result["logits"] == "not compared"
+    assert "two loads" in result["reason"]
 
 
 def test_the_sign_of_a_zero_and_a_nan_are_other_bits():
     zero = observed(logits=torch.tensor([0.0, 1.0]))
-    found = cross(observed(logits=torch.tensor([-0.0, 1.0])), first=zero)
-    assert (found["outcome"], found["logits_max_abs"]) == ("differs", 0.0)
-    found = cross(observed(logits=torch.tensor([float("nan"), 1.0])), first=zero)
-    assert (found["outcome"], found["logits_max_abs"]) == ("differs", "Infinity")
+    result = cross(observed(logits=torch.tensor([-0.0, 1.0])), first=zero)
+    assert (result["outcome"], result["logits_max_abs"]) == ("differs", 0.0)
+    result = cross(observed(logits=torch.tensor([float("nan"), 1.0])), first=zero)
+    assert (result["outcome"], result["logits_max_abs"]) == ("differs", "Infinity")
     infinite = observed(logits=torch.tensor([float("inf"), float("nan")]))
     assert cross(infinite, first=infinite)["outcome"] == "same bits"
 
@@ -84,20 +84,20 @@ def test_a_forward_that_raises_on_the_saved_alone_is_its_own_outcome():
     broken = observed(logits=None, failure=failure)
     assert cross(broken)["outcome"] == "forward failed"
     assert cross(broken)["failure"] == failure
-    found = cross(broken, first=broken)
-    assert found["outcome"] == "same bits"
-    assert found["logits"] == "not compared"
-    assert "of the original raises TypeError" in found["reason"]
+    result = cross(broken, first=broken)
+    assert result["outcome"] == "same bits"
+    assert result["logits"] == "not compared"
+    assert "of the original raises TypeError" in result["reason"]
     only_before = cross(observed(), first=broken)
     assert (only_before["outcome"], only_before["logits"]) == ("differs", "differs")
     assert only_before["reason"].endswith("raises TypeError here, and that of the copy answers")
 
 
 def test_a_changed_config_field_is_told_with_both_values():
-    found = cross(observed(config={"rope_theta": 1e4, "rope_parameters.rope_theta": 5e5}))
-    assert found["outcome"] == "differs"
-    assert found["config"] == ["rope_theta: 500000.0 → 10000.0", "window: 8 → not there"]
-    assert found["ignored"] == ["rope_parameters.rope_theta"]
+    result = cross(observed(config={"rope_theta": 1e4, "rope_parameters.rope_theta": 5e5}))
+    assert result["outcome"] == "differs"
+    assert result["config"] == ["rope_theta: 500000.0 → 10000.0", "window: 8 → not there"]
+    assert result["ignored"] == ["rope_parameters.rope_theta"]
 
 
 def test_of_a_list_the_items_that_changed_are_told():
@@ -117,10 +117,10 @@ def test_of_a_list_the_items_that_changed_are_told():
 def test_a_field_without_a_value_is_known_to_the_loader():
     first = observed(config={"n": 1}, nulls={"eos_token_id", "rope", "architectures"})
     saved = observed(config={"n": 1, "eos_token_id": 2, "rope.factor": 4.0, "architectures": ["A"]})
-    found = cross(saved, first=first)
-    assert found["outcome"] == "differs"
-    assert found["config"] == ["eos_token_id: null → 2", "rope.factor: null → 4.0"]
-    assert found["ignored"] == []
+    result = cross(saved, first=first)
+    assert result["outcome"] == "differs"
+    assert result["config"] == ["eos_token_id: null → 2", "rope.factor: null → 4.0"]
+    assert result["ignored"] == []
     emptied = observed(config={}, nulls={"n"})
     assert cross(emptied, first=first)["config"] == ["n: 1 → null"]
     spelled = observed(config={"n": 1}, nulls=set())
@@ -129,10 +129,10 @@ def test_a_field_without_a_value_is_known_to_the_loader():
 
 def test_the_order_of_keys_inside_a_list_is_no_change():
     first = observed(config={"parts": [{"b": 1, "a": {"d": 2, "c": 3}}]})
-    found = cross(observed(config={"parts": [{"a": {"c": 3, "d": 2}, "b": 1}]}), first=first)
-    assert (found["outcome"], found["config"]) == ("same bits", [])
-    found = cross(observed(config={"parts": [{"a": {"c": 3, "d": 4}, "b": 1}]}), first=first)
-    assert found["outcome"] == "differs"
+    result = cross(observed(config={"parts": [{"a": {"c": 3, "d": 2}, "b": 1}]}), first=first)
+    assert (result["outcome"], result["config"]) == ("same bits", [])
+    result = cross(observed(config={"parts": [{"a": {"c": 3, "d": 4}, "b": 1}]}), first=first)
+    assert result["outcome"] == "differs"
 
 
 def test_what_is_saved_is_loaded_over_other_memory_and_under_another_seed():
@@ -147,23 +147,23 @@ def test_what_is_saved_is_loaded_over_other_memory_and_under_another_seed():
     heap.fill_unwritten("a", "cpu")
     load.observe = observe
     original = Original(SOURCE, None)
-    found = load.crossing(original, "/saved")
+    result = load.crossing(original, "/saved")
     assert asked == [("/original", 0, False), ("/saved", 20, True), ("/original", 20, True)]
-    assert found["unsteady"] == ["rope.inv_freq"]
+    assert result["unsteady"] == ["rope.inv_freq"]
     assert not heap.holds_pattern(torch.empty(100), "b")
 
 
 def test_tensors_without_bytes_are_not_compared_and_named():
-    found = cross(observed(bare={"sparse"}), first=observed(bare={"sparse"}))
-    assert (found["outcome"], found["bare"]) == ("same bits", ["sparse"])
+    result = cross(observed(bare={"sparse"}), first=observed(bare={"sparse"}))
+    assert (result["outcome"], result["bare"]) == ("same bits", ["sparse"])
     packed = observed(bare={"a.weight"}, hashes={"rope.inv_freq": "2"})
     assert cross(packed)["tensors"] == ["a.weight"]
 
 
 def test_logits_that_are_gone_are_not_the_same():
-    found = cross(observed(logits=None, no_logits="the model returns no tensor"))
-    assert (found["outcome"], found["logits"]) == ("differs", "differs")
-    assert "returns no tensor" in found["reason"]
+    result = cross(observed(logits=None, no_logits="the model returns no tensor"))
+    assert (result["outcome"], result["logits"]) == ("differs", "differs")
+    assert "returns no tensor" in result["reason"]
 
 
 def test_an_original_that_memory_was_short_for_is_not_an_answer_for_ever():
@@ -181,8 +181,8 @@ def test_an_original_that_memory_was_short_for_is_not_an_answer_for_ever():
     with tempfile.TemporaryDirectory() as folder:
         job["result"] = f"{folder}/result.json"
         load.run(job)
-        (found,) = json.loads(Path(job["result"]).read_text())["crossings"]
-    assert (found["outcome"], found["failure"]) == ("absent", failure)
+        (result,) = json.loads(Path(job["result"]).read_text())["crossings"]
+    assert (result["outcome"], result["failure"]) == ("absent", failure)
 
 
 def test_fields_that_only_spell_the_release_are_left_out():
@@ -231,12 +231,12 @@ class Fed:
 def test_where_a_file_places_its_tensors_changes_no_crossing():
     from check_integrity import checkpoint
 
-    found = []
+    observations = []
     for behind in (4, 24):
         folder = str(checkpoint("rounds by place", behind=behind))
         source = SOURCE._replace(where=folder, trust_remote_code=True)
-        found.append(load.observe(source, Fed()))
+        observations.append(load.observe(source, Fed()))
         model = load_model(source).model
         assert model.proj.weight.data_ptr() % 32 == behind % 32
-    assert torch.equal(found[0].logits, found[1].logits)
-    assert found[0].hashes == found[1].hashes
+    assert torch.equal(observations[0].logits, observations[1].logits)
+    assert observations[0].hashes == observations[1].hashes

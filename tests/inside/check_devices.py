@@ -17,15 +17,8 @@ from samebits_probe.model import load
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import devices, settings
 from samebits_probe.process.devices import DeviceMissing, Inventory
+from tiny import SIZES
 
-SIZES = {
-    "vocab_size": 64,
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-}
 EXPERTS = {
     "num_experts": 4,
     "num_experts_per_tok": 2,

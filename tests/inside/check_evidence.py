@@ -8,6 +8,7 @@ from samebits_probe.cell.evidence import Evidence
 from samebits_probe.model.attention import Watch
 from samebits_probe.model.load import Source
 from samebits_probe.model.tensor import Keeper, tensor_hash
+from tiny import llama
 
 
 def qkv(heads=4):
@@ -86,19 +87,6 @@ def test_a_product_of_another_shape_before_the_scores_is_no_candidate():
     q, k, v = qkv()
     (found,) = kept(turned, q, k, v)
     assert found["key"] == tensor_hash(k)
-
-
-def llama():
-    config = transformers.LlamaConfig(
-        vocab_size=32,
-        hidden_size=32,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-    )
-    torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(config).eval()
 
 
 def gathered(model, ids):

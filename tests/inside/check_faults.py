@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import torch
+from raising import raised
 from safetensors.torch import save_file
 from samebits_probe.model.checkpoint import Checkpoint, Refused, refuse_code, refuse_outside
 from samebits_probe.process import network
@@ -60,12 +61,8 @@ def test_an_index_that_leads_out_of_its_folder_is_refused():
             refuse_outside(folder)
         for shard in ("../a.safetensors", "a/../../b", "/etc/passwd", ".."):
             index(folder, shard)
-            try:
-                refuse_outside(folder)
-            except Refused as error:
-                assert repr(shard) in str(error)
-            else:
-                raise AssertionError(shard)
+            error = raised(Refused, refuse_outside, folder)
+            assert repr(shard) in str(error)
 
 
 class Evil:
@@ -86,13 +83,9 @@ def test_a_pickle_that_runs_code_is_refused_and_one_of_weights_is_read():
             assert Checkpoint.find(folder, None).tensor("a").tolist() == [1.0, 1.0, 1.0]
             evil = {"a": torch.ones(3), "b": Evil(f"{folder}/owned")}
             torch.save(evil, path, _use_new_zipfile_serialization=archive)
-            try:
-                refuse_code(folder)
-            except Refused as error:
-                assert "pytorch_model.bin is a pickle that is not weights alone" in str(error)
-                assert "posix.mkdir" in str(error), error
-            else:
-                raise AssertionError(archive)
+            error = raised(Refused, refuse_code, folder)
+            assert "pytorch_model.bin is a pickle that is not weights alone" in str(error)
+            assert "posix.mkdir" in str(error), error
             assert not (Path(folder) / "owned").exists()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import feeding
 import torch
 import transformers
+from raising import raised
 from samebits_probe.model import feed as model_feed
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.tensor import header, raw_bytes
@@ -180,12 +181,8 @@ def test_what_cannot_be_made_is_a_reason():
     )
     (record, feed), _ = choose("clap", {}, "ClapModel")
     assert "cannot tell the shape" in record["prompts"]["short"]["reason"]
-    try:
-        feed.inputs("short", None)
-    except NotFed as reason:
-        assert "cannot tell the shape" in str(reason)
-    else:
-        raise AssertionError
+    reason = raised(NotFed, feed.inputs, "short", None)
+    assert "cannot tell the shape" in str(reason)
     assert list(feed.all(None)) == []
 
 
@@ -250,12 +247,8 @@ def test_a_text_is_left_to_each_release_and_all_else_is_fed_by_bytes():
     padded = feed.inputs("padded", Tokenizer(4))
     assert padded.kwargs["input_ids"].tolist() == [[20, 21, 22, 23], [0, 0, 5, 6]]
     assert padded.real_rows == [[0, 4], [2, 4]]
-    try:
-        feed.inputs("short", None)
-    except DoesNotApply as reason:
-        assert reason.why == "inputs"
-    else:
-        raise AssertionError
+    reason = raised(DoesNotApply, feed.inputs, "short", None)
+    assert reason.why == "inputs"
 
 
 def test_numbers_come_in_the_dtype_of_the_cell_and_token_ids_stay_whole():

@@ -3,6 +3,7 @@
 import tempfile
 
 import torch
+from raising import raised
 from samebits_probe.graft import graft, places, state
 from samebits_probe.graft.bench import Bench, Output
 from samebits_probe.graft.suspects import Suspects
@@ -58,13 +59,8 @@ def test_numbers_are_written_where_the_old_ones_lie_and_other_shapes_replace_the
     assert model.table.shape == (3,)
     assert "table" in dict(model.named_buffers())
     assert model.plain.shape == (4,)
-    try:
-        state.put_tensor(model, "proj.nothing", torch.ones(1))
-    except places.Unfit as reason:
-        assert "there is no proj.nothing" in str(reason)
-    else:
-        msg = "it was put nowhere"
-        raise AssertionError(msg)
+    reason = raised(places.Unfit, state.put_tensor, model, "proj.nothing", torch.ones(1))
+    assert "there is no proj.nothing" in str(reason)
 
 
 def test_parameters_move_to_the_places_that_are_asked_for_and_keep_their_numbers():
@@ -180,17 +176,9 @@ def test_keys_that_are_no_repetition_are_not_taken_for_one():
         (torch.randn(1, 4, 3, 2), [1, 2, 3, 2]),
         (torch.randn(1, 2, 3, 2), [1, 2, 4, 2]),
     ):
-        try:
-            places._with_heads("key", tensor, shape)
-        except places.Unfit:
-            continue
-        raise AssertionError((tensor.shape, shape))
-    try:
-        places._with_heads("query", torch.randn(1, 4, 3, 2), [1, 2, 6, 2])
-    except places.Unfit:
-        return
-    msg = "heads of several tokens do not lie one behind the other"
-    raise AssertionError(msg)
+        raised(places.Unfit, places._with_heads, "key", tensor, shape)
+    # heads of several tokens do not lie one behind the other
+    raised(places.Unfit, places._with_heads, "query", torch.randn(1, 4, 3, 2), [1, 2, 6, 2])
 
 
 def test_a_mask_and_a_scale_are_put_in_and_everything_is_as_before_afterwards():
@@ -212,13 +200,8 @@ def test_what_passes_more_often_than_it_was_given_is_refused():
     with places.Places(patient, None, given):
         patient()
         patient()
-        try:
-            patient()
-        except places.Unfit as reason:
-            assert "more than 2 times" in str(reason)
-        else:
-            msg = "it was given a third time"
-            raise AssertionError(msg)
+        reason = raised(places.Unfit, patient)
+        assert "more than 2 times" in str(reason)
 
 
 class Heading(torch.nn.Module):

@@ -1,17 +1,14 @@
 """cell.phases.greedy: the first token is watched in the decode only where that changes no bit."""
 
-import tempfile
 from collections import Counter
-from types import SimpleNamespace
 
+import tiny
 import torch
 import transformers
-from check_decode import config
+from check_decode import FIELDS
 from samebits_probe.cell.phases import first_token, greedy
-from samebits_probe.cell.session import Session
 from samebits_probe.model import decode
 from samebits_probe.model.inputs import Inputs
-from samebits_probe.model.tensor import Keeper
 from torch._C import _len_torch_function_stack
 
 torch.set_num_threads(1)
@@ -54,19 +51,12 @@ class Growing(Counted):
 
 
 def model(kind=Counted):
-    torch.manual_seed(0)
-    return kind(config()).eval()
+    return tiny.llama(kind, **FIELDS)
 
 
 def observed(made, effect="none", prompts=PROMPTS):
-    session = Session.__new__(Session)
-    session.job = {"run": "a", "model": {"prompts": prompts, "greedy": 5}}
-    session.loaded = SimpleNamespace(model=made, head="causal-lm", tokenizer=None)
-    session.skips, session.failures, session.signals, session.first_tokens = [], [], {}, {}
-    session.keeper = Keeper(tempfile.mkdtemp(), 0, [])
-    session.effect, session.is_apart = effect, False
-    session.started, session.begin = 0.0, lambda phase: None
-    session.inputs, session.prompts = prompts.__getitem__, lambda: prompts
+    session = tiny.session_of(made, prompts, greedy=5)
+    session.effect = effect
     with torch.no_grad():
         greedy.observe(session)
         early = dict(session.first_tokens)

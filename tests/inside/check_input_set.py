@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import feeding
 import numpy as np
 import torch
+from raising import raised
 from safetensors.torch import save_file
 from samebits_probe.model import feed, input_set
 from samebits_probe.model.choice import NotFed, Parameter, Signature
@@ -38,12 +39,7 @@ def make(arguments, name="mine", places=None, **more):
 
 
 def refusal(function):
-    try:
-        function()
-    except NotFed as reason:
-        return str(reason)
-    msg = "it was not refused"
-    raise AssertionError(msg)
+    return str(raised(NotFed, function))
 
 
 def test_seeded_numbers_depend_on_names_and_fit_their_bounds():

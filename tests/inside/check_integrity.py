@@ -11,6 +11,7 @@ from pathlib import Path
 import feeding
 import torch
 import transformers
+from raising import raised
 from safetensors.torch import save_file
 from samebits_probe.cell import cell as cell_module
 from samebits_probe.cell import session as cell_session
@@ -18,6 +19,7 @@ from samebits_probe.cell.phases import integrity as integrity_phase
 from samebits_probe.cell.phases import weights as weights_phase
 from samebits_probe.model import determinism, heap, load
 from samebits_probe.process import fork, progress
+from tiny import BERT
 
 VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 NEW = VERSION >= (5, 0)
@@ -392,15 +394,8 @@ def test_a_table_that_is_loaded():
 
 def bert(table, head, prefix, pickled):
     """Write a BERT whose file has a table of positions, as files of before 4.31 have."""
-    config = transformers.BertConfig(
-        vocab_size=40,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=N,
-        architectures=["BertForMaskedLM" if head else "BertModel"],
-    )
+    names = ["BertForMaskedLM" if head else "BertModel"]
+    config = transformers.BertConfig(**BERT, max_position_embeddings=N, architectures=names)
     folder = Path(tempfile.mkdtemp())
     torch.manual_seed(0)
     state = transformers.BertModel(config).state_dict()
@@ -571,13 +566,9 @@ def test_what_dies_apart_is_no_failure_here():
         (spin, "no progress for 1 s in phase start; it used "),
     ):
         progress.use(progress.Board(1.0))
-        try:
-            fork.run_in_fork(function)
-        except fork.NoAnswer as reason:
-            assert str(reason).startswith(said), reason
-            assert str(reason).endswith("it computes") == (function is spin)
-        else:
-            raise AssertionError(said)
+        reason = raised(fork.NoAnswer, fork.run_in_fork, function)
+        assert str(reason).startswith(said), reason
+        assert str(reason).endswith("it computes") == (function is spin)
     assert fork.run_in_fork(lambda: {"x": [1, "ä" * 100_000]}) == {"x": [1, "ä" * 100_000]}
 
 

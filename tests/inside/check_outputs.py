@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import transformers
+from raising import raised
 from samebits_probe.model import outputs
 from samebits_probe.model.tensor import tensor_hash
 
@@ -127,13 +128,9 @@ def test_a_named_output_plays_the_part_of_the_logits():
         outputs.use_as_logits("encoder.pooled")
         assert outputs.logits_of(result) is result["encoder"]["pooled"]
         assert list(outputs.without_logits(result)) == ["logits"]
-        try:
-            outputs.logits_of({"pooled": t(1)})
-        except outputs.NoSuchOutput as error:
-            assert "logits: encoder.pooled" in str(error)
-            assert str(error).endswith("returns pooled")
-        else:
-            raise AssertionError
+        error = raised(outputs.NoSuchOutput, outputs.logits_of, {"pooled": t(1)})
+        assert "logits: encoder.pooled" in str(error)
+        assert str(error).endswith("returns pooled")
     finally:
         outputs.use_as_logits(None)
     assert outputs.logits_of(result) is result["logits"]

@@ -8,8 +8,10 @@ import tempfile
 from pathlib import Path
 
 import feeding
+import tiny
 import torch
 import transformers
+from raising import raised
 from safetensors.torch import load_file, save_file
 from samebits_probe.cell import code
 from samebits_probe.model import build, load
@@ -64,20 +66,12 @@ def source(folder, **changed):
 
 
 def failure_of(**changed):
-    try:
-        load.load_model(source(checkpoint(), **changed))
-    except PhaseFailed as failed:
-        return failed.failure
-    raise AssertionError
+    return raised(PhaseFailed, load.load_model, source(checkpoint(), **changed)).failure
 
 
 def test_without_its_package_a_model_is_unknown():
-    try:
-        load.load_model(source(checkpoint()))
-    except Unknown as reason:
-        assert "does not know model_type 'tiny_custom'" in str(reason)
-    else:
-        raise AssertionError
+    reason = raised(Unknown, load.load_model, source(checkpoint()))
+    assert "does not know model_type 'tiny_custom'" in str(reason)
 
 
 def test_an_import_registers_the_class_of_the_architectures():
@@ -94,30 +88,19 @@ def test_a_class_of_transformers_has_no_module_of_a_package():
     )
     assert type(loaded.model).__name__ == "TinyModel"
     folder = Path(tempfile.mkdtemp())
-    config = transformers.LlamaConfig(
-        vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    tiny.llama().save_pretrained(folder)
     assert load.load_model(source(folder)).facts["class_module"] == ""
     # the class that was chosen for every release, which this one has or has not
     chosen = source(folder, inputs={"model_class": "LlamaModel"})
     assert load.load_model(chosen).facts["model_class"] == "LlamaModel"
-    try:
-        load.load_model(chosen._replace(chosen_class="LlamaForTomorrow"))
-    except Unknown as reason:
-        assert "has no class LlamaForTomorrow, which was chosen for every release" in str(reason)
-    else:
-        raise AssertionError
+    reason = raised(Unknown, load.load_model, chosen._replace(chosen_class="LlamaForTomorrow"))
+    assert "has no class LlamaForTomorrow, which was chosen for every release" in str(reason)
 
 
 def test_an_architecture_that_nothing_registers_is_unknown():
     text = REGISTERING.replace("AutoModelForCausalLM.register(TinyConfig, TinyForCausalLM)", "")
-    try:
-        load.load_model(source(checkpoint(), imports=[package(text)]))
-    except Unknown as reason:
-        assert "own_models registers none of that name" in str(reason)
-    else:
-        raise AssertionError
+    reason = raised(Unknown, load.load_model, source(checkpoint(), imports=[package(text)]))
+    assert "own_models registers none of that name" in str(reason)
 
 
 def test_a_class_needs_no_auto_class():
@@ -259,18 +242,9 @@ def test_a_class_may_have_its_own_from_pretrained():
     assert (failure["phase"], failure["type"]) == ("load", "TypeError")
 
 
-def bert(folder, **fields):
-    config = transformers.BertConfig(
-        vocab_size=40,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=32,
-        **fields,
-    )
+def bert(folder):
     torch.manual_seed(0)
-    model = transformers.BertModel(config)
+    model = transformers.BertModel(transformers.BertConfig(**tiny.BERT, max_position_embeddings=32))
     model.save_pretrained(folder)
     return model
 
@@ -382,16 +356,12 @@ def test_a_class_that_is_not_there_names_those_that_are_below_too():
         "TinyForCausalLM": f"did you mean {name}.modeling_tiny:TinyForCausalLM?",
         "Zzz": f"with from_pretrained there are {name}.configuration_tiny:TinyConfig",
     }.items():
-        try:
-            load.load_config(source(checkpoint(), model_class=f"{name}:{wrong}"))
-        except PhaseFailed as error:
-            text = f"{error} {error.__cause__}"
-            assert words in text, text
-        else:
-            raise AssertionError(wrong)
+        error = raised(
+            PhaseFailed, load.load_config, source(checkpoint(), model_class=f"{name}:{wrong}")
+        )
+        text = f"{error} {error.__cause__}"
+        assert words in text, text
     empty = Path(sys.path[-1]) / "empty_one.py"
     empty.write_text("")
-    try:
-        load.load_config(source(checkpoint(), model_class="empty_one:Zzz"))
-    except PhaseFailed as error:
-        assert "neither it nor a module below it" in f"{error} {error.__cause__}"
+    error = raised(PhaseFailed, load.load_config, source(checkpoint(), model_class="empty_one:Zzz"))
+    assert "neither it nor a module below it" in f"{error} {error.__cause__}"

@@ -8,34 +8,21 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import tiny
 import torch
-import transformers
 from samebits_probe.cell.phases import probes
-from samebits_probe.cell.session import Session
 from samebits_probe.jobs import ladder
 from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.probing import BadResult, taken_apart
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import progress
+from tiny import llama
 
-SIZES = {
-    "vocab_size": 64,
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-}
 POOLING = """
 def pooling(model, inputs, torch):
     last = model(**inputs["short"], output_hidden_states=True).hidden_states[-1]
     return torch.nn.functional.normalize(last.mean(1), dim=-1)
 """
-
-
-def llama():
-    torch.manual_seed(1)
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES)).eval()
 
 
 def file(source, name="mine", *, verdict=False):
@@ -45,13 +32,9 @@ def file(source, name="mine", *, verdict=False):
 
 
 def session_of(*files, run="a", model=None):
-    session = Session.__new__(Session)
-    session.job = {"run": run, "model": {"probes": list(files)}}
-    session.source = SimpleNamespace(device="cpu", dtype="float32")
-    model = model or llama()
-    session.loaded = SimpleNamespace(model=model, tokenizer="the tokenizer", config=model.config)
-    session.keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
-    session.prompts = lambda: {"short": Inputs({"input_ids": torch.arange(6)[None]}, None, None)}
+    prompts = {"short": Inputs({"input_ids": torch.arange(6)[None]}, None, None)}
+    session = tiny.session_of(model or llama(), prompts, run=run, limit=1 << 20, probes=list(files))
+    session.loaded.tokenizer = "the tokenizer"
     return session
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import stack
 import torch
+from raising import raised
 from samebits_probe.cell.session import Session
 from samebits_probe.process import fork, memory, progress
 from samebits_probe.process.failure import PhaseFailed
@@ -178,24 +179,15 @@ def test_a_child_that_waits_sees_what_there_was_when_it_was_made():
 def test_a_child_of_which_nothing_is_asked_is_gone():
     child = fork.ForkedChild(lambda _: None)
     child.forget()
-    try:
-        os.kill(child._pid, 0)
-    except ProcessLookupError:
-        pass
-    else:
-        raise AssertionError(child._pid)
+    raised(ProcessLookupError, os.kill, child._pid, 0)
 
 
 def test_a_child_that_was_killed_while_it_waited_is_lost():
     child = fork.ForkedChild(lambda _: None)
     os.kill(child._pid, signal.SIGKILL)
     time.sleep(0.1)
-    try:
-        child.answer()
-    except fork.Lost as reason:
-        assert "killed by signal 9" in str(reason)
-    else:
-        raise AssertionError
+    reason = raised(fork.Lost, child.answer)
+    assert "killed by signal 9" in str(reason)
 
 
 def test_a_hang_two_processes_deep_costs_the_nearest_one_alone():
@@ -275,14 +267,10 @@ def test_what_nothing_is_known_of_is_tried():
 
 def test_a_copy_that_has_no_room_is_not_asked_for():
     memory.require(1, 1)
-    try:
-        memory.require(1 << 60, 2)
-    except PhaseFailed as failed:
-        told = failed.failure
-        assert (told["phase"], told["type"]) == ("memory", "not asked")
-        assert told["message"].endswith("use --jobs 1, or a machine with more memory")
-    else:
-        raise AssertionError
+    failed = raised(PhaseFailed, memory.require, 1 << 60, 2)
+    told = failed.failure
+    assert (told["phase"], told["type"]) == ("memory", "not asked")
+    assert told["message"].endswith("use --jobs 1, or a machine with more memory")
 
 
 # a cell

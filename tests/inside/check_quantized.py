@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from raising import raised
 from samebits_probe.model import load, quantized
 from samebits_probe.process.devices import DeviceMissing
 from samebits_probe.process.failure import PhaseFailed
@@ -26,12 +27,7 @@ def loaded(settings):
             json.dumps(json.loads(path.read_text()) | {"quantization_config": settings})
         )
         source = load.Source(folder, None, False, "float32", "default", "cpu")
-        try:
-            load.load_model(source)
-        except PhaseFailed as failed:
-            return failed.__cause__
-    msg = "it loads"
-    raise AssertionError(msg)
+        return raised(PhaseFailed, load.load_model, source).__cause__
 
 
 def missing(error):
@@ -42,7 +38,7 @@ def missing(error):
     return ""
 
 
-def raised(call):
+def raised_in_a_load(call):
     """Return what a call raises below a function of a load that has a quantizer."""
     any_method = type("AnyMethod", (HfQuantizer,), {})
     any_method.__abstractmethods__ = frozenset()
@@ -80,8 +76,8 @@ def test_a_driver_that_is_missing_below_a_quantised_load_is_the_machine():
         msg = "libcudart.so.12: cannot open shared object file"
         raise ImportError(msg)
 
-    assert "no GPU" in missing(raised(lambda: torch.zeros(1, device="cuda")))
-    assert "no GPU" in missing(raised(in_the_linker))
+    assert "no GPU" in missing(raised_in_a_load(lambda: torch.zeros(1, device="cuda")))
+    assert "no GPU" in missing(raised_in_a_load(in_the_linker))
 
 
 def test_other_exceptions_of_a_load_are_not():
@@ -89,7 +85,7 @@ def test_other_exceptions_of_a_load_are_not():
         msg = "size mismatch on CUDA weights"
         raise RuntimeError(msg)
 
-    assert missing(raised(of_the_release)) == ""
+    assert missing(raised_in_a_load(of_the_release)) == ""
     assert missing(None) == ""
 
 

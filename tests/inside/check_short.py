@@ -1,36 +1,23 @@
 """A short run: it observes the same bytes as a full one, as far as it goes, and it stops there."""
 
 import importlib
-import tempfile
-from types import SimpleNamespace
 
+import tiny
 import torch
 import transformers
 from samebits_probe.cell.phases import forward as forward_phase
 from samebits_probe.cell.phases import greedy
-from samebits_probe.cell.session import Session
 from samebits_probe.model import decode
 from samebits_probe.model.inputs import Inputs
-from samebits_probe.model.tensor import Keeper
 
 for name in ("transformers.generation", "torch._dynamo"):
     importlib.import_module(name)  # once, for the forks that the tests run in
 
 STEPS = 7
-SIZES = {
-    "vocab_size": 64,
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-}
 
 
 def llama(**generation):
-    torch.manual_seed(1)
-    config = transformers.LlamaConfig(**SIZES, bos_token_id=1, eos_token_id=2, pad_token_id=0)
-    model = transformers.LlamaForCausalLM(config).eval()
+    model = tiny.llama(bos_token_id=1, eos_token_id=2, pad_token_id=0)
     for name, value in generation.items():
         setattr(model.generation_config, name, value)
     return model
@@ -62,12 +49,9 @@ def fed(rows=2):
     return Inputs({"input_ids": ids, "attention_mask": mask}, None, None)
 
 
-def session_of(model, *, short, steps=STEPS):
-    session = Session.__new__(Session)
-    session.job = {"run": "b", "short": short, "model": {"greedy": steps}}
-    session.loaded = SimpleNamespace(model=model, tokenizer=None)
-    session.skips, session.keeper = [], Keeper(tempfile.mkdtemp(), 0, [])
-    session.signals = {"load": {"activation_dtypes": {}}, "forward": {}}
+def session_of(model, *, short):
+    session = tiny.session_of(model, {}, run="b", greedy=STEPS)
+    session.job["short"], session.signals["forward"] = short, {}
     return session
 
 
@@ -132,9 +116,7 @@ def test_a_difference_of_the_second_step_is_seen():
             return output
 
     def make():
-        torch.manual_seed(1)
-        config = transformers.LlamaConfig(**SIZES, eos_token_id=None, pad_token_id=0)
-        return Drawing(config).eval()
+        return tiny.llama(Drawing, eos_token_id=None, pad_token_id=0)
 
     torch.manual_seed(5)
     model = make()

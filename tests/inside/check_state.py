@@ -1,16 +1,12 @@
 """Phase state: the first prompt gives its bytes again, or what was left behind is named."""
 
-import tempfile
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import torch
 from samebits_probe.cell.phases import forward as forward_phase
 from samebits_probe.cell.phases import state as state_phase
-from samebits_probe.cell.session import Session
 from samebits_probe.model.inputs import Inputs
-from samebits_probe.model.tensor import Keeper
-from transformers import LlamaConfig, LlamaForCausalLM
+from tiny import llama, session_of
 
 
 class Keeping(torch.nn.Module):
@@ -63,23 +59,9 @@ def fed(n):
 FED = {"short": fed(3), "long": fed(9)}
 
 
-def session_of(model, prompts=FED, *, run="a", limit=1 << 20):
-    session = Session.__new__(Session)
-    session.job = {"run": run, "model": {"prompts": prompts}}
-    session.loaded = SimpleNamespace(model=model)
-    session.source = SimpleNamespace(attention="default")
-    session.skips, session.failures = [], []
-    session.signals = {"load": {"activation_dtypes": {}}, "code": {}}
-    session.keeper = Keeper(tempfile.mkdtemp(), limit, [])
-    session.effect, session.is_apart = "not checked", False
-    session.begin, session.inputs = lambda phase: None, lambda name: prompts[name]
-    session.no_time = lambda n: ""
-    return session
-
-
-def observed(kind, between=lambda model: None, **options):
+def observed(kind, between=lambda model: None, *, prompts=FED, limit=1 << 20, **options):
     model = Keeping(kind)
-    session = session_of(model, **options)
+    session = session_of(model, prompts, limit=limit, **options)
     with torch.no_grad():
         forward_phase.observe(session)
         between(model)
@@ -173,7 +155,7 @@ def test_run_b_does_not_ask_it():
 
 
 def test_without_time_it_is_left_out_with_the_reason():
-    session = session_of(Keeping("buffer"))
+    session = session_of(Keeping("buffer"), FED)
     session.no_time = lambda n: "no time"
     with torch.no_grad():
         forward_phase.observe(session)
@@ -181,28 +163,8 @@ def test_without_time_it_is_left_out_with_the_reason():
     assert session.skips == [{"what": "state short", "reason": "no time", "why": "cost"}]
 
 
-@contextmanager
-def quiet():
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    yield
-
-
 def test_a_real_rope_that_is_reset_leaves_nothing():
-    with quiet():
-        torch.manual_seed(0)
-        config = LlamaConfig(
-            vocab_size=64,
-            hidden_size=32,
-            intermediate_size=32,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            max_position_embeddings=64,
-            pad_token_id=0,
-        )
-        model = LlamaForCausalLM(config).eval()
+    model = llama(max_position_embeddings=64, pad_token_id=0)
     ids = torch.arange(5)[None]
     session = session_of(model, {"short": Inputs({"input_ids": ids}, None, None)})
     with torch.no_grad():

@@ -1,6 +1,7 @@
 """process.symbols: a name that an exception speaks of is looked up in the stack it came from."""
 
 import transformers
+from raising import raised
 from samebits_probe.process import symbols
 from samebits_probe.process.failure import describe
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -8,16 +9,8 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 NEW = int(transformers.__version__.split(".")[0]) >= 5
 
 
-def raised(function):
-    try:
-        function()
-    except Exception as error:
-        return error
-    raise AssertionError
-
-
 def symbol(function):
-    (found,) = symbols.symbols(raised(function))
+    (found,) = symbols.symbols(raised(Exception, function))
     return found
 
 
@@ -92,13 +85,13 @@ def test_a_cause_behind_an_exception_is_looked_up_too():
 
 
 def test_what_speaks_of_no_name_has_no_symbols():
-    assert symbols.symbols(raised(lambda: 1 / 0)) == []
-    assert symbols.symbols(raised(lambda: {}["x"])) == []
-    assert symbols.symbols(raised(lambda: int("x"))) == []
+    assert symbols.symbols(raised(Exception, lambda: 1 / 0)) == []
+    assert symbols.symbols(raised(Exception, lambda: {}["x"])) == []
+    assert symbols.symbols(raised(Exception, lambda: int("x"))) == []
 
 
 def test_a_described_failure_carries_its_symbols_and_survives_one_that_cannot_be_read():
-    assert describe("load", raised(moved))["symbols"][0]["name"] == "DynamicCache"
+    assert describe("load", raised(Exception, moved))["symbols"][0]["name"] == "DynamicCache"
 
     class UnreadableError(AttributeError):
         def __str__(self):

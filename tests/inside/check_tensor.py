@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+from raising import raised
 from samebits_probe.model.tensor import (
     Keeper,
     NotHashable,
@@ -83,12 +84,8 @@ def test_sparse_and_packed_tensors_are_told_apart_by_their_parts_and_never_store
 
 
 def test_a_meta_tensor_has_none():
-    try:
-        tensor_hash(torch.empty(2, device="meta"))
-    except NotHashable as reason:
-        assert "meta" in str(reason)
-    else:
-        raise AssertionError
+    reason = raised(NotHashable, tensor_hash, torch.empty(2, device="meta"))
+    assert "meta" in str(reason)
 
 
 def test_bytes_are_compared_and_not_values():
@@ -225,9 +222,5 @@ def test_a_whole_tensor_is_not_written_again():
 def test_no_handler_of_a_model_s_exceptions_takes_a_fault_of_the_store():
     assert not issubclass(files.StoreFault, Exception)
     for read in (files.read_sealed, lambda path: run_in_fork(lambda: files.read_sealed(path))):
-        try:
-            read(Path("missing.json"))
-        except files.StoreFault as fault:
-            assert "missing.json cannot be read: No such file" in str(fault)
-        else:
-            raise AssertionError
+        fault = raised(files.StoreFault, read, Path("missing.json"))
+        assert "missing.json cannot be read: No such file" in str(fault)

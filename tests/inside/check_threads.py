@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import torch
+from raising import raised
 from samebits_probe.model import heap
 from samebits_probe.process import fork, progress, threads
 
@@ -115,11 +116,7 @@ def test_a_fork_hangs_unless_the_pool_is_given_up():
     sums()
     threads.release = lambda: True
     progress.use(progress.Board(1.0))
-    try:
-        fork.run_in_fork(sums)
-    except fork.Lost:
-        return
-    raise AssertionError
+    raised(fork.Lost, fork.run_in_fork, sums)
 
 
 def test_no_fork_is_made_where_the_pool_cannot_be_given_up():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import transformers
 from samebits_probe.cell import tokenizer as cell_tokenizer
-from samebits_probe.model.load import Source
+from samebits_probe.model.load import Source, load_tokenizer
 
 IS_OLD = transformers.__version__ < "5"
 WORDS = ("<unk>", "<s>", "Hello", "world", "12345")
@@ -50,7 +50,7 @@ def folder(**config):
 
 def facts(made, prompts=None):
     source = Source(str(made), None, False, "float32", "default", "cpu")
-    return cell_tokenizer.facts(source, prompts or {})
+    return cell_tokenizer.facts(load_tokenizer(source), prompts or {})
 
 
 PLAIN = facts(folder())
@@ -83,9 +83,3 @@ def test_answers_are_those_of_the_release():
 
 def test_without_a_template_there_is_no_answer():
     assert PLAIN["chat"] is None
-
-
-def test_without_a_tokenizer_there_is_nothing():
-    made = Path(tempfile.mkdtemp())
-    (made / "config.json").write_text('{"model_type": "llama"}')
-    assert facts(made) is None

@@ -4,9 +4,9 @@ import types
 
 import torch
 import torch._dynamo  # a dispatch mode imports it: once here, and not in every test's child
-import transformers
 from samebits_probe.trace.trace import Trace
 from samebits_probe.trace.values import Values, coarsened, digest, without_pads
+from tiny import llama
 
 
 class Model(torch.nn.Module):
@@ -186,20 +186,6 @@ def test_a_coarse_identity_does_not_see_rounding_and_sees_anything_larger():
         masked = torch.tensor([1.0, low], dtype=torch.float64).numpy()
         other = torch.tensor([1.0, -1e38], dtype=torch.float64).numpy()
         assert coarsened(masked).tolist() == coarsened(other).tolist()
-
-
-def llama(**more):
-    torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        vocab_size=32,
-        hidden_size=32,
-        intermediate_size=40,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        **more,
-    )
-    return transformers.LlamaForCausalLM(config).eval()
 
 
 def of_llama(model):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from raising import raised
 from samebits_probe.model import forks
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.questions.trainer import added, trainer
@@ -59,12 +60,7 @@ def test_accelerate_comes_into_a_process_that_has_imported_transformers():
 
     assert not forks.knows_accelerate()
     assert not hasattr(transformers.modeling_utils, "extract_model_from_parallel")
-    try:
-        added.use(tempfile.mkdtemp())
-    except ImportError:
-        pass
-    else:
-        raise AssertionError
+    raised(ImportError, added.use, tempfile.mkdtemp())
     assert added.use(FOLDER)[0].isdigit()
     assert forks.knows_accelerate()
     assert transformers.modeling_utils.extract_model_from_parallel.__module__.startswith(
@@ -251,9 +247,7 @@ def test_clipping_that_is_left_out_shows_in_the_weights_alone():
 def test_a_batch_that_is_no_set_of_rows_says_so():
     made = model()
     batch = batches.batches(made, "causal-lm", {})[0]
-    try:
-        trainer.Rows(batches.Batch("whole", batch.kwargs | {"use_cache": False}))
-    except trainer.NoRows as reason:
-        assert "use_cache" in str(reason)
-    else:
-        raise AssertionError
+    reason = raised(
+        trainer.NoRows, trainer.Rows, batches.Batch("whole", batch.kwargs | {"use_cache": False})
+    )
+    assert "use_cache" in str(reason)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from raising import raised
 from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.questions.training import batches, origin, relations, signals
@@ -26,15 +27,15 @@ def step(made, where=None):
     return signals.signals(Learner(made, torch.float32), made_batches, where, keeper)
 
 
-def ways(made, names=None):
+def ways(made, names=None, head="causal-lm"):
     """Return the relations by name; all, or those whose names begin so."""
     kept = relations.RELATIONS
     if names is not None:
         relations.RELATIONS = tuple(r for r in kept if r.name.startswith(names))
-    main = batches.batches(made, "causal-lm", {})[0]
+    main = batches.batches(made, head, {})[0]
     learner = Learner(made, torch.float32)
     try:
-        answer = relations.observe(learner, main, "causal-lm", time.perf_counter() + 600)
+        answer = relations.observe(learner, main, head, time.perf_counter() + 600)
     finally:
         relations.RELATIONS = kept
     assert not answer["no_float64"], answer["no_float64"]
@@ -289,15 +290,7 @@ def test_a_classifier_that_takes_the_number_of_items_and_ignores_it_is_broken():
             return output
 
         made.__class__ = type(base.__name__, (base,), {"forward": forward})
-        main = batches.batches(made, "base", {})[0]
-        learner = Learner(made, torch.float32)
-        kept = relations.RELATIONS
-        relations.RELATIONS = tuple(r for r in kept if r.name == name)
-        try:
-            answer = relations.observe(learner, main, "base", time.perf_counter() + 600)
-        finally:
-            relations.RELATIONS = kept
-        return answer["relations"][0]["broken"]
+        return ways(made, name, "base")[0][name]["broken"]
 
     assert judged(divides=False)
     assert not judged(divides=True)
@@ -418,9 +411,5 @@ def test_a_frozen_layer_that_cuts_the_graph_is_broken():
 
 def test_a_model_without_labels_has_no_loss():
     made = transformers.AutoModel.from_config(model().config)
-    try:
-        batches.batches(made, "base", {})
-    except batches.NoLoss as reason:
-        assert "takes no labels" in str(reason)
-    else:
-        raise AssertionError
+    reason = raised(batches.NoLoss, batches.batches, made, "base", {})
+    assert "takes no labels" in str(reason)

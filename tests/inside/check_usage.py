@@ -8,10 +8,12 @@ from unittest import mock
 
 import torch
 import transformers
+from raising import raised
 from samebits_probe.model.state import hashes
 from samebits_probe.process import fork
 from samebits_probe.questions.usage import beams, forward, generate, usage
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
+from tiny import model
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
     importlib.import_module(name)  # once, for the forks that the tests run in
@@ -20,19 +22,6 @@ torch.set_num_threads(1)
 
 MADE = (transformers.LlamaForCausalLM, transformers.BloomForCausalLM)
 """Named here so that they, too, are imported once."""
-
-
-def model(architecture="llama", **changed):
-    torch.manual_seed(0)
-    config = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": None}
-    config |= {"num_attention_heads": 4, "intermediate_size": 48, "num_key_value_heads": 2}
-    known = transformers.AutoConfig.for_model(architecture, **(config | changed))
-    made = transformers.AutoModelForCausalLM.from_config(known).eval()
-    with torch.no_grad():
-        for parameter in made.parameters():
-            if parameter.dim() > 1:
-                parameter.normal_(0, 0.25)
-    return made
 
 
 def subject(made):
@@ -84,12 +73,8 @@ def test_a_forward_that_raises_is_asked_nothing_about_tokens():
 def test_what_a_model_without_positions_is_not_asked():
     made = model("bloom", n_head=4, n_layer=2)
     for question in (forward.packed, generate.position_ids):
-        try:
-            ask(question, made)
-        except NoMeaning as reason:
-            assert str(reason) == "forward takes no position_ids"
-        else:
-            raise AssertionError
+        reason = raised(NoMeaning, ask, question, made)
+        assert str(reason) == "forward takes no position_ids"
 
 
 def test_a_sequence_that_is_shut_off_is_told_from_one_that_is_seen():

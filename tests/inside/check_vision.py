@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from raising import raised
 from samebits_probe.process import vision
 
 IMPORT = """
@@ -64,12 +65,9 @@ def test_an_import_beside_a_library_of_another_torch_works():
 def test_what_is_declared_cannot_be_called():
     with torchvision(b"of another torch"):
         vision.make_importable()
-        try:
-            torch.ops.torchvision.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
-        except NotImplementedError as error:
-            assert "torchvision::nms" in str(error)
-            return
-    raise AssertionError
+        boxes = torch.zeros(1, 4), torch.zeros(1), 0.5
+        error = raised(NotImplementedError, torch.ops.torchvision.nms, *boxes)
+        assert "torchvision::nms" in str(error)
 
 
 def test_nothing_is_declared_where_the_library_loads():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from raising import raised
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.questions.usage import processors, table, ways
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
@@ -111,9 +112,5 @@ def test_every_processor_can_be_made():
 def test_what_does_not_generate_has_no_meaning():
     made = model()
     made.can_generate = lambda: False
-    try:
-        ask(made)
-    except NoMeaning as reason:
-        assert "does not generate" in str(reason)
-    else:
-        raise AssertionError
+    reason = raised(NoMeaning, ask, made)
+    assert "does not generate" in str(reason)

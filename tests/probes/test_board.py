@@ -45,11 +45,11 @@ def test_a_step_is_never_read_in_two_halves():
         for text in STEPS:
             board.write(first._replace(phase=text, what=text))
 
-    seen = {
+    steps = {
         (step.phase, step.what) for _ in written_by_a_child(board, write) for step in [board.read()]
     }
-    assert seen <= {(text, text) for text in STEPS} | {(first.phase, first.what)}
-    assert len(seen) > 1
+    assert steps <= {(text, text) for text in STEPS} | {(first.phase, first.what)}
+    assert len(steps) > 1
 
 
 def test_a_board_can_be_closed():

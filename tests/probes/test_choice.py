@@ -203,6 +203,13 @@ class Checks(Module):
             raise TypeError(msg)
 
 
+LOST = {
+    "ids": "You must specify exactly one of input_ids or inputs_embeds",
+    "embeddings": "You have to specify inputs_embeds",
+    "encoder": "encoder_outputs is missing",
+}
+
+
 class Text(Module):
     """Loses its ids, or its embeddings, on the way to the part that computes."""
 
@@ -210,19 +217,25 @@ class Text(Module):
         self.lost = lost
 
     def forward(self, input_ids=None, inputs_embeds=None, encoder_outputs=None):
-        if self.lost == "ids":
-            msg = "You must specify exactly one of input_ids or inputs_embeds"
-            raise ValueError(msg)
-        if self.lost == "encoder":
-            msg = "encoder_outputs is missing"
-            raise ValueError(msg)
-        msg = "You have to specify inputs_embeds"
-        raise ValueError(msg)
+        raise ValueError(LOST[self.lost])
 
 
 class Inner(Module):
     def forward(self, hidden, head_mask=None):
         return hidden
+
+
+class OwnError(ValueError):
+    """An exception of a model's code."""
+
+
+RAISED = {
+    "another class of exception": RuntimeError("pixel_values is missing"),
+    "a class of the code's own": OwnError("pixel_values is missing"),
+    "a state that generate() hands in": ValueError("cache_position must be given"),
+    "a mask that the release no longer makes": ValueError("attention_mask must be given"),
+    "a word that is only like one": ValueError("pixel_values_videos are missing"),
+}
 
 
 class Raises(Module):
@@ -238,18 +251,8 @@ class Raises(Module):
             return self.inner(input_ids, pixel_values=pixel_values)
         if self.how == "an attribute of None":
             return pixel_values.shape
-        if self.how == "another class of exception":
-            msg = "pixel_values is missing"
-            raise RuntimeError(msg)
-        if self.how == "a class of the code's own":
-            msg = "pixel_values is missing"
-            raise self.OwnError(msg)
-        if self.how == "a state that generate() hands in":
-            msg = "cache_position must be given"
-            raise ValueError(msg)
-        if self.how == "a mask that the release no longer makes":
-            msg = "attention_mask must be given"
-            raise ValueError(msg)
+        if self.how in RAISED:
+            raise RAISED[self.how]
         if self.how == "an input that was lost on the way":
             pixel_values = input_ids
             return Vision().forward(None)
@@ -257,25 +260,15 @@ class Raises(Module):
             pixel_values = input_ids
             msg = "pixel_values are not of this model's size"
             raise ValueError(msg)
-        if self.how == "a word that is only like one":
-            msg = "pixel_values_videos are missing"
-            raise ValueError(msg)
         return int("pixel_values")
-
-    class OwnError(ValueError):
-        pass
 
 
 FAILURES = [
+    *RAISED,
     "an inner call with an unknown keyword",
     "an attribute of None",
-    "another class of exception",
-    "a class of the code's own",
-    "a state that generate() hands in",
-    "a mask that the release no longer makes",
     "an input that was lost on the way",
     "an input that was there",
-    "a word that is only like one",
     "a message of Python's own",
 ]
 
@@ -311,7 +304,7 @@ def test_arguments_that_do_not_bind_are_refused():
         call(Raises(""), pixel_values=1, whole=False)
 
 
-@pytest.mark.parametrize("lost", ["ids", "embeddings", "encoder"])
+@pytest.mark.parametrize("lost", LOST)
 def test_another_form_of_what_was_fed_is_not_asked_for(lost):
     with pytest.raises(ValueError, match=r"inputs_embeds|encoder_outputs"):
         call(Text(lost), input_ids=1)

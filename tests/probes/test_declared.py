@@ -189,7 +189,7 @@ def test_the_lines_for_a_series_have_the_lengths_of_its_config(config, name, tex
     assert lines_for([Parameter(name)], series=shapes).endswith(f"{name}: {text}")
 
 
-def test_a_set_without_the_future_is_told_its_length():
+def test_a_set_without_the_future_is_refused_with_its_length():
     signature = Signature((Parameter("past_values", True), Parameter("future_values", True)))
     with pytest.raises(NotFed, match=r"future_values: \{shape: \[1, 5\], dtype: float32\}"):
         check_names(["past_values"], signature, {}, "the set", shapes_of(Informer(), signature))

@@ -16,7 +16,7 @@ from samebits_probe.model import load
 from samebits_probe.model.layers import rotary_modules
 from samebits_probe.model.tensor import NotHashable
 from samebits_probe.process import progress
-from samebits_probe.process.failure import without_folders
+from samebits_probe.process.failure import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,7 +91,7 @@ class Evidence:
         """
         model = self._model
         resolved = getattr(model.config, "_attn_implementation", None)
-        size = sum(p.numel() * p.element_size() for p in model.parameters())
+        size = load.n_bytes(model)
         if resolved == "eager":
             return self.skip("eager", "attention is eager already")
         if size > limit:
@@ -106,7 +106,7 @@ class Evidence:
                     ref = self._keeper.ref(logits, keep=False)
                     self.signal["prompts"][name]["eager_logits"] = ref
         except Exception as error:  # noqa: BLE001  not every class has eager attention
-            text = without_folders(f"{type(error).__name__}: {error}")
+            text = in_words(error)
             self.skip("eager", text)
             self.signal["raised"]["eager"] = text
         else:

@@ -33,7 +33,7 @@ from samebits_probe.model.tensor import (
     tensor_hash,
 )
 from samebits_probe.process import progress
-from samebits_probe.process.failure import without_folders
+from samebits_probe.process.failure import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,7 +89,7 @@ def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts
         try:
             second_model, poison = _poisoned_load(load_facts)
         except Exception as error:  # noqa: BLE001  a model that loads only once is a result
-            second_load_error = _error_text(error)
+            second_load_error = in_words(error)
             no_second_load = f"a second load raised {second_load_error}"
             poison = f"not observed: {no_second_load}"
     facts: Facts = {"poison": poison} | _compared_loads(load_facts, second_model, no_second_load)
@@ -103,7 +103,7 @@ def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts
             dtypes = _default_dtypes(load_facts, facts["stored_dtypes"])
             default_load = {} if dtypes is None else {"load without a dtype": ""}
         except Exception as error:  # noqa: BLE001  users' loads raise it, too
-            default_load = {"load without a dtype": _error_text(error)}
+            default_load = {"load without a dtype": in_words(error)}
     raised = {"second load": second_load_error} if has_own_process else {}
     raised |= _exceptions_of(round_trip) | default_load
     seconds = round(time.perf_counter() - started, 4)
@@ -513,7 +513,3 @@ def _would_be_same(stored: torch.Tensor, tensor: torch.Tensor) -> bool:
     floats = stored.is_floating_point() and tensor.is_floating_point()
     narrower = stored.element_size() < tensor.element_size()
     return floats and narrower and same_bytes(stored, tensor.to(stored.dtype))
-
-
-def _error_text(error: Exception) -> str:
-    return without_folders(f"{type(error).__name__}: {error}")

@@ -15,7 +15,7 @@ from samebits_probe.model import load as model_load
 from samebits_probe.model.state import drop_tensors, everything, hashes
 from samebits_probe.model.tensor import dtype_name, tensor_hash
 from samebits_probe.process import progress
-from samebits_probe.process.failure import without_folders
+from samebits_probe.process.failure import in_words, without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,22 +115,14 @@ class Original(NamedTuple):
         if config_class is not type(self.config):
             return False
         try:
-            saved_fields = _input_fields(config_class.from_pretrained(str(folder)))
+            saved_fields = model_load.input_fields(config_class.from_pretrained(str(folder)))
         except Exception:  # noqa: BLE001  the load of what was saved will raise it, too
             return False
-        fields = _input_fields(self.config)
+        fields = model_load.input_fields(self.config)
         for name in ("dtype", "torch_dtype"):
             if saved_fields.get(name) == self.source.dtype and fields.get(name) is None:
                 fields[name] = self.source.dtype
         return fields == saved_fields
-
-
-def _input_fields(config: Any) -> Facts:
-    """Return the fields of a config without those that name its folder and its release."""
-    fields = model_load.plain_config(config)
-    for name in ("transformers_version", "_name_or_path", "_attn_implementation_autoset"):
-        fields.pop(name, None)
-    return fields
 
 
 class StateBeforeSave:
@@ -239,5 +231,5 @@ def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:
 
 def _error_text(error: Exception) -> str:
     """Return an exception as text, shortened: some messages list every tensor of the model."""
-    text = without_folders(f"{type(error).__name__}: {error}")
+    text = in_words(error)
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

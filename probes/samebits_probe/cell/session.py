@@ -26,7 +26,7 @@ from samebits_probe.model import feed, forks, fresh, load, unrun
 from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress, settings
-from samebits_probe.process.failure import PhaseFailed, describe, without_folders
+from samebits_probe.process.failure import PhaseFailed, describe, in_words, without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,8 +100,8 @@ class Session:
         self.first_tokens: dict[str, dict[str, Any]] = {}
         """Prompt -> what the greedy decode saw of the first token after the prefill."""
         self.model_forks: dict[str, ModelInFork] = {}
-        self.asked_tokenizer: Any = None
-        """A tokenizer that was loaded to be asked, as a load takes seconds; calls change its settings."""
+        self.spare_tokenizer: Any = None
+        """A tokenizer beside the model's own, for calls, which change its settings; a load takes seconds."""
         self.calls: unrun.Calls | None = None
         """Which modules the prompts call; from the first prompt on, in run a."""
         self.probes_at_the_end = False
@@ -132,12 +132,12 @@ class Session:
             write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
 
     def options(self, question: str) -> Any:
-        """Return what a question asks of the cell; None if it is not asked here.
+        """Return the options of a question for the cell; None if it has none here.
 
-        Most questions are asked in run a only, as run b would give the same.
+        Run b has none, as it would give the same.
         """
-        asked = self.job["model"].get("questions") or {}
-        return asked.get(question) if self.is_run_a else None
+        options = self.job["model"].get("questions") or {}
+        return options.get(question) if self.is_run_a else None
 
     def answer(self, question: str, record: Any) -> None:
         """Record what a question observed, as its record in samebits/questions/ has it."""
@@ -155,10 +155,9 @@ class Session:
     def skip_broken_instrument(self, what: str, error: Exception) -> None:
         """Record a skip because of an exception, which the other release may not raise."""
         # what a child raised has its type in its text
-        text = (
-            str(error) if isinstance(error, fork.NoAnswer) else f"{type(error).__name__}: {error}"
-        )
-        self.skip(what, without_folders(text), "instrument")
+        is_of_child = isinstance(error, fork.NoAnswer)
+        text = without_folders(str(error)) if is_of_child else in_words(error)
+        self.skip(what, text, "instrument")
         if not isinstance(error, fork.Lost):  # a child that died, which may be the machine
             self.skips[-1]["raised"] = True
 

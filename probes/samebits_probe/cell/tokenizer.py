@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import transformers
 
-from samebits_probe.model import load
 from samebits_probe.process.failure import without_folders
 
 if TYPE_CHECKING:
@@ -35,13 +34,7 @@ _METHODS = (
 )
 
 
-def facts(source: load.Source, prompts: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the facts about the tokenizer; None for a model without one."""
-    tokenizer = load.load_tokenizer(source)
-    return None if tokenizer is None else facts_of(tokenizer, prompts)
-
-
-def facts_of(tokenizer: Any, prompts: dict[str, Any]) -> dict[str, Any]:
+def facts(tokenizer: Any, prompts: dict[str, Any]) -> dict[str, Any]:
     """Return the facts about an object that was loaded for this."""
     texts = {"fixed": FIXED} | {n: p["text"] for n, p in prompts.items() if p.get("text")}
     has_template = getattr(tokenizer, "chat_template", None) is not None

@@ -14,6 +14,7 @@ import torch
 
 from samebits_probe.model.fresh import against
 from samebits_probe.model.heap import holds_pattern
+from samebits_probe.model.state import everything
 from samebits_probe.model.tensor import (
     Keeper,
     NotHashable,
@@ -268,33 +269,15 @@ def _common_parts(first: str, second: str) -> int:
 
 def named_state(model: torch.nn.Module) -> dict[str, tuple[str, torch.Tensor, list[str]]]:
     """Return name -> (kind, tensor, aliases) of parameters and persistent buffers."""
-    persistent = set(model.state_dict(keep_vars=True))
     named: dict[str, tuple[str, torch.Tensor, list[str]]] = {}
-    by_memory: dict[tuple[Any, ...], str] = {}
-    for kind, name, tensor in _all_state(model):
-        if kind == "buffer" and name not in persistent:
+    for name, state in everything(model).items():
+        if state.kind == "non-persistent buffer":
             continue
-        memory = _memory_key(tensor) or (name,)
-        if memory in by_memory:
-            named[by_memory[memory]][2].append(name)
-            continue
-        by_memory[memory] = name
-        named[name] = (kind, tensor.detach(), [])
+        if state.tied:
+            named[state.tied][2].append(name)
+        else:
+            named[name] = (state.kind, state.tensor, [])
     return named
-
-
-def _all_state(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
-    for name, parameter in model.named_parameters(remove_duplicate=False):
-        yield "parameter", name, parameter
-    for name, buffer in model.named_buffers(remove_duplicate=False):
-        yield "buffer", name, buffer
-
-
-def _memory_key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """Return a key that two names of the same memory share; None where there is no memory."""
-    if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
-        return None
-    return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
 
 def weights(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -55,20 +54,8 @@ class Bench(Generic[Task]):
 
     def before(self, model: Any) -> Inputs:
         """Run the prompts that come before the graft's prompt, and return its inputs."""
-        chosen = None
-        decodes = self.question["what"] == "decode"
-        dtype = getattr(torch, self.source.dtype)
-        feed = Feed(self.job["model"], dtype, self.source.device)
-        for name, inputs in feed.all(self.loaded.tokenizer, self.loaded.model):
-            is_traced = name == self.question["prompt"]
-            chosen = inputs if is_traced else chosen
-            if is_traced and not decodes:
-                break
-            # the cell's run continues after a prompt that raises
-            with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
-                model(**inputs.kwargs)
-        assert chosen is not None, "the host names a prompt that the cell has run"
-        return chosen
+        feed = Feed(self.job["model"], getattr(torch, self.source.dtype), self.source.device)
+        return feed.run_before(self.loaded, model, self.question)
 
     def outputs(self, model: Any, generate_options: Fact | None = None) -> list[Output]:
         """Return every layer's output and the logits of the prompt, or the logits of every step.

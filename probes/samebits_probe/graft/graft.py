@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import math
 import time
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from samebits_probe.graft.suspects import Suspect, Suspects
 from samebits_probe.model import forks, heap, load
 from samebits_probe.model.tensor import stored, tensor_hash
 from samebits_probe.process import files, progress, threads
-from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
+from samebits_probe.process.failure import PhaseFailed, answer_or_failure, phase
 from samebits_probe.process.fork import Lost, refusal, run_in_fork
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_wire import formats
@@ -47,16 +46,8 @@ def run(job: GraftJob) -> None:
     threads.use(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     started = time.perf_counter()
-    try:
-        with torch.no_grad():
-            results = _answer(job)
-    except Unknown as reason:
-        results = {"failure": describe("load", LookupError(str(reason)))}
-    except PhaseFailed as failed:
-        results = {"failure": failed.failure}
-    except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
-        traceback.print_exc()
-        results = {"failure": describe("probe", error)}
+    with torch.no_grad():
+        results = answer_or_failure(lambda: _answer(job))
     results["seconds"] = round(time.perf_counter() - started, 4)
     write(job, results)
 
@@ -300,10 +291,7 @@ class Patient(Bench[PatientTask]):
     def _twin(self, options: Fact, fields: Fact) -> Any:
         key = json.dumps([options, fields], sort_keys=True)
         if key not in self._twins:
-            if (
-                sum(p.numel() * p.element_size() for p in self.loaded.model.parameters())
-                > _MAX_TWIN_BYTES
-            ):
+            if load.n_bytes(self.loaded.model) > _MAX_TWIN_BYTES:
                 self._twins.clear()
             self._twins[key] = self._load_twin(options, fields)
         return self._twins[key]

@@ -18,7 +18,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from samebits_probe.model import forks
+from samebits_probe.model.attention import SDPA, is_attention, sdpa_arguments
 from samebits_probe.model.layers import rotary_modules
+from samebits_probe.model.tensor import same_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,13 +32,10 @@ ROPE, ROTARY, POSITIONS = "rope", "rotary", "positions"
 MASK, ARGUMENT, SCALE, LAYOUT = "mask", "mask argument", "scale", "layout"
 KIND, CACHE, HEAD = "kind of cache", "cache", "head"
 
-_SDPA = torch.nn.functional.scaled_dot_product_attention
-_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _ROTARY_NAME = re.compile(r"^apply_(multimodal_)?rotary")
 _POSITION_EMBEDDING_NAME = re.compile(
     r"(^|\.)(wpe|embed_positions|position_embeddings?|pos_embed\w*)$"
 )
-_ATTENTION_CLASS = re.compile(r"attention|attn", re.IGNORECASE)
 
 
 class Unfit(Exception):  # noqa: N818  a value that does not fit is a result
@@ -72,7 +71,7 @@ class Places:
                 self._hook(
                     module.register_forward_pre_hook(self._enter_positions, with_kwargs=True)
                 )
-            elif _ATTENTION_CLASS.search(type(module).__name__):
+            elif is_attention(module):
                 self._hook(
                     module.register_forward_pre_hook(self._enter_attention, with_kwargs=True)
                 )
@@ -172,7 +171,7 @@ class Places:
 
     def sdpa(self, args: tuple[Any, ...], kwargs: Parts) -> Any:
         """Run scaled_dot_product_attention with the values put in."""
-        call = dict(zip(_ARGUMENTS, args, strict=False)) | kwargs
+        call = sdpa_arguments(args, kwargs)
         mask = {"mask": call.get("attn_mask"), "is_causal": bool(call.get("is_causal", False))}
         mask = self._exchange(MASK, mask)
         call["attn_mask"], call["is_causal"] = mask["mask"], mask["is_causal"]
@@ -222,10 +221,8 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the ho
         super().__init__()
         self._places = places
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Parts | None = None
-    ) -> Any:
-        if func is _SDPA:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is SDPA:
             return self._places.sdpa(args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
@@ -266,7 +263,7 @@ def _layout(call: Parts) -> Parts:
 def _run_kernel(call: Parts, layout: Parts, target: Parts) -> Any:
     """Run the kernel on the same numbers in the layout ``wanted``."""
     if target == layout:
-        return _SDPA(**call)
+        return SDPA(**call)
     tensors = {
         part: _with_layout(part, call[part], *target[part]) for part in ("query", "key", "value")
     }
@@ -275,7 +272,7 @@ def _run_kernel(call: Parts, layout: Parts, target: Parts) -> Any:
         heads, rows = tensors["query"].shape[1:3]
         if tuple(mask.shape[1:3]) != (heads, rows):
             tensors["attn_mask"] = mask.reshape(mask.shape[0], heads, rows, mask.shape[-1])
-    output = _SDPA(**(call | tensors | {"enable_gqa": target["enable_gqa"]}))
+    output = SDPA(**(call | tensors | {"enable_gqa": target["enable_gqa"]}))
     return output.reshape(*call["query"].shape[:-1], output.shape[-1])
 
 
@@ -312,10 +309,6 @@ def _with_heads(part: str, tensor: torch.Tensor, shape: list[int]) -> torch.Tens
         return tensor.repeat_interleave(shape[1] // current[1], dim=1)
     step = current[1] // shape[1]
     once = tensor[:, ::step]
-    if current[1] % shape[1] or not _same_bytes(once.repeat_interleave(step, dim=1), tensor):
+    if current[1] % shape[1] or not same_bytes(once.repeat_interleave(step, dim=1), tensor):
         raise Unfit(msg)
     return once
-
-
-def _same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return bool(left.contiguous().view(torch.uint8).equal(right.contiguous().view(torch.uint8)))

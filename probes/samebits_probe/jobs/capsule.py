@@ -26,7 +26,7 @@ from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.model.load import watched_loads
 from samebits_probe.model.tensor import Keeper, header, raw_bytes
 from samebits_probe.process import files, progress, threads
-from samebits_probe.process.failure import without_folders
+from samebits_probe.process.failure import in_words, without_folders
 from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _tensor_list(folder: str) -> dict[str, Any]:
     except NoCheckpoint as error:
         return record | {"refused": without_folders(str(error))}
     except Exception as error:  # noqa: BLE001  files that torch or safetensors refuse
-        return record | {"refused": without_folders(f"{type(error).__name__}: {error}")}
+        return record | {"refused": in_words(error)}
     return record | {"header": header, "pickled": checkpoint.is_pickled}
 
 

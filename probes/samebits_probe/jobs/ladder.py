@@ -39,7 +39,7 @@ from samebits_probe.model.feed import Feed
 from samebits_probe.model.inputs import in_dtype, may_repeat_rows, n_rows, tensors_of
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, fork, memory, progress, threads
-from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
+from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line, in_words
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_wire import formats
 
@@ -178,13 +178,8 @@ class Ladder:
         """Return True if the native rung's logits are those of the cell's run, or come again."""
         before = _rows_of_prompt(native, *what.split(" ", 1))
         observed: Facts = self.job["ladder"]["observed"].get(what, {})
-        if not observed:
-            return bool(self._rerun(what) == before)
-        hashes, observed_hashes = (
-            {row: ref["hash"] for row, ref in rows.items()} for rows in (before, observed)
-        )
         # the cell's run fed the model other prompts before, so no state has an effect
-        if before and hashes == observed_hashes:
+        if observed and _hashes(before) == _hashes(observed):
             return True
         return bool(self._rerun(what) == before)
 
@@ -407,8 +402,12 @@ def _attempted(answer: Facts, compute: Callable[[str], Facts]) -> Facts:
     try:
         return answer | compute(answer["what"])
     except Exception as error:  # noqa: BLE001  it ran before: no memory, or a defect of ours
-        refused = f"{type(error).__name__}: {without_folders(str(error))}"[:_REASON_LENGTH]
+        refused = in_words(error)[:_REASON_LENGTH]
         return answer | {"repeats": None, "refs": {}, "refused": refused}
+
+
+def _hashes(rows: Facts) -> dict[str, str]:
+    return {row: ref["hash"] for row, ref in rows.items()}
 
 
 def _rows_of_prompt(rung: Facts, kind: str, prompt: str) -> Facts:
@@ -449,8 +448,7 @@ def _refusal_noted(refused: dict[str, str], what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001
-        text = without_folders(" ".join(str(error).split()))
-        refused[what] = f"{type(error).__name__}: {text}"[:_REASON_LENGTH]
+        refused[what] = in_one_line(error, _REASON_LENGTH)
 
 
 def _each_row_twice(kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Keep = Callable[[str, dict[str, Any]], None]
 
-_SDPA = torch.nn.functional.scaled_dot_product_attention
+SDPA = torch.nn.functional.scaled_dot_product_attention
 _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _EAGER_OPS = frozenset({"bmm", "baddbmm", "_softmax", "_safe_softmax"})
 _PRODUCTS = {
@@ -95,16 +95,16 @@ class Watch:
 
     def sdpa(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run scaled_dot_product_attention and record its arguments and its kernels."""
-        call = self._call_facts(_sdpa_facts(args, kwargs))
+        arguments = sdpa_arguments(args, kwargs)
+        call = self._call_facts(_sdpa_facts(arguments))
         self.calls.append(call)
         self._in_sdpa = call
         try:
             with self._ops if self._ops_since is None else nullcontext():
-                output = _SDPA(*args, **kwargs)
+                output = SDPA(*args, **kwargs)
         finally:
             self._in_sdpa = None
         if self._keep is not None:
-            arguments = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
             parts = {part: arguments[part] for part in ("query", "key", "value")}
             mask = arguments.get("attn_mask")
             self._keep(call["module"], parts | {"mask": mask, "output": output})
@@ -194,7 +194,7 @@ class Watch:
             self._ops.__exit__(None, None, None)
 
     def _enter_module(self, module: torch.nn.Module, _args: Any) -> None:
-        running = _RunningModule(module, module, _is_attention(module))
+        running = _RunningModule(module, module, is_attention(module))
         if type(module).__module__.startswith("torch.nn"):
             outer = self._running[-1] if self._running else _RunningModule(module, None, False)
             running = outer._replace(module=module)
@@ -215,14 +215,8 @@ class _FunctionWatch(TorchFunctionMode):
         super().__init__()
         self._watch = watch
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        if func is _SDPA:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is SDPA:
             return self._watch.sdpa(args, kwargs or {})
         if self._watch.keeps and (func in _PRODUCTS or func in _SOFTMAX_FUNCTIONS):
             return self._watch.product_or_softmax(func, args, kwargs or {})
@@ -234,13 +228,7 @@ class _OpWatch(TorchDispatchMode):
         super().__init__()
         self._watch = watch
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._watch.aten(func.name().removeprefix("aten::").split(".")[0])
         return func(*args, **(kwargs or {}))
 
@@ -259,13 +247,18 @@ def _append_once(ops: list[str], op: str, is_relevant: bool) -> None:
         ops.append(op)
 
 
-def _is_attention(module: torch.nn.Module) -> bool:
+def is_attention(module: torch.nn.Module) -> bool:
+    """Return True for a module whose class is one of attention, by its name."""
     name = type(module).__name__.lower()
     return "attention" in name or "attn" in name
 
 
-def _sdpa_facts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    arguments = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
+def sdpa_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call of scaled_dot_product_attention by name."""
+    return dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
+
+
+def _sdpa_facts(arguments: dict[str, Any]) -> dict[str, Any]:
     mask, scale = arguments.get("attn_mask"), arguments.get("scale")
     return {
         "enable_gqa": bool(arguments.get("enable_gqa", False)),

@@ -36,7 +36,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from samebits_probe.model import packages, processors, tokenizers
+from samebits_probe.model import load, packages, processors, tokenizers
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
 from samebits_probe.process.hashing import ALGORITHM, file_hash
@@ -234,8 +234,7 @@ def save_seeded(
 
     Returns the tensors with new values, and the names of those that stay as constructed.
     """
-    size = sum(p.numel() * p.element_size() for p in model.parameters())
-    progress.tick("save the layout", allowance=progress.moving(size), moves=True)
+    progress.tick("save the layout", allowance=progress.moving(load.n_bytes(model)), moves=True)
     _save_skeleton(model, folder)
     file = folder / "model.safetensors"
     skeleton = load_file(file)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
 SkipKind = Literal["plain", "inputs"]
+Shapes = Mapping[str, Sequence[int]]
+NO_SHAPES: Shapes = MappingProxyType({})
 
 TOKENS = "input_ids"
 MASK = "attention_mask"
@@ -100,11 +103,7 @@ class Parameter(NamedTuple):
         return f"{self.name}: {self.annotation}" if self.annotation else self.name
 
 
-def written(
-    parameter: Parameter,
-    width: str = "hidden_size",
-    series: Mapping[str, Sequence[int]] = MappingProxyType({}),
-) -> str:
+def written(parameter: Parameter, width: str = "hidden_size", series: Shapes = NO_SHAPES) -> str:
     """Return how matrix.yaml may declare a parameter, as a proposal: from its name and annotation.
 
     ``width`` is the size of a vector: a field of the config, or a number. ``series`` has the shapes of the arguments
@@ -130,9 +129,7 @@ def written(
 
 
 def lines_for(
-    parameters: Iterable[Parameter],
-    width: str = "hidden_size",
-    series: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    parameters: Iterable[Parameter], width: str = "hidden_size", series: Shapes = NO_SHAPES
 ) -> str:
     """Return what to write below a model in matrix.yaml to give it ``parameters``."""
     declared = [f"      {p.name}: {written(p, width, series)}" for p in parameters]
@@ -175,7 +172,7 @@ class Traits(NamedTuple):
     text_and_audio: bool = False
     width: str = "hidden_size"
     """The size of a vector, for a proposal: a field of the config, or a number."""
-    series: Mapping[str, Sequence[int]] = MappingProxyType({})
+    series: Shapes = NO_SHAPES
     """The shapes of the arguments of a model of series, for a proposal; empty for another one."""
     placeholders: tuple[str, ...] = ()
     """Config fields of placeholder tokens for an image or a sound among the token ids."""
@@ -225,7 +222,7 @@ def traits_of(
     main: str,
     vocabulary: int,
     generates: bool,
-    series: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    series: Shapes = NO_SHAPES,
 ) -> Traits:
     """Return the traits of a model; ``config`` is the whole config as plain data."""
     has_text = isinstance(config.get("text_config"), dict)

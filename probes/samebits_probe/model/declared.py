@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits_probe.model.choice import NotFed, written
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
 
-    from samebits_probe.model.choice import Signature
+    from samebits_probe.model.choice import Shapes, Signature
 
 INTEGERS = {
     "int64": (-(2**63), 2**63),
@@ -190,7 +190,7 @@ def check_names(
     signature: Signature,
     places: Mapping[str, str],
     what: str,
-    series: Mapping[str, Sequence[int]],
+    series: Shapes,
 ) -> None:
     """Check the names of arguments against a forward.
 

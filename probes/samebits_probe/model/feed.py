@@ -16,14 +16,15 @@ from samebits_probe.model import inputs as model_inputs
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.tensor import stored
-from samebits_probe.process import files
+from samebits_probe.process import files, progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
 
-    from samebits_wire.jobs import FedModel
+    from samebits_probe.model.load import Loaded
+    from samebits_wire.jobs import FedModel, PromptTask
     from samebits_wire.jobs import Inputs as InputsSource
 
 Fact = dict[str, Any]
@@ -62,6 +63,27 @@ class Feed:
         for name in (self._record or {"prompts": ()})["prompts"]:
             with suppress(DoesNotApply):
                 yield name, self.inputs(name, tokenizer, model)
+
+    def run_before(
+        self, loaded: Loaded, model: Any, task: PromptTask, dtype: torch.dtype | None = None
+    ) -> Inputs:
+        """Run what comes before a task's prompt as the cell's run did, and return its inputs.
+
+        ``model`` is the loaded one or a copy of it; ``dtype`` is that of floats if it is another than the model's.
+        Every prompt's forward comes before a decode.
+        """
+        chosen = None
+        for name, as_chosen in self.all(loaded.tokenizer, loaded.model):
+            inputs = as_chosen._replace(kwargs=model_inputs.in_dtype(as_chosen.kwargs, dtype))
+            is_chosen = name == task["prompt"]
+            chosen = inputs if is_chosen else chosen
+            if is_chosen and task["what"] == "forward":
+                break
+            # the cell's run continues after a prompt that raises
+            with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
+                model(**inputs.kwargs)
+        assert chosen is not None, "the host names a prompt that the cell has run"
+        return chosen
 
     def _inputs(self, record: Fact, model: Any, tokenizer: Any) -> Inputs:
         if record.get("reason"):

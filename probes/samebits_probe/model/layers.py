@@ -61,11 +61,15 @@ class Recorder:
     @contextmanager
     def passing_to(self, take: Take) -> Iterator[None]:
         """Pass each of these tensors to ``take`` with its name; the model may change it later."""
-        self._take, self._has_begun = take, False
+        self.begin(take)
         try:
             yield
         finally:
             self._take = None
+
+    def begin(self, take: Take) -> None:
+        """Pass the tensors of the next forward to ``take``, the first layer's input included."""
+        self._take, self._has_begun = take, False
 
     def remove(self) -> None:
         """Leave the model without hooks."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from samebits_probe.model.tensor import is_plain, same_bytes
+from samebits_probe.model.tensor import is_same, same_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -180,7 +180,7 @@ def _differs(before: _Value, now: Any) -> bool:
     value = before.value
     if isinstance(value, torch.Tensor) and isinstance(now, torch.Tensor):
         if before.copy is not None:
-            return not _have_same_values(before.copy, now)
+            return not is_same(before.copy, now)
         return value is not now or before.version is None or before.version != _version(now)
     if value is now:
         return False
@@ -188,14 +188,9 @@ def _differs(before: _Value, now: Any) -> bool:
     return not is_simple or bool(value != now)
 
 
-def _have_same_values(first: torch.Tensor, second: torch.Tensor) -> bool:
-    is_same_kind = first.dtype == second.dtype and first.shape == second.shape
-    return is_same_kind and is_plain(first) and is_plain(second) and same_bytes(first, second)
-
-
 def _put_back(holder: dict[Any, Any] | list[Any], key: Any, before: _Value | None) -> None:
     copy = None if before is None else before.copy
-    if before is not None and copy is not None and not _have_same_values(copy, before.value):
+    if before is not None and copy is not None and not is_same(copy, before.value):
         before.value.detach().copy_(copy)
     if isinstance(holder, dict):
         if before is None:

@@ -375,11 +375,17 @@ def _named_tensors(model: Any) -> dict[str, torch.Tensor]:
     return parameters | dict(model.named_buffers(remove_duplicate=False))
 
 
-def effective_config(config: Any) -> dict[str, Any]:
-    """Return the config as plain data, without fields that depend only on the release."""
+def input_fields(config: Any) -> dict[str, Any]:
+    """Return the fields of a config without those that name its folder and its release."""
     values = plain_config(config)
     for name in ("transformers_version", "_name_or_path", "_attn_implementation_autoset"):
         values.pop(name, None)
+    return values
+
+
+def effective_config(config: Any) -> dict[str, Any]:
+    """Return the config as plain data, without fields that depend only on the release."""
+    values = input_fields(config)
     if "torch_dtype" in values:
         values.setdefault("dtype", values.pop("torch_dtype"))
     if "rope_parameters" not in values and {"rope_theta", "rope_scaling"} & set(values):

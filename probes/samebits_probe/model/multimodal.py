@@ -28,6 +28,7 @@ from samebits_probe.model.inputs import (
 )
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
+from samebits_probe.process.failure import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -201,7 +202,7 @@ class _Trial:
             try:
                 self._run(layout, 1, "likely", rows=1)
             except Exception as error:  # noqa: BLE001  its message may tell the number
-                self.reason = tried.in_one_line(error)
+                self.reason = in_one_line(error, tried.MAX_REASON)
                 if "match" in str(error):
                     counts |= {int(number) for number in re.findall(r"\d+", str(error))}
         return {count for count in (counts | seen) if 0 < count <= 1 << 14}
@@ -212,7 +213,7 @@ class _Trial:
             other = self._run(layout, count, "first", rows=1, pixels="other")
             self._run(layout, count, "batch", rows=2)
         except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
-            self.reason = tried.in_one_line(error)
+            self.reason = in_one_line(error, tried.MAX_REASON)
             return False
         if first is None or other is None:
             self.reason = "forward made the row longer, or returned no tensor"

@@ -231,13 +231,7 @@ class Promotion(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the
         super().__init__()
         self._claimed = claimed
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run ``func`` with every smaller float among its arguments replaced."""
         if func in _CASTS:
             return args[0].double()
@@ -280,13 +274,7 @@ def _grouped_mm(
 class Promotion32(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy
     """Answers every request for a float smaller than float32 with float32."""
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run ``func`` with every smaller float among its arguments replaced."""
         if func in _CASTS_BELOW_FLOAT32:
             return args[0].float()
@@ -298,13 +286,7 @@ class Promotion32(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to t
 class Reordered(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
     """Multiplies matrices with the terms of every sum in another order: even ones, then odd."""
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run ``func``, a matrix product with both factors reordered in the same way."""
         at = _FACTORS.get(func)
         if at is not None:
@@ -336,13 +318,7 @@ class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         self.leaks: set[str] = set()
         self._smaller = smaller
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run ``func`` and look at its result."""
         result = func(*args, **kwargs or {})
         with real_dtypes():

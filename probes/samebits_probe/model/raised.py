@@ -74,13 +74,7 @@ class Raised(torch.Tensor):  # type: ignore[misc]  # torch is Any to the host's 
         return raised
 
     @classmethod
-    def __torch_dispatch__(
-        cls,
-        func: Any,
-        types: Any,
-        args: Any = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run ``func`` on the values, converted where it computes with them.
 
         Raises:

@@ -62,18 +62,12 @@ def refusals(forward: Any, inputs: Mapping[str, Any], *, whole: bool = True) -> 
         if missing := missing_input(forward, inputs, error):
             first = str(error).strip().partition("\n")[0]
             msg = f"forward needs {missing}, which samebits did not pass: {first}"
-            parameters = [
-                p for p in signature_of(forward).parameters if p.name in missing.split(", ")
-            ]
-            paste = lines_for(parameters, series=_series(forward))
-            raise NotFed(msg, paste) from error
+            listed = signature_of(forward)
+            parameters = [p for p in listed.parameters if p.name in missing.split(", ")]
+            config = getattr(getattr(forward, "__self__", None), "config", None)
+            series = series_shapes.shapes_of(config, listed)
+            raise NotFed(msg, lines_for(parameters, series=series)) from error
         raise
-
-
-def _series(forward: Any) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the series of a model whose forward takes them."""
-    config = getattr(getattr(forward, "__self__", None), "config", None)
-    return series_shapes.shapes_of(config, signature_of(forward))
 
 
 def missing_input(forward: Any, inputs: Collection[str], error: Exception) -> str:

@@ -14,6 +14,7 @@ from samebits_probe.model.choice import NotFed
 from samebits_probe.model.inputs import seeded_numbers
 from samebits_probe.model.series_shapes import STATIC, number
 from samebits_probe.model.tensor import tensor_hash
+from samebits_probe.process.failure import in_one_line
 
 if TYPE_CHECKING:
     from samebits_probe.model.choice import Signature
@@ -32,13 +33,13 @@ def tensors(name: str, config: Any, signature: Signature, rows: int) -> Tensors:
     if not all_shapes:
         msg = "the config has no context_length, which the length of a series follows from"
         raise NotFed(msg)
-    fed = [argument, "past_time_features"]
+    arguments = [argument, "past_time_features"]
     if getattr(config, "lags_sequence", None):
-        fed += ["future_values", "future_time_features"]
-    fed.append("static_real_features")
+        arguments += ["future_values", "future_time_features"]
+    arguments.append("static_real_features")
     made = {
         key: seeded_numbers(name, key, (rows, *all_shapes[key]))
-        for key in fed
+        for key in arguments
         if key in signature.names and key in all_shapes
     }
     if "past_observed_mask" in signature.names:
@@ -57,7 +58,7 @@ def require(model_class: Any, config: Any, signature: Signature) -> None:
             made = (tensors(n, model.config, signature, 2) for n in ("one", "other"))
             hashes = {_first(model, kwargs) for kwargs in made}
         except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
-            reason = tried.in_one_line(error)
+            reason = in_one_line(error, tried.MAX_REASON)
         else:
             if len(hashes) > 1:
                 return

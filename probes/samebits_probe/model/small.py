@@ -21,7 +21,7 @@ import torch
 from samebits_probe.model import build, forks, layers, load, shrink
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process import progress
-from samebits_probe.process.failure import without_folders
+from samebits_probe.process.failure import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +38,6 @@ MAX_BYTES = 64 << 20
 SECONDS = 30.0
 """Seconds to make such a model and to ask it everything; ten were seen."""
 _SEED, _GAIN = 1, 1.0
-_MAX_REASON = 200
 _PROMPT = 12
 _FLAGS_LEFT_OUT = frozenset({"training"})
 _KEPT_NUMBERS = (
@@ -84,8 +83,8 @@ def stands_in(model: Any, options: jobs.ObservedModel) -> bool:
 
 def insists(options: jobs.ObservedModel) -> bool:
     """Return True if the model itself is to answer, whatever its size."""
-    asked = (options.get("questions") or {}).values()
-    return bool(options.get("large")) or any(question["large"] for question in asked)
+    questions = (options.get("questions") or {}).values()
+    return bool(options.get("large")) or any(question["large"] for question in questions)
 
 
 @contextlib.contextmanager
@@ -125,7 +124,7 @@ def _made_or_reason(
     except NoneMade as reason:
         return str(reason)
     except Exception as error:  # noqa: BLE001  a class may refuse a config in any way
-        return _in_one_line(error)
+        return in_one_line(error)
 
 
 def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.Source) -> Made:
@@ -262,8 +261,3 @@ def _facts(model: Any) -> dict[str, Any]:
         "hidden_size": hidden,
         "n_parameters": sum(p.numel() for p in model.parameters()),
     }
-
-
-def _in_one_line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {without_folders(text)}"[:_MAX_REASON]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model.tensor import NotHashable, is_plain, same_bytes, tensor_hash
+from samebits_probe.model.tensor import NotHashable, is_same, tensor_hash
 from samebits_probe.process import progress
 
 if TYPE_CHECKING:
@@ -61,18 +61,11 @@ def hashes(
         progress.beat()
         with suppress(NotHashable):
             known = first_hashes.get(name, "")
-            if known and first and name in first and _is_same(first[name].tensor, state.tensor):
+            if known and first and name in first and is_same(first[name].tensor, state.tensor):
                 digests[name] = known
             else:
                 digests[name] = tensor_hash(state.tensor)
     return digests
-
-
-def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Return True if two tensors have the same dtype, shape and bytes."""
-    if first.dtype != second.dtype or first.shape != second.shape:
-        return False
-    return is_plain(first) and is_plain(second) and same_bytes(first, second)
 
 
 def _named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:

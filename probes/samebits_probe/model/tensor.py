@@ -161,6 +161,13 @@ def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
     return bool(_memcmp(*pointers, first_bytes.numel()) == 0)
 
 
+def is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return True if two plain tensors have the same dtype, shape and bytes."""
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return False
+    return is_plain(first) and is_plain(second) and same_bytes(first, second)
+
+
 def stored(folder: Path, ref: Ref) -> torch.Tensor:
     """Return the values of a tensor that another process stored in ``folder``.
 

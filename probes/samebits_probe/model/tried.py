@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model import forks, shrink
-from samebits_probe.process.failure import without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MAX_BYTES = 1 << 30
 """Bytes in float32 up to which a model is made."""
-_MAX_REASON = 300
+MAX_REASON = 300
+"""Characters of the exception of such a model."""
 
 
 def small_models(model_class: Any, config: Any) -> Iterator[Any]:
@@ -33,9 +33,3 @@ def small_models(model_class: Any, config: Any) -> Iterator[Any]:
             yield model_class._from_config(made, **arguments).eval()
         except Exception:  # noqa: BLE001, S112  a class may refuse a config in any way
             continue
-
-
-def in_one_line(error: Exception) -> str:
-    """Return an exception in one line, without folders."""
-    text = " ".join(str(error).split())
-    return without_folders(f"{type(error).__name__}: {text}")[:_MAX_REASON]

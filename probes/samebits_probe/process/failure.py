@@ -11,12 +11,19 @@ from samebits_probe.process.paths import package_path
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
-__all__ = ["PhaseFailed", "Unknown", "describe", "in_one_line", "phase", "without_folders"]
-
-_LINE_LENGTH = 200
+__all__ = [
+    "PhaseFailed",
+    "Unknown",
+    "answer_or_failure",
+    "describe",
+    "in_one_line",
+    "in_words",
+    "phase",
+    "without_folders",
+]
 
 
 class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase it happened in
@@ -41,6 +48,19 @@ def phase(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise PhaseFailed(describe(name, error)) from error
+
+
+def answer_or_failure(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a job answers, or its failure; a defect of a probe is reported like any other."""
+    try:
+        return answer()
+    except Unknown as reason:
+        return {"failure": describe("load", LookupError(str(reason)))}
+    except PhaseFailed as failed:
+        return {"failure": failed.failure}
+    except Exception as error:  # noqa: BLE001  see above
+        traceback.print_exc()
+        return {"failure": describe("probe", error)}
 
 
 def describe(name: str, error: BaseException) -> dict[str, Any]:
@@ -98,7 +118,12 @@ def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> s
     return "\n".join(lines)
 
 
-def in_one_line(error: BaseException) -> str:
+def in_words(error: BaseException) -> str:
+    """Return class and message of an exception, without folders."""
+    return without_folders(f"{type(error).__name__}: {error}")
+
+
+def in_one_line(error: BaseException, limit: int = 200) -> str:
     """Return class and message of an exception in one line, without folders, cut to a limit."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {without_folders(text)}"[:_LINE_LENGTH]
+    return f"{type(error).__name__}: {without_folders(text)}"[:limit]

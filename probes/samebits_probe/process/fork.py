@@ -23,7 +23,7 @@ import torch
 
 from samebits_probe.process import consent, progress, threads
 from samebits_probe.process.children import die_with_parent
-from samebits_probe.process.failure import without_folders
+from samebits_probe.process.failure import in_words
 from samebits_probe.process.files import StoreFault
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _answer(function: Callable[[], Any], writer: int) -> None:
         code = 0
     except BaseException as error:  # noqa: BLE001  it goes to the parent as text
         traceback.print_exc()
-        text = without_folders(f"{type(error).__name__}: {error}")
+        text = in_words(error)
     try:
         with os.fdopen(writer, "wb") as pipe:
             pipe.write(text.encode())

@@ -1,12 +1,8 @@
-"""Facts about the machine and the environment: packages, CPU capability, threads, flags.
-
-Run as a program, this module prints them as one JSON object.
-"""
+"""Facts about the machine and the environment: packages, CPU capability, threads, flags."""
 
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import platform
 import sys
@@ -58,7 +54,3 @@ def _cpu_name() -> str:
         (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
         platform.machine(),
     )
-
-
-if __name__ == "__main__":
-    print(json.dumps(facts()))

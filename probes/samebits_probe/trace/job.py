@@ -12,28 +12,26 @@ on copies of its inputs: in the same layout, and contiguous in fresh memory.
 from __future__ import annotations
 
 import time
-import traceback
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from samebits_probe.model import heap, layers, load, precision
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.inputs import in_dtype, n_rows
+from samebits_probe.model.inputs import n_rows
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, memory, progress, threads
-from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
+from samebits_probe.process.failure import answer_or_failure, phase
 from samebits_probe.process.hashing import ALGORITHM
-from samebits_probe.trace.trace import Trace
+from samebits_probe.trace.trace import Trace, tensors_in
 from samebits_probe.trace.values import digest
 from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits_probe.model.inputs import Inputs
     from samebits_wire.jobs import TraceJob
 
@@ -52,17 +50,8 @@ def run(job: TraceJob) -> None:
     """Trace one prompt and write the result."""
     threads.use(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
-    try:
-        with torch.no_grad():
-            facts = Traced(job).facts()
-    except Unknown as reason:
-        facts = {"failure": describe("load", LookupError(str(reason)))}
-    except PhaseFailed as failed:
-        facts = {"failure": failed.failure}
-    except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
-        traceback.print_exc()
-        facts = {"failure": describe("probe", error)}
-    write(job, facts)
+    with torch.no_grad():
+        write(job, answer_or_failure(lambda: Traced(job).facts()))
 
 
 def write(job: TraceJob, facts: Fact) -> None:
@@ -108,7 +97,9 @@ class Traced:
             return self._traced()
 
     def _traced(self) -> Fact:
-        inputs = self._prompts()
+        feed = Feed(self.job["model"], getattr(torch, self.source.dtype), self.source.device)
+        dtype = torch.float64 if self._in_float64 else None
+        inputs = feed.run_before(self.loaded, self.loaded.model, self.job["trace"], dtype)
         started = time.perf_counter()
         plain = self._run(inputs, None)
         plain_done = time.perf_counter()
@@ -138,28 +129,6 @@ class Traced:
             "looks": {str(index): look for index, look in self.looks.items()},
             "texts": {str(n): text for n, text in trace.texts(chains).items()},
         }
-
-    def _prompts(self) -> Inputs:
-        """Run the prompts before the traced one, as the cell's run did, and return its inputs."""
-        chosen = None
-        decode = self.job["trace"]["what"] == "decode"
-        for name, inputs in self._all_inputs():
-            is_traced = name == self.job["trace"]["prompt"]
-            chosen = inputs if is_traced else chosen
-            if is_traced and not decode:
-                break
-            # the cell's run continues after a prompt that raises
-            with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
-                self.loaded.model(**inputs.kwargs)
-        assert chosen is not None, "the host names a prompt that the cell has run"
-        return chosen
-
-    def _all_inputs(self) -> Iterator[tuple[str, Inputs]]:
-        dtype = getattr(torch, self.source.dtype)
-        feed = Feed(self.job["model"], dtype, self.source.device)
-        for name, inputs in feed.all(self.loaded.tokenizer, self.loaded.model):
-            kwargs = in_dtype(inputs.kwargs, torch.float64 if self._in_float64 else None)
-            yield name, inputs._replace(kwargs=kwargs)
 
     def _run(self, inputs: Inputs, trace: Trace | None) -> list[torch.Tensor]:
         if self.job["trace"]["what"] == "decode":
@@ -205,7 +174,7 @@ class Traced:
             if func is not None:
                 self.looks[index] = self._operation_facts(func, args, kwargs)
             elif index in self.looks:
-                self.looks[index]["outputs"] = [self._stored_ref(t) for t in _tensors(args)]
+                self.looks[index]["outputs"] = [self._stored_ref(t) for t in tensors_in(args)]
 
         return look
 
@@ -218,7 +187,7 @@ class Traced:
                     "aligned": _offset_from_boundary(tensor),
                     "whole": self._trace.values.digest(tensor, None),
                 }
-                for tensor in _tensors((args, kwargs))
+                for tensor in tensors_in((args, kwargs))
             ],
             "fresh": self._rerun(func, args, kwargs, _contiguous_copy),
             "same_layout": self._rerun(func, args, kwargs, _copy_in_layout),
@@ -231,10 +200,11 @@ class Traced:
     def _rerun(self, func: Any, args: Any, kwargs: Fact, copy_tensor: Any) -> list[Fact] | None:
         """Run an operation on copies of its inputs and return the contents of its outputs."""
         try:
-            result = func(*_map_tensors(args, copy_tensor), **_map_tensors(kwargs, copy_tensor))
+            args, kwargs = tree_map_only(torch.Tensor, copy_tensor, (args, kwargs))
+            result = func(*args, **kwargs)
         except Exception:  # noqa: BLE001  an operation may refuse another layout
             return None
-        return [self._trace.values.fact(tensor) for tensor in _tensors(result)]
+        return [self._trace.values.fact(tensor) for tensor in tensors_in(result)]
 
     def _stored_ref(self, tensor: torch.Tensor) -> Fact:
         try:
@@ -279,26 +249,6 @@ def _pads(inputs: Inputs) -> torch.Tensor | None:
 
 def _same_bytes(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
     return [digest(t, None) for t in first] == [digest(t, None) for t in second]
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, (list, tuple)):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []
-
-
-def _map_tensors(value: Any, function: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, dict):
-        return {key: _map_tensors(item, function) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(_map_tensors(item, function) for item in value)
-    return value
 
 
 def _contiguous_copy(tensor: torch.Tensor) -> torch.Tensor:

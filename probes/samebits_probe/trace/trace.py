@@ -20,6 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samebits_probe.model import layers, source
+from samebits_probe.model.attention import is_attention
 from samebits_probe.model.executed import own_name
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process.own import REMOTE, is_own
@@ -80,9 +81,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         self.attentions: list[Fact] = []
         self.marks: list[list[Any]] = []
         self._look = look
-        self._marked = list(layers.layers(model)) if marks_layers else []
+        self._model = model if marks_layers else torch.nn.Module()
         self._prefix = ""
-        self._steps = 0
         self._names = {id(module): name for name, module in model.named_modules()}
         named_tensors = list(_named_tensors(model))
         self._sources = {id(tensor): name for tensor, name in named_tensors}
@@ -106,23 +106,20 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             register.register_module_forward_pre_hook(self._enter_module),
             register.register_module_forward_hook(self._leave_module, always_call=True),
         ]
-        for name, layer in self._marked:
-            self._hooks += [
-                layer.register_forward_pre_hook(self._mark_embeddings, with_kwargs=True),
-                layer.register_forward_hook(self._marker_of(name)),
-            ]
+        self._recorder = layers.Recorder(self._model)
+        self._recorder.begin(self.mark)
         super().__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
         super().__exit__(*exc)
-        for hook in self._hooks:
+        for hook in (*self._hooks, self._recorder):
             hook.remove()
 
     def step(self, name: str) -> None:
         """Name the following forwards, to distinguish the layers of several forwards."""
         self._prefix = f"{name} " if name else ""
-        self._steps = 0
+        self._recorder.begin(self.mark)
 
     def mark(self, name: str, tensor: torch.Tensor | None) -> None:
         """Record the value at a place of the model that both sides have."""
@@ -132,20 +129,6 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
                 self.marks.append([f"{self._prefix}{name}", self._value(tensor)])
             finally:
                 self._paused = False
-
-    def _mark_embeddings(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        if not self._steps:
-            self._steps += 1
-            hidden_states = args[0] if args else kwargs.get("hidden_states")
-            self.mark(
-                "embeddings", hidden_states if isinstance(hidden_states, torch.Tensor) else None
-            )
-
-    def _marker_of(self, name: str) -> Any:
-        def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
-            self.mark(name, layers.first_tensor(output))
-
-        return hook
 
     def _enter_module(self, module: torch.nn.Module, _args: Any) -> None:
         self._stack.append(module)
@@ -158,9 +141,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
 
     # --- operations ----------------------------------------------------------------------------
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Fact | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run one operation and record it."""
         kwargs = kwargs or {}
         if self._paused:
@@ -175,13 +156,13 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         operation = self._operations.get(func)
         if operation is None:
             operation = self._operations[func] = _Operation(func, self._table)
-        inputs = list(_tensors((args, kwargs)))
+        inputs = list(tensors_in((args, kwargs)))
         input_values = [self._value(tensor) for tensor in inputs]
         index = len(self.ops)
         if self._look is not None:
             self._look(index, func, args, kwargs)
         result = func(*args, **kwargs)
-        outputs = list(_tensors(result))
+        outputs = list(tensors_in(result))
         structural = all(map(self._is_structural, input_values))
         written = self._written_values(func, args, kwargs, structural) if operation.mutable else {}
         # torch marks a tensor as a view only when the operation returns, which is later
@@ -250,7 +231,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         values = {}
         for argument, tensor in zip(arguments, arguments_given, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
-                for written in _tensors(tensor):
+                for written in tensors_in(tensor):
                     value = self.values.of_written(written, structural=structural)
                     self._written.setdefault(_storage_id(written), []).append(value)
                     values[id(written)] = value
@@ -312,19 +293,12 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         """Record which keys each query may see, from the arguments of the attention kernel."""
         if "scaled_dot_product" in name:
             allowed = _sdpa_mask(args, kwargs)
-        elif self._in_attention():
+        elif any(map(is_attention, self._stack[-3:])):
             allowed = _softmax_mask(args[0])
         else:
             return
         if allowed is not None:
             self.attentions.append({"op": index, **_pack(allowed)})
-
-    def _in_attention(self) -> bool:
-        return any(
-            word in type(module).__name__.lower()
-            for module in self._stack[-3:]
-            for word in ("attention", "attn")
-        )
 
     def chain(self) -> list[int]:
         """Return the numbers of the running functions of interest, innermost first."""
@@ -493,15 +467,16 @@ def _named_tensors(model: torch.nn.Module) -> Iterator[tuple[torch.Tensor, str]]
         yield tensor, name
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors of arguments or results of an operation."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _tensors(item)
+            yield from tensors_in(item)
 
 
 def _storage_id(tensor: torch.Tensor) -> int:

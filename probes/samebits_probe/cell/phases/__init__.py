@@ -11,16 +11,15 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from samebits_probe.cell.phase import Phase
 
 
-def discover(folders: list[str], package: str) -> tuple[Phase, ...]:
-    """Return the phases of all modules in some folders, in the order in which they run."""
-    modules = (
-        importlib.import_module(f"{package}.{module.name}")
-        for module in pkgutil.iter_modules(folders)
-    )
-    return tuple(sorted((module.PHASE for module in modules), key=lambda phase: phase.order))
+def discover(folders: list[str], package: str) -> Iterator[Phase]:
+    """Yield the phases of all modules in some folders."""
+    for module in pkgutil.iter_modules(folders):
+        yield importlib.import_module(f"{package}.{module.name}").PHASE
 
 
 def every() -> tuple[Phase, ...]:

@@ -23,8 +23,8 @@ def observe(session: Session) -> None:
     if no_second_load:
         why = "level" if session.no_reload else "cost"
         session.skip("integrity: second load", no_second_load, why)
-    if (checked := session.run_in_fork("integrity", no_second_load)) is not None:
-        session.signals["integrity"] = checked
+    if (facts := session.run_in_fork("integrity", no_second_load)) is not None:
+        session.signals["integrity"] = facts
 
 
 def untouched(session: Session) -> InFork | None:

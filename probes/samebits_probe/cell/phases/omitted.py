@@ -11,6 +11,7 @@ from samebits_probe.model import choice, layers, multimodal, tried
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
+from samebits_probe.process.failure import in_one_line
 
 if TYPE_CHECKING:
     from samebits_probe.cell.session import Session
@@ -62,7 +63,8 @@ class Effects(NamedTuple):
         try:
             digest = self._logits_hash({k: v for k, v in kwargs.items() if k != argument})
         except Exception as error:  # noqa: BLE001  that it raises is the observation
-            return {"effect": "raises", "message": tried.in_one_line(error), "complete": complete}
+            message = in_one_line(error, tried.MAX_REASON)
+            return {"effect": "raises", "message": message, "complete": complete}
         effect = "none" if digest == complete else "other logits"
         return {"effect": effect, "complete": complete}
 

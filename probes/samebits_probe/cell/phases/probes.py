@@ -31,8 +31,8 @@ def observe(session: Session) -> None:
     if NAME not in session.model_forks:
         return
     session.begin(_phase(ordered(session)[0]))
-    if (returned := session.run_in_fork(NAME, str(session.seconds_left))) is not None:
-        session.signals[NAME] = returned
+    if (facts := session.run_in_fork(NAME, str(session.seconds_left))) is not None:
+        session.signals[NAME] = facts
 
 
 def untouched(session: Session) -> InFork | None:

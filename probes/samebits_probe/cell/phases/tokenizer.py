@@ -21,10 +21,9 @@ def observe(session: Session) -> None:
         # an object of its own, as calls change its settings
         loaded = load.load_tokenizer(session.source)
         if loaded is not None:
-            session.signals["tokenizer"] = tokenizer.facts_of(
-                loaded, session.job["model"]["prompts"]
-            )
-            session.asked_tokenizer = loaded
+            prompts = session.job["model"]["prompts"]
+            session.signals["tokenizer"] = tokenizer.facts(loaded, prompts)
+            session.spare_tokenizer = loaded
 
 
 PHASE = Phase("tokenizer", 40, observe, needs_grad=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def observe(session: Session) -> None:
     """Observe what the tokenizer makes of texts, if there is one that could be observed itself."""
-    tokenizer, session.asked_tokenizer = session.asked_tokenizer, None
+    tokenizer, session.spare_tokenizer = session.spare_tokenizer, None
     if session.options("texts") is None or tokenizer is None:
         return
     session.begin("texts")
