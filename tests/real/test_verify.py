@@ -75,9 +75,10 @@ def name_of(defect):
     return defect.replace(" ", "-")
 
 
-def test_an_unchanged_environment_keeps_the_bits(project):
-    project.record(*project.add("none"))
-    found = project.verify(stack=OLD)["none"]
+def test_the_environment_of_a_project_is_found_and_unchanged_it_keeps_the_bits(project, stacks):
+    (project.folder / ".venv").symlink_to(Path(stacks[OLD].python).parents[1])
+    project.record(*project.add("none"), stack=None)
+    found = project.verify(stack=None)["none"]
     assert (found["verdict"], found["rebuild"], found["packages"]) == (
         "identical",
         "not needed",
@@ -222,10 +223,3 @@ def test_an_update_shows_what_changes_before_it_writes(project):
     assert list(after.models) == ["first-layer/float32-default"]
     assert len(after.environments) == 1
     assert project.verify()["first-layer"]["verdict"] == "identical"
-
-
-def test_the_interpreter_of_a_project_is_found(project, stacks):
-    environment = Path(stacks[OLD].python).parents[1]
-    (project.folder / ".venv").symlink_to(environment)
-    project.record(*project.add("none"), stack=None)
-    assert project.verify(stack=None)["none"]["verdict"] == "identical"
