@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from samebits.stacks.probes import PROBES
 from tests.real.conftest import run_samebits
 from tests.support.faulty_bench import timeless
 
@@ -29,10 +30,10 @@ models:
 def run(warm):
     """Return a function that runs samebits in a folder, which stands for a machine: the exit code."""
 
-    def run(folder, *words):
+    def run(folder, *words, script=warm):
         folder.mkdir(exist_ok=True)
         (folder / "matrix.yaml").write_text(MATRIX)
-        ended = run_samebits(warm, folder, *words)
+        ended = run_samebits(script, folder, *words)
         (folder / f"{words[0]}.log").write_text(ended.stdout + ended.stderr)
         return ended.returncode
 
@@ -46,8 +47,9 @@ def report_of(folder):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory, run):
+    """Run all on one machine, whose stacks import by themselves: shared imports must change nothing, too."""
     folder = tmp_path_factory.mktemp("alone")
-    code = run(folder, "matrix", "--no-repro")
+    code = run(folder, "matrix", "--no-repro", script=PROBES / "stack.py")
     assert code in (0, 1), (folder / "matrix.log").read_text()
     return folder, code
 
