@@ -104,7 +104,7 @@ def tests(session: nox.Session) -> None:
 
 @nox.session(name="tests-long", default=False)
 def tests_long(session: nox.Session) -> None:
-    """Run the tests that take too long for each change; run them before a release."""
+    """Run tests/real/long_*.py: before a release, and after the changes that each of them names."""
     install(session, "tests")
     session.run("pytest", *map(str, ROOT.glob("tests/real/long_*.py")), *session.posargs)
 

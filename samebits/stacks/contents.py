@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _FILES = "samebits-files.json"
 _BYTECODE = "samebits-bytecode.json"
 _MARK = "samebits-damaged"
-_OWN = "samebits-"
-"""Start of the names of samebits' own files and folders in an environment."""
+_OWN = ("samebits-", ".samebits-")
+"""Starts of the names of samebits' own files and folders in an environment, and of files on their way there."""
 _CACHE = "__pycache__"
 
 Moment = tuple[int, int]
@@ -179,7 +179,12 @@ def _moments(folder: Path) -> Iterator[tuple[str, Moment]]:
                 if entry.is_dir(follow_symlinks=False):
                     waiting.append(entry.path)
                     continue
-                status = entry.stat(follow_symlinks=False)
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except (
+                    FileNotFoundError
+                ):  # bytecode that another run is writing has its name in a moment
+                    continue
                 yield entry.path[start:].replace(os.sep, "/"), (status.st_size, status.st_mtime_ns)
 
 

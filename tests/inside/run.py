@@ -4,6 +4,7 @@
 forked process (probes change process-wide state), and prints name -> '' or traceback.
 """
 
+import gc
 import importlib.util
 import json
 import os
@@ -41,5 +42,6 @@ def outcome(function):
 
 if __name__ == "__main__":
     module = load(sys.argv[1])
+    gc.freeze()
     tests = {name: f for name, f in vars(module).items() if name.startswith("test_")}
     print(json.dumps({name: outcome(function) for name, function in tests.items()}))

@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,9 @@ from samebits.matrix.spec import StackSpec
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.questions.trainer.ask import PACKAGES
+from samebits.stacks import probes
 from samebits.stacks.build import StackBuilder
+from samebits.stacks.environment import probe_environment
 from samebits.stacks.installer import Installer
 from samebits.stacks.packages import PackageBuilder
 from samebits.stacks.places import stacks_folder
@@ -52,6 +56,70 @@ def known_releases():
     ``nox -s newest`` runs the tests on the newest one.
     """
     os.environ.setdefault("UV_CONSTRAINT", str(ROOT / "tests" / "newest.txt"))
+
+
+def warm_script(tmp_path_factory, name, root):
+    """Make a folder with a script that is a stack's process of a checkout, and shares imports."""
+    folder = tmp_path_factory.mktemp(f"{name}-{os.getpid()}", numbered=False)
+    usual = probe_environment(os.environ, needs_hub=False, modules_cache="")
+    del usual["HF_MODULES_CACHE"]
+    (folder / "usual.json").write_text(json.dumps(usual))
+    script = folder / "stack.py"
+    script.symlink_to(root / "tests" / "support" / "warm_stack.py")
+    return script
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm(tmp_path_factory, known_releases):
+    """Let the runs of this process share one import of each release, as tests/support/warm_stack.py does."""
+    script = warm_script(tmp_path_factory, "warm", ROOT)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probes, "STACK", script)
+        yield script
+
+
+@pytest.fixture(scope="session")
+def run_script(build, warm, tmp_path_factory):
+    """Return a function that runs a script, or ``-c`` code, in a release, and returns what it printed.
+
+    A script that depends on what transformers asks as it is imported does not take part in the shared import.
+    """
+    modules = tmp_path_factory.mktemp("modules")
+    env = probe_environment(os.environ, needs_hub=False, modules_cache=str(modules))
+
+    def run(stack, *words, shared=True, **variables):
+        command = [build(stack).python, *map(str, [warm, *words] if shared else words)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=env | variables, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+ONCE = """
+import runpy, sys
+from pathlib import Path
+from samebits.stacks import probes
+
+probes.STACK = Path(sys.argv.pop(1))
+runpy.run_module("samebits", run_name="__main__", alter_sys=True)
+"""
+"""Runs samebits with another script as the process of a stack."""
+
+
+def run_samebits(script, folder, *words, path=(ROOT,)):
+    """Run samebits in a process of its own, where ``script`` is a stack's process."""
+    share_stacks(folder / ".samebits")
+    return subprocess.run(
+        [sys.executable, "-c", ONCE, str(script), *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="session")

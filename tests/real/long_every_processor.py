@@ -1,4 +1,7 @@
-"""Every image processor and feature extractor of two releases, by its class's defaults."""
+"""Every image processor and feature extractor of two releases, by its class's defaults.
+
+To be run after a change of the question processors: what it asks, compares or names.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""The table of names of `samebits lint` against releases that import them."""
+"""The table of names of `samebits lint` against releases that import them.
+
+To be run after a change of samebits/lint/names.json or of what reads it.
+"""
 
 import ast
 import os

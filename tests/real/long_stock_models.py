@@ -2,6 +2,7 @@
 
 The script, tests/stock_models.py, uses transformers and torch alone. Its inputs are its own, so it can show less than a
 run: what it sees to differ must not pass as the same bits or as rounding, and where a run sees the same bits, so does it.
+To be run after a change of how such inputs are made, of the ladder, or of what a verdict is made of.
 """
 
 import json

@@ -1,8 +1,7 @@
 """The cause that two traces of a real stack give is the one that was planted."""
 
 import json
-import os
-import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,8 @@ PAIRS = {
 class Bench:
     """Traces a planted model in one stack."""
 
-    def __init__(self, python, folder):
-        self.python, self.folder = python, folder
+    def __init__(self, run, folder):
+        self.run, self.folder = run, folder
         self.store = Store(folder)
 
     def trace(self, *orders):
@@ -52,17 +51,15 @@ class Bench:
         asked = self.folder / "orders.json"
         asked.write_text(json.dumps(told))
         script = HERE / "planted" / "trace_plants.py"
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        command = [self.python, str(script), str(PROBES), str(asked)]
-        subprocess.run(command, check=True, env=environment, capture_output=True)
+        self.run(script, PROBES, asked)
         return [Trace.model_validate_json(seal.read(Path(o["result"]))) for o in told]
 
 
 @pytest.fixture(scope="module", params=["4.48", "5.x"])
-def causes(request, stacks, tmp_path_factory):
+def causes(request, run_script, tmp_path_factory):
     """Return the cause of every pair, with the closer look at it."""
     folder = tmp_path_factory.mktemp("causes")
-    bench = Bench(stacks[request.param].python, folder)
+    bench = Bench(partial(run_script, request.param), folder)
     names = list(PAIRS)
     orders = []
     for name in names:

@@ -1,14 +1,11 @@
 """The smallest set that restores a planted model's bits is what was planted, in both stacks."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from samebits.grafts import judge
 from samebits.records.graft import DonorFile, GraftFile
-from samebits.stacks.environment import probe_environment
 from samebits_wire import seal
 
 HERE = Path(__file__).parent
@@ -32,14 +29,10 @@ DAMAGED = ("damaged weight", "damaged logits")
 
 
 @pytest.fixture(scope="module", params=["4.48", "5.x"])
-def grafts(request, stacks, tmp_path_factory):
+def grafts(request, run_script, tmp_path_factory):
     """Return what is said of every planted model of one stack."""
     folder = tmp_path_factory.mktemp("grafts")
-    env = probe_environment(os.environ, needs_hub=False, modules_cache=str(folder))
-    script = str(HERE / "planted" / "graft_plants.py")
-    command = [stacks[request.param].python, script, str(PROBES), str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr
+    run_script(request.param, HERE / "planted" / "graft_plants.py", PROBES, folder)
     healthy = GraftFile.model_validate_json(seal.read(folder / "none.json"))
     found = {"none": healthy.mismatch}
     for name in DAMAGED:

@@ -1,7 +1,6 @@
 """Every head by task, as custom code of a checkpoint: a planted head is found, its twin is not."""
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -38,11 +37,11 @@ for name, auto_class in heads.items():
 
 
 @pytest.fixture(scope="module")
-def cells(tmp_path_factory, stacks, run_in):
+def cells(tmp_path_factory, run_script, run_in):
     folder = tmp_path_factory.mktemp("heads")
     shutil.copy(CODE, folder)
     heads = [f"{name}={auto_class}" for name, (auto_class, _) in HEADS.items()]
-    subprocess.run([stacks[OLD].python, "-c", SAVE, folder, *heads], check=True)
+    run_script(OLD, "-c", SAVE, folder, *heads)
     lines = [
         f'stacks: ["{OLD}", "{NEW}"]',
         "defaults: {usage: false, crossings: false, training: false}",

@@ -1,7 +1,6 @@
 """What a model is fed, over two real stacks: chosen once, and what a forward refuses fails nothing."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +90,7 @@ def plant(folder, architecture, defect, more):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, stacks):
+def folder(tmp_path_factory, run_script):
     made = tmp_path_factory.mktemp("inputs")
     lines = [
         f'stacks: ["{OLD}", "{NEW}"]',
@@ -109,8 +108,7 @@ def folder(tmp_path_factory, stacks):
     ]
     lines += [f"  {name}: {{build: {recipe}}}" for name, recipe in BUILT.items()]
     for name, script in SAVED.items():
-        out = str(made / name)
-        subprocess.run([stacks[OLD].python, "-c", script, out], check=True, capture_output=True)
+        run_script(OLD, "-c", script, made / name)
         lines.append(f"  {name}: {{path: {name}}}")
     for name, (architecture, defect) in PLANTED.items():
         plant(made / name, architecture, defect, VOCABULARY.get(name, {"vocab_size": 32}))

@@ -4,12 +4,12 @@ import pytest
 
 from samebits.reports.document import render
 from tests.real.conftest import NEW, OLD
-from tests.real.test_real_size import make
+from tests.real.long_real_size import make
 from tests.support.pages import beside_models
 
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
-defaults: {{greedy: 2, crossings: false}}
+defaults: {{greedy: 2, crossings: false, training: false}}
 models:
   large: {{path: model}}
   itself: {{path: model, relations: true}}

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -63,17 +62,17 @@ def seeing(folder, fields):
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory, run_in, stacks):
+def rows(tmp_path_factory, run_in, run_script):
     folder = tmp_path_factory.mktemp("multimodal")
     for name, fields in SEEING.items():
         seeing(folder / name, fields)
-    subprocess.run([stacks[OLD].python, "-c", MAKE_LLAVA, str(folder / "llava")], check=True)
+    run_script(OLD, "-c", MAKE_LLAVA, folder / "llava")
     path = folder / "llava" / "config.json"
     config = json.loads(path.read_text())
     # as 4.57 saves a Qwen2-VL that was made from a config
     config["text_config"]["architectures"] = config.pop("architectures")
     path.write_text(json.dumps(config))
-    subprocess.run([stacks[OLD].python, "-c", MAKE_QWEN, str(folder / "qwen")], check=True)
+    run_script(OLD, "-c", MAKE_QWEN, folder / "qwen")
     path = folder / "qwen" / "config.json"
     config = json.loads(path.read_text())
     del config["architectures"]

@@ -1,4 +1,7 @@
-"""Custom code on real stacks: each defect is found under its name, and each repair is complete."""
+"""Custom code on real stacks: each defect is found under its name, and each repair is complete.
+
+long_named.py has every model in the releases in the middle, too.
+"""
 
 import pytest
 
@@ -65,6 +68,14 @@ REPAIRED = (
     "tokenizer-backend",
     "tokenizer-llama",
 )
+IN_EVERY_RELEASE = (
+    "healthy",
+    "meta-init-item",
+    "create-causal-mask",
+    "tokenizer-llama",
+    "tokenizer-llama.repaired",
+)
+"""Models that a release in the middle shows to be what they are; for the others the oldest and the newest do."""
 TEXT = "prompts: {short: The capital of France is}"
 SETTINGS = {
     "healthy": "training: true",
@@ -118,14 +129,27 @@ def root_of():
     return ROOT / CUSTOM
 
 
+NAMES = ("healthy", *DEFECTS, *(f"{name}.repaired" for name in REPAIRED))
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def at_the_ends():
+    """Return the models that are run in the oldest and in the newest release alone."""
+    return [name for name in NAMES if name not in IN_EVERY_RELEASE]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, at_the_ends):
     made, root = tmp_path_factory.mktemp("custom"), root_of()
     lines = [model("healthy")]
     lines += [model(name, (root, name)) for name in DEFECTS]
     lines += [
         model(f"{name}.repaired", (root, name), (root, f"{name}.repair")) for name in REPAIRED
     ]
+    if at_the_ends:
+        models = ", ".join(at_the_ends)
+        rule = f'  - {{model: [{models}], stack: ["4.57", "5.2"], reason: two releases show it}}'
+        lines += ["exclude:", rule]
     (made / "matrix.yaml").write_text(HEAD + "\n".join(lines))
     return made
 
@@ -178,9 +202,10 @@ def test_a_cell_without_a_defect_has_no_finding(cells, defect):
 
 
 @pytest.mark.parametrize("name", REPAIRED)
-def test_a_repaired_model_is_the_same_bits_everywhere(cells, name):
+def test_a_repaired_model_is_the_same_bits_everywhere(cells, at_the_ends, name):
     found = of(cells, f"{name}.repaired")
-    assert [cell.verdict for cell in found] == ["reference", *["identical"] * 3]
+    releases = 2 if f"{name}.repaired" in at_the_ends else 4
+    assert [cell.verdict for cell in found] == ["reference", *["identical"] * (releases - 1)]
     assert set().union(*map(codes, found)) == set()
 
 

@@ -28,6 +28,9 @@ def report(tmp_path_factory, planted, run_in):
         "defaults:",
         "  greedy: 0",
         "  training: false",
+        "  relations: false",
+        "  crossings: false",
+        "  usage: false",
         PROMPTS,
         "models:",
     ]
@@ -135,7 +138,8 @@ def test_a_dynamic_rope_that_generate_scales_is_named_where_it_is_never_reset(tm
     """With one short prompt every other signal is the same, and the next forward is wrong."""
     (tmp_path / "matrix.yaml").write_text("""
 stacks: ["4.57", "5.2", "5.x"]
-defaults: {greedy: 40, training: false, prompts: {short: {length: 9}}}
+defaults: {greedy: 40, training: false, relations: false, crossings: false, usage: false,
+  prompts: {short: {length: 9}}}
 models:
   dynamic:
     build:

@@ -1,8 +1,6 @@
 """Processors over real releases: planted differences are named, clean twins are not accused."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,9 +8,7 @@ import pytest
 from samebits.findings.case import Case
 from samebits.questions.processors.records import ProcessorsSignal
 from samebits.questions.registry import findings
-from samebits.stacks.environment import probe_environment
-from samebits.stacks.installer import Installer
-from samebits.stacks.packages import PackageBuilder
+from tests.real.conftest import NEW, OLD
 from tests.support.builders import Memory, sound
 from tests.support.processor_kinds import KINDS, PAIRED, declare, write, write_llava, write_pair
 
@@ -55,7 +51,7 @@ OWN = {
 
 
 @pytest.fixture(scope="module")
-def signals(stacks, tmp_path_factory):
+def signals(run_script, beside, tmp_path_factory):
     """Return stack -> name -> what that release makes of seeded inputs."""
     root = tmp_path_factory.mktemp("processors")
     for kind in KINDS:
@@ -66,15 +62,11 @@ def signals(stacks, tmp_path_factory):
         write_pair(root / kind, kind)
     write_llava(root / "llava")
     folders = json.dumps({path.name: str(path) for path in sorted(root.iterdir())})
-    builder = PackageBuilder(root.parent / "packages", root, Installer(os.environ))
-    env = probe_environment(os.environ, needs_hub=False, modules_cache=str(root.parent / "modules"))
     observed = {}
-    for stack, built in stacks.items():
-        pillow = builder.extend(built, "3.11", ["pillow"]).folder
-        command = [built.python, "-c", ASK, str(ROOT / "probes"), folders, pillow]
-        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-        assert done.returncode == 0, done.stderr
-        lines = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    for stack in (OLD, NEW):
+        pillow = beside(stack, ["pillow"])
+        text = run_script(stack, "-c", ASK, ROOT / "probes", folders, pillow, shared=False)
+        lines = (json.loads(line) for line in text.splitlines() if line.startswith("["))
         observed[stack] = {name: ProcessorsSignal.model_validate(facts) for name, facts in lines}
     return observed
 

@@ -10,7 +10,6 @@ import pickle
 import re
 import shutil
 import socket
-import subprocess
 from pathlib import Path
 from unittest import mock
 
@@ -79,6 +78,7 @@ def report_of(run_in, folder, models, more=""):
     lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", "  greedy: 0", "  relations: false"]
     lines += [
         "  crossings: false",
+        "  usage: false",
         "  training: false",
         "  prompts: {short: {length: 9}}",
         "models:",
@@ -269,7 +269,7 @@ def name_of(breaks):
 
 
 @pytest.fixture(scope="module")
-def folders(planted, stacks, tmp_path_factory):
+def folders(planted, run_script, tmp_path_factory):
     root = tmp_path_factory.mktemp("broken")
     made = {}
     for breaks in BROKEN:
@@ -281,7 +281,7 @@ def folders(planted, stacks, tmp_path_factory):
         "torch.save(load_file(sys.argv[1]), sys.argv[2])"
     )
     files = [str(made["pickle"] / name) for name in ("model.safetensors", "pytorch_model.bin")]
-    subprocess.run([stacks[NEW].python, "-c", code, *files], check=True)
+    run_script(NEW, "-c", code, *files)
     (made["pickle"] / "model.safetensors").unlink()
     for name, code in (("one", ""), ("two", "raise ValueError('the code of two')")):
         (root / name).mkdir()

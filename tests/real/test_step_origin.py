@@ -5,11 +5,12 @@ Planted defects of custom code, their clean twin, and what releases changed in l
 
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from samebits import questions
+from samebits.questions import training
 from samebits.questions.training.records import steps_of
 from samebits.reports import document
 
@@ -45,17 +46,23 @@ for part in sys.argv[2:]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, stacks, run_in):
+def report(tmp_path_factory, run_script, run_in):
     folder = tmp_path_factory.mktemp("backward")
     shutil.copy(CODE, folder)
     parts = [f"{name}={plant}" for name, plant in PLANTS.items()]
-    subprocess.run([stacks["4.48"].python, "-c", SAVE, folder, *parts], check=True)
+    run_script("4.48", "-c", SAVE, folder, *parts)
     lines = [MATRIX.rstrip()]
     for name in PLANTS:
         shutil.copy(CODE, folder / name)
         lines.append(f"  {name}: {{path: {name}, trust_remote_code: true}}")
+    plants = ", ".join(PLANTS)
+    lines.append(
+        f'exclude:\n  - {{model: [{plants}], stack: "5.2", reason: one newer release is enough}}'
+    )
     (folder / "matrix.yaml").write_text("\n".join(lines))
-    return run_in(folder)
+    with pytest.MonkeyPatch.context() as patch:  # test_trainer.py has Trainer's runs
+        patch.setattr(questions, "QUESTIONS", (training.QUESTION,))
+        return run_in(folder)
 
 
 @pytest.fixture(scope="module")
@@ -74,17 +81,15 @@ def line_of(text):
     return f"modeling_backward.py:{number}"
 
 
-@pytest.mark.parametrize("stack", ["5.2", "5.x"])
-def test_a_clean_step_has_no_origin(compared, stack):
-    comparison = compared["clean", stack]
+def test_a_clean_step_has_no_origin(compared):
+    comparison = compared["clean", "5.x"]
     assert comparison.standing in ("identical", "rounding"), comparison
     assert comparison.origin is None
     assert not comparison.no_origin
 
 
-@pytest.mark.parametrize("stack", ["5.2", "5.x"])
-def test_a_wrong_backward_is_named_with_its_line(compared, stack):
-    comparison = compared["slope", stack]
+def test_a_wrong_backward_is_named_with_its_line(compared):
+    comparison = compared["slope", "5.x"]
     assert comparison.standing == "diverged", comparison
     origin = comparison.origin
     assert origin is not None, comparison.no_origin
@@ -98,9 +103,8 @@ def test_a_wrong_backward_is_named_with_its_line(compared, stack):
     assert (origin.side.arguments, origin.counterpart.arguments) == ("%, 3.0", "%, 2.0")
 
 
-@pytest.mark.parametrize("stack", ["5.2", "5.x"])
-def test_labels_that_are_no_longer_ignored_are_named(compared, stack):
-    origin = compared["unmasked", stack].origin
+def test_labels_that_are_no_longer_ignored_are_named(compared):
+    origin = compared["unmasked", "5.x"].origin
     assert (origin.part, origin.sink, origin.only_in) == ("loss", "loss", "candidate")
     assert origin.side.op == "nll_loss_forward.default"
     assert origin.side.function == "loss_of"
@@ -108,9 +112,8 @@ def test_labels_that_are_no_longer_ignored_are_named(compared, stack):
     assert "the other side has no int64[4, 11]" in origin.evidence[0]
 
 
-@pytest.mark.parametrize("stack", ["5.2", "5.x"])
-def test_the_half_that_a_tied_gradient_misses_is_named(compared, stack):
-    origin = compared["tied", stack].origin
+def test_the_half_that_a_tied_gradient_misses_is_named(compared):
+    origin = compared["tied", "5.x"].origin
     assert (origin.part, origin.only_in) == ("backward", "reference")
     assert origin.side.stack == "4.57"
     assert (origin.side.node, origin.side.op) == ("MmBackward0", "mm.default")
@@ -140,9 +143,8 @@ def test_a_loss_that_begins_to_divide_is_named(compared):
     assert compared["mamba", "5.2"].origin is None
 
 
-@pytest.mark.parametrize("stack", ["5.2", "5.x"])
-def test_labels_of_the_reference_restore_its_step(compared, stack):
-    comparison = compared["unmasked", stack]
+def test_labels_of_the_reference_restore_its_step(compared):
+    comparison = compared["unmasked", "5.x"]
     assert comparison.graft is not None, comparison.no_graft
     assert (comparison.graft.smallest, comparison.graft.proof) == (("labels",), "alone")
     assert comparison.graft.others == ("loss function",)
@@ -161,7 +163,7 @@ def test_no_piece_of_cross_entropy_restores_the_router_loss(compared):
 
 @pytest.mark.parametrize("model", ["clean", "slope", "tied"])
 def test_only_a_loss_is_grafted(compared, model):
-    comparison = compared[model, "5.2"]
+    comparison = compared[model, "5.x"]
     assert comparison.graft is None
     assert not comparison.no_graft
 

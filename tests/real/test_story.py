@@ -14,6 +14,16 @@ MODELS = {f"step-{n}": STORY[: n + 1] for n in range(6)} | {
     "seed-patch": ["inv-freq-buffer", "inv-freq-seed-patch"],
     "repaired-init": ["inv-freq-buffer", "inv-freq-buffer.repair-init"],
 }
+MOVED_IMPORT = """\
+--- a/modeling_tiny.py
++++ b/modeling_tiny.py
+@@ -6,3 +6,4 @@
+ 
+ import torch
++from transformers.modeling_utils import GenerationMixin  # noqa: F811
+ from torch import nn
+"""
+"""5.x has the name in transformers.generation.utils alone."""
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +34,8 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cells(folder, run_in):
     prompts = {"short": {"length": 9}, "padded": {"batch": [{"length": 5}, {"length": 13}]}}
-    defaults = {"greedy": 6, "relations": False, "crossings": False, "training": False}
+    others = dict.fromkeys(("relations", "crossings", "usage", "training"), False)
+    defaults = {"greedy": 6, **others}
     defaults["prompts"] = prompts
     models = {
         name: {
@@ -34,6 +45,9 @@ def cells(folder, run_in):
         }
         for name, diffs in MODELS.items()
     }
+    moved = folder / "moved-import.diff"
+    moved.write_text(MOVED_IMPORT)
+    models["moved-import"] = models["step-5"] | {"patch": [str(moved)]}
     # JSON is YAML
     text = json.dumps({"stacks": STACKS, "defaults": defaults, "models": models})
     (folder / "matrix.yaml").write_text(text)
@@ -122,13 +136,28 @@ def test_a_repair_by_luck_is_said_to_be_none(cells):
 
 
 def test_the_hunt_reads_like_the_one_done_by_hand(cells):
-    steps = {step.suspect: step for step in cells["step-4", "5.x"].steps}
-    assert steps["inv_freq"].status == "ruled in"
-    assert steps["weights"].status == "ruled out"
+    cell = cells["step-4", "5.x"]
+    steps = {step.suspect: step for step in cell.steps}
+    for suspect in ("the model's own code", "inputs", "weights", "embeddings"):
+        assert steps[suspect].status == "ruled out", steps[suspect]
+    assert steps["attention forced to eager"].status == "ruled out"
+    assert [s.suspect for s in cell.steps if s.status == "ruled in"] == ["inv_freq"]
+    assert "never written in this cell" in steps["inv_freq"].what
     for suspect in ("rope's cos and sin", "query, key and value"):
         assert steps[suspect].status == "follows"
-        assert "the same at position 0" in steps[suspect].what
-    assert steps["attention forced to eager"].status == "ruled out"
+        assert "the same at position 0, different bytes from position 1 on" in steps[suspect].what
+    assert cell.graft.proof == "alone"
+    assert cell.graft.smallest[0].endswith("inv_freq")
+    assert cells["step-5", "5.x"].steps == ()
+
+
+def test_a_name_that_moved_is_shown_with_where_it_is_now(cells):
+    assert cells["moved-import", "4.48"].verdict == "reference"
+    failure = cells["moved-import", "5.x"].failure
+    (symbol,) = failure.symbols
+    assert (symbol.name, symbol.owner) == ("GenerationMixin", "transformers.modeling_utils")
+    assert symbol.elsewhere == ("transformers.generation.utils",)
+    assert any(frame.own and frame.file.endswith("modeling_tiny.py") for frame in failure.frames)
 
 
 def test_a_run_of_the_repaired_model_alone_passes(cells, folder, run_in):

@@ -2,9 +2,7 @@
 
 import base64
 import json
-import os
 import re
-import subprocess
 import zlib
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from samebits.findings.case import Case
 from samebits.questions.registry import findings
 from samebits.questions.texts.records import TextsSignal
 from samebits.records.tokenizer import TokenizerSignal
-from samebits.stacks.environment import probe_environment
+from tests.real.conftest import NEW, OLD
 from tests.support.builders import Memory, sound
 from tests.support.chat_templates import PLAIN, TOOLS
 from tests.support.tokenizer_kinds import added, byte_level, template, unigram, write
@@ -162,7 +160,7 @@ KNOWN = {"SB802", "SB807", "SB808", "SB809", "SB813", "SB826"}
 
 
 @pytest.fixture(scope="module")
-def tokenizers(stacks, tmp_path_factory):
+def tokenizers(run_script, tmp_path_factory):
     """Return stack -> name -> what that release makes of a tokenizer."""
     root = tmp_path_factory.mktemp("tokenizers")
     for name, (arguments, options, *_) in (PLANTED | CLEAN).items():
@@ -172,18 +170,14 @@ def tokenizers(stacks, tmp_path_factory):
     more = root / "jinja-folder" / "additional_chat_templates"
     more.mkdir()
     (more / "tool_use.jinja").write_text(TOOLS)
-    return {stack: observed(built, root) for stack, built in stacks.items()}
+    return {stack: observed(run_script, stack, root) for stack in (OLD, NEW)}
 
 
-def observed(built, root):
+def observed(run_script, stack, root):
     """Return name -> what a release makes of the tokenizer in each folder."""
     folders = json.dumps({path.name: str(path) for path in sorted(root.iterdir())})
-    modules = str(root.with_name(f"{root.name}-modules"))
-    env = probe_environment(os.environ, needs_hub=False, modules_cache=modules)
-    command = [built.python, "-c", ASK, str(ROOT / "probes"), folders]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-    assert done.returncode == 0, done.stderr
-    lines = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    text = run_script(stack, "-c", ASK, ROOT / "probes", folders)
+    lines = (json.loads(line) for line in text.splitlines() if line.startswith("["))
     return {
         name: {
             "tokenizer": TokenizerSignal.model_validate(facts["tokenizer"]),
@@ -252,10 +246,12 @@ def test_the_part_that_gives_the_ids_of_the_reference_is_named(tokenizers, name,
     assert any(line.startswith("tokenizer.json: normalizer ") for line in evidence)
 
 
-def test_a_normalizer_that_a_release_forgot_is_named_and_not_the_pre_tokenizer(build, tmp_path):
+def test_a_normalizer_that_a_release_forgot_is_named_and_not_the_pre_tokenizer(
+    run_script, tmp_path
+):
     """5.2's T5 has no normalizer; plain scripts get 5.3's ids in 5.2 with that of tokenizer.json."""
     write(tmp_path / "t5", "unigram", "T5Tokenizer", model_type="t5", parts=t5_with_a_table())
-    tokenizers = {name: observed(build(name), tmp_path) for name in ("5.2", "5.x")}
+    tokenizers = {name: observed(run_script, name, tmp_path) for name in ("5.2", "5.x")}
     evidence = evidence_of(tokenizers, "t5", "5.2", "5.x")
     assert "what gives something else is the normalizer" in evidence
     assert tried(evidence) == ("normalizer", True)

@@ -4,15 +4,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from tests.real.conftest import share_stacks
+from tests.real.conftest import run_samebits, warm_script
 
 ROOT = Path(__file__).parents[2]
 TOY = ROOT / "tests" / "support" / "toy_question"
@@ -33,7 +31,7 @@ TINY = {
 def project(tmp_path_factory):
     """Copy the project, and add the two folders, the page of the rule and the line in the list."""
     made = tmp_path_factory.mktemp("toy")
-    for name in ("samebits", "probes", "docs/findings"):
+    for name in ("samebits", "probes", "docs/findings", "tests/support"):
         shutil.copytree(
             ROOT / name, made / name, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True
         )
@@ -51,18 +49,12 @@ def project(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def samebits(project, known_releases, stacks):
+def samebits(project, stacks, tmp_path_factory):
     """Run the command line of the copy in a work folder."""
+    script = warm_script(tmp_path_factory, "toy-warm", project)
 
     def run(folder, *words, code=0):
-        share_stacks(folder / ".samebits")
-        environ = os.environ | {
-            "PYTHONPATH": os.pathsep.join(map(str, (project, project / "probes")))
-        }
-        command = [sys.executable, "-m", "samebits", *words]
-        done = subprocess.run(
-            command, cwd=folder, env=environ, capture_output=True, text=True, check=False
-        )
+        done = run_samebits(script, folder, *words, path=(project, project / "probes"))
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -199,15 +191,7 @@ def test_shards_are_merged_with_it(first, samebits, tmp_path):
     assert answers(report) == answers(report_of(first))
 
 
-def test_its_switch_leaves_it_out(samebits, tmp_path):
-    folder = folder_with_matrix(tmp_path / "off")
-    text = (folder / "matrix.yaml").read_text().replace('"toy": true', '"toy": false')
-    (folder / "matrix.yaml").write_text(text)
-    samebits(folder, "matrix", "--reports", "report")
-    assert all("toy" not in row.get("answers", {}) for row in report_of(folder)["rows"])
-
-
-def test_what_no_run_uses_is_pruned(samebits, tmp_path):
+def test_its_switch_leaves_it_out_and_what_no_run_uses_is_pruned(samebits, tmp_path):
     folder = folder_with_matrix(tmp_path / "old")
     samebits(folder, "matrix", "--reports", "report")
     kept = list((folder / ".samebits" / "toys").rglob("*.json"))
@@ -219,3 +203,4 @@ def test_what_no_run_uses_is_pruned(samebits, tmp_path):
     (folder / "matrix.yaml").write_text(text)
     samebits(folder, "matrix", "--reports", "report")
     assert not list((folder / ".samebits" / "toys").rglob("*.json"))
+    assert all("toy" not in row.get("answers", {}) for row in report_of(folder)["rows"])

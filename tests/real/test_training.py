@@ -5,11 +5,12 @@ Trainer takes for losses by num_items_in_batch.
 """
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from samebits import questions
+from samebits.questions import training
 from samebits.questions.training.records import steps_of
 from samebits.reports import document
 
@@ -64,18 +65,19 @@ for part in sys.argv[2:]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, stacks, run_in):
+def report(tmp_path_factory, run_script, run_in):
     folder = tmp_path_factory.mktemp("training")
     shutil.copy(CODE, folder)
-    old = stacks["4.48"].python
     parts = [f"{name}={plant}={0.2 if name in DROPPING else 0.0}" for name, plant in PLANTS.items()]
-    subprocess.run([old, "-c", SAVE, folder, *parts], check=True)
+    run_script("4.48", "-c", SAVE, folder, *parts)
     lines = [MATRIX.rstrip()]
     for name in PLANTS:
         shutil.copy(CODE, folder / name)
         lines.append(f"  {name}: {{path: {name}, trust_remote_code: true}}")
     (folder / "matrix.yaml").write_text("\n".join(lines))
-    return run_in(folder)
+    with pytest.MonkeyPatch.context() as patch:  # test_trainer.py has Trainer's runs
+        patch.setattr(questions, "QUESTIONS", (training.QUESTION,))
+        return run_in(folder)
 
 
 @pytest.fixture(scope="module")

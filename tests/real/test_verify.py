@@ -75,9 +75,10 @@ def name_of(defect):
     return defect.replace(" ", "-")
 
 
-def test_an_unchanged_environment_keeps_the_bits(project):
-    project.record(*project.add("none"))
-    found = project.verify(stack=OLD)["none"]
+def test_the_environment_of_a_project_is_found_and_unchanged_it_keeps_the_bits(project, stacks):
+    (project.folder / ".venv").symlink_to(Path(stacks[OLD].python).parents[1])
+    project.record(*project.add("none"), stack=None)
+    found = project.verify(stack=None)["none"]
     assert (found["verdict"], found["rebuild"], found["packages"]) == (
         "identical",
         "not needed",
@@ -90,7 +91,7 @@ def test_an_unchanged_environment_keeps_the_bits(project):
 
 
 def test_a_planted_change_diverges_and_its_clean_twin_is_not_accused(project):
-    project.record(*project.add("first layer", "none"))
+    project.record(*project.add("first layer", "none", "raises", "clock"))  # all sound there
     found = project.verify(code=1)
     planted, clean = found["first-layer"], found["none"]
     assert (planted["verdict"], planted["rebuild"], planted["repeats"]) == (
@@ -104,13 +105,13 @@ def test_a_planted_change_diverges_and_its_clean_twin_is_not_accused(project):
     assert first["subject"]["tensor"] == "layers.0"
     assert planted["packages"][0]["name"] == "transformers"
     assert clean["verdict"] == "identical"
-
-
-def test_without_the_recorded_side_a_difference_is_undecided(project):
-    project.record(*project.add("first layer"))
-    found = project.verify(code=1, more=["--no-rebuild"])["first-layer"]
-    assert (found["verdict"], found["rebuild"], found["repeats"]) == ("undecided", "left out", None)
-    assert found["first"]["subject"]["layer"] == 1
+    raises = found["raises"]
+    assert (raises["verdict"], raises["failure"]["type"]) == ("failed", "ValueError")
+    assert found["clock"]["verdict"] == "unstable"
+    left_out = project.verify("first-layer", code=1, more=["--no-rebuild"])["first-layer"]
+    assert (left_out["verdict"], left_out["rebuild"]) == ("undecided", "left out")
+    assert left_out["repeats"] is None
+    assert left_out["first"]["subject"]["layer"] == 1
 
 
 def test_code_that_changed_in_the_checkpoint_is_found_in_git(project):
@@ -203,18 +204,9 @@ def test_a_real_upgrade_of_a_library_model(project, llama):
 
 def test_a_model_that_does_not_reproduce_itself_is_not_recorded(project):
     (name,) = project.add("clock")
-    project.record(name)  # sound in the old release
-    assert project.verify(code=1)["clock"]["verdict"] == "unstable"
-    (project.folder / "samebits.lock").unlink()
     project.record(name, stack=NEW, code=1)
     assert "clock/float32-default was not recorded: unstable" in project.errors
     assert not (project.folder / "samebits.lock").exists()
-
-
-def test_a_model_that_raises_fails(project):
-    project.record(*project.add("raises"))
-    found = project.verify(code=1)["raises"]
-    assert (found["verdict"], found["failure"]["type"]) == ("failed", "ValueError")
 
 
 def test_an_update_shows_what_changes_before_it_writes(project):
@@ -231,10 +223,3 @@ def test_an_update_shows_what_changes_before_it_writes(project):
     assert list(after.models) == ["first-layer/float32-default"]
     assert len(after.environments) == 1
     assert project.verify()["first-layer"]["verdict"] == "identical"
-
-
-def test_the_interpreter_of_a_project_is_found(project, stacks):
-    environment = Path(stacks[OLD].python).parents[1]
-    (project.folder / ".venv").symlink_to(environment)
-    project.record(*project.add("none"), stack=None)
-    assert project.verify(stack=None)["none"]["verdict"] == "identical"

@@ -1,8 +1,6 @@
 """generate() over real releases: what differs with the same logits is named, a twin is not accused."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ import pytest
 from samebits.findings.case import Case
 from samebits.questions.registry import findings
 from samebits.questions.usage.records import UsageSignal
-from samebits.stacks.environment import probe_environment
+from tests.real.conftest import NEW, OLD
 from tests.support.builders import Memory, sound
 
 ROOT = Path(__file__).parents[2]
@@ -79,17 +77,12 @@ FINDINGS = {
 
 
 @pytest.fixture(scope="module")
-def usages(stacks, tmp_path_factory):
+def usages(run_script):
     """Return stack -> model -> what generate() of that release makes of it."""
-    env = probe_environment(
-        os.environ, needs_hub=False, modules_cache=str(tmp_path_factory.mktemp("modules"))
-    )
     observed = {}
-    for stack, built in stacks.items():
-        command = [built.python, "-c", ASK, str(ROOT / "probes")]
-        done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-        assert done.returncode == 0, done.stderr
-        lines = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    for stack in (OLD, NEW):
+        text = run_script(stack, "-c", ASK, ROOT / "probes")
+        lines = (json.loads(line) for line in text.splitlines() if line.startswith("["))
         observed[stack] = {
             name: UsageSignal.model_validate({"generation": facts}) for name, facts in lines
         }

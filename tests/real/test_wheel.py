@@ -15,14 +15,6 @@ from tests.real.conftest import NEW, OLD, ROOT, SHARED, share_stacks
 
 CUSTOM = ROOT / "tests" / "custom"
 
-MATRIX = f"""
-stacks: ["{OLD}", "{NEW}"]
-defaults: {{greedy: 0, relations: false, crossings: false, training: false, prompts: {{short: {{length: 5}}}}}}
-models:
-  llama: {{build: {{architecture: llama, config: {{hidden_size: 16, intermediate_size: 16,
-    num_attention_heads: 2, num_hidden_layers: 1, vocab_size: 32}}}}}}
-"""
-
 
 def call(*command, folder, code=0, **more):
     # neither the checkout nor what pytest was started with may serve an import
@@ -47,19 +39,6 @@ def installed(tmp_path_factory):
     python = str(programs / "python")
     call(*uv, "pip", "install", "--python", python, str(wheel), folder=folder, **links)
     return programs
-
-
-def test_an_installed_samebits_runs_a_matrix_in_an_empty_folder(installed, stacks, tmp_path):
-    (tmp_path / "matrix.yaml").write_text(MATRIX)
-    share_stacks(tmp_path / ".samebits")
-    call(str(installed / "samebits"), "matrix", folder=tmp_path)
-    report = json.loads((tmp_path / "reports" / "latest" / "report.json").read_text())
-    assert [stack["id"] for stack in report["stacks"]] == [OLD, NEW]
-    assert "llama" in (tmp_path / "reports" / "latest" / "report.md").read_text()
-    assert "llama" in (tmp_path / "reports" / "latest" / "report.html").read_text()
-    assets = tmp_path / "reports" / "latest" / "html" / "assets"
-    for path in (ROOT / "samebits" / "reports" / "html" / "assets").rglob("*.js"):
-        assert (assets / path.name).is_file() or (assets / "vendor" / path.name).is_file()
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +78,14 @@ def test_init_and_matrix_accuse_no_healthy_model(installed, cache, models):
     share_stacks(models / ".samebits")
     words = ("matrix", "--models", "healthy", "--stacks", f"{OLD},{NEW}", "--quick")
     assert "The run passes." in call(samebits, *words, folder=models, **environ)
+    latest = models / "reports" / "latest"
+    report = json.loads((latest / "report.json").read_text())
+    assert [stack["id"] for stack in report["stacks"]] == [OLD, NEW]
+    assert "healthy" in (latest / "report.md").read_text()
+    assert "healthy" in (latest / "report.html").read_text()
+    assets = latest / "html" / "assets"
+    for path in (ROOT / "samebits" / "reports" / "html" / "assets").rglob("*.js"):
+        assert (assets / path.name).is_file() or (assets / "vendor" / path.name).is_file()
     checked = ("check", "healthy", "--quick", "--from", OLD, "--trust-remote-code")
     assert "healthy: passes." in call(samebits, *checked, folder=models, **environ)
 

@@ -1,7 +1,8 @@
 """Savings of the ladder change no verdict, on models of the zoo.
 
 One saving decodes only what differs. The other raises large parameters for one operation at a time,
-where a copy of the model would take too much memory.
+where a copy of the model would take too much memory. To be run after a change of samebits/ladder/, of the
+ladder's job or of model/raised.py.
 """
 
 import re

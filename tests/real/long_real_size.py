@@ -1,7 +1,8 @@
 """A stock model of real size comes out right, with nothing set, in bounded memory and work.
 
 It is a Llama of 0.28 B parameters in float32, made on the spot: 24 layers, 1.06 GiB. At that size a
-clock, a copy too many and a question too many show, which no tiny model can tell.
+clock, a copy too many and a question too many show, which no tiny model can tell. To be run after a change of
+what a cell asks, of how a model is loaded and kept, or of what a made model answers.
 """
 
 import json
