@@ -26,12 +26,12 @@ def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChang
 
 
 def with_more(
-    known: Mapping[str, Sequence[FactChange]], more: Mapping[str, Sequence[FactChange]]
+    facts: Mapping[str, Sequence[FactChange]], more: Mapping[str, Sequence[FactChange]]
 ) -> dict[str, tuple[FactChange, ...]]:
     """Return changes by kind, in the order of kinds; in each kind ``more`` comes last."""
-    kinds = dict.fromkeys((*_CHANGES, *known, *more))
-    by_kind = {kind: (*known.get(kind, ()), *more.get(kind, ())) for kind in kinds}
-    return {kind: facts for kind, facts in by_kind.items() if facts}
+    kinds = dict.fromkeys((*_CHANGES, *facts, *more))
+    by_kind = {kind: (*facts.get(kind, ()), *more.get(kind, ())) for kind in kinds}
+    return {kind: joined for kind, joined in by_kind.items() if joined}
 
 
 def call_changes(reference: AttentionCall, candidate: AttentionCall) -> list[FactChange]:

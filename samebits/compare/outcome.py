@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.records.comparison import ItemComparison, SignalComparison
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from samebits.compare.pair import Pair
     from samebits.records.ids import Signal
@@ -19,6 +19,15 @@ NOTHING = "there was nothing to compare"
 def differs(item: ItemComparison) -> bool:
     """Return True if the item makes its signal differ."""
     return not item.excused and (item.outcome == "differs" or item.outcome in ONE_SIDED)
+
+
+def differing_items(
+    signals: Iterable[SignalComparison], *names: Signal
+) -> Iterator[ItemComparison]:
+    """Yield the items that differ of the signals of these names."""
+    for signal in signals:
+        if signal.signal in names:
+            yield from filter(differs, signal.items)
 
 
 def has_other_shape(item: ItemComparison) -> bool:

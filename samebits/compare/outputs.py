@@ -71,9 +71,9 @@ def output_pairs(reference: Capture, candidate: Capture, prompt: str) -> list[Ou
         counterpart = renamed.get(name, "")
         subject = Subject(prompt=prompt, tensor=name, counterpart=counterpart)
         pairs.append(OutputPair(subject, ref, second.get(counterpart or name), parts))
-    known = {*first, *renamed.values(), *in_parts}
+    paired = {*first, *renamed.values(), *in_parts}
     for name in second:
-        if name not in known:
+        if name not in paired:
             parts = tuple(first[part] for part in joined.get(name, ()))
             subject = Subject(prompt=prompt, tensor=name)
             pairs.append(OutputPair(subject, None, second[name], parts))

@@ -15,7 +15,7 @@ from samebits.records.question import is_of_release, is_question
 from samebits.records.record import marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from samebits.records.capture import Capture, Signals
     from samebits.records.question import Answer
@@ -66,16 +66,7 @@ def checks_of_jobs(
 ) -> tuple[Check, ...]:
     """Return what jobs of questions tried on both stacks, and in which a side raised; as :func:`checks`."""
     before, after = (
-        dict(
-            sorted(
-                (
-                    asked
-                    for name, answer in answers.items()
-                    for asked in answer.tried_on(stack, name)
-                ),
-                key=lambda asked: bool(asked[1]),
-            )
-        )
+        _by_check(t for name, answer in answers.items() for t in answer.tried_on(stack, name))
         for stack in (reference, candidate)
     )
     return tuple(
@@ -90,13 +81,18 @@ def checks_of_jobs(
 def _answers(capture: Capture) -> dict[str, str]:
     """Return check -> its exception, or '' where a record says that it answered."""
     signals = capture.signals
-    answers = dict(sorted(_asked(signals), key=lambda answer: bool(answer[1])))
+    answers = _by_check(_tried(signals))
     answers |= {skip.what: skip.reason for skip in capture.skips if skip.raised}
     failures = (failure for failure in capture.failures if explains(failure.phase))
     return answers | {f.phase: f"{f.type}: {f.in_short}" for f in failures}
 
 
-def _asked(signals: Signals) -> Iterator[tuple[str, str]]:
+def _by_check(tried: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return check -> its exception; '' only if no try of that name raised."""
+    return dict(sorted(tried, key=lambda check: bool(check[1])))
+
+
+def _tried(signals: Signals) -> Iterator[tuple[str, str]]:
     for name, record in (("integrity", signals.integrity), ("evidence", signals.evidence)):
         if record is not None:
             yield from marked(record, name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import amount, some
-from samebits.compare.outcome import differs
+from samebits.compare.outcome import differing_items, differs
 from samebits.compare.pair import Pair
 from samebits.diagnose.code import config, library_code, own_code
 from samebits.diagnose.flow import ATTENTION_INPUTS, Flow
@@ -393,10 +393,8 @@ def _chosen_prompt(pair: Pair, signals: dict[str, SignalComparison]) -> str:
 
 
 def _forward_differs(prompt: str, signals: dict[str, SignalComparison]) -> bool:
-    items = [
-        i for s in ("hidden_states", "logits", "outputs") if s in signals for i in signals[s].items
-    ]
-    return any(differs(item) and item.subject.prompt == prompt for item in items)
+    items = differing_items(signals.values(), "hidden_states", "logits", "outputs")
+    return any(item.subject.prompt == prompt for item in items)
 
 
 def _grouped(texts: dict[str, str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.outcome import differs, has_other_shape
+from samebits.compare.outcome import differing_items, has_other_shape
 from samebits.findings.rule import Rule, Sighting
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def _other_output(case: Case) -> Iterator[Sighting]:
         return  # other inputs, weights or tables explain it
     changed = {str(step.subject): step for step in steps if step.kind == "diverged"}
     evidence: dict[str, str] = {}
-    for item in (
-        i for s in case.signals if s.signal == "outputs" for i in filter(differs, s.items)
-    ):
+    for item in differing_items(case.signals, "outputs"):
         tensor = item.subject.tensor
         if has_other_shape(item):
             evidence.setdefault(tensor, f"{item.name}: {item.note}")

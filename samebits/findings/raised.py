@@ -12,32 +12,35 @@ if TYPE_CHECKING:
 
     from samebits.compare.raised import Check
     from samebits.findings.case import Case
+    from samebits.records.capture import Capture
 
 
 def _one_side(*, of_release: bool) -> Callable[[Case], Iterator[Sighting]]:
-    def check(case: Case) -> Iterator[Sighting]:
+    def find(case: Case) -> Iterator[Sighting]:
         if case.reference is None:
             return
-        for found in (*checks(case.reference, case.capture), *_of_jobs(case)):
-            if not found.differs or found.is_of_release != of_release:
+        here, there = case.capture.cell.stack, case.reference.cell.stack
+        sides = (here, f"the reference {there}")
+        for check in _checks(case, case.reference):
+            if not check.differs or check.is_of_release != of_release:
                 continue
-            here, there = case.capture.cell.stack, case.reference.cell.stack
-            sides = (here, f"the reference {there}")
-            raising, answering = sides if found.candidate else sides[::-1]
+            raising, answering = sides if check.candidate else sides[::-1]
             yield Sighting(
-                f"{raising} raises, {answering} answers: {found.name}",
-                (found.candidate or found.reference, f"{raising} raises; {answering} answers"),
-                raises=here if found.candidate else there,
+                f"{raising} raises, {answering} answers: {check.name}",
+                (check.candidate or check.reference, f"{raising} raises; {answering} answers"),
+                raises=here if check.candidate else there,
             )
 
-    return check
+    return find
 
 
-def _of_jobs(case: Case) -> tuple[Check, ...]:
-    """Return the checks of questions' jobs; none of a cell that fails, where they only follow."""
-    if case.reference is None or case.failure is not None:
-        return ()
-    return checks_of_jobs(case.answers, case.reference.cell.stack, case.capture.cell.stack)
+def _checks(case: Case, reference: Capture) -> tuple[Check, ...]:
+    """Return all checks; questions' jobs have none of a cell that fails, where they only follow."""
+    of_runs = checks(reference, case.capture)
+    if case.failure is not None:
+        return of_runs
+    stacks = reference.cell.stack, case.capture.cell.stack
+    return (*of_runs, *checks_of_jobs(case.answers, *stacks))
 
 
 RULES = (

@@ -10,7 +10,7 @@ from samebits.compare.buffers import inv_freq, role
 from samebits.compare.describe import some
 from samebits.compare.facts import ABSENT
 from samebits.compare.forwards import layer_pairs, may_hide_padding, real_rows, same_inputs
-from samebits.compare.outcome import differs
+from samebits.compare.outcome import differing_items
 from samebits.compare.pair import Pair
 from samebits.compare.weights import weights as stored_weights
 from samebits.diagnose.failing import decides
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, ForwardFacts, WeightFacts
     from samebits.records.comparison import CellResult
     from samebits.records.graft import Graft
-    from samebits.records.ids import CellId
+    from samebits.records.ids import CellId, Signal
     from samebits.records.subject import Subject
 
 MAX_STEPS = 40
@@ -232,10 +232,8 @@ def _with_stored_tensors(result: CellResult, pair: Pair) -> CellResult:
     return result.model_copy(update={"signals": (stored_weights(pair), inv_freq(pair))})
 
 
-def _differing_items(result: CellResult, signal: str) -> Iterator[Subject]:
-    for comparison in result.signals:
-        if comparison.signal == signal:
-            yield from (item.subject for item in comparison.items if differs(item))
+def _differing_subjects(result: CellResult, signal: Signal) -> Iterator[Subject]:
+    return (item.subject for item in differing_items(result.signals, signal))
 
 
 def _weights(
@@ -244,7 +242,7 @@ def _weights(
     """Return the tensors to exchange, and those without one counterpart of the same shape."""
     pairs: dict[tuple[str, str], None] = {}
     unpaired: list[tuple[str, str]] = []
-    for item in _differing_items(result, "weights"):
+    for item in _differing_subjects(result, "weights"):
         reference_tensors, candidate_tensors = (
             _tensors_of_item(reference, item),
             _tensors_of_item(candidate, item),
@@ -288,7 +286,7 @@ def _buffers(
         reference.signals.inv_freq or {},
         candidate.signals.inv_freq or {},
     )
-    for item in _differing_items(result, "inv_freq"):
+    for item in _differing_subjects(result, "inv_freq"):
         reference_name, candidate_name = item.tensor, item.counterpart or item.tensor
         if reference_name not in reference_buffers or candidate_name not in candidate_buffers:
             continue

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.forwards import real_rows
-from samebits.compare.outcome import differs
+from samebits.compare.outcome import differing_items
 from samebits.compare.phases import word_and_prompt
 from samebits.ladder.distance import tensor_distance
 from samebits.records.ladder import Alignment
@@ -105,8 +105,7 @@ def _same_real_rows(climb: Climb, reference: TensorRef, candidate: TensorRef, na
 
 
 def _differing_prompts(signals: Iterable[SignalComparison], name: Signal) -> list[str]:
-    items = (item for signal in signals if signal.signal == name for item in signal.items)
-    return [item.subject.prompt for item in items if differs(item)]
+    return [item.subject.prompt for item in differing_items(signals, name)]
 
 
 def _sort_key(facts: ForwardFacts) -> tuple[bool, int]:

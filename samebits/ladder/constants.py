@@ -33,8 +33,7 @@ def constants(signals: Iterable[SignalComparison], values: TensorSource) -> tupl
         _constant(signal.signal, item, values)
         for signal in signals
         if signal.signal in STORED
-        for item in signal.items
-        if differs(item)
+        for item in filter(differs, signal.items)
     )
 
 

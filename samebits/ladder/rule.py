@@ -6,7 +6,7 @@ from math import inf, log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
-from samebits.compare.outcome import differs, has_other_shape
+from samebits.compare.outcome import differing_items, differs, has_other_shape
 from samebits.compare.phases import STORED
 from samebits.records.ids import EXPLANATORY
 from samebits.records.ladder import ON_LADDER, Decider
@@ -97,7 +97,7 @@ def judgement(evidence: Evidence) -> Judgement:
 
 
 def _other_inputs(evidence: Evidence) -> Judgement | None:
-    items = _differing_items(evidence.signals, "inputs")
+    items = _differing_subjects(evidence.signals, "inputs")
     if not items:
         return None
     reason = f"the inputs differ: {some(map(str, items))}"
@@ -165,14 +165,9 @@ def _other_output(evidence: Evidence) -> Judgement | None:
         step.kind == "diverged" and step.signal in _SCORES for step in evidence.steps
     ):
         return None
-    items = [
-        item
-        for signal in evidence.signals
-        if signal.signal == "outputs"
-        for item in filter(differs, signal.items)
-    ]
+    items = list(differing_items(evidence.signals, "outputs"))
     regrouped = [item for item in items if item.reason == Reason.REGROUPED]
-    missing = [item for item in items if item.candidate is None and item not in regrouped]
+    missing = [i for i in items if i.candidate is None and i.reason != Reason.REGROUPED]
     if missing:
         names = some(item.name for item in missing)
         reason = f"forward no longer returns what it returns in the reference: {names}"
@@ -187,16 +182,9 @@ def _other_output(evidence: Evidence) -> Judgement | None:
 
 def _left_behind(evidence: Evidence) -> Judgement | None:
     """Return state that one side leaves behind, which changes what its next forward computes."""
-    items = [
-        item
-        for signal in evidence.signals
-        if signal.signal == "state"
-        for item in signal.items
-        if differs(item)
-    ]
-    if not items:
+    item = next(differing_items(evidence.signals, "state"), None)
+    if item is None:
         return None
-    item = items[0]
     text = f"prompt {item.subject.prompt} run again after all else: {item.note}"
     deciders = _deciders([("state", item.subject)])
     if item.reason == Reason.STATE:
@@ -239,10 +227,10 @@ def _uncovered(evidence: Evidence) -> Judgement | None:
     covered |= {("greedy", split.prompt) for split in evidence.splits}
     bearing = [signal for signal in evidence.signals if signal.signal not in EXPLANATORY]
     for signal in bearing:
-        for subject in _differing_items(evidence.signals, signal.signal):
-            if _coverage(signal.signal, subject) not in covered:
-                reason = f"{signal.signal} of {subject} was not computed on the ladder"
-                deciders = _deciders([(signal.signal, subject)])
+        for item in filter(differs, signal.items):
+            if _coverage(signal.signal, item.subject) not in covered:
+                reason = f"{signal.signal} of {item.subject} was not computed on the ladder"
+                deciders = _deciders([(signal.signal, item.subject)])
                 return Judgement("undecided", "nothing", reason, deciders)
     blocked: list[str] = [
         s.signal for s in bearing if s.outcome == "not compared" and not s.excused
@@ -402,7 +390,7 @@ def _of_output(item: ItemComparison) -> tuple[Signal, Subject]:
 
 
 def _of_tokens(evidence: Evidence, split: SplitJudgement) -> tuple[Decider, ...]:
-    subjects = _differing_items(evidence.signals, "greedy")
+    subjects = _differing_subjects(evidence.signals, "greedy")
     return _deciders(("greedy", s) for s in subjects if s.prompt_row == split.prompt)
 
 
@@ -420,11 +408,5 @@ def _slope_text(step: LadderStep) -> str:
     return " ".join([_step_text(step), *filter(None, [" → ".join(figures)])])
 
 
-def _differing_items(signals: Iterable[SignalComparison], name: str) -> list[Subject]:
-    return [
-        item.subject
-        for signal in signals
-        if signal.signal == name
-        for item in signal.items
-        if differs(item)
-    ]
+def _differing_subjects(signals: Iterable[SignalComparison], name: Signal) -> list[Subject]:
+    return [item.subject for item in differing_items(signals, name)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from samebits.compare.outcome import differs
+from samebits.compare.outcome import differing_items
 from samebits.compare.phases import STORED
 from samebits.findings import (
     attention,
@@ -153,11 +153,7 @@ def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
     if result.decisive.signal not in STORED or rule.explains - STORED - UNSTABLE:
         return True
     names = {
-        name
-        for signal in result.signals
-        if signal.signal in STORED
-        for item in filter(differs, signal.items)
-        for name in item.subject.names
+        name for item in differing_items(result.signals, *STORED) for name in item.subject.names
     }
     return finding.where in names
 

@@ -71,70 +71,75 @@ def judged(memory, changed, *steps, constants=(), outputs=None):
             [with_outputs(memory, run, **named) for run in runs]
             for runs, named in zip(sides, outputs, strict=True)
         ]
-    found = result(cell_id("5.0"), tuple(sides[1]), tuple(sides[0]), memory)
+    cell = result(cell_id("5.0"), tuple(sides[1]), tuple(sides[0]), memory)
     kind, rule, reason, rests_on = judgement(
-        Evidence(found.signals, steps=steps, constants=constants)
+        Evidence(cell.signals, steps=steps, constants=constants)
     )
     ladder = Ladder(kind=kind, rule=rule, reason=reason, rests_on=rests_on, steps=steps)
-    return with_deciding(with_ladder(found, ladder))
+    return with_deciding(with_ladder(cell, ladder))
 
 
-def test_a_decode_of_another_function_decides_and_not_the_logits_that_round(memory):
-    found = judged(
+def decodes_otherwise(memory):
+    """Return a cell whose layers and logits only round, and whose decode is of another function."""
+    return judged(
         memory,
         off(memory, hidden=1e-6, logits=1e-5, decode=16.0),
         step("hidden_states", LAYER, "rounding"),
         step("logits", SHORT, "rounding"),
         step("decode", SHORT, "diverged", own=16.0, float64=15.5),
     )
-    assert (found.verdict, found.first.signal) == (Verdict.DIVERGED, "hidden_states")
-    assert (found.deciding.signal, found.deciding.item) == ("decode", "short")
-    assert found.deciding.what.startswith("decode: prompt short: ")
-    assert found.deciding.what.endswith(", in float64 16")
-    assert (found.headline, found.figure) == (found.deciding.what, "decode 16")
-    lines = beginning(found).lines
+
+
+def test_a_decode_of_another_function_decides_and_not_the_logits_that_round(memory):
+    cell = decodes_otherwise(memory)
+    assert (cell.verdict, cell.first.signal) == (Verdict.DIVERGED, "hidden_states")
+    assert (cell.deciding.signal, cell.deciding.item) == ("decode", "short")
+    assert cell.deciding.what.startswith("decode: prompt short: ")
+    assert cell.deciding.what.endswith(", in float64 16")
+    assert (cell.headline, cell.figure) == (cell.deciding.what, "decode 16")
+    lines = beginning(cell).lines
     assert lines[0].startswith("decode: prompt short")
     assert lines[1].startswith("differs first: hidden_states: layer 1")
 
 
 def test_logits_of_another_function_are_named_as_before(memory):
-    found = judged(
+    cell = judged(
         memory,
         off(memory, hidden=1e-6, logits=0.5, decode=16.0),
         step("hidden_states", LAYER, "diverged", float64=1e-6),
         step("logits", SHORT, "diverged", own=0.5, float64=0.5),
         step("decode", SHORT, "diverged", own=16.0, float64=15.5),
     )
-    assert found.deciding is None
-    assert (found.decisive, found.headline) == (found.first, found.first.what)
-    assert (found.first.signal, found.figure) == ("hidden_states", "logits 0.5")
-    assert not beginning(found).first
+    assert cell.deciding is None
+    assert (cell.decisive, cell.headline) == (cell.first, cell.first.what)
+    assert (cell.first.signal, cell.figure) == ("hidden_states", "logits 0.5")
+    assert not beginning(cell).first
 
 
 def test_a_layer_of_another_quantity_in_a_prompt_whose_outputs_agree_does_not_decide(memory):
     other = Subject(prompt="long", layer=1, tensor="model.layers.0")
-    found = judged(
+    cell = judged(
         memory,
         off(memory, hidden=1e-6, decode=16.0),
         step("hidden_states", other, "diverged", float64=1e-6),
         step("hidden_states", LAYER, "rounding"),
         step("decode", SHORT, "diverged", own=16.0, float64=16.0),
     )
-    assert found.deciding.signal == "decode"
+    assert cell.deciding.signal == "decode"
 
 
 def test_an_output_that_is_gone_decides_and_not_a_layer_that_rounds(memory):
     rope = values(1, 1)
-    found = judged(
+    cell = judged(
         memory,
         off(memory, hidden=5.6e-9, logits=1e-8),
         step("hidden_states", LAYER, "rounding"),
         step("logits", SHORT, "rounding"),
         outputs=({"rope_deltas": rope, "same": rope}, {"same": rope}),
     )
-    assert (found.ladder.rule, found.first.signal) == ("missing output", "hidden_states")
-    assert (found.deciding.signal, found.deciding.item) == ("outputs", "short · rope_deltas")
-    assert found.figure == "outputs 1 of 2"
+    assert (cell.ladder.rule, cell.first.signal) == ("missing output", "hidden_states")
+    assert (cell.deciding.signal, cell.deciding.item) == ("outputs", "short · rope_deltas")
+    assert cell.figure == "outputs 1 of 2"
 
 
 def test_logits_of_another_function_weigh_more_than_an_output_that_is_gone(memory):
@@ -142,44 +147,44 @@ def test_logits_of_another_function_weigh_more_than_an_output_that_is_gone(memor
     sides = ({"extra": extra, "same": extra}, {"same": extra})
     changed = off(memory, hidden=1e-6, logits=4.5)
     layer = step("hidden_states", LAYER, "rounding")
-    found = judged(memory, changed, layer, step("logits", SHORT, "rounding"), outputs=sides)
-    assert found.ladder.rule == "missing output"
+    cell = judged(memory, changed, layer, step("logits", SHORT, "rounding"), outputs=sides)
+    assert cell.ladder.rule == "missing output"
     other = step("logits", SHORT, "diverged", own=4.5, float64=4.5)
-    found = judged(memory, changed, layer, other, outputs=sides)
-    assert (found.ladder.rule, found.deciding.signal) == ("slope", "logits")
-    assert found.deciding.what.endswith(", in float64 4.5")
-    assert found.figure == "logits 4.5"
+    cell = judged(memory, changed, layer, other, outputs=sides)
+    assert (cell.ladder.rule, cell.deciding.signal) == ("slope", "logits")
+    assert cell.deciding.what.endswith(", in float64 4.5")
+    assert cell.figure == "logits 4.5"
 
 
 def test_rounding_rests_on_everything_and_names_where_it_begins(memory):
-    found = judged(
+    cell = judged(
         memory,
         off(memory, hidden=1e-6, logits=1e-5),
         step("hidden_states", LAYER, "rounding"),
         step("logits", SHORT, "rounding"),
     )
-    assert (found.verdict, found.deciding) == (Verdict.ROUNDING, None)
-    assert found.headline == found.first.what
+    assert (cell.verdict, cell.deciding) == (Verdict.ROUNDING, None)
+    assert cell.headline == cell.first.what
 
 
 def test_the_figure_is_of_what_decides_also_where_that_is_the_first_difference(memory):
-    found = judged(
+    cell = judged(
         memory,
         off(memory, decode=8.9e-8),
         step("decode", SHORT, "rounding"),
         outputs=({"gone": LOGITS, "same": LOGITS}, {"same": LOGITS}),
     )
-    assert (found.verdict, found.first.signal, found.deciding) == (
+    assert (cell.verdict, cell.first.signal, cell.deciding) == (
         Verdict.DIVERGED,
         "outputs",
         None,
     )
-    assert found.figure == "outputs 1 of 2"
+    assert cell.figure == "outputs 1 of 2"
 
 
 def test_an_output_that_rounds_gives_an_output_that_is_gone_no_figure(memory):
     rounds = Subject(prompt="short", tensor="rounds")
-    found = judged(
+    cell = judged(
         memory,
         off(memory),
         step("outputs", rounds, "rounding"),
@@ -188,74 +193,68 @@ def test_an_output_that_rounds_gives_an_output_that_is_gone_no_figure(memory):
             {"rounds": LOGITS + np.float32(1e-5)},
         ),
     )
-    assert (found.verdict, found.figure) == (Verdict.DIVERGED, "outputs 1 of 2")
+    assert (cell.verdict, cell.figure) == (Verdict.DIVERGED, "outputs 1 of 2")
 
 
 # what a cause or a graft is about
 
 
-def found_in(result, prompt, what):
-    """Return whether a cause and a graft that were found there are said to be of what decides."""
+def is_of_what_decides(result, prompt, what):
+    """Return whether a cause and a graft there are of what decides."""
     side = Side(stack="5.0")
     cause = Cause(
         kind="operation", headline="mul", prompt=prompt, what=what, sink="", candidate=side
     )
     graft = Graft(prompt=prompt, what=what, headline="", proof="alone", smallest=("layout",))
     cause = cause.model_copy(update={"beyond": cause})
-    told = with_graft(with_cause(result, cause), graft.model_copy(update={"more": (graft,)}))
-    flags = {told.cause.decides, told.cause.beyond.decides}
-    flags |= {told.graft.decides, told.graft.more[0].decides}
+    placed = with_graft(with_cause(result, cause), graft.model_copy(update={"more": (graft,)}))
+    flags = {placed.cause.decides, placed.cause.beyond.decides}
+    flags |= {placed.graft.decides, placed.graft.more[0].decides}
     (decides,) = flags
     return decides
 
 
-def asked_first(memory, result):
+def questions_in_order(memory, result):
     return [(q.prompt, q.what) for q in questions(result, sound(memory, **off(memory)))]
 
 
 def test_a_cause_of_rounding_is_not_one_of_the_output_that_is_gone(memory):
-    found = judged(
+    cell = judged(
         memory,
         off(memory, hidden=1e-6, logits=1e-5, decode=1e-5),
         *(step(signal, SHORT, "rounding") for signal in ("logits", "decode")),
         step("hidden_states", LAYER, "rounding"),
         outputs=({"gone": LOGITS, "same": LOGITS}, {"same": LOGITS}),
     )
-    assert not found_in(found, "short", "forward")
-    assert not found_in(found, "short", "decode")
-    assert asked_first(memory, found) == [("short", "forward"), ("short", "decode")]
+    assert not is_of_what_decides(cell, "short", "forward")
+    assert not is_of_what_decides(cell, "short", "decode")
+    assert questions_in_order(memory, cell) == [("short", "forward"), ("short", "decode")]
 
 
 def test_the_decode_that_decides_is_traced_before_the_forward_that_rounds(memory):
-    found = judged(
-        memory,
-        off(memory, hidden=1e-6, logits=1e-5, decode=16.0),
-        step("hidden_states", LAYER, "rounding"),
-        step("logits", SHORT, "rounding"),
-        step("decode", SHORT, "diverged", own=16.0, float64=15.5),
-    )
-    assert not found_in(found, "short", "forward")
-    assert found_in(found, "short", "decode")
-    assert not found_in(found, "long", "decode")
-    assert asked_first(memory, found) == [("short", "decode"), ("short", "forward")]
+    cell = decodes_otherwise(memory)
+    assert not is_of_what_decides(cell, "short", "forward")
+    assert is_of_what_decides(cell, "short", "decode")
+    assert not is_of_what_decides(cell, "long", "decode")
+    assert questions_in_order(memory, cell) == [("short", "decode"), ("short", "forward")]
 
 
 def test_a_cause_of_the_logits_that_decide_is_theirs_and_so_is_one_of_all_that_rounds(memory):
     changed = off(memory, hidden=1e-6, logits=0.5, decode=16.0)
     for kind, decode in (("diverged", 15.5), ("rounding", 1e-14)):
-        found = judged(
+        cell = judged(
             memory,
             changed,
             step("hidden_states", LAYER, kind),
             step("logits", SHORT, kind),
             step("decode", SHORT, kind, float64=decode),
         )
-        assert found_in(found, "short", "forward")
-        assert found_in(found, "short", "decode")
+        assert is_of_what_decides(cell, "short", "forward")
+        assert is_of_what_decides(cell, "short", "decode")
 
 
 def test_a_stored_tensor_decides_what_is_computed_from_it(memory):
-    assert found_in(lost_positions(memory), "short", "forward")
+    assert is_of_what_decides(lost_positions(memory), "short", "forward")
 
 
 # what explains it
@@ -294,21 +293,12 @@ def test_a_stored_tensor_is_explained_by_a_defect_of_that_tensor(memory):
     assert codes(cell, [finding("SB404", cell.decisive.item)]) == [("SB404", "5.0")]
 
 
-def decodes_otherwise(memory):
-    changed = off(memory, logits=1e-5, decode=16.0)
-    logits, decode = (
-        step("logits", SHORT, "rounding"),
-        step("decode", SHORT, "diverged", float64=16.0),
-    )
-    return judged(memory, changed, logits, decode)
-
-
 def test_a_defect_of_the_reference_explains_the_cell_and_accuses_the_reference(memory):
     cell = decodes_otherwise(memory)
     row = {"5.0": (), "4.48": (finding("SB704"),)}
-    told = explained(cell, row)
+    accusing = explained(cell, row)
     assert codes(cell, (), row["4.48"]) == [("SB704", "4.48")]
-    assert wrong_reference(told) == "4.48"
+    assert wrong_reference(accusing) == "4.48"
     assert wrong_reference(explained(cell, {"5.0": row["4.48"], "4.48": ()})) == ""
 
 

@@ -937,14 +937,14 @@ OTHER = "ValueError: no such quantizer"
         (FLOAT8, "", ""),
     ],
 )
-def test_a_check_that_raises_on_both_sides_is_no_observation_and_said_to_be(
+def test_a_check_that_raises_on_both_sides_is_no_observation_and_has_a_note(
     memory, before, after, note
 ):
-    def asked(text):
+    def integrity(text):
         return IntegritySignal(poison="", raised={"load without a dtype": text})
 
-    reference = runs(memory, "4.48", integrity=asked(before))
-    found = verdict_on(memory, *runs(memory, integrity=asked(after)), reference=reference)
-    said = [line for line in found.notes if "raises" in line]
-    assert found.verdict is Verdict.IDENTICAL
-    assert said == ([note.format("integrity load without a dtype")] if note else [])
+    reference = runs(memory, "4.48", integrity=integrity(before))
+    cell = verdict_on(memory, *runs(memory, integrity=integrity(after)), reference=reference)
+    notes = [line for line in cell.notes if "raises" in line]
+    assert cell.verdict is Verdict.IDENTICAL
+    assert notes == ([note.format("integrity load without a dtype")] if note else [])
