@@ -10,7 +10,7 @@ from samebits.compare.signals import disagreements, never_written
 from samebits.records.ids import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from samebits.compare.signals import TensorSource
     from samebits.compare.stability import Disagreement
@@ -162,22 +162,3 @@ def failures_everywhere(cells: Mapping[CellId, CellState]) -> tuple[Failure, ...
 def is_same(a: Failure, b: Failure) -> bool:
     """Return True if two cells raised the same exception in the same phase."""
     return a.phase == b.phase and same_exception(a, b)
-
-
-def same_failure(captures: Iterable[Capture]) -> Failure | None:
-    """Return the exception that all of these runs raised, None if there is none.
-
-    The runs belong to several stacks or several variants. An exception that all of them raise is
-    caused by the model.
-    """
-    exceptions = [(run.failure,) if run.failure is not None else failures(run) for run in captures]
-    if not exceptions:
-        return None
-    return next(
-        (
-            f
-            for f in exceptions[0]
-            if all(any(same_exception(f, g) for g in others) for others in exceptions[1:])
-        ),
-        None,
-    )

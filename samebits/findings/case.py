@@ -45,12 +45,6 @@ class Case:
         return self.capture.raised
 
     @property
-    def is_own_code(self) -> bool:
-        """True if the checkpoint contains modelling code."""
-        code = self.capture.signals.code
-        return code is not None and bool(code.files)
-
-    @property
     def imports(self) -> tuple[ImportFact, ...]:
         """Imports from transformers in the model's own code."""
         code = self.capture.signals.code

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from samebits.compare.phases import best_first, exception_key, incomplete_at, same_exception
-from samebits.diagnose.alone import alone, same_failure
+from samebits.diagnose.alone import alone
 from samebits.diagnose.verdict import result
 from samebits.records.capture import OF_THE_MODEL, Skip, Unfinished
 from samebits.records.ids import Verdict
@@ -317,16 +317,6 @@ def test_the_module_of_an_exception_and_the_step_of_a_load_do_not_part_it():
     assert same_exception(raised("config"), raised("load"))
     assert same_exception(raised("greedy short"), raised("greedy long"))
     assert exception_key(raised("greedy short"))[0] == "greedy"
-
-
-def test_the_same_failure_of_all_runs(memory):
-    refused = [capture(stack, status="failed") for stack in ("4.48", "5.0")]
-    assert same_failure(refused) == refused[0].failure
-    assert same_failure([*refused, sound(memory, "5.9")]) is None
-    assert same_failure([]) is None
-    one, other = (raising(run, raised()) for run in both(memory))
-    assert same_failure([one, other]) == raised()
-    assert same_failure([one, raising(other, raised(message="else"))]) is None
 
 
 def test_raised_is_the_failure_of_the_load_or_of_the_first_phase(memory):
