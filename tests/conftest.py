@@ -5,6 +5,7 @@ from hypothesis import settings
 
 import samebits.questions  # noqa: F401  whose records captures and reports hold
 from tests.support.added_signal import toy  # noqa: F401  a fixture
+from tests.support.builders import Memory
 from tests.support.no_processes import MARKS, STARTERS, refusal
 
 settings.register_profile("samebits", deadline=None)  # a busy machine is no failure
@@ -19,3 +20,9 @@ def no_processes(request, monkeypatch):
     for module, name in STARTERS:
         if hasattr(module, name):  # Windows has no fork
             monkeypatch.setattr(module, name, refusal(module, name))
+
+
+@pytest.fixture
+def memory():
+    """Return a store of tensors that is empty, in memory."""
+    return Memory()

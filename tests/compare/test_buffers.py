@@ -5,14 +5,9 @@ import pytest
 
 from samebits.compare.signals import compare
 from samebits.records.capture import Skip
-from tests.support.builders import Memory, buffer, frequencies, nudged, sound, values
+from tests.support.builders import buffer, frequencies, nudged, sound, values
 
 H1, H2 = values(4, seed=1), values(4, seed=2)
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def judged(memory, signal, mine, theirs, **more):

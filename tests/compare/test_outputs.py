@@ -1,7 +1,6 @@
 """Signal outputs: what a forward returns besides the logits, by name, bytes and padding."""
 
 import numpy as np
-import pytest
 
 from samebits.compare.outputs import ADDED, GONE, RENAMED
 from samebits.compare.registry import units
@@ -22,11 +21,6 @@ from tests.support.builders import (
 )
 
 POOLED, HEADS = values(1, 4, seed=50), values(1, 6, 3, seed=51)
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def pair_of(memory, reference, candidate):

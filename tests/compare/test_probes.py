@@ -8,12 +8,7 @@ from samebits.compare.signals import compare
 from samebits.diagnose.verdict import result
 from samebits.records.capture import Failure, Frame, ProbeAnswer, ProbeFacts
 from samebits.records.ids import Verdict
-from tests.support.builders import Memory, cell_id, sound, values
-
-
-@pytest.fixture
-def memory():
-    return Memory()
+from tests.support.builders import cell_id, sound, values
 
 
 def answer(memory, tensors=None, **more):

@@ -1,19 +1,12 @@
 """A signal is one module of units; a new one is found, compared and checked for agreement by itself."""
 
-import pytest
-
 from samebits.compare import phases, registry, stability
 from samebits.compare.signals import compare
 from samebits.diagnose.verdict import result
 from samebits.records.capture import Skip
 from samebits.records.ids import EXPLANATORY
 from tests.support.added_signal import with_toy
-from tests.support.builders import Memory, cell_id, sound, values
-
-
-@pytest.fixture
-def memory():
-    return Memory()
+from tests.support.builders import cell_id, sound, values
 
 
 def outcome_of(signals, name="toy"):

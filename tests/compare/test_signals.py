@@ -44,11 +44,6 @@ def padded_signals(memory, logits=None, hidden=None):
     }
 
 
-@pytest.fixture
-def memory():
-    return Memory()
-
-
 def by_signal(memory, reference, candidate):
     return {found.signal: found for found in compare(reference, candidate, memory)}
 

@@ -1,7 +1,5 @@
 """Signal state: what one release leaves behind and the other does not is a difference."""
 
-import pytest
-
 from samebits.compare.signals import compare
 from samebits.compare.stability import disagreements
 from samebits.compare.state import BOTH
@@ -10,7 +8,7 @@ from samebits.ladder.judge import ladder
 from samebits.records.capture import Skip
 from samebits.records.distance import Distance
 from samebits.records.state import LeftBehind, StateSignal
-from tests.support.builders import Memory, cell_id, sound
+from tests.support.builders import cell_id, sound
 
 CLEAN = StateSignal(prompt="short", holds=True, hashes={"logits": "a"})
 TABLE = LeftBehind(name="model.rotary_emb.inv_freq", kind="buffer")
@@ -26,11 +24,6 @@ LEFT = StateSignal(
 )
 UNKNOWN = LEFT.model_copy(update={"is_undone": False, "causes": ()})
 RANDOM = StateSignal(prompt="short", holds=False, outputs=("logits",), repeats=False)
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def with_state(run, state):

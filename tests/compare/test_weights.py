@@ -8,15 +8,10 @@ from hypothesis import strategies as st
 from samebits.compare.signals import changes, compare
 from samebits.compare.slices import coverage, same_part
 from samebits.compare.weights import constant
-from tests.support.builders import Memory, buffer, sound, values, weight, weights_signal
+from tests.support.builders import buffer, sound, values, weight, weights_signal
 
 Q, K = values(4, 6, seed=1), values(2, 6, seed=2)
 E = values(8, 6, seed=3)
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def judged(memory, mine, theirs, *, buffers=(None, None), skips=(), traced=4):

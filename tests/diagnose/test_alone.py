@@ -10,7 +10,6 @@ from samebits.diagnose.verdict import result
 from samebits.records.capture import OF_THE_MODEL, Skip, Unfinished
 from samebits.records.ids import Verdict
 from tests.support.builders import (
-    Memory,
     capture,
     cell_id,
     decoded,
@@ -20,11 +19,6 @@ from tests.support.builders import (
     values,
 )
 from tests.support.partial import BEHIND, LATE, both, ended, raised, raising
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def verdict(memory, *runs):

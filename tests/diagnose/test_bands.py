@@ -1,15 +1,8 @@
 """Neighbouring stacks of the same bits, and what moves between them."""
 
-import pytest
-
 from samebits.diagnose.bands import _letter, bands
 from samebits.diagnose.verdict import result
-from tests.support.builders import Memory, capture, cell_id, decoded, sound, sound_signals, values
-
-
-@pytest.fixture
-def memory():
-    return Memory()
+from tests.support.builders import capture, cell_id, decoded, sound, sound_signals, values
 
 
 def logits(memory, seed):

@@ -1,7 +1,6 @@
 """What decides a verdict is a fact of the record; the first difference is another one."""
 
 import numpy as np
-import pytest
 
 from samebits.diagnose.deciding import with_deciding
 from samebits.diagnose.verdict import result
@@ -19,7 +18,6 @@ from samebits.records.trace import Cause, Side
 from samebits.reports.plain import beginning, wrong_reference
 from samebits.trace.question import questions, with_cause
 from tests.support.builders import (
-    Memory,
     cell_id,
     decoded,
     forward,
@@ -36,11 +34,6 @@ SHORT = Subject(prompt="short")
 LAYER = Subject(prompt="short", layer=1, tensor="model.layers.0")
 HIDDEN = [values(1, 6, 4, seed=seed) for seed in range(3)]
 LOGITS = values(1, 6, 8, seed=16)
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def step(signal, subject, kind, *, own=1e-5, float64=1e-14):

@@ -1,7 +1,6 @@
 """The hunt: a suspect is ruled out by equal bytes alone, and ruled in only where it begins."""
 
 import numpy as np
-import pytest
 
 from samebits.compare.signals import compare
 from samebits.diagnose.hunt import steps
@@ -92,11 +91,6 @@ def hunted(reference, candidate, memory):
 
 def statuses(found):
     return {suspect: step.status for suspect, step in found.items()}
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def differing_end():

@@ -18,7 +18,6 @@ from samebits.matrix.spec import Expected
 from samebits.records.capture import Skip, Unfinished
 from samebits.records.ladder import Ladder, LadderFile
 from tests.support.builders import (
-    Memory,
     buffer,
     capture,
     cell_id,
@@ -32,11 +31,6 @@ from tests.support.partial import BEHIND, LATE, both, ended, raised, raising
 START = raised("greedy short", message="no decoder_start_token_id, at 0x1f")
 UNFED = Skip(what="forward", reason="it takes protein_embeddings", why="inputs")
 STACKS = ("4.48", "4.57", "5.0")
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def failing(memory, stack="5.0", failure=START, **changed):

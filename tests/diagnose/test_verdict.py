@@ -14,7 +14,6 @@ from samebits.records.ladder import Ladder
 from samebits.records.provenance import IntegritySignal
 from samebits.records.report import ExpectedReport, StackReport
 from tests.support.builders import (
-    Memory,
     attention,
     buffer,
     call,
@@ -32,11 +31,6 @@ from tests.support.builders import (
     weight,
     weights_signal,
 )
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def runs(memory, stack="5.0", second=None, **changed):

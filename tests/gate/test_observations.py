@@ -1,15 +1,8 @@
 """The hashes of a run, and what of them is not as recorded."""
 
-import pytest
-
 from samebits.gate.observations import count, hashes, mismatches, unobserved
 from samebits.records.lock import SHORT
-from tests.support.builders import Memory, buffer, decoded, forward, layers, sound, values
-
-
-@pytest.fixture
-def memory():
-    return Memory()
+from tests.support.builders import buffer, decoded, forward, layers, sound, values
 
 
 def test_every_signal_that_makes_a_verdict_is_recorded(memory):

@@ -11,18 +11,13 @@ from samebits.ladder.asking import Ask, asks, is_repeated, merged, whole, withou
 from samebits.ladder.decodes import with_observed
 from samebits.ladder.verdicts import judge_by_ladder
 from samebits.records.ladder import LadderFile, Rung, RungForward
-from tests.support.builders import Memory, cell_id, decoded, forward, sound, step_logits, values
+from tests.support.builders import cell_id, decoded, forward, sound, step_logits, values
 
 PROMPTS = ("short", "long", "padded")
 TOKENS = (3, 5, 7)
 STEPS = step_logits(*TOKENS)
 LOGITS = values(1, 6, 16, seed=3)
 NEAR, TINY = np.float32(1e-6), 1e-15
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def side(memory, stack, *differing, ids=TOKENS):

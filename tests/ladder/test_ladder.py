@@ -34,7 +34,6 @@ from samebits.records.subject import Subject
 from samebits_wire.rounding import KEPT, SHRUNK
 from tests.support.added_signal import with_toy
 from tests.support.builders import (
-    Memory,
     buffer,
     cell_id,
     decoded,
@@ -111,11 +110,6 @@ def climbed(memory, one, other, *, by, own=None, splits=(), **more):
         file("5.x", own=own[1], float64=rung(memory, by=by, **more)),
     )
     return ladder(one, other, compare(one, other, memory), splits, memory, files)
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 @pytest.fixture

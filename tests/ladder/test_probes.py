@@ -8,16 +8,11 @@ from samebits.ladder.asking import asks, merged
 from samebits.ladder.judge import informing_steps, ladder
 from samebits.records.capture import ProbeAnswer, ProbeFacts
 from samebits.records.ladder import LadderFile, Rung, RungProbes
-from tests.support.builders import Memory, cell_id, sound, values
+from tests.support.builders import cell_id, sound, values
 
 STACKS = ("4.48", "5.x")
 POOLED = values(1, 4, seed=9)
 OTHER = POOLED * np.float32(1.00001)
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def probed(memory, stack, tensors=None, facts=None, *, verdict=True, repeats=True):
