@@ -5,7 +5,7 @@ import pytest
 
 from samebits.compare.facts import call_changes, changes, material_changes
 from samebits.records.tokenizer import Answer, TokenizerSignal
-from tests.support.builders import LAYOUT, Memory, call, sound
+from tests.support.builders import LAYOUT, call, sound
 
 MATH = ("aten::_scaled_dot_product_attention_math",)
 MASK = "bool[1, 1, 6, 6]"
@@ -116,8 +116,7 @@ def tokenizer(**changed):
     return TokenizerSignal(**(told | changed))
 
 
-def test_what_changed_of_a_tokenizer_is_told_field_by_field():
-    memory = Memory()
+def test_what_changed_of_a_tokenizer_is_told_field_by_field(memory):
     one = sound(memory, tokenizer=tokenizer())
     other = sound(memory, "5.x", tokenizer=tokenizer(padding_side="right"))
     (change,) = changes(one, other)["tokenizer"]

@@ -6,7 +6,7 @@ from samebits.base.hashes import digest_of_folder
 from samebits.diagnose import verdict
 from samebits.records.ids import Verdict
 from samebits_wire import seal
-from tests.support.builders import Memory, forward, layers, sound, values, weight, weights_signal
+from tests.support.builders import forward, layers, sound, values, weight, weights_signal
 
 
 def captures(memory, *, hidden=0):
@@ -20,17 +20,15 @@ def captures(memory, *, hidden=0):
         )
 
 
-def test_a_comparison_of_equal_captures_reads_no_tensor():
-    memory = Memory()
+def test_a_comparison_of_equal_captures_reads_no_tensor(memory):
     one, other = captures(memory)
     found = verdict.result(other[0].cell, other, one, memory)
     assert found.verdict == Verdict.IDENTICAL
     assert memory.reads == 0
 
 
-def test_only_what_differs_is_read():
+def test_only_what_differs_is_read(memory):
     """The meta-test: the same count sees the two sides of the one layer that differs."""
-    memory = Memory()
     one, other = captures(memory, hidden=3)
     found = verdict.result(other[0].cell, other, one, memory)
     assert found.verdict == Verdict.UNDECIDED

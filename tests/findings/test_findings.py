@@ -158,8 +158,7 @@ def test_the_same_message_in_another_type_is_not_named(code, type_name, message)
     assert codes_of(failed("MyOwnError", message)) == []
 
 
-def test_a_sound_cell_has_no_findings():
-    memory = Memory()
+def test_a_sound_cell_has_no_findings(memory):
     reference, candidate = sound(memory), sound(memory, "5.x")
     signals = compare(reference, candidate, memory)
     assert codes_of(candidate, reference=reference, signals=signals) == []
@@ -499,8 +498,7 @@ def climbed(kind):
     return Ladder(kind=kind, rule="slope", reason=f"the ladder says {kind}")
 
 
-def test_another_kernel_is_a_finding_only_where_numbers_move():
-    memory = Memory()
+def test_another_kernel_is_a_finding_only_where_numbers_move(memory):
     reference, candidate, signals = moved_by_hand(memory)
     comparison = {"reference": reference, "signals": signals}
     assert codes_of(candidate, **comparison, ladder=climbed("rounding")) == ["SB601"]
@@ -513,8 +511,7 @@ def test_another_kernel_is_a_finding_only_where_numbers_move():
     assert codes_of(candidate, reference=unlike, signals=signals, ladder=climbed("rounding")) == []
 
 
-def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agrees():
-    memory = Memory()
+def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agrees(memory):
     reference, candidate, signals = moved_by_hand(memory, memory.put(values(1, 6, 8, seed=5)))
     comparison = {"reference": reference, "signals": signals}
     (finding,) = findings(Case(candidate, **comparison, ladder=climbed("diverged")))
@@ -770,8 +767,7 @@ def pair(memory, **changed):
 @pytest.mark.parametrize(
     ("name", "code"), [("truth of a cache", "SB708"), ("past_key_value keyword", "SB709")]
 )
-def test_a_suspicious_line_is_named_only_where_decoding_differs(name, code):
-    memory = Memory()
+def test_a_suspicious_line_is_named_only_where_decoding_differs(memory, name, code):
     reference, candidate, signals = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
     (finding,) = findings(Case(with_idiom(candidate, name), reference, signals))
     assert (finding.code, finding.where) == (code, f"{OWN}:9")
@@ -800,8 +796,7 @@ def test_the_old_name_of_the_cache_is_named_only_where_decoding_alone_differs():
 @pytest.mark.parametrize(
     ("rests_on", "named"), [(("decode",), ["SB713"]), (("logits", "decode"), []), ((), [])]
 )
-def test_the_old_name_of_the_cache_explains_no_forward(rests_on, named):
-    memory = Memory()
+def test_the_old_name_of_the_cache_explains_no_forward(memory, rests_on, named):
     moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
     reference, candidate, signals = pair(
         memory, forward={"short": moved}, greedy={"short": decoded(memory, 3, 1, 5)}

@@ -46,15 +46,13 @@ def requested(runs, result, traced=None):
     return requests, with_cause(result, causes.get(result.cell))
 
 
-def test_a_forward_that_differs_is_traced_on_its_prompt():
-    memory = Memory()
+def test_a_forward_that_differs_is_traced_on_its_prompt(memory):
     runs, result = pair(memory, forward=moved(memory))
     (question,) = questions(result, runs[result.reference][0])
     assert (question.prompt, question.what, question.forced) == ("short", "forward", {})
 
 
-def test_a_decode_that_differs_is_traced_with_the_references_tokens():
-    memory = Memory()
+def test_a_decode_that_differs_is_traced_with_the_references_tokens(memory):
     runs, result = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
     (question,) = questions(result, runs[result.reference][0])
     assert (question.prompt, question.what) == ("short", "decode")
@@ -64,8 +62,7 @@ def test_a_decode_that_differs_is_traced_with_the_references_tokens():
     assert question.to_its_end().steps == len(reference)
 
 
-def test_a_decode_whose_values_are_not_kept_is_traced_up_to_where_tokens_part():
-    memory = Memory()
+def test_a_decode_whose_values_are_not_kept_is_traced_up_to_where_tokens_part(memory):
     kept = decoded(memory, 3, 2, 5)
     runs, result = pair(memory, greedy={"short": kept.model_copy(update={"logits": None})})
     (question,) = questions(result, runs[result.reference][0])
@@ -78,8 +75,7 @@ def test_a_pair_of_the_same_bits_is_not_traced():
     assert questions(result, runs[result.reference][0]) == []
 
 
-def test_only_the_cells_that_may_be_are_traced():
-    memory = Memory()
+def test_only_the_cells_that_may_be_are_traced(memory):
     runs, result = pair(memory, forward=moved(memory))
     requests, with_note = requested(runs, result)
     assert list(requests) == [result.cell]
@@ -91,8 +87,7 @@ def test_only_the_cells_that_may_be_are_traced():
     assert with_note.notes == result.notes
 
 
-def test_promoted_traces_are_asked_for_only_where_it_is_no_rounding():
-    memory = Memory()
+def test_promoted_traces_are_asked_for_only_where_it_is_no_rounding(memory):
     for verdict, beyond in ((Verdict.DIVERGED, True), (Verdict.ROUNDING, False)):
         runs, result = pair(memory, verdict=verdict, forward=moved(memory))
         (request,) = requested(runs, result)[0].values()
@@ -103,8 +98,7 @@ def stored_pair(memory, **changed):
     return pair(memory, verdict=Verdict.ROUNDING, **changed)
 
 
-def test_a_cell_whose_stored_numbers_alone_differ_has_a_cause_without_a_trace():
-    memory = Memory()
+def test_a_cell_whose_stored_numbers_alone_differ_has_a_cause_without_a_trace(memory):
     changed = {"model.mask": buffer(memory, values(3, 3, seed=99))}
     runs, result = stored_pair(memory, buffers=changed)
     requests, traced_result = requested(runs, result)
@@ -121,8 +115,7 @@ def test_a_cell_whose_stored_numbers_alone_differ_has_a_cause_without_a_trace():
     assert requested(runs, result)[1].cause.kind == "buffer"
 
 
-def test_a_stored_tensor_that_differs_is_named_where_a_trace_says_nothing():
-    memory = Memory()
+def test_a_stored_tensor_that_differs_is_named_where_a_trace_says_nothing(memory):
     tensors = {"model.norm.weight": weight(memory, values(4, seed=99), "norm")}
     runs, result = pair(memory, forward=moved(memory), weights=weights_signal(tensors))
     requests, traced_result = requested(runs, result)
@@ -131,8 +124,7 @@ def test_a_stored_tensor_that_differs_is_named_where_a_trace_says_nothing():
     assert "no trace shows more: because" in traced_result.cause.evidence
 
 
-def test_a_cell_that_is_not_to_be_traced_and_one_of_the_same_bits_have_no_cause():
-    memory = Memory()
+def test_a_cell_that_is_not_to_be_traced_and_one_of_the_same_bits_have_no_cause(memory):
     changed = {"model.mask": buffer(memory, values(3, 3, seed=99))}
     runs, result = stored_pair(memory, buffers=changed)
     assert requested(runs, result, set())[1].cause is None
@@ -140,8 +132,7 @@ def test_a_cell_that_is_not_to_be_traced_and_one_of_the_same_bits_have_no_cause(
     assert requested(runs, result)[1].cause is None
 
 
-def test_a_trace_calls_a_tensor_what_the_model_has_it_as():
-    memory = Memory()
+def test_a_trace_calls_a_tensor_what_the_model_has_it_as(memory):
     tensors = {"model.A_log": weight(memory, values(4, seed=99), "A_log")}
     runs, result = pair(memory, forward=moved(memory), weights=weights_signal(tensors))
     side = Side(stack="5.x", tensor="model.A_log")
@@ -156,8 +147,7 @@ def test_a_trace_calls_a_tensor_what_the_model_has_it_as():
     assert named_cause.kind == named_cause.beyond.kind == "weight"
 
 
-def test_a_cause_of_an_earlier_run_is_not_asked_for_again():
-    memory = Memory()
+def test_a_cause_of_an_earlier_run_is_not_asked_for_again(memory):
     runs, result = pair(memory, forward=moved(memory))
     known = {result.cell: "said before"}
     assert asyncio.run(causes_of([result], runs, None, None, known)) == known
