@@ -11,9 +11,9 @@ from samebits.compare.weights import described_piece
 from samebits.records.comparison import FactChange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from samebits.records.capture import AttentionCall, Capture, SdpaCall, WeightsSignal
+    from samebits.records.capture import AttentionCall, Capture, SdpaCall, Signals, WeightsSignal
 
 ABSENT = "absent"
 """Replaces a value that one side does not have."""
@@ -99,33 +99,16 @@ def generalised(name: str) -> str:
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
 
 
-def _config_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
-    reference_config, candidate_config = reference.signals.config, candidate.signals.config
-    if reference_config is None or candidate_config is None:
-        return []
-    return _fact_changes(_flattened(reference_config), _flattened(candidate_config))
+def _changes_of(
+    facts_of: Callable[[Signals], dict[str, Any] | None],
+) -> Callable[[Capture, Capture], list[FactChange]]:
+    """Return what compares the facts of both sides, and finds no change if a side has none."""
 
+    def changes_of(reference: Capture, candidate: Capture) -> list[FactChange]:
+        before, after = facts_of(reference.signals), facts_of(candidate.signals)
+        return [] if before is None or after is None else _fact_changes(before, after)
 
-def _load_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
-    reference_load, candidate_load = reference.signals.load, candidate.signals.load
-    if reference_load is None or candidate_load is None:
-        return []
-    return _fact_changes(
-        reference_load.model_dump(exclude={"seconds"}),
-        candidate_load.model_dump(exclude={"seconds"}),
-    )
-
-
-def _tokenizer_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
-    reference_tokenizer, candidate_tokenizer = (
-        reference.signals.tokenizer,
-        candidate.signals.tokenizer,
-    )
-    if reference_tokenizer is None or candidate_tokenizer is None:
-        return []
-    return _fact_changes(
-        _flattened(reference_tokenizer.model_dump()), _flattened(candidate_tokenizer.model_dump())
-    )
+    return changes_of
 
 
 def setting_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
@@ -256,9 +239,13 @@ def _tensor_layouts(signal: WeightsSignal) -> dict[str, tuple[str, tuple[str, ..
 
 
 _CHANGES = {
-    "config": _config_changes,
-    "load": _load_changes,
-    "tokenizer": _tokenizer_changes,
+    "config": _changes_of(lambda s: None if s.config is None else _flattened(s.config)),
+    "load": _changes_of(
+        lambda s: None if s.load is None else s.load.model_dump(exclude={"seconds"})
+    ),
+    "tokenizer": _changes_of(
+        lambda s: None if s.tokenizer is None else _flattened(s.tokenizer.model_dump())
+    ),
     "attention.kernel": _attention_changes,
     "weights layout": _layout_changes,
     "settings": setting_changes,

@@ -44,6 +44,15 @@ def verdict_on(memory, *candidate, reference=None, **more):
     return result(cell_id("5.0"), candidate, reference, memory, **more)
 
 
+def between(memory, reference, candidate):
+    """Return the verdict on a cell whose forwards alone differ from those of its reference."""
+    return verdict_on(
+        memory,
+        *runs(memory, forward=candidate),
+        reference=runs(memory, "4.48", forward=reference),
+    )
+
+
 def logits_of(memory, logits, **more):
     facts = sound_signals(memory)["forward"]["short"]
     return {"short": facts.model_copy(update={"logits": memory.put(logits, **more)})}
@@ -87,9 +96,7 @@ def test_the_reference_itself(memory):
 
 def test_differs(memory):
     one, other = moved(memory)
-    found = verdict_on(
-        memory, *runs(memory, forward=other), reference=runs(memory, "4.48", forward=one)
-    )
+    found = between(memory, one, other)
     assert (found.verdict, found.figure) == (Verdict.UNDECIDED, "logits 0.5")
     assert found.first.signal == "logits"
     assert found.headline == found.first.what
@@ -160,18 +167,10 @@ def test_an_unstable_pad_row_is_unstable_and_named_as_one(memory):
 
 
 def test_a_pad_row_that_differs_between_versions_is_identical_with_a_note(memory):
-    found = verdict_on(
-        memory,
-        *runs(memory, forward=padded(memory, (0, 0, 0))),
-        reference=runs(memory, "4.48", forward=padded(memory)),
-    )
+    found = between(memory, padded(memory), padded(memory, (0, 0, 0)))
     assert found.verdict == Verdict.IDENTICAL
     assert found.notes == ("logits: padding rows differ, which does not affect the verdict: short",)
-    real = verdict_on(
-        memory,
-        *runs(memory, forward=padded(memory, (1, 0, 0))),
-        reference=runs(memory, "4.48", forward=padded(memory)),
-    )
+    real = between(memory, padded(memory), padded(memory, (1, 0, 0)))
     assert real.verdict == Verdict.UNDECIDED
 
 
@@ -320,11 +319,7 @@ def test_the_earliest_layer_over_all_prompts_is_the_first(memory):
     facts = hidden_of(memory, 2, 0, 1, 2)["short"]
     early = hidden_of(memory, 1, 0, 1, 2)["short"]
     plain = sound_signals(memory)["forward"]["short"]
-    found = verdict_on(
-        memory,
-        *runs(memory, forward={"a": facts, "b": early}),
-        reference=runs(memory, "4.48", forward={"a": plain, "b": plain}),
-    )
+    found = between(memory, {"a": plain, "b": plain}, {"a": facts, "b": early})
     assert found.first.item == "b · layer 1 (model.layers.0)"
 
 
@@ -468,22 +463,14 @@ def test_nan_and_inf_are_said_instead_of_a_small_number(memory, bad, word):
     logits = memory.tensor(one["short"].logits).copy()
     logits[0, 0, 0] = bad
     logits[0, 0, 1] += 1e-6
-    found = verdict_on(
-        memory,
-        *runs(memory, forward=logits_of(memory, logits)),
-        reference=runs(memory, "4.48", forward=one),
-    )
+    found = between(memory, one, logits_of(memory, logits))
     assert found.figure == f"logits {word}"
     assert "0 → 1" in found.headline
 
 
 def test_no_difference_is_rounded_to_zero(memory):
     one = np.zeros((1, 6, 8), np.float32)
-    found = verdict_on(
-        memory,
-        *runs(memory, forward=logits_of(memory, -one)),
-        reference=runs(memory, "4.48", forward=logits_of(memory, one)),
-    )
+    found = between(memory, logits_of(memory, one), logits_of(memory, -one))
     assert found.figure == "logits 1 of 1"
     assert "only in signs of zero" in found.headline
 
@@ -491,11 +478,7 @@ def test_no_difference_is_rounded_to_zero(memory):
 def test_another_dtype_alone_is_said(memory):
     one, _ = moved(memory)
     wider = memory.tensor(one["short"].logits).astype(np.float64)
-    found = verdict_on(
-        memory,
-        *runs(memory, forward=logits_of(memory, wider)),
-        reference=runs(memory, "4.48", forward=one),
-    )
+    found = between(memory, one, logits_of(memory, wider))
     assert found.headline == (
         "logits: prompt short: all values are equal; dtype float32 in the reference, float64 here"
     )
@@ -503,9 +486,7 @@ def test_another_dtype_alone_is_said(memory):
 
 def test_integers_have_no_ulp(memory):
     one, other = (logits_of(memory, np.full((1, 6, 8), n)) for n in (1, 3))
-    found = verdict_on(
-        memory, *runs(memory, forward=other), reference=runs(memory, "4.48", forward=one)
-    )
+    found = between(memory, one, other)
     assert found.headline == "logits: prompt short: 48 of 48 elements, max abs 2"
 
 
