@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from samebits.records.comparison import CellResult
+    from samebits.records.ids import CellId
     from samebits.records.report import ExpectedReport, StackReport
 
 PASS, FAIL, INCOMPLETE = 0, 1, 3
@@ -34,10 +35,11 @@ def exit_code(
     not observed. ``trusted`` maps each model that a user brings to whether its own code may run: a
     model that no stack knows is a mistake, and usually the missing permission.
     """
+    shared = everywhere(results)
     failing = (
         *_not_built(stacks, results),
-        *_failing_models(results),
-        *_failing(results),
+        *(s.text for s in shared if any(cell.verdict is Verdict.FAILED for cell in s.cells)),
+        *_failing(results, {cell.cell for failure in shared for cell in failure.cells}),
         *_fixed(expected),
         *_absent_everywhere(results, trusted or {}),
         *_nothing_compared(results),
@@ -73,15 +75,8 @@ def _not_built(stacks: Iterable[StackReport], results: Sequence[CellResult]) -> 
             yield f"stack {stack.id} failed: {message}"
 
 
-def _failing_models(results: Sequence[CellResult]) -> Iterator[str]:
-    for shared in everywhere(results):
-        if any(cell.verdict is Verdict.FAILED for cell in shared.cells):
-            yield shared.text
-
-
-def _failing(results: Sequence[CellResult]) -> Iterator[str]:
+def _failing(results: Sequence[CellResult], shared_cells: set[CellId]) -> Iterator[str]:
     """Yield a line for each verdict, without the cells whose failure belongs to their model."""
-    shared_cells = {cell.cell for shared in everywhere(results) for cell in shared.cells}
     for verdict in Verdict:
         cells = [
             result

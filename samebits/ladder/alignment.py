@@ -38,7 +38,7 @@ def to_align(reference: Capture, signals: Iterable[SignalComparison]) -> str:
     forwards = reference.signals.forward or {}
     all_signals = tuple(signals)
     for kind, signal in _SIGNAL_OF_KIND.items():
-        names = _differing_prompts(all_signals, signal)
+        names = [item.subject.prompt for item in differing_items(all_signals, signal)]
         if prompts := [name for name in names if name in forwards]:
             return f"{kind} {min(prompts, key=lambda name: _sort_key(forwards[name]))}"
     return ""
@@ -102,10 +102,6 @@ def _same_real_rows(climb: Climb, reference: TensorRef, candidate: TensorRef, na
         rows = real_rows(facts, reference)
     distance = tensor_distance(reference, candidate, climb.pair.values, rows)
     return distance is not None and reference.dtype == candidate.dtype and distance.same_values
-
-
-def _differing_prompts(signals: Iterable[SignalComparison], name: Signal) -> list[str]:
-    return [item.subject.prompt for item in differing_items(signals, name)]
 
 
 def _sort_key(facts: ForwardFacts) -> tuple[bool, int]:
