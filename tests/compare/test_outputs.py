@@ -236,8 +236,7 @@ def test_both_runs_of_a_cell_must_agree_on_every_output(memory):
 
 
 def test_a_short_run_agrees_only_if_it_has_every_output(memory):
-    whole = sound(memory)
-    whole = whole.model_copy(update={"signals": whole.signals.model_copy(update={"greedy": None})})
+    whole = sound(memory, greedy=None)
     a, short = with_outputs(memory, whole, heads=HEADS), {"run": "b", "extent": "short"}
     lacks, short = whole.model_copy(update=short), a.model_copy(update=short)
     assert agrees(short, a)

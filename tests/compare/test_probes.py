@@ -8,7 +8,7 @@ from samebits.compare.signals import compare
 from samebits.diagnose.verdict import result
 from samebits.records.capture import Failure, Frame, ProbeAnswer, ProbeFacts
 from samebits.records.ids import Verdict
-from tests.support.builders import cell_id, sound, values
+from tests.support.builders import cell_id, sound, values, with_signals
 
 
 def answer(memory, tensors=None, **more):
@@ -24,10 +24,8 @@ def raised(kind="ValueError", message="no", line=3):
 
 
 def probed(memory, given, stack="4.48", *, verdict=True, run="a", function="pooling"):
-    capture = sound(memory, stack, run=run)
     facts = ProbeFacts(verdict=verdict, answers={function: given})
-    signals = capture.signals.model_copy(update={"probes": {"mine": facts}})
-    return capture.model_copy(update={"signals": signals})
+    return with_signals(sound(memory, stack, run=run), probes={"mine": facts})
 
 
 def both_runs(memory, first, second=None, stack="4.48", *, verdict=True):

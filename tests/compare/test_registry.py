@@ -6,7 +6,7 @@ from samebits.diagnose.verdict import result
 from samebits.records.capture import Skip
 from samebits.records.ids import EXPLANATORY
 from tests.support.added_signal import with_toy
-from tests.support.builders import cell_id, sound, values
+from tests.support.builders import cell_id, sound, values, with_signals
 
 
 def outcome_of(signals, name="toy"):
@@ -69,10 +69,7 @@ def test_a_prompt_of_one_side_is_no_pass(toy, memory):
 def test_a_tensor_of_one_side_differs(toy, memory):
     reference = with_toy(memory, sound(memory), short=values(1, 3))
     named = {"toy": {"short": {"x": memory.put(values(1, 3))}}}
-    signals = reference.signals.model_copy(update={"named": named})
-    signal = outcome_of(
-        compare(reference, reference.model_copy(update={"signals": signals}), memory)
-    )
+    signal = outcome_of(compare(reference, with_signals(reference, named=named), memory))
     assert (signal.outcome, signal.n_differ) == ("differs", 2)
 
 

@@ -18,7 +18,9 @@ from tests.support.builders import (
     decoded,
     forward,
     frequencies,
+    hidden_of,
     layers,
+    logits_of,
     nudged,
     sound,
     sound_signals,
@@ -193,11 +195,6 @@ def test_an_input_fed_to_one_side_only_is_a_difference(memory):
 # hidden states and logits
 
 
-def hidden_of(memory, *arrays, **more):
-    facts = sound_signals(memory)["forward"]["short"]
-    return {"short": facts.model_copy(update={"hidden_states": layers(memory, *arrays, **more)})}
-
-
 def test_the_layer_that_differs_is_found_and_all_are_listed(memory):
     arrays = [values(1, 6, 4, seed=seed) for seed in range(3)]
     changed = [arrays[0], arrays[1], nudged(arrays[2], 0, 3, 1, by=0)]
@@ -277,11 +274,6 @@ def test_a_layer_run_twice_pairs_turn_by_turn(memory):
     reference = sound(memory, forward=hidden_of(memory, *arrays, names=names))
     candidate = sound(memory, forward=hidden_of(memory, *arrays[:2], names=names[:2]))
     assert only(memory, reference, candidate, "hidden_states").n_items == 2
-
-
-def logits_of(memory, logits, **more):
-    facts = sound_signals(memory)["forward"]["short"]
-    return {"short": facts.model_copy(update={"logits": memory.put(logits, **more)})}
 
 
 def test_logits_come_with_what_they_decide(memory):

@@ -8,7 +8,7 @@ from samebits.ladder.judge import ladder
 from samebits.records.capture import Skip
 from samebits.records.distance import Distance
 from samebits.records.state import LeftBehind, StateSignal
-from tests.support.builders import cell_id, sound
+from tests.support.builders import cell_id, sound, with_signals
 
 CLEAN = StateSignal(prompt="short", holds=True, hashes={"logits": "a"})
 TABLE = LeftBehind(name="model.rotary_emb.inv_freq", kind="buffer")
@@ -26,20 +26,18 @@ UNKNOWN = LEFT.model_copy(update={"is_undone": False, "causes": ()})
 RANDOM = StateSignal(prompt="short", holds=False, outputs=("logits",), repeats=False)
 
 
-def with_state(run, state):
-    return run.model_copy(update={"signals": run.signals.model_copy(update={"state": state})})
-
-
 def compared(memory, reference, candidate):
     signals = compare(
-        with_state(sound(memory), reference), with_state(sound(memory, "5.0"), candidate), memory
+        with_signals(sound(memory), state=reference),
+        with_signals(sound(memory, "5.0"), state=candidate),
+        memory,
     )
     return next((signal for signal in signals if signal.signal == "state"), None)
 
 
 def judged(memory, reference, candidate):
     sides = [
-        (with_state(sound(memory, stack), state), sound(memory, stack, run="b"))
+        (with_signals(sound(memory, stack), state=state), sound(memory, stack, run="b"))
         for stack, state in (("5.0", candidate), ("4.48", reference))
     ]
     cell = result(cell_id("5.0"), *sides, memory)
@@ -89,14 +87,12 @@ def test_other_state_left_on_both_sides_is_a_difference(memory):
 
 def test_other_state_after_other_logits_is_not_compared(memory):
     other = LEFT.model_copy(update={"hashes": {"logits": "c"}})
-    reference = with_state(sound(memory), LEFT)
-    candidate = with_state(sound(memory, "5.0"), other)
+    reference = with_signals(sound(memory), state=LEFT)
+    candidate = with_signals(sound(memory, "5.0"), state=other)
     facts = candidate.signals.forward["short"]
     logits = facts.logits.model_copy(update={"hash": "0" * 64})
     forward = {"short": facts.model_copy(update={"logits": logits})}
-    candidate = candidate.model_copy(
-        update={"signals": candidate.signals.model_copy(update={"forward": forward})}
-    )
+    candidate = with_signals(candidate, forward=forward)
     (signal,) = [s for s in compare(reference, candidate, memory) if s.signal == "state"]
     assert (signal.outcome, signal.excused) == ("not compared", True)
 
@@ -111,12 +107,12 @@ def test_where_one_side_had_no_time_it_is_left_open_with_the_reason(memory):
     candidate = sound(memory, "5.0")
     skip = Skip(what="state short", reason="no time", why="cost")
     candidate = candidate.model_copy(update={"skips": (*candidate.skips, skip)})
-    signals = compare(with_state(sound(memory), CLEAN), candidate, memory)
+    signals = compare(with_signals(sound(memory), state=CLEAN), candidate, memory)
     (signal,) = [signal for signal in signals if signal.signal == "state"]
     assert (signal.outcome, signal.excused) == ("not compared", True)
     assert "no time" in signal.note
 
 
 def test_the_two_runs_need_not_agree_as_only_one_is_asked(memory):
-    a, b = with_state(sound(memory), LEFT), sound(memory, run="b")
+    a, b = with_signals(sound(memory), state=LEFT), sound(memory, run="b")
     assert disagreements(a, b) == ()

@@ -2,13 +2,18 @@
 
 from samebits.diagnose.bands import _letter, bands
 from samebits.diagnose.verdict import result
-from tests.support.builders import capture, cell_id, decoded, sound, sound_signals, values
+from tests.support.builders import (
+    capture,
+    cell_id,
+    decoded,
+    logits_of,
+    sound,
+    values,
+)
 
 
 def logits(memory, seed):
-    facts = sound_signals(memory)["forward"]["short"]
-    moved = memory.put(values(1, 6, 8, seed=seed))
-    return {"forward": {"short": facts.model_copy(update={"logits": moved})}}
+    return {"forward": logits_of(memory, values(1, 6, 8, seed=seed))}
 
 
 def row(memory, *cells):

@@ -22,6 +22,7 @@ from tests.support.builders import (
     capture,
     cell_id,
     decoded,
+    logits_of,
     nudged,
     sound_signals,
     values,
@@ -48,9 +49,7 @@ def unfed(memory, stack="5.0", **changed):
 
 
 def moved(memory, by=0.5):
-    logits = memory.put(nudged(values(1, 6, 8, seed=16), 0, 2, 3, by=by))
-    facts = sound_signals(memory)["forward"]["short"]
-    return {"short": facts.model_copy(update={"logits": logits})}
+    return logits_of(memory, nudged(values(1, 6, 8, seed=16), 0, 2, 3, by=by))
 
 
 def row(memory, **cells):

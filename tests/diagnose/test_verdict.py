@@ -22,7 +22,9 @@ from tests.support.builders import (
     decoded,
     forward,
     frequencies,
+    hidden_of,
     layers,
+    logits_of,
     nudged,
     sound,
     sound_signals,
@@ -53,16 +55,10 @@ def between(memory, reference, candidate):
     )
 
 
-def logits_of(memory, logits, **more):
-    facts = sound_signals(memory)["forward"]["short"]
-    return {"short": facts.model_copy(update={"logits": memory.put(logits, **more)})}
-
-
-def hidden_of(memory, index, *place):
+def nudged_layer(memory, index, *place):
     arrays = [values(1, 6, 4, seed=seed) for seed in range(3)]
     arrays[index] = nudged(arrays[index], *place, by=0)
-    facts = sound_signals(memory)["forward"]["short"]
-    return {"short": facts.model_copy(update={"hidden_states": layers(memory, *arrays)})}
+    return hidden_of(memory, *arrays)
 
 
 def moved(memory):
@@ -305,7 +301,7 @@ def test_else_the_oldest_that_is(memory):
 
 
 def test_the_first_layer_is_named_with_the_figure(memory):
-    found = verdict_on(memory, *runs(memory, forward=hidden_of(memory, 2, 0, 1, 2)))
+    found = verdict_on(memory, *runs(memory, forward=nudged_layer(memory, 2, 0, 1, 2)))
     assert found.first.signal == "hidden_states"
     assert found.first.item == "short · layer 2 (model.layers.1)"
     assert found.headline.startswith(
@@ -316,8 +312,8 @@ def test_the_first_layer_is_named_with_the_figure(memory):
 
 
 def test_the_earliest_layer_over_all_prompts_is_the_first(memory):
-    facts = hidden_of(memory, 2, 0, 1, 2)["short"]
-    early = hidden_of(memory, 1, 0, 1, 2)["short"]
+    facts = nudged_layer(memory, 2, 0, 1, 2)["short"]
+    early = nudged_layer(memory, 1, 0, 1, 2)["short"]
     plain = sound_signals(memory)["forward"]["short"]
     found = between(memory, {"a": plain, "b": plain}, {"a": facts, "b": early})
     assert found.first.item == "b · layer 1 (model.layers.0)"
@@ -326,13 +322,13 @@ def test_the_earliest_layer_over_all_prompts_is_the_first(memory):
 def test_a_kernel_change_is_first_only_where_its_layer_is(memory):
     kernel = attention(call(0), call(1, is_causal=False, mask="bool[1, 1, 6, 6]"))
     found = verdict_on(
-        memory, *runs(memory, forward=hidden_of(memory, 2, 0, 1, 2), attention=kernel)
+        memory, *runs(memory, forward=nudged_layer(memory, 2, 0, 1, 2), attention=kernel)
     )
     assert found.first.signal == "attention.kernel"
     assert found.first.item == "short · model.layers.1.self_attn"
     assert "(masking no mask, causal → a mask)" in found.headline
     elsewhere = verdict_on(
-        memory, *runs(memory, forward=hidden_of(memory, 1, 0, 1, 2), attention=kernel)
+        memory, *runs(memory, forward=nudged_layer(memory, 1, 0, 1, 2), attention=kernel)
     )
     assert elsewhere.first.signal == "hidden_states"
 
@@ -340,7 +336,7 @@ def test_a_kernel_change_is_first_only_where_its_layer_is(memory):
 def test_a_call_that_is_only_spelt_otherwise_is_not_named_as_the_first_difference(memory):
     kernel = attention(call(0), call(1, enable_gqa=True, scale=None))
     found = verdict_on(
-        memory, *runs(memory, forward=hidden_of(memory, 2, 0, 1, 2), attention=kernel)
+        memory, *runs(memory, forward=nudged_layer(memory, 2, 0, 1, 2), attention=kernel)
     )
     assert found.first.signal == "hidden_states"
     assert list(found.changes) == ["attention.kernel"]
@@ -361,7 +357,7 @@ def test_what_comes_earlier_in_the_flow_is_first(memory):
     kernel = attention(call(0, enable_gqa=True), call(1, enable_gqa=True))
     found = verdict_on(
         memory,
-        *runs(memory, weights=lost, forward=hidden_of(memory, 1, 0, 0, 0), attention=kernel),
+        *runs(memory, weights=lost, forward=nudged_layer(memory, 1, 0, 0, 0), attention=kernel),
     )
     assert found.first.signal == "weights"
     assert found.headline.startswith("weights: model.norm.weight: loaded in the reference")

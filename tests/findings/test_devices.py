@@ -9,7 +9,7 @@ from samebits.questions.relations.records import Relation, RelationsSignal
 from samebits.records.device import DeviceProbe
 from samebits.records.distance import Distance
 from samebits.records.settings import BATCH_INVARIANT, SettingChange, SettingsSignal
-from tests.support.builders import Memory, sound, values
+from tests.support.builders import Memory, sound, values, with_signals
 
 MATMUL = "torch.get_float32_matmul_precision()"
 DEFAULTS = {MATMUL: "highest", BATCH_INVARIANT: "off"}
@@ -105,7 +105,7 @@ def with_probe(stack, seed, *, repeats=True, logits=1, skipped=""):
         logits=ref,
     )
     update = {"forward": {**run.signals.forward, "short": own}, "device": (probe,)}
-    return run.model_copy(update={"signals": run.signals.model_copy(update=update)})
+    return with_signals(run, **update)
 
 
 def test_a_kernel_of_a_gpu_with_other_bits_is_named_where_the_own_way_agrees():

@@ -37,6 +37,7 @@ from tests.support.builders import (
     weight,
     weights_signal,
     with_outputs,
+    with_signals,
 )
 
 OWN, LIBRARY = "modeling_tiny.py", "transformers/modeling_utils.py"
@@ -70,7 +71,7 @@ def cls(name="TinyForCausalLM", bases=("PreTrainedModel",), **changed):
 def with_idiom(run, name):
     idiom = Idiom(name=name, file=OWN, line=9, code="the line")
     code = own_code().model_copy(update={"idioms": (idiom,)})
-    return run.model_copy(update={"signals": run.signals.model_copy(update={"code": code})})
+    return with_signals(run, code=code)
 
 
 def codes(case):
@@ -621,8 +622,7 @@ def test_a_finding_seen_with_a_made_model_says_so(name):
     run = with_relations(relation(name, 3.0, 3.0))
     (plain,) = evidence_of(run)
     relations = signal_of(run).model_copy(update={"asked_of": MADE})
-    signals = run.signals.model_copy(update={"answers": {"relations": relations}})
-    (evidence,) = evidence_of(run.model_copy(update={"signals": signals}))
+    (evidence,) = evidence_of(with_signals(run, answers={"relations": relations}))
     assert evidence == (*plain, f"seen with {MADE.in_words}")
     assert "made model" not in "".join(plain)
 
@@ -632,8 +632,7 @@ def delta_net(relation, *, step="torch_recurrent_gated_delta_rule"):
     chunk = FunctionFact(file="m.py", line=1, own=False, digest="d")
     code = CodeSignal(executed={"modeling_x:torch_chunk_gated_delta_rule": chunk})
     token = TokenFacts(attention=(), functions=(f"modeling_x:{step}",))
-    signals = run.signals.model_copy(update={"code": code, "first_token": {"short": token}})
-    return codes_of(run.model_copy(update={"signals": signals}))
+    return codes_of(with_signals(run, code=code, first_token={"short": token}))
 
 
 def test_two_formulations_are_named_where_both_ran_and_part_by_rounding():
@@ -785,7 +784,7 @@ def test_the_old_name_of_the_cache_is_named_only_where_decoding_alone_differs():
     # a line that only runs on a cache is not blamed where generate() hands none over
     tested = Idiom(name="truth of a cache", file=OWN, line=12, code="if past_key_values")
     code = own_code().model_copy(update={"idioms": (*lost.signals.code.idioms, tested)})
-    both = lost.model_copy(update={"signals": lost.signals.model_copy(update={"code": code})})
+    both = with_signals(lost, code=code)
     assert codes_of(both, reference=reference, signals=signals) == ["SB713"]
     # a reference whose generate() passes the same name decodes as badly
     assert codes_of(lost, reference=with_idiom(reference, name), signals=signals) == []
@@ -1064,8 +1063,7 @@ LEFT = StateSignal(
 
 
 def with_state(state):
-    run = sound(Memory(), "5.2")
-    return run.model_copy(update={"signals": run.signals.model_copy(update={"state": state})})
+    return with_signals(sound(Memory(), "5.2"), state=state)
 
 
 def test_state_that_changes_the_next_forward_is_named():

@@ -11,7 +11,15 @@ from samebits.ladder.asking import Ask, asks, is_repeated, merged, whole, withou
 from samebits.ladder.decodes import with_observed
 from samebits.ladder.verdicts import judge_by_ladder
 from samebits.records.ladder import LadderFile, Rung, RungForward
-from tests.support.builders import cell_id, decoded, forward, sound, step_logits, values
+from tests.support.builders import (
+    cell_id,
+    decoded,
+    forward,
+    sound,
+    step_logits,
+    values,
+    with_signals,
+)
 
 PROMPTS = ("short", "long", "padded")
 TOKENS = (3, 5, 7)
@@ -75,9 +83,7 @@ def test_other_tokens_and_values_that_are_not_stored_are_decoded_in_the_own_dtyp
     greedy = other.signals.greedy
     lost = greedy["long"].logits.model_copy(update={"stored": False, "hash": "0" * 64})
     greedy = greedy | {"long": greedy["long"].model_copy(update={"logits": lost})}
-    other = other.model_copy(
-        update={"signals": other.signals.model_copy(update={"greedy": greedy})}
-    )
+    other = with_signals(other, greedy=greedy)
     _, ask = asks(one, other, compare(one, other, memory), memory)
     assert without_known(ask, other, memory).own_decodes == ("long",)
 

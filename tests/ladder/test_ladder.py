@@ -46,6 +46,7 @@ from tests.support.builders import (
     weight,
     weights_signal,
     with_outputs,
+    with_signals,
 )
 
 WEIGHT = values(4, 4, seed=1)
@@ -160,9 +161,7 @@ def test_tokens_that_differ_without_a_judged_split_do_not_round(memory, pair):
     before, after = decoded(memory, 1, 2), decoded(memory, 1, 3)
     after = after.model_copy(update={"logits": before.logits, "top2": before.top2})
     reference, candidate = (
-        side.model_copy(
-            update={"signals": side.signals.model_copy(update={"greedy": {"short": greedy}})}
-        )
+        with_signals(side, greedy={"short": greedy})
         for side, greedy in zip(pair, (before, after), strict=True)
     )
     found = climbed(memory, reference, candidate, by=TINY)

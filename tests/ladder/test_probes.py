@@ -8,7 +8,7 @@ from samebits.ladder.asking import asks, merged
 from samebits.ladder.judge import informing_steps, ladder
 from samebits.records.capture import ProbeAnswer, ProbeFacts
 from samebits.records.ladder import LadderFile, Rung, RungProbes
-from tests.support.builders import cell_id, sound, values
+from tests.support.builders import cell_id, sound, values, with_signals
 
 STACKS = ("4.48", "5.x")
 POOLED = values(1, 4, seed=9)
@@ -18,10 +18,8 @@ OTHER = POOLED * np.float32(1.00001)
 def probed(memory, stack, tensors=None, facts=None, *, verdict=True, repeats=True):
     refs = {path: memory.put(value) for path, value in (tensors or {}).items()}
     given = ProbeAnswer(tensors=refs, facts=facts or {}, repeats=repeats)
-    capture = sound(memory, stack)
     probes = {"mine": ProbeFacts(verdict=verdict, answers={"pooling": given})}
-    signals = capture.signals.model_copy(update={"probes": probes})
-    return capture.model_copy(update={"signals": signals})
+    return with_signals(sound(memory, stack), probes=probes)
 
 
 def file(memory, stack, tensors=None, facts=None, leaks=()):

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from samebits.compare import registry
+from tests.support.builders import with_signals
 
 TOY = """
 \"\"\"Signal ``toy``: the largest logit of every position.\"\"\"
@@ -33,5 +34,4 @@ def toy(tmp_path, monkeypatch):
 def with_toy(memory, capture, **items):
     """Return a run that also observed one tensor of the signal for each prompt."""
     named = {"toy": {prompt: {"": memory.put(value)} for prompt, value in items.items()}}
-    signals = capture.signals.model_copy(update={"named": named})
-    return capture.model_copy(update={"signals": signals})
+    return with_signals(capture, named=named)

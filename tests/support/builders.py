@@ -260,11 +260,27 @@ def model_spec(name="llama", **changed):
     return ModelSpec(name=name, **(fields | source | changed))
 
 
+def with_signals(run, **changed):
+    """Return a run that observed something else in some signals."""
+    return run.model_copy(update={"signals": run.signals.model_copy(update=changed)})
+
+
 def with_outputs(memory, run, prompt="short", **outputs):
     """Return a run whose forward over a prompt returns these tensors beside the logits."""
     refs = {name: memory.put(array) for name, array in outputs.items()}
-    named = {**run.signals.named, "outputs": {prompt: refs}}
-    return run.model_copy(update={"signals": run.signals.model_copy(update={"named": named})})
+    return with_signals(run, named={**run.signals.named, "outputs": {prompt: refs}})
+
+
+def logits_of(memory, logits, **more):
+    """Return the forwards of a sound run with other logits."""
+    facts = sound_signals(memory)["forward"]["short"]
+    return {"short": facts.model_copy(update={"logits": memory.put(logits, **more)})}
+
+
+def hidden_of(memory, *arrays, **more):
+    """Return the forwards of a sound run with other layers."""
+    facts = sound_signals(memory)["forward"]["short"]
+    return {"short": facts.model_copy(update={"hidden_states": layers(memory, *arrays, **more)})}
 
 
 def tokenizer(**changed):

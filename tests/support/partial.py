@@ -1,9 +1,7 @@
 """Pairs of captures in which a phase failed or did not finish."""
 
 from samebits.records.capture import Failure, Unfinished
-from tests.support.builders import (
-    sound,
-)
+from tests.support.builders import sound, with_signals
 
 LATE = Unfinished(phase="greedy short", reason="no progress for 120 s", step="forward 3 of 12")
 
@@ -17,14 +15,13 @@ def raised(phase="greedy short", type="ValueError", message="no start token"):
 
 def ended(run, at=LATE, **signals):
     """Return a run as it is left where it ended in a phase, without what it then lacks."""
-    signals = run.signals.model_copy(update=signals)
-    return run.model_copy(update={"status": "unfinished", "unfinished": at, "signals": signals})
+    update = {"status": "unfinished", "unfinished": at}
+    return with_signals(run, **signals).model_copy(update=update)
 
 
 def raising(run, *failures, **signals):
     """Return a complete run of which phases raised, without what they then lack."""
-    signals = run.signals.model_copy(update={"greedy": {}} | signals)
-    return run.model_copy(update={"failures": failures, "signals": signals})
+    return with_signals(run, **({"greedy": {}} | signals)).model_copy(update={"failures": failures})
 
 
 def both(memory, stack="5.0", **changed):
