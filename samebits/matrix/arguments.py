@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema, core_schema
 from samebits.base.errors import nearest, shown
 from samebits.matrix.form import Form
 from samebits.matrix.sources import bad_arrays, bad_function
-from samebits.matrix.values import FilePath, fits, mistake
+from samebits.matrix.values import DTYPE_NICKNAMES, FilePath, OneOrMore, fits, mistake
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,13 +25,7 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 ARGUMENT_DTYPES = (*FLOATS, *INTEGERS, "bool")
 _NICKNAMES = {
-    "float": "float32",
-    "fp32": "float32",
-    "double": "float64",
-    "fp64": "float64",
-    "half": "float16",
-    "fp16": "float16",
-    "bf16": "bfloat16",
+    **DTYPE_NICKNAMES,
     "int": "int64",
     "long": "int64",
     "byte": "uint8",
@@ -113,10 +107,6 @@ def _as_mapping(value: object) -> object:
     return value if isinstance(value, (dict, Argument)) else {"value": value}
 
 
-def _listed(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 def _field(**schema: Any) -> Any:  # noqa: ANN401  any JSON
     return Field(json_schema_extra=schema)
 
@@ -141,7 +131,6 @@ ArgumentDtype = Annotated[
     BeforeValidator(_dtype),
 ]
 Mask = Annotated[str, BeforeValidator(_mask), _field(pattern=_MASK)]
-Masks = Annotated[tuple[Mask, ...], Field(min_length=1), BeforeValidator(_listed)]
 Constant = Annotated[Any, BeforeValidator(_value)]
 
 
@@ -159,7 +148,7 @@ class Argument(Form):
     """Smallest value; default: 0 for integers, -1 for floats."""
     high: Bound | None = None
     """All values are below it; needed for integers; default for floats: 1."""
-    mask: Masks | None = None
+    mask: OneOrMore[Mask] | None = None
     """ones, zeros, or padding at one end of the last dimension, such as left 3; a list has one for
     each row of the first dimension."""
     value: Constant | None = None

@@ -49,7 +49,7 @@ _COMMIT = re.compile(r"@[0-9a-f]{40}(#.*)?$")
 _FILES_OF_PACKAGES = (".whl", ".tar.gz")
 """Endings of files that pip can install."""
 
-_DTYPE_NICKNAMES = {
+DTYPE_NICKNAMES = {
     "fp64": "float64",
     "double": "float64",
     "fp32": "float32",
@@ -119,7 +119,7 @@ def _dtype(value: object) -> object:
         return value
     text = str(value)
     plain = text.casefold().removeprefix("torch.")
-    msg = f"{shown(text)} is not a dtype: {nearest(_DTYPE_NICKNAMES.get(plain, plain), DTYPES)}"
+    msg = f"{shown(text)} is not a dtype: {nearest(DTYPE_NICKNAMES.get(plain, plain), DTYPES)}"
     raise mistake(msg)
 
 
