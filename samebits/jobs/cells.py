@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.errors import CaptureError
+from samebits.base.filestate import is_older
 from samebits.compare.probes import may_be_the_machine
 from samebits.compare.signals import agrees
 from samebits.jobs.cache import aside
@@ -385,8 +386,8 @@ def _remove_leftovers(folder: Path) -> None:
     phases = ("integrity", "probes", *(key.name for key in keys()))
     patterns = ("[ab].*.*", ".[ab].*.tmp", *(f".{phase}-*" for phase in phases))
     for path in (path for pattern in patterns for path in folder.glob(pattern)):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < cutoff:
+        if is_older(path, cutoff):
+            with contextlib.suppress(OSError):
                 remove(path)
 
 

@@ -91,18 +91,13 @@ def _with_switches(schema: dict[str, Any]) -> None:
     if fields.pop("questions", None) is None:
         return
     switch = {"type": "boolean", "default": True}
-    schema["properties"] = {
-        key: description
-        for name, field in fields.items()
-        for key, description in (
-            *(
-                (key.name, {"description": key.switch, **switch, "title": key.name.title()})
-                for key in switches().values()
-                if name == "samples"
-            ),
-            (name, field),
-        )
+    added = {
+        name: {"description": key.switch, **switch, "title": name.title()}
+        for name, key in switches().items()
     }
+    names, place = [*fields], [*fields].index("samples")
+    ordered = (*names[:place], *added, *names[place:])
+    schema["properties"] = {name: (added | fields)[name] for name in ordered}
 
 
 def _with_former_names(schema: dict[str, Any]) -> None:
