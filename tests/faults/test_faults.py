@@ -66,13 +66,6 @@ TOKEN = "hf_abcdefgh12345678"
 
 
 @pytest.fixture(scope="module")
-def host():
-    made = Host()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def bench(host, tmp_path_factory):
     """Run every fault beside two healthy models, once."""
     made = Bench(

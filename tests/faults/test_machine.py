@@ -14,16 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faulty_bench import Bench, Host
+from tests.support.faulty_bench import Bench
 
 pytestmark = pytest.mark.processes
-
-
-@pytest.fixture(scope="module")
-def host():
-    made = Host()
-    yield made
-    made.close()
 
 
 def starts(bench, fault, times):

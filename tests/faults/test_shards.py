@@ -15,13 +15,6 @@ MODELS = ("healthy", "odd", "segfault")
 
 
 @pytest.fixture(scope="module")
-def host():
-    made = Host()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def alone(host, tmp_path_factory):
     """Return the bytes of the report of one run."""
     bench = Bench(tmp_path_factory.mktemp("alone"), *MODELS)
