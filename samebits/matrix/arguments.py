@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic_core import CoreSchema, core_schema
 
 from samebits.base.errors import nearest, shown
 from samebits.matrix.form import Form
 from samebits.matrix.sources import bad_arrays, bad_function
-from samebits.matrix.values import DTYPE_NICKNAMES, FilePath, OneOrMore, fits, mistake
+from samebits.matrix.values import DTYPE_NICKNAMES, FilePath, OneOrMore, ShortForm, fits, mistake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
@@ -100,11 +100,6 @@ def _check_value(value: object, depth: int = 0) -> None:
         return
     msg = "this is no constant: write a number, true, false, a text, or a list of numbers"
     raise mistake(msg)
-
-
-def _as_mapping(value: object) -> object:
-    """Return the mapping that a constant is short for."""
-    return value if isinstance(value, (dict, Argument)) else {"value": value}
 
 
 def _field(**schema: Any) -> Any:  # noqa: ANN401  any JSON
@@ -197,13 +192,11 @@ class Argument(Form):
         return self
 
 
-class _OrConstant:
+class _OrConstant(ShortForm):
     """A constant is short for a mapping with the one key value."""
 
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(_as_mapping, handler(source))
+    def whole(self, value: object) -> object:
+        return value if isinstance(value, (dict, Argument)) else {"value": value}
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
