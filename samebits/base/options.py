@@ -77,8 +77,8 @@ def add_options(
 
 def record_of(record: type[R], options: argparse.Namespace, **derived: Any) -> R:  # noqa: ANN401
     """Return the record whose fields the options fill, apart from those that follow from several."""
-    given = vars(options) | derived
-    return record(**{name: given[name] for name in record.model_fields if name in given})
+    values = vars(options) | derived
+    return record(**{name: values[name] for name in record.model_fields if name in values})
 
 
 def positive(text: str) -> int:

@@ -379,9 +379,9 @@ class Settings(Form):
         if info.context and "questions" in data:
             msg = "unknown key: switch each question by a key of its own, such as relations: false"
             raise mistake(msg, "questions")
-        given = {name: _switched(name, data[name]) for name in data if name in switches()}
-        rest = {name: value for name, value in data.items() if name not in given}
-        return rest | {"questions": rest.get("questions", {}) | given} if given else rest
+        values = {name: _switched(name, data[name]) for name in data if name in switches()}
+        rest = {name: value for name, value in data.items() if name not in values}
+        return rest | {"questions": rest.get("questions", {}) | values} if values else rest
 
     @staticmethod
     def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
@@ -505,8 +505,8 @@ class ModelSpec(ModelEntry):
 
     def without(self, questions: Iterable[str]) -> ModelSpec:
         """Return the model without some questions."""
-        asked = self.questions | dict.fromkeys(questions, False)
-        return self.model_copy(update={"questions": asked})
+        switched_off = dict.fromkeys(questions, False)
+        return self.model_copy(update={"questions": self.questions | switched_off})
 
     @property
     def has_own_code(self) -> bool:
