@@ -337,31 +337,24 @@ def test_the_report_goes_beside_the_matrix_unless_said(runner, folder):
 
 
 @pytest.mark.parametrize(
-    ("words", "scope"), [((), "failing"), (("--repro",), "all"), (("--no-repro",), "none")]
-)
-def test_which_differences_get_a_capsule(runner, words, scope):
-    main("matrix", *words)
-    assert runner.order.capsules == scope
-    assert runner.order.command == " ".join(["samebits matrix", *words])
-    main("probe")
-    assert runner.order.capsules == "none"
-
-
-@pytest.mark.parametrize(
     ("words", "level", "scope"),
     [
         ((), "default", "failing"),
+        (("--repro",), "default", "all"),
+        (("--no-repro",), "default", "none"),
         (("--quick",), "quick", "none"),
         (("--quick", "--repro"), "quick", "all"),
         (("--deep",), "deep", "failing"),
     ],
 )
-def test_a_level_is_one_field_and_the_report_repeats_it(runner, words, level, scope):
+def test_a_level_and_capsules_are_one_field_each_and_the_report_repeats_them(
+    runner, words, level, scope
+):
     main("matrix", *words)
     assert (runner.order.level, runner.order.capsules) == (level, scope)
     assert runner.order.command == " ".join(["samebits matrix", *words])
-    main("probe", *words[:1])
-    assert runner.order.level == level
+    main("probe", *(word for word in words if "repro" not in word))
+    assert (runner.order.level, runner.order.capsules) == (level, "none")
 
 
 def test_every_release_is_asked_for_and_makes_no_capsule_unasked(runner):

@@ -59,6 +59,8 @@ SOUND = {
     "expected": ONE + "expected: [{model: [llama], stack: ['5.x'], verdict: failed, reason: r}]\n",
     "bare version": ONE + "stacks: [4.50, {transformers: 5, id: 5.0}]\ntorch: 2.10\npython: 3.10\n",
     "bare pattern": ONE + "stacks: [4.50]\nreference: 4.50\nexclude: [{stack: [4.50]}]\n",
+    "mask": ONE + "defaults: {inputs: {a: {arguments: {x: {shape: [2, 9], mask: left 3}, "
+    "y: {shape: [2, 9], mask: [left 3, ones]}}}}}\n",
     "moment": ONE + "exclude-newer: '2026-11-20T10:00:00Z'\n",
 }
 

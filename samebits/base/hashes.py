@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from fnmatch import fnmatch
 from pathlib import Path
 from threading import Lock
 from typing import Literal
@@ -79,15 +78,15 @@ def is_read(path: Path) -> bool:
     return path.suffix.lower() in _WEIGHTS or path.stat().st_size <= MAX_UNKNOWN
 
 
-def digest_of_folder(folder: Path, cache: Path, pattern: str = "*") -> str:
+def digest_of_folder(folder: Path, cache: Path) -> str:
     """Return one digest of the names and contents of a folder's files.
 
     The hashes of the files are cached as in :func:`hashes_of_folder`.
     """
-    return digest_of(hashes_of_folder(folder, cache, pattern))
+    return digest_of(hashes_of_folder(folder, cache))
 
 
-def hashes_of_folder(folder: Path, cache: Path, pattern: str = "*") -> dict[str, str]:
+def hashes_of_folder(folder: Path, cache: Path) -> dict[str, str]:
     """Return the BLAKE3 of each file of a folder, keyed by its relative path.
 
     A file is read once per machine: the file ``cache`` stores its hash under its path, size,
@@ -96,7 +95,7 @@ def hashes_of_folder(folder: Path, cache: Path, pattern: str = "*") -> dict[str,
     hashes = _read_cache(cache)
     keys_before = set(hashes)
     paths = (Path(path) for path in below(str(folder)))
-    files = sorted(path for path in paths if fnmatch(path.name, pattern) and path.is_file())
+    files = sorted(path for path in paths if path.is_file())
     by_path = {str(path.relative_to(folder)): _hash_of(path, hashes) for path in files}
     new = {key: hashes[key] for key in hashes.keys() - keys_before}
     if new:

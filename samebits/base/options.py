@@ -77,8 +77,8 @@ def add_options(
 
 def record_of(record: type[R], options: argparse.Namespace, **derived: Any) -> R:  # noqa: ANN401
     """Return the record whose fields the options fill, apart from those that follow from several."""
-    given = vars(options) | derived
-    return record(**{name: given[name] for name in record.model_fields if name in given})
+    values = vars(options) | derived
+    return record(**{name: values[name] for name in record.model_fields if name in values})
 
 
 def positive(text: str) -> int:
@@ -92,17 +92,19 @@ def positive(text: str) -> int:
 def _arguments(
     record: type[BaseModel], name: str, option: Option
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the name of each argument that a field is, and what argparse is told of it."""
+    """Yield the name of each argument that a field is, and what argparse gets of it."""
     field = record.model_fields[name]
-    stored = {"dest": name, "default": field.get_default(call_default_factory=True)}
+    target = {"dest": name, "default": field.get_default(call_default_factory=True)}
     for word, help in option.words.items():
-        yield f"--{word}", stored | {"action": "store_const", "const": word, "help": help}
-    told = _of_type(field.annotation) | {"help": _phrase(field.description or "")} | option.settings
+        yield f"--{word}", target | {"action": "store_const", "const": word, "help": help}
+    settings = (
+        _of_type(field.annotation) | {"help": _phrase(field.description or "")} | option.settings
+    )
     if option.name == "":
         several = {"nargs": "*", "action": "store"} if field.annotation == tuple[str, ...] else {}
-        yield name, told | several
+        yield name, settings | several
     elif not option.words:
-        yield name_of(record, name), stored | told
+        yield name_of(record, name), target | settings
 
 
 def _of_type(kind: Any) -> dict[str, Any]:  # noqa: ANN401  a type, or what a union is

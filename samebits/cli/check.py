@@ -43,8 +43,8 @@ def check_model(
     check_reports(options.reports or check.REPORTS / prepared.name)
     for line in prepared.intro:
         spoken.say(line, sys.stderr)
-    claimed = nullcontext(options.reports) if options.reports else check.claimed_folder(prepared)
-    with claimed as folder:
+    claim = nullcontext(options.reports) if options.reports else check.claimed_folder(prepared)
+    with claim as folder:
         report, written, order = _run(prepared, folder, options, environ, spoken)
     if GITHUB in order.formats:
         publish_on_github(report, environ, spoken, prepared.places)

@@ -38,10 +38,10 @@ def check_cache(environ: Mapping[str, str]) -> None:
     """Raise FolderError if the folder of the environments cannot be written."""
     folder = cache_folder(environ)
     if reason := _not_writable(folder):
-        named = f"{CACHE} names it" if environ.get(CACHE) else f"no {CACHE} names another one"
+        origin = f"{CACHE} names it" if environ.get(CACHE) else f"no {CACHE} names another one"
         msg = (
             f"the cache folder {folder} cannot be written: {reason}. Environments and work files lie there, and "
-            f"{named}. Set {CACHE} to a folder that can be written and kept, such as "
+            f"{origin}. Set {CACHE} to a folder that can be written and kept, such as "
             f"export {CACHE}={_SAMPLE_CACHE}"
         )
         raise FolderError(msg)

@@ -56,7 +56,7 @@ def rewrite_report(
 def write_report(
     report: Report,
     files: Mapping[str, str | bytes],
-    wanted: Files,
+    choice: Files,
     folder: Path,
     redaction: Redaction,
     progress: Progress,
@@ -67,7 +67,7 @@ def write_report(
         report = redaction.record(report)
         redacted = {path: redaction.file(path, content) for path, content in files.items()}
         return report, write(
-            report, folder, redacted, wanted.formats, single_file=wanted.single_file
+            report, folder, redacted, choice.formats, single_file=choice.single_file
         )
     finally:
         progress.end("writing the report")

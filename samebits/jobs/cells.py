@@ -15,9 +15,10 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.errors import CaptureError
+from samebits.base.filestate import is_older
 from samebits.compare.probes import may_be_the_machine
 from samebits.compare.signals import agrees
 from samebits.jobs.cache import aside
@@ -385,8 +386,8 @@ def _remove_leftovers(folder: Path) -> None:
     phases = ("integrity", "probes", *(key.name for key in keys()))
     patterns = ("[ab].*.*", ".[ab].*.tmp", *(f".{phase}-*" for phase in phases))
     for path in (path for pattern in patterns for path in folder.glob(pattern)):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < cutoff:
+        if is_older(path, cutoff):
+            with contextlib.suppress(OSError):
                 remove(path)
 
 
@@ -424,24 +425,22 @@ def _is_repeatable(capture: Capture) -> bool:
 
 def absent(cell: CellId, reason: str) -> tuple[Capture, Capture]:
     """Return the captures of a cell that the packages of its model exclude."""
-    first, second = (Capture(cell=cell, run=run, status="absent", absent=reason) for run in RUNS)
-    return first, second
+    return _both(cell, status="absent", absent=reason)
 
 
 def not_finished(cell: CellId, phase: str, reason: str) -> tuple[Capture, Capture]:
     """Return the captures of a cell that the machine did not let start."""
     unfinished = Unfinished(phase=phase, reason=" ".join(without_folders(reason).split()))
-    first, second = (
-        Capture(cell=cell, run=run, status="unfinished", unfinished=unfinished) for run in RUNS
-    )
-    return first, second
+    return _both(cell, status="unfinished", unfinished=unfinished)
 
 
-def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:
+def failed(cell: CellId, phase: str, message: str) -> tuple[Capture, Capture]:
     """Return the captures of a cell that could not be started."""
-    clean_message = without_folders(message)
-    failure = Failure(
-        phase=phase, type=NOT_STARTED, message=clean_message, traceback=without_folders(log)
-    )
-    first, second = (Capture(cell=cell, run=run, status="failed", failure=failure) for run in RUNS)
+    text = without_folders(message)
+    failure = Failure(phase=phase, type=NOT_STARTED, message=text, traceback="")
+    return _both(cell, status="failed", failure=failure)
+
+
+def _both(cell: CellId, **fields: Any) -> tuple[Capture, Capture]:  # noqa: ANN401  of a capture
+    first, second = (Capture(cell=cell, run=run, **fields) for run in RUNS)
     return first, second

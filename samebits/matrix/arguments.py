@@ -9,29 +9,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic_core import CoreSchema, core_schema
 
 from samebits.base.errors import nearest, shown
 from samebits.matrix.form import Form
 from samebits.matrix.sources import bad_arrays, bad_function
-from samebits.matrix.values import FilePath, fits, mistake
+from samebits.matrix.values import DTYPE_NICKNAMES, FilePath, OneOrMore, ShortForm, fits, mistake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic import GetJsonSchemaHandler
+    from pydantic_core import CoreSchema
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 ARGUMENT_DTYPES = (*FLOATS, *INTEGERS, "bool")
 _NICKNAMES = {
-    "float": "float32",
-    "fp32": "float32",
-    "double": "float64",
-    "fp64": "float64",
-    "half": "float16",
-    "fp16": "float16",
-    "bf16": "bfloat16",
+    **DTYPE_NICKNAMES,
     "int": "int64",
     "long": "int64",
     "byte": "uint8",
@@ -108,15 +102,6 @@ def _check_value(value: object, depth: int = 0) -> None:
     raise mistake(msg)
 
 
-def _as_mapping(value: object) -> object:
-    """Return the mapping that a constant is short for."""
-    return value if isinstance(value, (dict, Argument)) else {"value": value}
-
-
-def _listed(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 def _field(**schema: Any) -> Any:  # noqa: ANN401  any JSON
     return Field(json_schema_extra=schema)
 
@@ -141,7 +126,6 @@ ArgumentDtype = Annotated[
     BeforeValidator(_dtype),
 ]
 Mask = Annotated[str, BeforeValidator(_mask), _field(pattern=_MASK)]
-Masks = Annotated[tuple[Mask, ...], Field(min_length=1), BeforeValidator(_listed)]
 Constant = Annotated[Any, BeforeValidator(_value)]
 
 
@@ -159,7 +143,7 @@ class Argument(Form):
     """Smallest value; default: 0 for integers, -1 for floats."""
     high: Bound | None = None
     """All values are below it; needed for integers; default for floats: 1."""
-    mask: Masks | None = None
+    mask: OneOrMore[Mask] | None = None
     """ones, zeros, or padding at one end of the last dimension, such as left 3; a list has one for
     each row of the first dimension."""
     value: Constant | None = None
@@ -208,13 +192,11 @@ class Argument(Form):
         return self
 
 
-class _OrConstant:
+class _OrConstant(ShortForm):
     """A constant is short for a mapping with the one key value."""
 
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(_as_mapping, handler(source))
+    def whole(self, value: object) -> object:
+        return value if isinstance(value, (dict, Argument)) else {"value": value}
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler

@@ -303,8 +303,8 @@ def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
 
 def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path, line: int) -> ModelSpec:
     own = _given(entry)
-    switched = {name for name, value in (own | entry.questions).items() if value is True}
-    switched |= {"samples"} if entry.samples else set()
+    switches = {name for name, value in (own | entry.questions).items() if value is True}
+    switches |= {"samples"} if entry.samples else set()
     prompts, inputs = _fed(entry, defaults)
     sets = {key: InputSet(**_given(inputs[key])) for key in inputs}
     fields = _given(defaults) | own | {"prompts": prompts | sets}
@@ -313,7 +313,7 @@ def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path, line:
         probe_file(folder / probe.path, verdict=probe.verdict) for probe in fields.get("probes", ())
     )
     return ModelSpec(
-        name=name, line=line, own=tuple(sorted(switched)), probe_files=probe_files, **fields
+        name=name, line=line, own=tuple(sorted(switches)), probe_files=probe_files, **fields
     )
 
 

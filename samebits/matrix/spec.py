@@ -91,18 +91,13 @@ def _with_switches(schema: dict[str, Any]) -> None:
     if fields.pop("questions", None) is None:
         return
     switch = {"type": "boolean", "default": True}
-    schema["properties"] = {
-        key: description
-        for name, field in fields.items()
-        for key, description in (
-            *(
-                (key.name, {"description": key.switch, **switch, "title": key.name.title()})
-                for key in switches().values()
-                if name == "samples"
-            ),
-            (name, field),
-        )
+    added = {
+        name: {"description": key.switch, **switch, "title": name.title()}
+        for name, key in switches().items()
     }
+    names, place = [*fields], [*fields].index("samples")
+    ordered = (*names[:place], *added, *names[place:])
+    schema["properties"] = {name: (added | fields)[name] for name in ordered}
 
 
 def _with_former_names(schema: dict[str, Any]) -> None:
@@ -384,9 +379,9 @@ class Settings(Form):
         if info.context and "questions" in data:
             msg = "unknown key: switch each question by a key of its own, such as relations: false"
             raise mistake(msg, "questions")
-        given = {name: _switched(name, data[name]) for name in data if name in switches()}
-        rest = {name: value for name, value in data.items() if name not in given}
-        return rest | {"questions": rest.get("questions", {}) | given} if given else rest
+        values = {name: _switched(name, data[name]) for name in data if name in switches()}
+        rest = {name: value for name, value in data.items() if name not in values}
+        return rest | {"questions": rest.get("questions", {}) | values} if values else rest
 
     @staticmethod
     def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
@@ -510,8 +505,8 @@ class ModelSpec(ModelEntry):
 
     def without(self, questions: Iterable[str]) -> ModelSpec:
         """Return the model without some questions."""
-        asked = self.questions | dict.fromkeys(questions, False)
-        return self.model_copy(update={"questions": asked})
+        switched_off = dict.fromkeys(questions, False)
+        return self.model_copy(update={"questions": self.questions | switched_off})
 
     @property
     def has_own_code(self) -> bool:

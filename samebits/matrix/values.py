@@ -49,7 +49,7 @@ _COMMIT = re.compile(r"@[0-9a-f]{40}(#.*)?$")
 _FILES_OF_PACKAGES = (".whl", ".tar.gz")
 """Endings of files that pip can install."""
 
-_DTYPE_NICKNAMES = {
+DTYPE_NICKNAMES = {
     "fp64": "float64",
     "double": "float64",
     "fp32": "float32",
@@ -119,7 +119,7 @@ def _dtype(value: object) -> object:
         return value
     text = str(value)
     plain = text.casefold().removeprefix("torch.")
-    msg = f"{shown(text)} is not a dtype: {nearest(_DTYPE_NICKNAMES.get(plain, plain), DTYPES)}"
+    msg = f"{shown(text)} is not a dtype: {nearest(DTYPE_NICKNAMES.get(plain, plain), DTYPES)}"
     raise mistake(msg)
 
 
@@ -342,13 +342,21 @@ class _OrNull:
         return {"anyOf": [handler(core), {"type": "null"}]}
 
 
-class _TextAsItem:
-    """A text is short for a list of one item."""
+class ShortForm:
+    """Some values are short for others, which :meth:`whole` returns."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._as_list, handler(source))
+        return core_schema.no_info_before_validator_function(self.whole, handler(source))
+
+    def whole(self, value: object) -> object:
+        """Return what a value is short for; others as they are."""
+        raise NotImplementedError
+
+
+class _TextAsItem(ShortForm):
+    """A text is short for a list of one item."""
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -356,29 +364,24 @@ class _TextAsItem:
         schema = handler(core)
         return {"anyOf": [schema["items"], schema]}
 
-    @staticmethod
-    def _as_list(value: object) -> object:
+    def whole(self, value: object) -> object:
         return (value,) if isinstance(value, str) else value
 
 
-class TextAs:
+class TextAs(ShortForm):
     """A text is short for a mapping with the one key ``key``; ``schema`` describes the text."""
 
     def __init__(self, key: str, **schema: object) -> None:
         self._key = key
         self._schema = {"type": _BARE, **schema}
 
-    def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._as_mapping, handler(source))
-
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         return {"anyOf": [self._schema, handler(core)]}
 
-    def _as_mapping(self, value: object) -> object:
+    def whole(self, value: object) -> object:
+        """Return the mapping that a text is short for."""
         return {self._key: value} if isinstance(value, str) else value
 
 

@@ -175,7 +175,7 @@ async def with_capsules(
     scheduler: Scheduler, report: Report, runs: Mapping[CellId, tuple[Capture, ...]]
 ) -> tuple[Report, dict[str, bytes]]:
     """Return the report with its capsules, and the files of the capsules by path."""
-    results = {cell.cell: cell for row in report.rows for cell in row.cells}
+    results = {cell.cell: cell for cell in report.cells}
     choice = chosen(results.values(), scheduler.scope.order.capsules)
     chosen_results = [results[cell] for cell in choice.cells]
     made_capsules = await Capsules(scheduler).made(chosen_results, runs)

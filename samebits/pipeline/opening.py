@@ -141,14 +141,14 @@ async def _refuse(
 ) -> None:
     """Raise EarlyError for what the files and the package index show before anything is run."""
     with _builder(matrix, order, environ, Dependencies()) as builder:
-        asked = _Asked(builder, progress)
+        answers = _ShownReleases(builder, progress)
         try:
-            await asyncio.to_thread(early.refuse, matrix, order, asked)
+            await asyncio.to_thread(early.refuse, matrix, order, answers)
         finally:
-            asked.close()
+            answers.close()
 
 
-class _Asked:
+class _ShownReleases:
     """Answers about releases, with a line where the answer takes a while."""
 
     def __init__(self, builder: StackBuilder, progress: Callable[[int], Progress]) -> None:

@@ -235,8 +235,8 @@ def with_findings(
     judged_rows = []
     with scope.phases("findings", len(rows), description) as count_row:
         for row, kept_row in zip(scope.plan.rows, rows, strict=True):
-            asked = of_row(row, answers)
-            judged_rows.append(_with_findings(row, kept_row, runs, asked, row_cache))
+            row_answers = of_row(row, answers)
+            judged_rows.append(_with_findings(row, kept_row, runs, row_answers, row_cache))
             count_row()
     return judged_rows
 

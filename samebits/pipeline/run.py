@@ -100,10 +100,7 @@ def _row_cache(scope: Scope) -> RowCache:
 
 
 async def run_shard(
-    order: Order,
-    environ: Mapping[str, str],
-    progress: Callable[[int], Progress],
-    dependencies: Dependencies | None = None,
+    order: Order, environ: Mapping[str, str], progress: Callable[[int], Progress]
 ) -> tuple[ShardRecord, tuple[str, ...]]:
     """Run the cells of one shard and leave them in its store.
 
@@ -115,7 +112,7 @@ async def run_shard(
     """
     assert order.shard is not None
     number, of = order.shard
-    async with opened(order, environ, progress, dependencies) as scheduler:
+    async with opened(order, environ, progress) as scheduler:
         scope, sharing = scheduler.scope, scheduler.scope.sharing
         runs = await scheduler.observe() if scope.plan.cells else {}
         facts = scheduler.machine or {}

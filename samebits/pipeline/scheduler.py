@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
 from samebits.base.errors import CaptureError
+from samebits.base.filestate import is_older
 from samebits.compare.pair import ended as describe_end
 from samebits.compare.phases import best_first, incomplete_at
 from samebits.jobs import cells
@@ -92,8 +93,6 @@ class Observed(Mapping["CellId", Runs]):
 
 K = TypeVar("K")
 T = TypeVar("T")
-ProcessKey = tuple[str, tuple[str, ...]]
-"""A stack, and the packages of a model that run beside it."""
 _MAX_WAIT_FOR_CHECKPOINTS = 2.0
 """Seconds to wait for checkpoints before the number of cells with captures is shown."""
 
@@ -426,8 +425,8 @@ def _remove_old(folder: Path, pattern: str) -> None:
     """Remove the leftovers of runs from ``folder`` that are older than a week."""
     cutoff = time.time() - STALE_AFTER
     for path in folder.glob(pattern):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < cutoff:
+        if is_older(path, cutoff):
+            with contextlib.suppress(OSError):
                 remove(path)
 
 

@@ -152,16 +152,16 @@ class RunStacks:
 
         Of ``images``, which nobody has listed, every stack has as many as fit all of them.
         """
-        tried: list[dict[str, ExtendedStack | PackagesError]] = []
+        attempts: list[dict[str, ExtendedStack | PackagesError]] = []
         for left_out in range(len(images) + 1):
             without = images[len(images) - left_out :]
             wanted = tuple(package for package in packages if package not in without)
-            tried.append(await self._beside_all(wanted))
-            if not _n_errors(tried[-1]):
+            attempts.append(await self._beside_all(wanted))
+            if not _n_errors(attempts[-1]):
                 break
-        best = min(tried, key=_n_errors)
-        if missing := images[len(images) - tried.index(best) :]:
-            self._say_what_is_missing(missing, tried[: tried.index(best)])
+        best = min(attempts, key=_n_errors)
+        if missing := images[len(images) - attempts.index(best) :]:
+            self._say_what_is_missing(missing, attempts[: attempts.index(best)])
         for stack, extended in best.items():
             if isinstance(extended, PackagesError):
                 self.not_extended[stack, packages] = extended
@@ -223,7 +223,7 @@ class RunStacks:
         """Return a stack with packages, or why they are not installed."""
         python = self._scope.matrix.stack(id).python
         try:
-            return await _tried(partial(self._extend, stack, python, packages, tuple(stays)))
+            return await _with_retry(partial(self._extend, stack, python, packages, tuple(stays)))
         except PackagesError as error:
             return error
         except (StackError, OSError) as error:
@@ -249,7 +249,7 @@ class RunStacks:
         self._scope.progress.stack(spec.id, "resolving and building")
         try:
             await self._fetch_lock(spec)
-            self.built[spec.id] = await _tried(partial(self._build_stack, spec))
+            self.built[spec.id] = await _with_retry(partial(self._build_stack, spec))
         except (StackError, OSError) as error:
             self.failures[spec.id] = _without_its_folders(error)
             self._scope.dependencies.mark_unrepeatable(f"stack {spec.id} could not be built")
@@ -319,7 +319,7 @@ class RunStacks:
         return self._scope.root / "modules" / f"{stack.lock_digest[:12]}-{self._scope.id}"
 
 
-async def _tried(build: Callable[[], T]) -> T:
+async def _with_retry(build: Callable[[], T]) -> T:
     """Build something in a thread; once more if the machine was the reason that it could not be built."""
     try:
         return await asyncio.to_thread(build)

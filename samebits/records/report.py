@@ -164,7 +164,7 @@ class RowFacts(Record):
     answers: RowAnswers = Field(default_factory=dict)
     """What questions beside the verdict say of the row."""
 
-    def said(self, name: str, stack: str) -> object:
+    def answer_on(self, name: str, stack: str) -> object:
         """Return what a question, or a field of this name, says of a stack; None: nothing."""
         answer = self.answers.get(name)
         return getattr(self, name, {}).get(stack) if answer is None else answer.of_stack(stack)

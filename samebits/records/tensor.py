@@ -16,7 +16,6 @@ from samebits_wire.tensors import header
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
 
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "float64": np.dtype(np.float64),
@@ -89,8 +88,3 @@ def tensor_hash(dtype: str, shape: tuple[int, ...], data: bytes | memoryview) ->
     digest = hasher(dtype, shape)
     digest.update(data)
     return digest.hexdigest()
-
-
-def as_array(ref: TensorRef, data: bytes | memoryview) -> NDArray[Any]:
-    """Return ``data`` as an array with the dtype and shape of ``ref``, without a copy."""
-    return np.frombuffer(data, dtype=NUMPY_DTYPES[ref.dtype]).reshape(ref.shape)

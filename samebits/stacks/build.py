@@ -11,7 +11,6 @@ no part of the lock, and nothing that the stack resolves or imports can depend o
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -29,6 +28,7 @@ from pydantic import Field
 
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.errors import SamebitsError, StackError, StackMachineError, shown
+from samebits.base.filestate import is_older
 from samebits.matrix.spec import StackSpec
 from samebits.records.record import Record, read_record
 from samebits.stacks import contents, uv
@@ -475,9 +475,8 @@ def _remove_leftovers(folder: Path) -> None:
     cutoff = time.time() - _STALE_AFTER
     contents.remove_damaged(folder, cutoff)
     for path in folder.glob(f"*-*.{'[0-9a-f]' * 12}.tmp"):
-        with contextlib.suppress(OSError):
-            if path.stat().st_mtime < cutoff:
-                shutil.rmtree(path, ignore_errors=True)
+        if is_older(path, cutoff):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_stack_lock(lock: str) -> bool:

@@ -181,10 +181,8 @@ def _moments(folder: Path) -> Iterator[tuple[str, Moment]]:
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
-                except (
-                    FileNotFoundError
-                ):  # bytecode that another run is writing has its name in a moment
-                    continue
+                except FileNotFoundError:
+                    continue  # bytecode that another run is writing has its name in a moment
                 yield entry.path[start:].replace(os.sep, "/"), (status.st_size, status.st_mtime_ns)
 
 

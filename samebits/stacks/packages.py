@@ -317,9 +317,9 @@ class PackageBuilder:
             name = INSTEAD if package_of(line) in added.replaced else _FOLDER
             targets.setdefault(name, []).append(line)
         failure = partial(_error, stack=stack)
-        for name, wanted in targets.items():
-            if wanted:
-                self._installer.install_into(temporary / name, stack.python, wanted, failure)
+        for name, of_folder in targets.items():
+            if of_folder:
+                self._installer.install_into(temporary / name, stack.python, of_folder, failure)
             else:
                 (temporary / name).mkdir(parents=True)
         contents.write(temporary, contents.listed(temporary))

@@ -168,11 +168,6 @@ class SharedStore:
         """Return the names below a prefix; none if the store does not answer."""
         return self._try(self._reading, lambda: self._objects.below(prefix)) or []
 
-    @property
-    def is_lost(self) -> bool:
-        """True if the store was given up for reading."""
-        return bool(self._reading.lost)
-
     def _try(self, side: _Side, request: Callable[[], T]) -> T | None:
         """Return the answer of a request; None if it is about a missing object, or fails."""
         if side.lost:

@@ -138,7 +138,7 @@ def test_a_checkpoint_that_could_not_be_made(tmp_path):
 
 
 def test_a_cell_that_could_not_be_started():
-    one, other = failed(cell_id(), "build", PLANTED, PLANTED)
+    one, other = failed(cell_id(), "build", PLANTED)
     assert is_clean(one.model_dump_json() + other.model_dump_json())
 
 

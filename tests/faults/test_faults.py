@@ -66,13 +66,6 @@ TOKEN = "hf_abcdefgh12345678"
 
 
 @pytest.fixture(scope="module")
-def host():
-    made = Host()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def bench(host, tmp_path_factory):
     """Run every fault beside two healthy models, once."""
     made = Bench(
@@ -239,8 +232,8 @@ def test_a_stack_s_process_that_is_stopped_is_replaced(host, tmp_path):
 def test_nothing_outlives_the_host_and_the_next_run_goes_on(host, tmp_path, name):
     bench = Bench(tmp_path, "healthy", "hang", stacks=("5.0",), timeouts={"hang": 60})
     pid = host.begin(bench)
-    until(lambda: bench.files("captures/healthy/*/*/*/b.json"))
-    until(lambda: bench.logged("now it hangs"))
+    bench.until(lambda: bench.files("captures/healthy/*/*/*/b.json"))
+    bench.until(lambda: bench.logged("now it hangs"))
     assert len(bench.processes()) > 4
     os.kill(pid, getattr(signal, name))
     code = host.end()
@@ -256,13 +249,6 @@ def test_nothing_outlives_the_host_and_the_next_run_goes_on(host, tmp_path, name
     host.run(bench, "--models", "healthy")
     assert bench.cells()["healthy@5.0"]["verdict"] == "reference", bench.said
     assert [path.stat().st_mtime_ns for path in captures] == before
-
-
-def until(true, within=20):
-    deadline = time.monotonic() + within
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 # killed anywhere
@@ -312,7 +298,7 @@ def test_a_run_whose_stacks_are_killed_ends_with_the_same_report(host, undisturb
     for number in range(5):
         bench = Bench(tmp_path / str(number), "healthy", "odd")
         host.begin(bench)
-        until(lambda bench=bench: all(bench.at_work(stack) for stack in STACKS))
+        bench.until(lambda bench=bench: all(bench.at_work(stack) for stack in STACKS))
         time.sleep(chance.uniform(0, undisturbed.took / 2))
         for pid in stack_processes(bench):
             with suppress(ProcessLookupError):  # one may have just ended

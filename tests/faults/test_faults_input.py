@@ -26,7 +26,8 @@ from samebits.stacks.build import Stack
 from samebits.storage.store import Store
 from samebits_wire.seal import sealed
 from tests.support.builders import Memory, built_stack, capture, cell_id, model_spec, sound
-from tests.support.faulty_bench import Bench, Host
+from tests.support.fakes import leave
+from tests.support.faulty_bench import Bench
 from tests.support.sample_report import sample_report
 
 HOSTILE = [
@@ -190,8 +191,7 @@ def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
 
         async def run(self, job, started):
             left = capture("4.48", run="a", model="other")
-            Path(job["capture"]).parent.mkdir(parents=True, exist_ok=True)
-            Path(job["capture"]).write_text(sealed(left.model_dump_json()))
+            leave(job["capture"], left)
             from samebits.stacks.process import Ended
 
             return Ended(exit=0)
@@ -228,13 +228,6 @@ DAMAGE = {
     "null": lambda content: b"null",
     "one bit": lambda content: flipped(content, random.Random(len(content)).randrange(1 << 40)),
 }
-
-
-@pytest.fixture
-def host():
-    made = Host()
-    yield made
-    made.close()
 
 
 @pytest.mark.processes

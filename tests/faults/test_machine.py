@@ -14,16 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.faulty_bench import Bench, Host
+from tests.support.faulty_bench import Bench
 
 pytestmark = pytest.mark.processes
-
-
-@pytest.fixture(scope="module")
-def host():
-    made = Host()
-    yield made
-    made.close()
 
 
 def starts(bench, fault, times):
@@ -179,13 +172,6 @@ def with_large_file(bench):
     return bench
 
 
-def until_said(bench, words):
-    deadline = time.monotonic() + 60
-    while words not in bench.said:
-        assert time.monotonic() < deadline, bench.said
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_a_run_that_hashes_a_large_file_ends_soon(tmp_path, name):
     """The command line as it is: it must not wait for its threads either."""
@@ -198,7 +184,7 @@ def test_a_run_that_hashes_a_large_file_ends_soon(tmp_path, name):
             stdout=said,
             stderr=said,
         )
-    until_said(bench, "checkpoints:")
+    bench.until(lambda: "checkpoints:" in bench.said, within=60)
     time.sleep(2)
     assert process.poll() is None, bench.said
     process.send_signal(getattr(signal, name))
@@ -211,7 +197,7 @@ def test_a_run_whose_stacks_hang_while_they_start_ends_soon(host, tmp_path):
     bench = Bench(tmp_path, "healthy")
     starts(bench, "hang", 1000)
     pid = host.begin(bench)
-    until_said(bench, "checkpoints:")
+    bench.until(lambda: "checkpoints:" in bench.said, within=60)
     time.sleep(1)
     os.kill(pid, signal.SIGINT)
     assert host.ends_within(soon()), bench.said
@@ -223,7 +209,7 @@ def test_a_stack_that_starts_ends_with_a_host_that_is_killed(host, tmp_path):
     bench = Bench(tmp_path, "healthy", stacks=("5.0",))
     starts(bench, "hang", 1000)
     pid = host.begin(bench)
-    until_said(bench, "checkpoints:")
+    bench.until(lambda: "checkpoints:" in bench.said, within=60)
     time.sleep(1)
     assert bench.processes()
     os.kill(pid, signal.SIGKILL)

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import time
 
 import pytest
 
@@ -12,13 +11,6 @@ from tests.support.faulty_bench import Bench, Host, timeless
 
 pytestmark = pytest.mark.processes
 MODELS = ("healthy", "odd", "segfault")
-
-
-@pytest.fixture(scope="module")
-def host():
-    made = Host()
-    yield made
-    made.close()
 
 
 @pytest.fixture(scope="module")
@@ -110,9 +102,7 @@ def test_a_shard_that_died_is_named_and_can_run_again(host, alone, tmp_path):
     first, second, merge = machines(tmp_path, "one", "two", "merge")
     assert host.run(first, "--shard", "1/2", *store) == 0
     pid = host.begin(second, "--shard", "2/2", *store)
-    until = time.monotonic() + 30
-    while not second.files("captures/*/*/*/*/*") and time.monotonic() < until:
-        time.sleep(0.01)
+    second.until(lambda: second.files("captures/*/*/*/*/*"), within=30)
     os.kill(pid, signal.SIGKILL)
     assert host.end() == -signal.SIGKILL
     assert host.run(merge, "merge", *store) == 2

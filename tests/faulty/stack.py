@@ -232,22 +232,25 @@ def closes_its_pipes(job):
     os._exit(5)
 
 
+def place_of(job):
+    path = Path(job["capture"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 @fault
 def leaves_half_a_capture(job):
-    Path(job["capture"]).parent.mkdir(parents=True, exist_ok=True)
-    Path(job["capture"]).write_text('{"format": "samebits-capture", "format_ver')
+    place_of(job).write_text('{"format": "samebits-capture", "format_ver')
 
 
 @fault
 def leaves_a_pipe(job):
-    Path(job["capture"]).parent.mkdir(parents=True, exist_ok=True)
-    os.mkfifo(job["capture"])
+    os.mkfifo(place_of(job))
 
 
 @fault
 def leaves_a_device(job):
-    Path(job["capture"]).parent.mkdir(parents=True, exist_ok=True)
-    Path(job["capture"]).symlink_to("/dev/zero")
+    place_of(job).symlink_to("/dev/zero")
 
 
 @fault

@@ -51,6 +51,7 @@ from tests.support.builders import (
     weight,
     weights_signal,
 )
+from tests.support.fakes import leave
 
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
 REF, CELL = cell_id("4.48"), cell_id("5.x")
@@ -277,9 +278,7 @@ class Process:
         self.jobs.append(job)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:
-            path = Path(job["graft"]["result"])
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(sealed(answer.model_dump_json()), "utf-8")
+            leave(job["graft"]["result"], answer)
         return Ended(exit=0)
 
 

@@ -15,7 +15,6 @@ from samebits.records.capture import Failure, Skip, Unfinished
 from samebits.records.ids import Verdict
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
-from samebits_wire.seal import sealed
 from tests.support.builders import (
     Memory,
     buffer,
@@ -31,6 +30,7 @@ from tests.support.builders import (
     values,
     weight,
 )
+from tests.support.fakes import leave
 
 CELL, STACK = cell_id("4.48"), built_stack("4.48")
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
@@ -189,9 +189,7 @@ class Process:
         written = self.observed(job["run"])
         if job["short"]:
             written = self.short(written)
-        path = Path(job["capture"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(sealed(written.model_dump_json()), "utf-8")
+        leave(job["capture"], written)
         Path(job["log"]).write_text("")
         return self.ended.get(job["run"], Ended(exit=0))
 

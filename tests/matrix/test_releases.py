@@ -120,14 +120,22 @@ def test_a_stack_that_cannot_be_resolved_is_an_error():
 versions = st.builds("{}.{}.{}".format, st.integers(4, 6), st.integers(0, 12), st.integers(0, 3))
 
 
-@given(st.sets(versions, min_size=2), st.data())
-def test_no_minor_release_is_left_out_and_none_stands_twice(released, data):
-    ends = data.draw(st.lists(st.sampled_from(sorted(released)), min_size=2, unique=True))
+@st.composite
+def drawn(draw, **options):
+    """Return releases, those of the stacks, the widened matrix, and the version of each of its stacks."""
+    released = draw(st.sets(versions, min_size=2))
+    ends = draw(st.lists(st.sampled_from(sorted(released)), min_size=2, unique=True))
     ends.sort(key=Version)
     index = Index(released)
     stacks = tuple(stack_spec(f"s{n}", version) for n, version in enumerate(ends))
-    wide = widened(matrix(*stacks), index)
-    stack_versions = [Version(index.version(spec)) for spec in wide.stacks]
+    wide = widened(matrix(*stacks), index, **options)
+    return released, ends, wide, [index.version(spec) for spec in wide.stacks]
+
+
+@given(drawn())
+def test_no_minor_release_is_left_out_and_none_stands_twice(drawn):
+    released, ends, wide, of_stacks = drawn
+    stack_versions = [*map(Version, of_stacks)]
     low, high = Version(ends[0]), Version(ends[-1])
     inside = {v.release[:2] for v in map(Version, released) if low <= v <= high}
     assert {v.release[:2] for v in stack_versions} == inside
@@ -147,16 +155,11 @@ def test_a_bug_of_one_patch_release_is_between_the_stacks_with_all_of_them():
     assert ids(alone) == ["4.52.4"]
 
 
-@given(st.sets(versions, min_size=2), st.data())
-def test_with_all_no_release_is_left_out_and_none_stands_twice(released, data):
-    ends = data.draw(st.lists(st.sampled_from(sorted(released)), min_size=2, unique=True))
-    ends.sort(key=Version)
-    index = Index(released)
-    stacks = tuple(stack_spec(f"s{n}", version) for n, version in enumerate(ends))
-    wide = widened(matrix(*stacks), index, patches=True)
-    found = [index.version(spec) for spec in wide.stacks]
+@given(drawn(patches=True))
+def test_with_all_no_release_is_left_out_and_none_stands_twice(drawn):
+    released, ends, _, of_stacks = drawn
     low, high = Version(ends[0]), Version(ends[-1])
-    assert found == sorted((v for v in released if low <= Version(v) <= high), key=Version)
+    assert of_stacks == sorted((v for v in released if low <= Version(v) <= high), key=Version)
 
 
 def test_a_scan_runs_the_newest_stack_with_the_releases_of_another_package():

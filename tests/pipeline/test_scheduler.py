@@ -18,9 +18,8 @@ from samebits.records.report import StackReport
 from samebits.stacks import costs
 from samebits.stacks.costs import Finished
 from samebits.stacks.packages import PackagesError
-from samebits_wire.seal import sealed
 from tests.support.builders import model_spec
-from tests.support.fakes import ended
+from tests.support.fakes import ended, leave
 from tests.support.scheduler_bench import STACKS, Bench, extended, probe, recipe, statuses
 
 
@@ -103,9 +102,7 @@ def fails(message, type="KeyError"):
         cell = CellId.model_validate(job["cell"])
         failure = Failure(phase="load", type=type, message=message, traceback="")
         written = Capture(cell=cell, run=job["run"], status="failed", failure=failure)
-        path = Path(job["capture"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(sealed(written.model_dump_json()))
+        leave(job["capture"], written)
         return ended(job)
 
     return does
@@ -204,6 +201,7 @@ def test_a_stack_that_cannot_be_built_fails_its_cells_alone(tmp_path):
     assert failed == {"4.57": "stack 4.57: no resolution:\nnumpy is too old"}
     assert "stack 4.57: failed" in bench.progress.lines
     assert list(bench.lab.stacks.built) == ["4.48", "5.0"]
+    assert bench.built.count("4.57") == 1, "what nothing fits is not tried again"
 
 
 def test_a_stack_that_the_machine_kept_from_being_built_is_not_finished(tmp_path):
@@ -609,6 +607,7 @@ def test_a_stack_that_cannot_have_the_package_does_not_choose_its_version(tmp_pa
 
 
 IMAGES = ("pillow", "torchvision")
+EVERYWHERE = {stack: ["0.28"] for stack in STACKS}
 
 
 @pytest.mark.parametrize(
@@ -617,18 +616,19 @@ IMAGES = ("pillow", "torchvision")
     ids=["everywhere", "not in one"],
 )
 def test_what_is_added_for_images_is_in_all_stacks_or_in_none(tmp_path, torchvision, installed):
-    everywhere = {"4.48": ["0.28"], "4.57": ["0.28"], "5.0": ["0.28"]}
-    index = Index(pillow=everywhere, torchvision=everywhere | torchvision)
+    """What does not fit is a result, and no fault that another run may not have."""
+    index = Index(pillow=EVERYWHERE, torchvision=EVERYWHERE | torchvision)
     model = recipe().model_copy(update={"packages": IMAGES, "images": IMAGES})
     bench = Bench(tmp_path, model, extend=index)
     assert list(statuses(bench.run()).values()) == [COMPLETE] * 3
     for stack in STACKS:
         assert bench.lab.stacks.extended[stack, IMAGES].added.packages.keys() == installed
+    assert not bench.lab.notes
+    assert not bench.lab.scope.dependencies.unrepeatable
 
 
 def test_what_the_user_listed_is_not_left_out(tmp_path):
-    everywhere = {"4.48": ["0.28"], "4.57": ["0.28"], "5.0": ["0.28"]}
-    index = Index(pillow=everywhere, torchvision=everywhere | {"5.0": []})
+    index = Index(pillow=EVERYWHERE, torchvision=EVERYWHERE | {"5.0": []})
     model = recipe().model_copy(update={"packages": IMAGES})
     runs = Bench(tmp_path, model, extend=index).run()
     assert [pair[0].status for pair in runs.values()] == ["complete", "complete", "absent"]
@@ -650,9 +650,6 @@ class FaultyIndex(Index):
             self.times -= 1
             raise self.error
         return super().__call__(stack, python, packages, stays)
-
-
-EVERYWHERE = {stack: ["0.28"] for stack in STACKS}
 
 
 @pytest.mark.parametrize("error", [NO_NETWORK, OSError(28, "No space left on device")], ids=str)
@@ -690,15 +687,6 @@ def test_a_run_whose_torchvision_was_not_fetched_says_so_and_stands_for_no_other
     assert list(bench.lab.scope.dependencies.unrepeatable) == unrepeatable
 
 
-def test_a_torchvision_that_does_not_fit_is_a_result(tmp_path):
-    index = Index(pillow=EVERYWHERE, torchvision=EVERYWHERE | {"5.0": []})
-    model = recipe().model_copy(update={"packages": IMAGES, "images": IMAGES})
-    bench = Bench(tmp_path, model, extend=index)
-    bench.run()
-    assert not bench.lab.notes
-    assert not bench.lab.scope.dependencies.unrepeatable
-
-
 # faults of the machine and of the work folder
 
 UNFINISHED = ["unfinished"] * 2
@@ -721,12 +709,6 @@ def test_a_stack_that_the_machine_did_not_let_be_built_is_tried_again(tmp_path, 
         run.unfinished.reason for cell, pair in runs.items() for run in pair if cell.stack == "4.57"
     }
     assert str(error) in reason
-
-
-def test_a_stack_that_nothing_fits_is_not_tried_again(tmp_path):
-    bench = Bench(tmp_path, failing=("4.57",))
-    assert statuses(bench.run())["llama@4.57"] == FAILED
-    assert bench.built.count("4.57") == 1
 
 
 @pytest.mark.parametrize(

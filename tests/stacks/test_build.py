@@ -291,24 +291,37 @@ def test_no_foreign_environment_reaches_uv():
     assert len(foreign) == 4
 
 
-@pytest.mark.parametrize("damage", ["no stamp", "half a stamp", "no interpreter", "other id"])
+def with_stamp(content):
+    return lambda stack, stamp: stamp.write_bytes(content)
+
+
+def with_other_id(stack, stamp):
+    other = stack.model_copy(update={"id": "5.0"})
+    stamp.write_text(sealed(other.model_dump_json()), "utf-8")
+
+
+DAMAGES = {
+    "no stamp": lambda stack, stamp: stamp.unlink(),
+    "half a stamp": lambda stack, stamp: stamp.write_bytes(stamp.read_bytes()[:50]),
+    "empty stamp": with_stamp(b""),
+    "no fields": with_stamp(b"{}"),
+    "binary": with_stamp(b"\xff\xfe"),
+    "deep": with_stamp(b"[" * 100_000),
+    "one field": with_stamp(b'{"id": "4.48"}'),
+    "no interpreter": lambda stack, stamp: Path(stack.python).unlink(),
+    "other id": with_other_id,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_torn_folder_is_built_again(tmp_path, uv, damage):
     stack = builder(tmp_path, uv).build(SPEC)
-    folder = folder_of(stack)
-    stamp = folder / "samebits-stack.json"
-    if damage == "no stamp":
-        stamp.unlink()
-    elif damage == "half a stamp":
-        stamp.write_text(stamp.read_text("utf-8")[:50], "utf-8")
-    elif damage == "no interpreter":
-        Path(stack.python).unlink()
-    else:
-        other = stack.model_copy(update={"id": "5.0"})
-        stamp.write_text(sealed(other.model_dump_json()), "utf-8")
+    damage(stack, folder_of(stack) / "samebits-stack.json")
     uv.calls.clear()
     again = builder(tmp_path, uv).build(SPEC)
     assert uv.names == ["venv", "sync", "architectures", "install"]
     assert (again.lock, again.packages) == (stack.lock, stack.packages)
+    assert again == stack or damage is DAMAGES["no interpreter"]
     assert Path(again.python).is_file()
     assert read_record(folder_of(again) / "samebits-stack.json", Stack) == again
 
@@ -363,14 +376,6 @@ def test_a_lock_that_is_not_whole_is_resolved_anew(tmp_path, uv, left):
     assert lock.read_text() == sealed_lines(LOCK)
 
 
-@pytest.mark.parametrize("left", [b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"id": "4.48"}'])
-def test_a_stamp_that_is_not_whole_is_an_environment_to_be_built(tmp_path, uv, left):
-    stack = builder(tmp_path, uv).build(SPEC)
-    (folder_of(stack) / "samebits-stack.json").write_bytes(left)
-    assert builder(tmp_path, uv).build(SPEC) == stack
-    assert uv.names.count("sync") == 2
-
-
 @pytest.mark.parametrize(
     "said", ["", "Welcome!", "[]", "{}", '{"architectures": 3}', "[" * 100_000]
 )
@@ -404,17 +409,25 @@ def test_environments_that_were_never_finished_go_after_a_day(tmp_path, uv):
     assert foreign.exists()
 
 
+SLEEPS = "import signal, time; print(1, flush=True); time.sleep(60)"
+
+
 @pytest.mark.processes
-def test_a_command_that_runs_is_ended_with_the_run_and_none_follows():
+@pytest.mark.parametrize("ignores", [False, True])
+def test_a_command_that_runs_is_ended_with_the_run_and_none_follows(ignores):
+    code = SLEEPS.replace("print", "signal.signal(signal.SIGTERM, signal.SIG_IGN); print")
     commands = Commands()
-    sleep = [sys.executable, "-c", "import time; print('x', flush=True); time.sleep(600)"]
-    with ThreadPoolExecutor() as pool:
-        running = pool.submit(commands, sleep, "", os.environ)
+    with ThreadPoolExecutor(1) as pool:
+        command = [sys.executable, "-c", code if ignores else SLEEPS]
+        running = pool.submit(commands, command, "", os.environ)
         while not commands._running:
             time.sleep(0.01)
+        time.sleep(1 if ignores else 0)  # until it ignores the signal
+        start = time.monotonic()
         commands.end()
-        assert running.result(timeout=10).returncode != 0
-    assert commands([sys.executable, "-c", ""], "", os.environ).returncode == 1
+        assert running.result(10).returncode in (-signal.SIGKILL, -signal.SIGTERM)
+        assert time.monotonic() - start < 5
+    assert commands(["true"], "", {}).returncode == 1
 
 
 def packages_of(stack):
@@ -509,22 +522,6 @@ def test_the_probes_packages_of_a_users_interpreter_lie_elsewhere(tmp_path, uv):
     assert builder(tmp_path, uv).probe_packages(python, "3.11.7") == folder
     assert uv.names == []
     assert builder(tmp_path, uv).probe_packages(python, "3.12.0") != folder
-
-
-@pytest.mark.processes
-def test_a_uv_that_ignores_its_end_is_killed():
-    code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(60)"
-    commands = Commands()
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(commands, [sys.executable, "-c", code], "", os.environ)
-        while not commands._running:
-            time.sleep(0.01)
-        time.sleep(1)  # until it ignores the signal
-        start = time.monotonic()
-        commands.end()
-        assert running.result(10).returncode in (-signal.SIGKILL, -signal.SIGTERM)
-        assert time.monotonic() - start < 5
-    assert commands(["true"], "", {}).returncode == 1
 
 
 def put_models(aside):

@@ -219,17 +219,6 @@ def test_a_process_that_died_unnoticed_is_found_when_it_is_written_to():
     assert end.reason == "the connection to the stack's process was lost: [Errno 32] Broken pipe"
 
 
-def test_jobs_are_not_run_again_when_all_is_closed():
-    async def scenario(process):
-        waiting = asyncio.create_task(process.run(JOB))
-        await asyncio.sleep(0.01)
-        await process.close()
-        return await waiting
-
-    _, starter = run(scenario, lambda: FakeProcess(lambda job: None))
-    assert len(starter.started) == 1
-
-
 @pytest.mark.parametrize("last", [None, "Traceback (most recent call last):"], ids=["end", "text"])
 def test_a_process_that_never_comes_up_fails_every_job_and_is_not_tried_again(last):
     def broken():
@@ -614,7 +603,7 @@ def test_a_process_that_is_slow_to_end_does_not_take_the_next_one_with_it():
     assert len(starter.started) == 2
 
 
-def test_jobs_that_wait_when_all_is_closed_are_told():
+def test_jobs_that_wait_when_all_is_closed_are_told_and_run_no_more():
     async def scenario(process):
         waiting = asyncio.create_task(process.run(JOB))
         await asyncio.sleep(0.01)
@@ -622,8 +611,9 @@ def test_jobs_that_wait_when_all_is_closed_are_told():
         await process.close()  # a second call is harmless
         return await waiting
 
-    end, _ = run(scenario, lambda: FakeProcess(lambda job: None))
+    end, starter = run(scenario, mute)
     assert end.reason == "the stack's process was ended"
+    assert len(starter.started) == 1
 
 
 # slots

@@ -20,7 +20,7 @@ from samebits.storage.store import Store
 from samebits.terminal.progress import Plain
 from samebits_wire.seal import opened, sealed
 from tests.support.builders import Memory, built_stack, capture, forward, sound, values
-from tests.support.fakes import Crossed, FakeProcess, choose_inputs, ended
+from tests.support.fakes import Crossed, FakeProcess, choose_inputs, ended, leave
 
 STACKS = ("4.48", "5.0")
 MATRIX = """\
@@ -95,9 +95,7 @@ class Place:
             (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
         if job["kind"] == "training.step":
             file = TrainingFile(cell=job["cell"], reason="nothing is trained here")
-            path = Path(job["task"]["result"])
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(sealed(file.model_dump_json()))
+            leave(job["task"]["result"], file)
         if job["kind"] == "cell":
             self.observe(job)
             if self._is_late(job):
@@ -119,9 +117,7 @@ class Place:
         if self._is_late(job):
             at = Unfinished(phase="greedy short", reason="no progress for 120 s")
             record = record.model_copy(update={"status": "unfinished", "unfinished": at})
-        path = Path(job["capture"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(sealed(record.model_dump_json()))
+        leave(job["capture"], record)
 
     def run(self, **options):
         for counted in (self.compared, self.read, self.jobs):
@@ -333,9 +329,7 @@ def soundly(place):
         record = sound(Memory(), cell.stack, run=job["run"], model=cell.model)
         if f"{cell.model}@{cell.stack}" in place.failing:
             record = capture(cell.stack, run=job["run"], status="failed", model=cell.model)
-        path = Path(job["capture"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(sealed(record.model_copy(update={"cell": cell}).model_dump_json()))
+        leave(job["capture"], record.model_copy(update={"cell": cell}))
 
     return observe
 

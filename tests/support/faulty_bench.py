@@ -134,6 +134,13 @@ class Bench:
                     return True
         return False
 
+    def until(self, true, within=20):
+        """Wait until something is true of the run."""
+        deadline = time.monotonic() + within
+        while not true():
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.01)
+
     def processes(self):
         """Return the process ids of all that lives of this bench's stacks."""
         return processes_with("TMPDIR", self.folder)

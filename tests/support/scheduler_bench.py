@@ -19,7 +19,7 @@ from samebits.storage.sharing import Sharing
 from samebits.storage.store import Store
 from samebits_wire.seal import sealed
 from tests.support.builders import built_stack, capture, model_spec, stack_spec
-from tests.support.fakes import FakeStarter, choose_inputs, ended
+from tests.support.fakes import FakeStarter, choose_inputs, ended, leave
 
 STACKS = ("4.48", "4.57", "5.0")
 
@@ -105,9 +105,7 @@ def probe(job):
     written = capture(cell.stack, run=job["run"], model=cell.model).model_copy(
         update={"cell": cell}
     )
-    path = Path(job["capture"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(sealed(written.model_dump_json()))
+    leave(job["capture"], written)
     return ended(job)
 
 

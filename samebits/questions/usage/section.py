@@ -167,7 +167,7 @@ def _share(rule_code: str, report: Report, stack: StackReport) -> str:
 def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[str]:
     """Return the models for which a stack has the signal that the finding is seen in."""
     name, _, field = finding_page(rule_code).seen_in.partition(".")
-    observations = ((row.model, row.said(name, stack)) for row in rows)
+    observations = ((row.model, row.answer_on(name, stack)) for row in rows)
     return list(
         dict.fromkeys(
             model
