@@ -25,6 +25,7 @@ from samebits_probe.questions.training import origin, relations
 from samebits_probe.questions.training.batches import IGNORED, ITEMS
 from samebits_probe.questions.training.learner import as_json
 from samebits_probe.questions.training.relations import batch_norm
+from samebits_probe.questions.training.step import NotTrained
 from samebits_probe.questions.training.way import NoMeaning, Relation, Setting
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ PLANS = (ROW_BY_ROW, ACCUMULATED, ONE_BATCH)
 RELATION = "Trainer: rows accumulated = one batch"
 
 
-class NoRows(Exception):  # noqa: N818  that a batch is no set of rows is a result
+class NoRows(NotTrained):
     """The batch cannot be given to Trainer row by row; the message says why."""
 
 
