@@ -88,8 +88,16 @@ class OneItem(Protocol):
         """A number's value in the candidate."""
 
     @property
+    def own(self) -> float | None:
+        """Largest absolute difference in the variant's dtype."""
+
+    @property
     def float64(self) -> float | None:
         """Its largest difference in float64."""
+
+    @property
+    def note(self) -> str:
+        """Why it has this outcome."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
         """Return the same with other fields."""
