@@ -187,13 +187,13 @@ class Bench:
 
     def facts(self, learner: Learner, keeper: Keeper) -> Facts:
         """Return what all plans do."""
-        found: Facts = {}
+        runs: Facts = {}
         for number, plan in enumerate(PLANS, 1):
             progress.tick(f"Trainer, {plan.name}", number, len(PLANS))
             run = self.run(learner, plan)
             weights = {name: keeper.ref(run.results[name]) for name in run.facts["weights"]}
-            found[plan.name] = run.facts | {"weights": weights}
-        return {"runs": found, "leaks": sorted(learner.leaks)}
+            runs[plan.name] = run.facts | {"weights": weights}
+        return {"runs": runs, "leaks": sorted(learner.leaks)}
 
     def relation(self, learner: Learner, head: str) -> Facts:
         """Return whether four accumulated rows teach what they teach as one batch."""
