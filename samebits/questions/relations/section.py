@@ -86,13 +86,13 @@ def relations(report: Report) -> Markdown:
 
 def broken_line(report: Report) -> str:
     """Return the models with a broken relation, and their stacks; '' if there are none."""
-    places = _places(lines(report.rows))
-    by_design, made = _broken_by_design(lines(report.rows)), _broken_when_made(lines(report.rows))
+    all_lines = lines(report.rows)
+    by_design, when_made = _broken_by_design(all_lines), _broken_when_made(all_lines)
     model_texts = [
         f"{model} on {', '.join(stacks)} ({plural(n, 'relation')}"
         f"{', by design of its rope' if model in by_design else ''}"
-        f"{', seen with a made model' if model in made else ''})"
-        for model, stacks, n in places
+        f"{', seen with a made model' if model in when_made else ''})"
+        for model, stacks, n in _places(all_lines)
     ]
     return f"Broken inside one version: {_first_models(model_texts)}" if model_texts else ""
 
@@ -136,10 +136,10 @@ def _extent(all_lines: list[Line]) -> str:
 
 
 def _broken_places(all_lines: list[Line]) -> str:
-    by_design, made = _broken_by_design(all_lines), _broken_when_made(all_lines)
+    by_design, when_made = _broken_by_design(all_lines), _broken_when_made(all_lines)
     return _first_models(
         f"{model} on {', '.join(stacks)}{BY_DESIGN if model in by_design else ''}"
-        f"{MADE if model in made else ''}"
+        f"{MADE if model in when_made else ''}"
         for model, stacks, _ in _places(all_lines)
     )
 

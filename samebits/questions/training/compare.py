@@ -182,7 +182,7 @@ def _same_bytes_in_any_order(reference: StepFacts, candidate: StepFacts, names: 
 
 
 def _one_sided(steps: Steps, name: str, *, in_candidate: bool) -> dict[str, object]:
-    """Return what is said of a gradient that one side has."""
+    """Return the fields of an item whose gradient only one side has."""
     assert steps.own is not None
     side = steps.own[0] if in_candidate else steps.own[1]
     stack = (steps.reference if in_candidate else steps.candidate).cell.stack
