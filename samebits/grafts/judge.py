@@ -25,14 +25,13 @@ def graft(donor: DonorFile, patient: GraftFile) -> Graft:
     """Return the graft that the tried sets show."""
     best = smallest(patient.tried, [suspect.name for suspect in patient.suspects])
     proof = proven(best, patient.tried, [suspect.name for suspect in patient.suspects])
-    others = () if best is None else _others(best, patient.tried)
     return Graft(
         prompt=patient.prompt,
         what=patient.what,
         headline=headline(best, proof, patient),
         proof=proof,
         smallest=best.suspects if best is not None else (),
-        others=others,
+        others=others(best, patient.tried),
         suspects=patient.suspects,
         untried=patient.untried,
         tried=patient.tried,
@@ -72,7 +71,10 @@ def proven(best: Try | None, tried: Iterable[Try], order: Sequence[str]) -> Proo
     return "none"
 
 
-def _others(best: Try, tried: Iterable[Try]) -> tuple[str, ...]:
+def others(best: Try | None, tried: Iterable[Try]) -> tuple[str, ...]:
+    """Return the other suspects that restore on their own."""
+    if best is None:
+        return ()
     alone = [run.suspects for run in tried if len(run.suspects) == 1 and run.restores]
     return tuple(names[0] for names in alone if names != best.suspects)
 

@@ -67,7 +67,7 @@ class Run(Protocol):
 
     @property
     def answers(self) -> Mapping[str, ByRow]:
-        """What the questions before it said: question -> row -> answer."""
+        """The answers of the questions before it: question -> row -> answer."""
 
     def has_stack(self, cell: CellId) -> bool:
         """Return True if the stack of a cell, and the packages of its model, are installed."""
@@ -130,10 +130,10 @@ class Question:
     """Returns what its phase is asked in a cell; None: it is not asked there. A phase of this name
     lies in the probes."""
     of_captures: Callable[[Mapping[str, Capture], str], Answer | None] | None = None
-    """Returns what a row's first captures say: from stack -> capture, and the reference's stack."""
+    """Returns what a row's first captures have: from stack -> capture, and the reference's stack."""
     changes: Callable[[Capture, Capture], Mapping[str, Sequence[FactChange]]] | None = None
     """Returns the facts that differ between reference and candidate, by kind; they follow what the
-    core says of that kind."""
+    core has of that kind."""
 
     ask: Callable[[Run], Awaitable[ByRow]] | None = None
     """Asks cells by jobs of its own, and compares what they leave."""

@@ -61,8 +61,8 @@ def rules() -> tuple[Rule, ...]:
 @cache
 def _rules(of: tuple[Question, ...]) -> tuple[Rule, ...]:
     core = (rule for area in _CORE for rule in area.RULES)
-    asked = (rule for question in of for rule in question.rules)
-    return tuple(sorted((*core, *asked), key=lambda rule: rule.code))
+    of_questions = (rule for question in of for rule in question.rules)
+    return tuple(sorted((*core, *of_questions), key=lambda rule: rule.code))
 
 
 def findings(case: Case) -> tuple[Finding, ...]:

@@ -3,7 +3,16 @@
 from types import SimpleNamespace
 
 from samebits.jobs.common import ReadyCell, ReadyPair
-from tests.support.builders import Memory, model_spec
+from samebits.matrix.plan import Plan, PlannedRow
+from tests.support.builders import Memory, cell_id, model_spec
+
+REF, CELL, LATER = cell_id("4.48"), cell_id("5.2"), cell_id("5.x")
+PLAN = Plan(
+    rows=(
+        PlannedRow(model="llama", variant=REF.variant, cells=(REF, CELL, LATER), reference="4.48"),
+    ),
+    stacks=("4.48", "5.2", "5.x"),
+)
 
 
 class AskedRun:

@@ -37,6 +37,6 @@ def rows_to_cross(matrix: Matrix, plan: Plan) -> tuple[PlannedRow, ...]:
 
 async def _cross(row: PlannedRow, run: Run, crosser: Crosser) -> CrossingsOfRow | None:
     """Return the crossings of one model; None without two stacks or without a checkpoint."""
-    found = [await run.ready(cell) for cell in row.cells if run.has_stack(cell)]
-    ready = [cell for cell in found if cell is not None]
+    parties = [await run.ready(cell) for cell in row.cells if run.has_stack(cell)]
+    ready = [cell for cell in parties if cell is not None]
     return await crosser.cross(ready) if len(ready) > 1 else None

@@ -210,12 +210,12 @@ class Crosser:
         self, parties: Sequence[ReadyCell], ready: Mapping[str, SavedCopy]
     ) -> bool:
         """Return True if the results of all loaders are cached; False if there is nothing to load."""
-        found = [
+        cached = [
             await self._cache.find(self._result_path(party, ready), CrossingsFile, party.checkpoint)
             for party in parties
             if ready
         ]
-        return bool(found) and None not in found
+        return bool(cached) and None not in cached
 
     async def _run_loader(
         self, party: ReadyCell, ready: Mapping[str, SavedCopy], path: Path

@@ -18,6 +18,7 @@ from samebits.text.blocks import (
     table,
     titled,
 )
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.names import numbered, page_path
 from samebits.text.numbers import count, exact, number, plural
@@ -163,10 +164,10 @@ def _share(
 
 def _losses(models: ByModel) -> Markdown:
     """Return a line for each kind of loss; models with the same loss share a line."""
-    groups: dict[Hashable, list[Loss]] = {}
-    for model, answer in models.items():
-        for loss in _model_losses(model, answer.crossings):
-            groups.setdefault(_line_key(loss), []).append(loss)
+    losses = (
+        loss for model, answer in models.items() for loss in _model_losses(model, answer.crossings)
+    )
+    groups = grouped(losses, _line_key)
     if not groups:
         return EMPTY
     headers = ["saved by \N{RIGHTWARDS ARROW} loaded by", "models", "outcome", "what", "logits"]
@@ -178,10 +179,7 @@ def _losses(models: ByModel) -> Markdown:
 
 def _model_losses(model: str, model_crossings: Iterable[Crossing]) -> list[Loss]:
     """Return the losses of a model; pairs with the same loss are joined."""
-    groups: dict[Hashable, list[Crossing]] = {}
-    for crossing in model_crossings:
-        if crossing.is_loss:
-            groups.setdefault(_loss_key(crossing), []).append(crossing)
+    groups = grouped((c for c in model_crossings if c.is_loss), _loss_key)
     return [
         Loss(model, tuple((pair.saver, pair.loader) for pair in group), group[0])
         for group in groups.values()

@@ -65,10 +65,6 @@ class Line(NamedTuple):
         """True if the relation holds bit for bit on every stack where it was tried."""
         return all(self.standing_on(stack) == Standing.HOLDS for stack in self.cases)
 
-    def has_reason(self, stack: str) -> bool:
-        """Return True if it could not be tried on a stack for a recorded reason."""
-        return self.reasons.get(stack) is not None
-
     def by_design(self) -> bool:
         """Return True if it is broken by the model's design on every stack that breaks it."""
         broken = [self.worst(stack) for stack in self.stacks_with(Standing.BROKEN)]
@@ -115,7 +111,7 @@ def word(group: list[Line], stack: str) -> Markdown:
     first = group[0]
     result = first.standing_on(stack)
     if result is None:
-        return INAPPLICABLE if first.has_reason(stack) else NOT_TRIED
+        return INAPPLICABLE if first.reasons.get(stack) else NOT_TRIED
     worst_cases = [case for line in group if (case := line.worst(stack))]
     if result == Standing.HOLDS:
         return Markdown("holds")

@@ -18,12 +18,12 @@ from samebits.questions.relations.precision import (
 from samebits.questions.relations.records import asked_of, signals_of
 from samebits.questions.relations.section import TITLE
 from samebits.text.blocks import codes, details, fence, heading, page, table, titled
-from samebits.text.lists import group_equal
+from samebits.text.lists import group_equal, grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
 from samebits.text.numbers import count, exact, pair, part, plural, size
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from samebits.questions.relations.records import (
         CacheTensor,
@@ -113,25 +113,17 @@ def _overview(differing: list[Line]) -> Markdown:
 
 def _holding(holding: list[Line]) -> Markdown:
     """Return the relations that hold everywhere; variants with the same ones share a line."""
-    variants: dict[str, list[str]] = {}
-    for line in holding:
-        variants.setdefault(line.row.variant, []).append(line.name)
-    sentences = (
+    by_variant = grouped(holding, lambda line: line.row.variant)
+    names_of = {variant: [line.name for line in of] for variant, of in by_variant.items()}
+    return page(
         fill(
             "{} hold on every stack that ran them, in {}: {}.",
             count(len(names)),
-            in_variants,
-            _joined_names(names),
+            ", ".join(variants),
+            join(names, "; "),
         )
-        for names, in_variants in (
-            (names, ", ".join(in_variants)) for in_variants, names in group_equal(variants)
-        )
+        for variants, names in group_equal(names_of)
     )
-    return page(sentences)
-
-
-def _joined_names(names: list[str]) -> Markdown:
-    return join(names, "; ")
 
 
 def _in_full(line: Line) -> Markdown:
@@ -167,12 +159,9 @@ def _by_field(cases: Mapping[str, Relation], field: str) -> list[tuple[list[str]
 
 def _cases(line: Line) -> Markdown:
     """Return every shape with its figures; stacks with equal figures share a line."""
-    groups: dict[Hashable, tuple[list[str], Relation]] = {}
-    for stack, cases in line.cases.items():
-        for case in cases:
-            row = tuple(_case(line, case))
-            groups.setdefault(row, ([], case))[0].append(stack)
-    rows = [[", ".join(stacks), *_case(line, case)] for stacks, case in groups.values()]
+    pairs = ((tuple(_case(line, c)), stack) for stack, cases in line.cases.items() for c in cases)
+    groups = grouped(pairs, lambda pair: pair[0])
+    rows = [[", ".join(stack for _, stack in of), *case] for case, of in groups.items()]
     headers = ["stacks", "shape", "shapes tried", "result", "elements that differ", "max abs"]
     headers += ["mean abs", "argmax changes", "max abs in float64", "mean abs in float64", "ratio"]
     return table(headers, rows, right=(headers[2], *headers[4:]))

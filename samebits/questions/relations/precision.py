@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.questions.relations.records import signals_of
 from samebits.text.blocks import bullets, heading, page, table, titled
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, fill
 from samebits.text.numbers import count
 
@@ -115,8 +116,6 @@ def _unknown(rows: Iterable[Row]) -> list[Markdown]:
 
 def _precisions(row: Row) -> list[tuple[list[str], Precision]]:
     """Return every precision of a row with the stacks where it is exactly this."""
-    groups: dict[Precision, list[str]] = {}
-    for stack, signal in signals_of(row).items():
-        for precision in signal.precision:
-            groups.setdefault(precision, []).append(stack)
-    return [(stacks, precision) for precision, stacks in groups.items()]
+    pairs = ((stack, p) for stack, signal in signals_of(row).items() for p in signal.precision)
+    groups = grouped(pairs, lambda pair: pair[1])
+    return [([stack for stack, _ in of], precision) for precision, of in groups.items()]

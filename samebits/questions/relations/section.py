@@ -21,6 +21,7 @@ from samebits.questions.relations.lines import (
 from samebits.questions.relations.precision import too_coarse
 from samebits.questions.relations.records import asked_of, signals_of
 from samebits.text.blocks import bullets, codes, folded, heading, link, page, slug, table, titled
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, duration, plural, size
@@ -28,7 +29,6 @@ from samebits.text.numbers import count, duration, plural, size
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from samebits.questions.relations.records import Relation
     from samebits.records.report import Report, Row
 
 TITLE = "Relations inside one release"
@@ -86,13 +86,13 @@ def relations(report: Report) -> Markdown:
 
 def broken_line(report: Report) -> str:
     """Return the models with a broken relation, and their stacks; '' if there are none."""
-    places = _places(lines(report.rows))
-    by_design, made = _broken_by_design(lines(report.rows)), _broken_when_made(lines(report.rows))
+    all_lines = lines(report.rows)
+    by_design, when_made = _broken_by_design(all_lines), _broken_when_made(all_lines)
     model_texts = [
         f"{model} on {', '.join(stacks)} ({plural(n, 'relation')}"
         f"{', by design of its rope' if model in by_design else ''}"
-        f"{', seen with a made model' if model in made else ''})"
-        for model, stacks, n in places
+        f"{', seen with a made model' if model in when_made else ''})"
+        for model, stacks, n in _places(all_lines)
     ]
     return f"Broken inside one version: {_first_models(model_texts)}" if model_texts else ""
 
@@ -110,9 +110,9 @@ def _headline(all_lines: list[Line]) -> Markdown:
         for standing, words in STANDING_WORDS.items()
         if counts[standing]
     ]
-    tried = plural(len(standings), "relation tried", "relations tried")
+    n_tried = plural(len(standings), "relation tried", "relations tried")
     broken_text = _broken_in_words(counts[Standing.BROKEN], all_lines)
-    return fill("{}: of {}, {}.", _extent(all_lines), tried, join([*parts, broken_text], "; "))
+    return fill("{}: of {}, {}.", _extent(all_lines), n_tried, join([*parts, broken_text], "; "))
 
 
 def _broken_in_words(n: int, all_lines: list[Line]) -> Markdown:
@@ -123,10 +123,10 @@ def _broken_in_words(n: int, all_lines: list[Line]) -> Markdown:
 
 
 def _extent(all_lines: list[Line]) -> str:
-    tried = [line for line in all_lines if line.cases]
-    names = {line.name for line in tried}
-    models = {line.row.model for line in tried}
-    stacks = {stack for line in tried for stack in line.cases}
+    lines_tried = [line for line in all_lines if line.cases]
+    names = {line.name for line in lines_tried}
+    models = {line.row.model for line in lines_tried}
+    stacks = {stack for line in lines_tried for stack in line.cases}
     parts = (
         plural(len(names), "relation"),
         plural(len(models), "model"),
@@ -136,17 +136,21 @@ def _extent(all_lines: list[Line]) -> str:
 
 
 def _broken_places(all_lines: list[Line]) -> str:
-    by_design, made = _broken_by_design(all_lines), _broken_when_made(all_lines)
+    by_design, when_made = _broken_by_design(all_lines), _broken_when_made(all_lines)
     return _first_models(
         f"{model} on {', '.join(stacks)}{BY_DESIGN if model in by_design else ''}"
-        f"{MADE if model in made else ''}"
+        f"{MADE if model in when_made else ''}"
         for model, stacks, _ in _places(all_lines)
     )
 
 
+def _broken(all_lines: list[Line]) -> list[Line]:
+    return [line for line in all_lines if line.stacks_with(Standing.BROKEN)]
+
+
 def _broken_by_design(all_lines: list[Line]) -> set[str]:
     """Return the models in which every broken relation is broken by design."""
-    broken = [line for line in all_lines if line.stacks_with(Standing.BROKEN)]
+    broken = _broken(all_lines)
     models = {line.row.model for line in broken}
     return models - {line.row.model for line in broken if not line.by_design()}
 
@@ -169,10 +173,7 @@ def _first_models(parts: Iterable[str]) -> str:
 
 def _places(all_lines: list[Line]) -> list[tuple[str, list[str], int]]:
     """Return model, stacks and number of the broken relations, the most first."""
-    models: dict[str, list[Line]] = {}
-    for line in all_lines:
-        if line.stacks_with(Standing.BROKEN):
-            models.setdefault(line.row.model, []).append(line)
+    models = grouped(_broken(all_lines), lambda line: line.row.model)
     places = [
         (model, _broken_stacks(broken), len({line.name for line in broken}))
         for model, broken in models.items()
@@ -187,16 +188,13 @@ def _broken_stacks(broken: list[Line]) -> list[str]:
 
 
 def _stacks(report: Report) -> list[str]:
-    tried = {stack for row in report.rows for stack in signals_of(row)}
-    return [stack.id for stack in report.stacks if stack.id in tried]
+    stacks = {stack for row in report.rows for stack in signals_of(row)}
+    return [stack.id for stack in report.stacks if stack.id in stacks]
 
 
 def _broken_table(all_lines: list[Line]) -> Markdown:
     """Return a line for each broken relation of a model; variants with equal stacks share it."""
-    groups: dict[Hashable, list[Line]] = {}
-    for line in all_lines:
-        if line.stacks_with(Standing.BROKEN):
-            groups.setdefault((line.name, line.row.model, _standings(line)), []).append(line)
+    groups = grouped(_broken(all_lines), lambda line: (line.name, line.row.model, _standings(line)))
     if not groups:
         return EMPTY
     headers = ["relation", "model · variant", "stacks", "in the dtype", "in float64", "smallest"]
@@ -233,7 +231,7 @@ def _broken_row(group: list[Line]) -> list[str]:
         case
         for line in group
         for stack in line.stacks_with(Standing.BROKEN)
-        for case in _worst(line, stack)
+        if (case := line.worst(stack))
     ]
     return [
         group[0].name,
@@ -245,18 +243,11 @@ def _broken_row(group: list[Line]) -> list[str]:
     ]
 
 
-def _worst(line: Line, stack: str) -> list[Relation]:
-    worst = line.worst(stack)
-    return [worst] if worst else []
-
-
 def _largest_figures(group: list[Line], *, promoted: bool) -> str:
     """Return one figure per variant; equal figures are given once."""
     figures = []
     for line in group:
-        cases = [
-            case for stack in line.stacks_with(Standing.BROKEN) for case in _worst(line, stack)
-        ]
+        cases = filter(None, map(line.worst, line.stacks_with(Standing.BROKEN)))
         distances = (case.promoted if promoted else case.distance for case in cases)
         figures.append(size(largest(distance.max_abs for distance in distances if distance)))
     return ", ".join(dict.fromkeys(figures))
@@ -288,7 +279,7 @@ def _matrix(all_lines: list[Line], stacks: list[str]) -> Markdown:
             count(len(group)),
             _models(group, all_lines),
             _dtypes(group),
-            *_words(group, stacks),
+            *(word(group, stack) for stack in stacks),
         ]
         for group in _groups(all_lines, stacks)
     ]
@@ -300,21 +291,17 @@ def _matrix(all_lines: list[Line], stacks: list[str]) -> Markdown:
     return folded(title, table(headers, rows, right=("rows",)), MAX_MATRIX_LINES)
 
 
-def _words(group: list[Line], stacks: list[str]) -> list[Markdown]:
-    return [word(group, stack) for stack in stacks]
-
-
 def _groups(all_lines: list[Line], stacks: list[str]) -> list[list[Line]]:
     """Return the lines of one relation with equal standings on all stacks, the worst first.
 
     Lines with figures are kept apart by dtype, because the dtypes have figures of different sizes.
     """
-    groups: dict[Hashable, list[Line]] = {}
-    for line in all_lines:
+
+    def key(line: Line) -> Hashable:
         standings = tuple(line.standing_on(stack) or line.word(stack) for stack in stacks)
-        dtype = "" if line.holds else line.dtype
-        groups.setdefault((line.name, standings, dtype), []).append(line)
-    return sorted(groups.values(), key=_sort_key)
+        return line.name, standings, "" if line.holds else line.dtype
+
+    return sorted(grouped(all_lines, key).values(), key=_sort_key)
 
 
 def _sort_key(group: list[Line]) -> tuple[int, int, int]:

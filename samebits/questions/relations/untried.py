@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from samebits.questions.relations.lines import RELATIONS, Line
 from samebits.questions.relations.records import signals_of
 from samebits.text.blocks import codes, details, table
+from samebits.text.lists import joined
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import count
 
@@ -68,8 +69,7 @@ def not_promoted(rows: Iterable[Row]) -> Markdown:
 
 def _reason_table(title: str, headers: list[str], entries: list[LeftOut]) -> Markdown:
     """Return a line for each reason, with everything for which it is the reason."""
-    for field in ("stacks", "relations", "models"):
-        entries = _joined(entries, field)
+    entries = joined(entries, "stacks", "relations", "models")
     if not entries:
         return EMPTY
     rest = len(entries) - MAX_REASONS
@@ -82,12 +82,3 @@ def _row(entry: LeftOut) -> list[str]:
     relations = ["all" if is_every else "; ".join(entry.relations)] if entry.relations else []
     models = codes(entry.models, MAX_MODELS)
     return [*entry.reasons, *entry.extent, *relations, models, ", ".join(entry.stacks)]
-
-
-def _joined(entries: Iterable[LeftOut], field: str) -> list[LeftOut]:
-    """Return the entries, joined where they are equal but for ``field``."""
-    groups: dict[LeftOut, dict[str, None]] = {}
-    for entry in entries:
-        rest = replace(entry, **{field: ()})
-        groups.setdefault(rest, {}).update(dict.fromkeys(getattr(entry, field)))
-    return [replace(rest, **{field: tuple(values)}) for rest, values in groups.items()]

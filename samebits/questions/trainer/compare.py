@@ -23,7 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from samebits.compare.pair import TensorSource
-    from samebits.questions.trainer.records import TrainerFacts, TrainerRunName, TrainerSubject
+    from samebits.questions.trainer.records import (
+        TrainerFacts,
+        TrainerRunName,
+        TrainerSignal,
+        TrainerSubject,
+    )
     from samebits.questions.training.records import TrainingComparison, TrainingReport
 
 SHAPING = (
@@ -68,6 +73,8 @@ SHAPING = (
 evaluation."""
 _COMPARED: tuple[TrainerRunName, ...] = ("row by row", "accumulated")
 """One batch is compared with the accumulated rows, inside each release."""
+_SCALARS: tuple[TrainerSignal, ...] = ("losses", "norms")
+"""Signals that have a number for each step."""
 _IMPLEMENTATIONS = ("fused", "foreach", "capturable", "differentiable")
 """Arguments of an optimizer that choose how the same function is computed."""
 _CAUSES: tuple[TrainerSubject, ...] = (
@@ -96,8 +103,8 @@ def compared(
     pair = Pair(reference, candidate, values)
     if unjudged := pair.unjudged():
         return TrainerComparison(reference=stack, standing=unjudged[0], reason=unjudged[1])
-    found = tuple(_changes(reference, candidate))
-    causes = [change for change in found if change.is_cause]
+    changes = tuple(_changes(reference, candidate))
+    causes = [change for change in changes if change.is_cause]
     summary = Summary(tuple(_items(pair)))
     return TrainerComparison(
         reference=stack,
@@ -105,7 +112,7 @@ def compared(
         first=summary.first,
         items=summary.items,
         counts=summary.counts,
-        changes=found,
+        changes=changes,
         reason=f"Trainer has another {causes[0].subject}" if causes else "",
     )
 
@@ -165,9 +172,9 @@ def _reaches_trainer(step: TrainingReport, plain: TrainingComparison) -> bool:
     """
     if plain.standing in ("failed", "not compared"):
         return True
-    given = ("", next(iter(step.losses), ""), _WITH_ITEMS)
+    batches = ("", next(iter(step.losses), ""), _WITH_ITEMS)
     return any(
-        item.batch in given and item.outcome in ("diverged", "undecided") for item in plain.items
+        item.batch in batches and item.outcome in ("diverged", "undecided") for item in plain.items
     )
 
 
@@ -302,30 +309,20 @@ def _run(facts: TrainerFacts | None, name: TrainerRunName) -> TrainerRun | None:
 
 
 def _scalars(pair: Pair, name: TrainerRunName, own: Runs, high: HighRuns) -> Iterator[TrainerItem]:
-    for signal, of in (("losses", _losses), ("norms", _norms)):
-        a, b = map(of, own)
-        exact = [of(run) if run is not None else () for run in high]
+    for signal in _SCALARS:
+        a, b = (getattr(run, signal) for run in own)
+        exact = [getattr(run, signal) if run is not None else () for run in high]
         for step in range(max(len(a), len(b))):
-            item = TrainerItem.model_validate(
-                {
-                    "signal": signal,
-                    "run": name,
-                    "place": f"step {step + 1}",
-                    "outcome": "identical",
-                    "reference": _at(a, step),
-                    "candidate": _at(b, step),
-                }
+            item = TrainerItem(
+                signal=signal,
+                run=name,
+                place=f"step {step + 1}",
+                outcome="identical",
+                reference=_at(a, step),
+                candidate=_at(b, step),
             )
             high_numbers = [_at(e, step) for e in exact]
             yield pair.numbers(item, high_numbers, "only one side has such a step")
-
-
-def _losses(run: TrainerRun) -> tuple[float, ...]:
-    return run.losses
-
-
-def _norms(run: TrainerRun) -> tuple[float, ...]:
-    return run.norms
 
 
 def _at(numbers: Sequence[float], step: int) -> float | None:

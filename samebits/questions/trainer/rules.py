@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.findings.rule import Rule, Sighting
 from samebits.questions.trainer.records import report_in
 from samebits.questions.training.records import step_in
-from samebits.questions.training.rules import relation_line
+from samebits.questions.training.rules import figures_of, relation_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,15 +84,7 @@ def _given(change: TrainerChange) -> str:
 
 def trainer_item_line(item: TrainerItem) -> str:
     """Return one number or tensor of a comparison in one line."""
-    parts = []
-    if item.reference is not None and item.candidate is not None:
-        parts.append(f"{item.reference:.6g} → {item.candidate:.6g}")
-    if item.own is not None:
-        exact = "" if item.float64 is None else f", in float64 {item.float64:.2g}"
-        parts.append(f"apart by {item.own:.2g}{exact}")
-    if item.note:
-        parts.append(item.note)
-    return f"{item.signal}, {item.run}, {item.place}: {'; '.join(parts)}"
+    return f"{item.signal}, {item.run}, {item.place}: {figures_of(item)}"
 
 
 def _accumulated(case: Case) -> Iterator[Sighting]:

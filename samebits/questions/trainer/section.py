@@ -92,7 +92,7 @@ def _figures(row: Row) -> Markdown:
         for stack, trainer in runs_of(row).items()
         if trainer.losses
     ]
-    return table(list(HEADERS), lines) if lines else EMPTY
+    return table(HEADERS, lines)
 
 
 def _changes(row: Row) -> Markdown:

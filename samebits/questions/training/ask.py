@@ -9,7 +9,7 @@ from samebits.questions.question import RowName
 from samebits.questions.training import explain
 from samebits.questions.training.compare import compared
 from samebits.questions.training.records import STEP, TRAINING, TrainingFile, TrainingOfRow
-from samebits.questions.training.report import report_of, with_forward, with_graft, with_origin
+from samebits.questions.training.report import report_of, with_explanation, with_forward
 from samebits.questions.training.step_question import question
 from samebits.questions.training.tasks import StepTask
 from samebits.questions.training.twice import pairs_of, trained
@@ -116,12 +116,16 @@ async def explained(
     to_trace = {cell: q for cell, q in questions.items() if not isinstance(q, str)}
     what = f"{plural(len(to_trace), 'training step')} traced to where it diverges"
     origins |= await _of_pairs(run, "step traces", what, to_trace, explain.step_origin)
-    reports = reports | {cell: with_origin(reports[cell], o) for cell, o in origins.items()}
+    reports = reports | {
+        cell: with_explanation(reports[cell], "origin", o) for cell, o in origins.items()
+    }
     to_graft = {cell: q for cell, q in to_trace.items() if q.in_loss}
     steps = plural(len(to_graft), "training step")
     what = f"pieces of the reference's loss put into {steps}"
     grafts = await _of_pairs(run, "step grafts", what, to_graft, explain.step_graft)
-    return reports | {cell: with_graft(reports[cell], g) for cell, g in grafts.items()}
+    return reports | {
+        cell: with_explanation(reports[cell], "graft", g) for cell, g in grafts.items()
+    }
 
 
 async def _of_pairs(

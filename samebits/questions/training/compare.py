@@ -160,9 +160,9 @@ def _of_gradients(steps: Steps) -> Iterator[TrainingItem]:
         if refs[0] is None or refs[1] is None:
             yield item.model_copy(update=_one_sided(steps, name, in_candidate=refs[0] is None))
             continue
-        held = [side.carriers.get(name, 1) for side in steps.own]
-        if held[0] != held[1]:
-            note = f"held by {held[0]} parameters in the reference and by {held[1]} here, each updated for itself"
+        carriers = [side.carriers.get(name, 1) for side in steps.own]
+        if carriers[0] != carriers[1]:
+            note = f"held by {carriers[0]} parameters in the reference and by {carriers[1]} here, each updated for itself"
             yield item.model_copy(update=diverged(note))
         elif name in uncertain and refs[0] != refs[1]:
             note = "several tensors hold the same bytes: it is not known which of them this one is"
@@ -182,7 +182,7 @@ def _same_bytes_in_any_order(reference: StepFacts, candidate: StepFacts, names: 
 
 
 def _one_sided(steps: Steps, name: str, *, in_candidate: bool) -> dict[str, object]:
-    """Return what is said of a gradient that one side has."""
+    """Return the fields of an item whose gradient only one side has."""
     assert steps.own is not None
     side = steps.own[0] if in_candidate else steps.own[1]
     stack = (steps.reference if in_candidate else steps.candidate).cell.stack

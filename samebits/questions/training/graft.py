@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.grafts.judge import proven, smallest
+from samebits.grafts.judge import others, proven, smallest
 from samebits.questions.training.step_graft import StepGraft
 from samebits.records.graft import Untried
 
@@ -37,11 +37,7 @@ def graft(donor: StepDonor, patient: StepGraftFile, batch: str, rung: Rung) -> S
         headline=_headline(best, patient, rung),
         proof=proven(best, patient.tried, order),
         smallest=best.suspects if best is not None else (),
-        others=tuple(
-            run.suspects[0]
-            for run in patient.tried
-            if len(run.suspects) == 1 and run.restores and run is not best
-        ),
+        others=others(best, patient.tried),
         tried=patient.tried,
         untried=tuple(Untried(what=what, reason=reason) for what, reason in patient.untried),
     )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 from samebits.compare.phases import both_raise
 from samebits.compare.standing import LEAKED, NOT_FINITE, judged
 from samebits.ladder.distance import tensor_distance
+from samebits.text.lists import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,8 +88,16 @@ class OneItem(Protocol):
         """A number's value in the candidate."""
 
     @property
+    def own(self) -> float | None:
+        """Largest absolute difference in the variant's dtype."""
+
+    @property
     def float64(self) -> float | None:
         """Its largest difference in float64."""
+
+    @property
+    def note(self) -> str:
+        """Why it has this outcome."""
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
         """Return the same with other fields."""
@@ -204,7 +213,7 @@ def _size(distance: Distance) -> float:
 
 
 class Summary(Generic[Item]):
-    """What the items of a pair, in the order of data flow, say together."""
+    """The items of a pair, in the order of data flow, summed up."""
 
     def __init__(self, items: Sequence[Item]) -> None:
         self.counts = dict(Counter(item.outcome for item in items))
@@ -218,11 +227,8 @@ class Summary(Generic[Item]):
 
 def _shown(items: Sequence[Item]) -> Iterator[Item]:
     """Yield the items that are not identical, those of each signal by how bad they are."""
-    by_signal: dict[str, list[Item]] = {}
-    for item in items:
-        if item.outcome != "identical":
-            by_signal.setdefault(item.signal, []).append(item)
-    for of_signal in by_signal.values():
+    differing = (item for item in items if item.outcome != "identical")
+    for of_signal in grouped(differing, lambda item: item.signal).values():
         yield from sorted(of_signal, key=_badness)[:MAX_OF_SIGNAL]
 
 

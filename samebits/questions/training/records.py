@@ -276,7 +276,7 @@ class TrainingOfRow(Answer):
 
 
 class AlsoTrained(Answer):
-    """What another question says of cells that it trains in its own way.
+    """The answer of another question, which trains cells in its own way.
 
     The tables of the training steps have it in their lines.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from samebits.questions.training.records import TrainingReport
 from samebits.records.ids import Verdict
@@ -45,19 +45,14 @@ def report_of(file: TrainingFile, comparison: TrainingComparison | None) -> Trai
     )
 
 
-def with_origin(report: TrainingReport, origin: StepOrigin | str) -> TrainingReport:
-    """Return a report with the first operation that differs, or with why none is known."""
-    if report.comparison is None:
-        return report
-    update = {"no_origin": origin} if isinstance(origin, str) else {"origin": origin}
-    return report.model_copy(update={"comparison": report.comparison.model_copy(update=update)})
-
-
-def with_graft(report: TrainingReport, graft: StepGraft | str) -> TrainingReport:
-    """Return a report with the pieces that restore the reference's step, or why none was tried."""
-    if report.comparison is None:
-        return report
-    update = {"no_graft": graft} if isinstance(graft, str) else {"graft": graft}
+def with_explanation(
+    report: TrainingReport,
+    name: Literal["origin", "graft"],
+    explanation: StepOrigin | StepGraft | str,
+) -> TrainingReport:
+    """Return a report with the origin or the graft of a difference, or with why there is none."""
+    assert report.comparison is not None
+    update = {f"no_{name}" if isinstance(explanation, str) else name: explanation}
     return report.model_copy(update={"comparison": report.comparison.model_copy(update=update)})
 
 

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
+    from samebits.questions.training.judge import OneItem
     from samebits.questions.training.records import (
         TrainingComparison,
         TrainingItem,
         TrainingRelation,
         TrainingRelationName,
         TrainingSignal,
+        TrainingStanding,
     )
     from samebits.questions.training.step_trace import StepOrigin, StepSide
 
@@ -34,11 +36,11 @@ _LOSSES: tuple[TrainingSignal, ...] = ("loss", "other losses")
 _GRADIENTS: tuple[TrainingSignal, ...] = ("gradients", "norm")
 
 
-def _diverged(case: Case) -> TrainingComparison | None:
-    """Return the comparison of a step that diverged by itself, and not with its forward."""
+def _comparison(case: Case, *standings: TrainingStanding) -> TrainingComparison | None:
+    """Return the comparison of a step if it has one of these standings."""
     step = step_in(case)
     comparison = step.comparison if step is not None else None
-    return comparison if comparison is not None and comparison.standing == "diverged" else None
+    return comparison if comparison is not None and comparison.standing in standings else None
 
 
 def _other_loss(case: Case) -> Iterator[Sighting]:
@@ -46,9 +48,8 @@ def _other_loss(case: Case) -> Iterator[Sighting]:
 
     A loss that one side does not compute is no consequence of other logits.
     """
-    report = step_in(case)
-    comparison = report.comparison if report is not None else None
-    if comparison is None or comparison.standing not in ("diverged", "follows"):
+    comparison = _comparison(case, "diverged", "follows")
+    if comparison is None:
         return
     begins_before = {i.batch for i in comparison.items if i.signal == "logits" and _is(i)}
     losses = [
@@ -71,7 +72,7 @@ def _other_loss(case: Case) -> Iterator[Sighting]:
 
 def _other_gradients(case: Case) -> Iterator[Sighting]:
     """Find gradients that differ where logits and losses agree, but for tensors that are frozen."""
-    comparison = _diverged(case)
+    comparison = _comparison(case, "diverged")
     if comparison is None or comparison.first is None:
         return
     gradients = [
@@ -90,7 +91,7 @@ def _frozen_items(comparison: TrainingComparison) -> list[TrainingItem]:
 
 def _frozen(case: Case) -> Iterator[Sighting]:
     """Find tensors that one release trains and the other one does not."""
-    comparison = _diverged(case)
+    comparison = _comparison(case, "diverged")
     frozen = _frozen_items(comparison) if comparison is not None else []
     if frozen:
         yield Sighting(_place(frozen[0]), _evidence(case, tuple(map(item_line, frozen))))
@@ -98,9 +99,8 @@ def _frozen(case: Case) -> Iterator[Sighting]:
 
 def _unwritten(case: Case) -> Iterator[Sighting]:
     """Find a loss that is far higher where the forward differs and memory was never written."""
-    report = step_in(case)
-    comparison = report.comparison if report is not None else None
-    if comparison is None or comparison.standing != "follows":
+    comparison = _comparison(case, "follows")
+    if comparison is None:
         return
     unwritten = [n for n, p in case.tensors() if p.source in ("unwritten", "partly written")]
     higher = [i for i in comparison.items if i.signal == "loss" and _is_higher(i)]
@@ -170,17 +170,20 @@ def _place(item: TrainingItem) -> str:
 
 def item_line(item: TrainingItem) -> str:
     """Return one item of a comparison in one line."""
+    figures = figures_of(item, " → ".join(item.formulas))
+    return f"{_place(item)}: {figures}" if figures else _place(item)
+
+
+def figures_of(item: OneItem, formulas: str = "") -> str:
+    """Return what an item has of numbers, formulas, distances and its note; '' if it has none."""
     parts = []
     if item.reference is not None and item.candidate is not None:
         parts.append(f"{item.reference:.6g} → {item.candidate:.6g}")
-    if item.formulas:
-        parts.append(" → ".join(item.formulas))
+    parts.append(formulas)
     if item.own is not None:
         exact = "" if item.float64 is None else f", in float64 {item.float64:.2g}"
         parts.append(f"apart by {item.own:.2g}{exact}")
-    if item.note:
-        parts.append(item.note)
-    return f"{_place(item)}: {'; '.join(parts)}" if parts else _place(item)
+    return "; ".join(filter(None, (*parts, item.note)))
 
 
 def origin_line(origin: StepOrigin) -> str:

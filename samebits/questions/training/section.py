@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from samebits.questions.training.records import AlsoTrained, steps_of
 from samebits.questions.training.rules import item_line, origin_line, relation_line
 from samebits.text.blocks import bullets, heading, link, page, table
+from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import plural
@@ -97,7 +98,7 @@ def _tells(row: Row, stack: str) -> bool:
 
 
 def _others(row: Row) -> list[AlsoTrained]:
-    """Return what other questions say of training the same cells."""
+    """Return the answers of other questions about training the same cells."""
     return [answer for answer in row.answers.values() if isinstance(answer, AlsoTrained)]
 
 
@@ -168,8 +169,6 @@ def _untrained(rows: list[Row]) -> Markdown:
                 f"not observed, as it raises: {first.failure.in_short}" if first.failure else ""
             )
             reasons[first.reason or raised] += 1
-    if not reasons:
-        return EMPTY
     texts = [f"{plural(n, 'model')} not trained: {reason}" for reason, n in reasons.most_common(8)]
     return bullets(texts)
 
@@ -181,11 +180,9 @@ def standing_in_words(comparison: Compared | None) -> str:
 
 def by_stack(lines: Iterable[tuple[str, str]]) -> Markdown:
     """Return lines of stacks; a line that several stacks have stands once."""
-    stacks: dict[str, list[str]] = {}
-    for stack, line in lines:
-        stacks.setdefault(line, []).append(stack)
-    texts = [prose(f"{', '.join(of)}: {line}") for line, of in stacks.items()]
-    return bullets(texts) if texts else EMPTY
+    groups = grouped(lines, lambda pair: pair[1])
+    texts = [f"{', '.join(stack for stack, _ in pairs)}: {line}" for line, pairs in groups.items()]
+    return bullets(map(prose, texts))
 
 
 def _made(row: Row) -> Markdown:
@@ -284,20 +281,20 @@ def _relations(row: Row) -> Markdown:
         [
             prose(f"Ways to train with the same bits: {'; '.join(same)}.") if same else EMPTY,
             prose(f"Apart by rounding: {'; '.join(rounded)}.") if rounded else EMPTY,
-            table(["ways to train", *steps_of(row)], rest) if rest else EMPTY,
-            bullets(broken) if broken else EMPTY,
+            table(["ways to train", *steps_of(row)], rest),
+            bullets(broken),
         ]
     )
 
 
 def _ways_to_train(row: Row) -> dict[str, list[str]]:
     """Return relation -> its standing in each stack of the row's training."""
-    tried = [
+    columns = [
         {r.relation: _standing_of(r) for ways in _ways(row, stack) for r in ways.relations}
         for stack in steps_of(row)
     ]
-    names = dict.fromkeys(name for standings in tried for name in standings)
-    return {name: [of.get(name, "not tried") for of in tried] for name in names}
+    names = dict.fromkeys(name for standings in columns for name in standings)
+    return {name: [of.get(name, "not tried") for of in columns] for name in names}
 
 
 def _standing_of(relation: TrainingRelation) -> str:
@@ -321,4 +318,4 @@ def _reasons(row: Row) -> Markdown:
         untried = (entry for ways in _ways(row, stack) for entry in ways.inapplicable)
         raised = (entry for entry in untried if entry.raised)
         texts += [prose(f"{stack}, {e.relation}: not observed, {e.reason}") for e in raised]
-    return bullets(texts) if texts else EMPTY
+    return bullets(texts)

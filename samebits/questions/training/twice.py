@@ -49,10 +49,10 @@ async def trained(
     second run. A run in float64 may end the process, such as by its memory; then the cell runs
     without it.
     """
-    known = _sides({c: r for c, r in pairs.items() if differs(c)})
-    files = await train(known, values=True)
+    differing = _sides({c: r for c, r in pairs.items() if differs(c)})
+    files = await train(differing, values=True)
     lost = [cell for cell, file in files.items() if file.failure is not None]
-    files |= await train([cell for cell in cells if cell not in known or cell in lost])
+    files |= await train([cell for cell in cells if cell not in differing or cell in lost])
     comparisons = {c: compare(files[r], files[c]) for c, r in pairs.items()}
     still = {c: r for c, r in pairs.items() if needs_values(comparisons[c])}
     # whether or not float64 worked

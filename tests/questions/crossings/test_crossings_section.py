@@ -23,11 +23,11 @@ SAME = {"outcome": "same bits", "logits": "same bits", "logits_max_abs": 0.0}
 def model(name, changed=None, default=SAME):
     """Return a model, and every pair of three stacks, some of them changed."""
     pairs = [(saver, loader) for saver in STACKS for loader in STACKS]
-    found = [
+    crossed = [
         Crossing.model_validate({"saver": s, "loader": ld} | (changed or {}).get((s, ld), default))
         for s, ld in pairs
     ]
-    return name, CrossingsOfRow(crossings=tuple(found))
+    return name, CrossingsOfRow(crossings=tuple(crossed))
 
 
 def lossy(name="llama", **changed):
@@ -216,8 +216,8 @@ def test_nothing_in_it_can_become_markup():
 def test_crossings_of_an_earlier_report_are_found_in_their_row():
     name, answer = lossy()
     rows = [{"model": name, "variant": variant} for variant in ("float32-sdpa", "bfloat16-sdpa")]
-    said = answer.model_dump(mode="json")
-    now = earlier.now({"rows": rows, "crossings": [rows[0] | said]})
+    record = answer.model_dump(mode="json")
+    now = earlier.now({"rows": rows, "crossings": [rows[0] | record]})
     assert now == {
-        "rows": [rows[0] | {"answers": {"crossings": said}}, rows[1] | {"answers": {}}],
+        "rows": [rows[0] | {"answers": {"crossings": record}}, rows[1] | {"answers": {}}],
     }

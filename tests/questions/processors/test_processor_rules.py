@@ -52,13 +52,13 @@ FLIPPED = np.where(np.arange(LABELS.size).reshape(LABELS.shape) == 5, 1 - LABELS
 
 
 def codes(reference, candidate):
-    found = findings(
+    of_case = findings(
         Case(
             capture=sound(Memory(), "5.x", processors=candidate),
             reference=sound(Memory(), "4.48", processors=reference),
         )
     )
-    return {finding.code for finding in found}
+    return {finding.code for finding in of_case}
 
 
 @pytest.mark.parametrize("code", PLANTED)

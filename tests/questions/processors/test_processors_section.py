@@ -120,10 +120,10 @@ def test_a_backend_that_a_stack_lacks_is_shown_with_the_reason():
 
 def test_a_finding_of_the_release_counts_the_models_with_processors():
     report = report_with(a=PLAIN, b=PLAIN)
-    asked = report.rows[0].model
-    found = StackFinding(code="SB832", where="image processor", evidence=("x",), models=(asked,))
+    model = report.rows[0].model
+    finding = StackFinding(code="SB832", where="image processor", evidence=("x",), models=(model,))
     first, second, *others = report.stacks
-    stacks = (first, second.model_copy(update={"findings": (found,)}), *others)
+    stacks = (first, second.model_copy(update={"findings": (finding,)}), *others)
     report = report.model_copy(update={"stacks": stacks, "rules": registry.texts(["SB832"])})
     assert any("| all 1 |" in line for line in _about("SB832", report))
     not_asked = report.model_copy(update={"rows": sample_report().rows})

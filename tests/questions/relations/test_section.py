@@ -64,11 +64,11 @@ def signal(*relations, **fields):
     return RelationsSignal(relations=relations, **fields)
 
 
-def row(model="m", dtype="float32", **found):
+def row(model="m", dtype="float32", **by_stack):
     """A row whose bits are the same everywhere, with these relations by stack."""
     plain = same_everywhere(model, dtype)
     cells = tuple(cell.model_copy(update={"changes": {}}) for cell in plain.cells)
-    named = {stack[1:].replace("_", "."): found[stack] for stack in found}
+    named = {stack[1:].replace("_", "."): by_stack[stack] for stack in by_stack}
     return plain.model_copy(
         update={
             "cells": cells,
@@ -85,10 +85,10 @@ def documents(*rows):
 def section(*rows):
     """The section of report.md."""
     text = beside_models(documents(*rows))
-    found = re.search(
+    match = re.search(
         r"^## Relations inside one release\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL
     )
-    return found[0] if found else ""
+    return match[0] if match else ""
 
 
 def page(*rows):
@@ -105,12 +105,12 @@ def test_page_of_a_model_with_broken_relations():
 
 
 def test_the_sample_shows_every_kind_of_fact():
-    found = [s for row in sample_report().rows for s in signals_of(row).values()]
-    relations = [case for s in found for case in s.relations]
+    signals = [s for row in sample_report().rows for s in signals_of(row).values()]
+    relations = [case for s in signals for case in s.relations]
     for field in ("distance", "promoted", "layers", "positions", "top", "cache", "split"):
         assert any(getattr(case, field) for case in relations), field
     for field in set(RelationsSignal.model_fields) - {"no_precision", "asked_of"}:  # have own tests
-        assert any(getattr(s, field) for s in found), field
+        assert any(getattr(s, field) for s in signals), field
 
 
 def test_without_relations_there_is_no_section():
@@ -192,8 +192,8 @@ def test_each_cell_of_the_matrix_has_its_own_words():
             x4_48=signal(inapplicable=(Inapplicable(relation=NAME, reason="none"),)),
         ),
     )
-    found = [squeezed(li) for li in text.splitlines() if "| 1 | `" in squeezed(li)]
-    assert found == [
+    matrix_lines = [squeezed(li) for li in text.splitlines() if "| 1 | `" in squeezed(li)]
+    assert matrix_lines == [
         (
             f"| {NAME} | 1 | `m` | float32 | not tried | 7.9e-07 (1.6e-15) "
             f"| **broken** 3.4e+00 (3.4e+00) | differs 2.0e-06 ({DASH}) "
@@ -216,31 +216,35 @@ def test_models_that_stand_alike_share_a_line_with_the_largest_figures():
 
 
 def test_dtypes_share_a_line_where_all_holds():
-    held = signal(holding(NAME))
-    text = squeezed(section(row("a", x5_0=held), row("a", "bfloat16", x5_0=held)))
+    plain = signal(holding(NAME))
+    text = squeezed(section(row("a", x5_0=plain), row("a", "bfloat16", x5_0=plain)))
     assert "| 2 | `a` | float32, bfloat16 | holds |" in text
 
 
 def test_the_worst_of_several_shapes_stands_for_the_relation():
-    found = signal(
+    answer = signal(
         holding(NAME),
         relation(NAME, "7 tokens", 1e-7, promoted=1e-16),
         relation(NAME, "9 tokens", 2e-7, promoted=1e-16),
     )
-    text = page(row(x5_0=found))
+    text = page(row(x5_0=answer))
     assert "| 2.0e-07 (1.0e-16) |" in text
     assert [case in text for case in ("| 33 tokens", "| 7 tokens", "| 9 tokens")] == [True] * 3
 
 
 def test_reasons_are_joined_over_relations_models_and_stacks():
-    left = signal(
+    encoder = signal(
         inapplicable=tuple(Inapplicable(relation=n, reason="an encoder") for n in RELATIONS)
     )
     part = signal(
         holding(NAME), inapplicable=(Inapplicable(relation="causality", reason="an encoder"),)
     )
     text = squeezed(
-        section(row("a", x5_0=left, x5_9=left), row("b", x5_0=left, x5_9=left), row(x5_0=part))
+        section(
+            row("a", x5_0=encoder, x5_9=encoder),
+            row("b", x5_0=encoder, x5_9=encoder),
+            row(x5_0=part),
+        )
     )
     assert "| an encoder | all shapes | all | `a`, `b` | 5.0, 5.9 |" in text
     assert "| an encoder | all shapes | causality | `m` | 5.0 |" in text
@@ -288,11 +292,11 @@ def test_shapes_that_were_refused_are_told_from_relations_without_a_meaning():
 
 
 def test_where_float64_is_not_to_be_had_the_reason_is_given():
-    found = signal(relation(NAME, "a", 1.0, promoted=None), no_float64="too large")
-    text = section(row("a", x5_0=found, x5_9=found), row(x5_0=found, x5_9=found))
+    answer = signal(relation(NAME, "a", 1.0, promoted=None), no_float64="too large")
+    text = section(row("a", x5_0=answer, x5_9=answer), row(x5_0=answer, x5_9=answer))
     assert "<summary>Cells without float64 figures, and why</summary>" in text
     assert "| too large | `a`, `m` | 5.0, 5.9 |" in squeezed(text)
-    assert "| too large | `m` | 5.0 |" in squeezed(page(row(x5_0=found)))
+    assert "| too large | `m` | 5.0 |" in squeezed(page(row(x5_0=answer)))
     rows = [row(f"m{i}", x5_0=signal(holding(NAME), no_float64=f"r{i}")) for i in range(61)]
     assert "… and 1 more in report.json." in section(*rows)
 
@@ -304,7 +308,7 @@ def test_a_difference_of_the_layers_alone_has_a_figure():
 
 
 def test_layers_alone_are_judged_by_their_own_float64():
-    def found(promoted):
+    def section_with(promoted):
         layers = (
             LayerDistance(name="layer 0", distance=distance(2e-6), promoted=distance(promoted)),
         )
@@ -312,8 +316,8 @@ def test_layers_alone_are_judged_by_their_own_float64():
         same = case.distance.model_copy(update={"n_differ": 0})
         return section(row(x5_0=signal(case.model_copy(update={"distance": same}))))
 
-    assert "| in the layers 2.0e-06 (1.0e-15) |" in found(1e-15)
-    assert "| **broken** in the layers 2.0e-06 (2.0e-06) |" in found(2e-6)
+    assert "| in the layers 2.0e-06 (1.0e-15) |" in section_with(1e-15)
+    assert "| **broken** in the layers 2.0e-06 (2.0e-06) |" in section_with(2e-6)
 
 
 BY_DESIGN = "by design: this dynamic rope has other frequencies beyond 32 tokens"
@@ -370,15 +374,15 @@ def test_the_largest_differences_name_both_ways():
 
 
 def test_positions_are_shown_where_they_are_not_alike():
-    def found(*positions):
+    def page_with(*positions):
         case = relation(NAME, "a", 1.0, promoted=1.0, positions=positions)
         return page(row(x5_0=signal(case)))
 
     start = "Largest difference at each of 4 positions on 5.0: "
-    assert f"{start}0 (2 positions), 1.0e+00, 2.0e+00\n" in found(0, 0, 1, 2)
-    assert "positions on" not in found(1, 1, 1)
-    assert "positions on" not in found()
-    long = found(*(2.0**i for i in range(40)))
+    assert f"{start}0 (2 positions), 1.0e+00, 2.0e+00\n" in page_with(0, 0, 1, 2)
+    assert "positions on" not in page_with(1, 1, 1)
+    assert "positions on" not in page_with()
+    long = page_with(*(2.0**i for i in range(40)))
     assert "2.0e+03, …, 1.4e+11, 2.7e+11, 5.5e+11\n" in long
 
 
@@ -387,16 +391,16 @@ def test_the_cache_says_how_many_elements_differ():
         d = distance(size, n=n).model_copy(update={"n_differ": 4236 if size else 0})
         return CacheTensor(name=name, shape=(1, 2, 69, 256), distance=d)
 
-    def found(*tensors):
+    def answer(*tensors):
         case = relation("cache contents", "69 tokens", 1.0, promoted=1e-16, cache=tensors)
         return signal(case)
 
     text = squeezed(
         page(
             row(
-                x5_0=found(tensor("layer 0 keys", 0.5), tensor("layer 0 values", 0)),
-                x5_9=found(tensor("layer 0 values", 0)),
-                x5_23=found(tensor("layer 0 keys", 0), tensor("layer 0 values", 0)),
+                x5_0=answer(tensor("layer 0 keys", 0.5), tensor("layer 0 values", 0)),
+                x5_9=answer(tensor("layer 0 values", 0)),
+                x5_23=answer(tensor("layer 0 keys", 0), tensor("layer 0 values", 0)),
             )
         )
     )
@@ -405,19 +409,19 @@ def test_the_cache_says_how_many_elements_differ():
         "| 4,236 out of 35,328 elements differ, max abs 5.0e-01 | no such tensor | the same bytes |"
     ) in text
     assert "The same bytes: 1 other tensor." in text
-    many = found(*(tensor(f"layer {i} keys", 0.5) for i in range(130)))
+    many = answer(*(tensor(f"layer {i} keys", 0.5) for i in range(130)))
     assert "… and 122 more that differ, listed in report.json." in page(row(x5_0=many))
-    same = found(tensor("layer 0 keys", 0))
+    same = answer(tensor("layer 0 keys", 0))
     assert "The cache after" not in page(row(x5_0=same))
 
 
 def test_greedy_splits_show_both_lists():
-    def found(step, margin):
+    def answer(step, margin):
         split = GreedySplit(step=step, margin=margin, one=(1, 2), other=(1, 3))
         name = "greedy without cache = with cache"
         return signal(Relation(relation=name, case="a", holds=False, split=split))
 
-    text = squeezed(page(row(x5_0=found(1, 2e-4), x5_9=found(None, None))))
+    text = squeezed(page(row(x5_0=answer(1, 2e-4), x5_9=answer(None, None))))
     assert "| stacks | first step | margin | without cache | with cache |" in text
     assert "| 5.0 | 1 | 2.0e-04 | `1 2` | `1 3` |" in text
     assert "| 5.9 | never | | `1 2` | `1 3` |" in text
@@ -467,8 +471,8 @@ def precise(what, dtype, bits, used):
     ],
 )
 def test_a_dtype_that_is_not_what_it_claims_is_called_out(dtype, bits, used, note):
-    found = signal(holding(NAME), precision=(precise("logits", dtype, bits, used),))
-    documents_ = documents(row(x5_0=found, x5_9=found))
+    answer = signal(holding(NAME), precision=(precise("logits", dtype, bits, used),))
+    documents_ = documents(row(x5_0=answer, x5_9=answer))
     assert f"- m/float32-sdpa on 5.0, 5.9: logits are {note}\n" in beside_models(documents_)
     assert f"| **{note}** |" in documents_["models/m.md"]
 
@@ -478,43 +482,43 @@ def test_a_dtype_that_is_not_what_it_claims_is_called_out(dtype, bits, used, not
     [("float32", 23, 23), ("float32", 23, 11), ("bfloat16", 7, 3), ("float16", 10, 8)],
 )
 def test_a_dtype_that_is_used_is_not_called_out(dtype, bits, used):
-    found = signal(holding(NAME), precision=(precise("logits", dtype, bits, used),))
-    assert pages_of(documents(row(x5_0=found))) == []
-    assert "coarser dtype" not in section(row(x5_0=found))
+    answer = signal(holding(NAME), precision=(precise("logits", dtype, bits, used),))
+    assert pages_of(documents(row(x5_0=answer))) == []
+    assert "coarser dtype" not in section(row(x5_0=answer))
 
 
 def test_coarse_parameters_are_no_fault():
-    found = signal(
+    answer = signal(
         relation(NAME, "a", 1e-7, promoted=0), precision=(precise("parameters", "float32", 23, 7),)
     )
-    assert "coarser dtype" not in section(row(x5_0=found))
-    assert "| float32, but every value fits bfloat16 |" in page(row(x5_0=found))
+    assert "coarser dtype" not in section(row(x5_0=answer))
+    assert "| float32, but every value fits bfloat16 |" in page(row(x5_0=answer))
 
 
 def test_many_coarse_rows_are_cut_and_counted():
-    found = signal(precision=(precise("logits", "float32", 23, 7),))
-    rows = [row(f"m{i}", x5_0=found) for i in range(15)]
+    answer = signal(precision=(precise("logits", "float32", 23, 7),))
+    rows = [row(f"m{i}", x5_0=answer) for i in range(15)]
     text = section(row("n", x5_0=signal(holding(NAME))), *rows)
     assert text.count("every value fits bfloat16") == 12
     assert "- … and 3 more\n" in text
 
 
 def test_a_coarse_row_without_relations_is_shown_all_the_same():
-    found = signal(precision=(precise("logits", "float32", 23, 7),))
-    assert "logits are float32, but every value fits bfloat16" in section(row(x5_0=found))
-    assert "every value fits bfloat16" in page(row(x5_0=found))
+    answer = signal(precision=(precise("logits", "float32", 23, 7),))
+    assert "logits are float32, but every value fits bfloat16" in section(row(x5_0=answer))
+    assert "every value fits bfloat16" in page(row(x5_0=answer))
 
 
 def test_a_forward_that_was_refused_leaves_its_precision_unknown():
-    found = signal(holding(NAME), no_precision="ValueError: no")
-    text = page(row(x5_0=found))
-    said = "float32-sdpa on 5.0: not known for activations and logits: ValueError: no"
-    assert f"- {said}\n" in text
+    answer = signal(holding(NAME), no_precision="ValueError: no")
+    text = page(row(x5_0=answer))
+    sentence = "float32-sdpa on 5.0: not known for activations and logits: ValueError: no"
+    assert f"- {sentence}\n" in text
 
 
 def averaged(factor=1.0, samples=1000, **layers):
-    found = {name.replace("_", " "): value * factor for name, value in layers.items()}
-    return signal(averages=SampleAverages(samples=samples, dtype="float32", layers=found))
+    means = {name.replace("_", " "): value * factor for name, value in layers.items()}
+    return signal(averages=SampleAverages(samples=samples, dtype="float32", layers=means))
 
 
 def test_averages_are_a_table_per_model_and_a_plot():
@@ -569,18 +573,18 @@ def test_figures_that_are_no_number():
 
 def test_lines_follow_the_order_of_the_relations():
     assert get_args(RelationName) == RELATIONS
-    found = signal(*map(holding, reversed(RELATIONS)))
-    assert tuple(line.name for line in lines([row(x5_0=found)])) == RELATIONS
+    answer = signal(*map(holding, reversed(RELATIONS)))
+    assert tuple(line.name for line in lines([row(x5_0=answer)])) == RELATIONS
 
 
 def test_a_large_matrix_keeps_report_md_readable():
-    def found(i, unit):
+    def answer(i, unit):
         cases = [decoding("float32", "", unit * (1 + i)) for _ in RELATIONS]
         named = zip(cases, RELATIONS, strict=True)
         return signal(*(case.model_copy(update={"relation": name}) for case, name in named))
 
     rows = [
-        row(f"model-{i}", dtype, x4_57=found(i, unit), x5_0=found(i, unit), x5_9=found(i, unit))
+        row(f"model-{i}", dtype, x4_57=answer(i, unit), x5_0=answer(i, unit), x5_9=answer(i, unit))
         for i in range(87)
         for dtype, unit in (("float32", 2.0**-24), ("bfloat16", 2.0**-8))
     ]
@@ -595,8 +599,8 @@ def test_texts_of_relations_change_no_structure(text, message):
     def shown(text, message):
         rows = (delta_net("m", "float32", text, message),)
         report = sample_report().model_copy(update={"rows": rows})
-        found = document.render(report)
-        return structure(beside_models(found)), structure(found["models/m.md"])
+        pages = document.render(report)
+        return structure(beside_models(pages)), structure(pages["models/m.md"])
 
     with uncut():
         assert shown(f"x{text}", f"x{message}") == shown("x", "x")
@@ -611,12 +615,12 @@ def test_nothing_leaves_the_plot(text):
 
 
 def test_every_link_of_the_section_leads_to_a_heading():
-    found = documents(*sample_report().rows)
+    pages = documents(*sample_report().rows)
     targets = [t for t in links_of(section(*sample_report().rows)) if t.startswith("models/")]
     assert targets
     for target in targets:
         path, _, anchor = target.partition("#")
-        assert anchor in anchors_of(found[path])
+        assert anchor in anchors_of(pages[path])
 
 
 def test_the_guide_s_words_are_set_as_they_are_meant():
@@ -636,8 +640,8 @@ def test_the_guide_explains_the_brackets():
 def test_report_json_has_all_of_it():
     text = reports_json.render(sample_report())
     assert reports_json.read(text) == sample_report()
-    found = json.loads(text)
-    rows = [r for r in found["rows"] if r["model"] == "qwen3_next"]
+    record = json.loads(text)
+    rows = [r for r in record["rows"] if r["model"] == "qwen3_next"]
     assert list(rows[0]["answers"]["relations"]["stacks"]) == list(STACKS[1:])
     schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))
-    jsonschema.validate(found, schema)
+    jsonschema.validate(record, schema)

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from samebits.matrix.plan import Plan, PlannedRow
 from samebits.questions.question import RowName
 from samebits.questions.trainer.ask import ask
 from samebits.questions.trainer.records import RUN
@@ -14,16 +13,8 @@ from samebits.questions.trainer.tasks import RunTask
 from samebits.questions.training.records import TrainingComparison, TrainingOfRow, TrainingReport
 from samebits.records.capture import Failure
 from tests.questions.trainer.test_trainer_compare import file, run
-from tests.support.asked_run import AskedRun
-from tests.support.builders import cell_id
+from tests.support.asked_run import CELL, LATER, PLAN, REF, AskedRun
 
-REF, CELL, LATER = cell_id("4.48"), cell_id("5.2"), cell_id("5.x")
-PLAN = Plan(
-    rows=(
-        PlannedRow(model="llama", variant=REF.variant, cells=(REF, CELL, LATER), reference="4.48"),
-    ),
-    stacks=("4.48", "5.2", "5.x"),
-)
 LOST = Failure(phase="trainer", type="Killed", message="", traceback="")
 
 

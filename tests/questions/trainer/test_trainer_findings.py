@@ -62,7 +62,7 @@ def test_what_changes_no_number_of_the_run_is_no_finding():
 
 
 def test_a_changed_default_comes_with_the_argument_that_restores_it():
-    for name, value, given in (
+    for name, value, argument in (
         ("optim", "adamw_torch", "optim='adamw_torch'"),
         ("average_tokens_across_devices", "False", "average_tokens_across_devices=False"),
         ("learning_rate", "5e-05", "learning_rate=5e-05"),
@@ -70,7 +70,7 @@ def test_a_changed_default_comes_with_the_argument_that_restores_it():
         change = {"subject": "argument", "name": name, "reference": value, "candidate": "x"}
         report = by_trainer(changes=[change])
         (finding,) = findings(case_of_trainer(report))
-        assert f"TrainingArguments({given})" in finding.evidence[0]
+        assert f"TrainingArguments({argument})" in finding.evidence[0]
 
 
 SIZE = {"n": 1, "n_differ": 1, "max_abs": 1.0, "mean_abs": 1.0}

@@ -32,18 +32,18 @@ def asked(*items, standing="diverged", counts=None, reference=None, candidate=No
 
 
 def test_a_loss_is_traced_in_its_batch_and_without_a_backward():
-    found = asked(LOSS, counts={"diverged": 1})
-    assert (found.batch, found.backward, found.no_rounding) == ("router", False, True)
-    assert found.reference == cell_id("4.48")
-    assert found.in_loss
+    question = asked(LOSS, counts={"diverged": 1})
+    assert (question.batch, question.backward, question.no_rounding) == ("router", False, True)
+    assert question.reference == cell_id("4.48")
+    assert question.in_loss
 
 
 def test_a_gradient_is_traced_in_the_first_batch():
     candidate = file("5.x", without=("a",), uncertain=("b",))
-    found = asked(GRADIENT, counts={"diverged": 1, "rounding": 2}, candidate=candidate)
-    assert (found.batch, found.backward, found.no_rounding) == ("padded", True, False)
-    assert not found.in_loss
-    assert (found.without, found.skipped) == (frozenset("a"), frozenset("b"))
+    question = asked(GRADIENT, counts={"diverged": 1, "rounding": 2}, candidate=candidate)
+    assert (question.batch, question.backward, question.no_rounding) == ("padded", True, False)
+    assert not question.in_loss
+    assert (question.without, question.skipped) == (frozenset("a"), frozenset("b"))
 
 
 @pytest.mark.parametrize("standing", ["identical", "rounding", "undecided", "follows", "failed"])

@@ -81,8 +81,8 @@ async def of_pairs(root, explain, processes, question, cells):
 
 def test_both_sides_are_traced_in_float64(tmp_path):
     reference, candidate = tracing(REF), tracing(CELL, "LOSS")
-    (found,) = origin(tmp_path, reference, candidate)
-    assert (found.side.op, found.rung) == ("nll_loss_forward.default", "float64")
+    (first,) = origin(tmp_path, reference, candidate)
+    assert (first.side.op, first.rung) == ("nll_loss_forward.default", "float64")
     (job,) = candidate.jobs
     assert job["kind"] == "training.trace"
     assert job["task"] | {"result": ""} == {
@@ -106,8 +106,8 @@ def test_own_bits_are_asked_only_where_nothing_is_rounding(tmp_path):
     assert origin(tmp_path / "a", tracing(REF), candidate) == [NOTHING]
     assert [job["task"]["rung"] for job in candidate.jobs] == ["float64"]
     exact = QUESTION._replace(no_rounding=True)
-    (found,) = origin(tmp_path / "b", tracing(REF), candidate, question=exact)
-    assert found.side.op == "nll_loss_forward.default"
+    (first,) = origin(tmp_path / "b", tracing(REF), candidate, question=exact)
+    assert first.side.op == "nll_loss_forward.default"
 
 
 def test_a_trace_that_was_not_written_is_a_reason(tmp_path):

@@ -6,23 +6,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from samebits.matrix.plan import Plan, PlannedRow
 from samebits.questions.training.ask import ask
 from samebits.questions.training.records import STEP
 from samebits.records.capture import Failure
 from samebits.records.ids import Verdict
 from tests.questions.training.test_training_compare import file, step
-from tests.support.asked_run import AskedRun
-from tests.support.builders import cell_id
+from tests.support.asked_run import CELL, LATER, PLAN, REF, AskedRun
 
-REF, CELL, LATER = cell_id("4.48"), cell_id("5.2"), cell_id("5.x")
 LOST = Failure(phase="training", type="Killed", message="", traceback="")
-PLAN = Plan(
-    rows=(
-        PlannedRow(model="llama", variant=REF.variant, cells=(REF, CELL, LATER), reference="4.48"),
-    ),
-    stacks=("4.48", "5.2", "5.x"),
-)
 
 
 class Scheduler:

@@ -154,12 +154,6 @@ def test_a_batch_that_only_the_candidate_refuses_diverged():
     assert pair({}, both=refused).standing == "identical"
 
 
-def test_a_leak_proves_nothing():
-    change = {"loss": 2.6, "leaks": ["aten::mm"]}
-    result = pair({"loss": 2.6}, change)
-    assert result.standing == "undecided"
-
-
 def test_a_step_that_raises_failed_and_both_are_not_compared():
     memory = Memory()
     failure = Failure(phase="training", type="TypeError", message="no", traceback="")

@@ -107,12 +107,12 @@ def observe(
 def _relations_of_rows(model: Any, prompts: Iterable[tuple[str, Facts]], reason: str) -> Facts:
     """Return the relations of rows, and all others as not tried for a reason."""
     answer = rows.observe(model, prompts)
-    tried = {relation["relation"] for relation in answer.relations}
+    names = {relation["relation"] for relation in answer.relations}
     inapplicable = {skip["relation"]: skip for skip in _untried(reason)["inapplicable"]}
     inapplicable |= {skip["relation"]: skip for skip in answer.inapplicable}
     return {
         "relations": answer.relations,
-        "inapplicable": [skip for name, skip in inapplicable.items() if name not in tried],
+        "inapplicable": [skip for name, skip in inapplicable.items() if name not in names],
         "no_float64": answer.no_float64,
     }
 
@@ -247,10 +247,10 @@ class Judge:
         if reason:
             self.skip(relation.name, reason)
             return
-        tried = list(self._measure_cases(relation))
-        if tried:
-            decisive = self._decisive_case(relation, tried)
-            self.relations.append(self._facts(relation, decisive, len(tried)))
+        measured = list(self._measure_cases(relation))
+        if measured:
+            decisive = self._decisive_case(relation, measured)
+            self.relations.append(self._facts(relation, decisive, len(measured)))
 
     def of_tokens(self, relation: tokens.TokenRelation) -> None:
         """Try a relation of tokens at all its shapes, or record why it does not apply."""
@@ -258,15 +258,15 @@ class Judge:
         if reason:
             self.skip(relation.name, reason)
             return
-        tried: list[tokens.Tried] = []
+        attempts: list[tokens.Tried] = []
         for trial in relation.trials(self.subject):
             try:
-                tried += tokens.attempt(self.subject, trial, self.promoted)
+                attempts += tokens.attempt(self.subject, trial, self.promoted)
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
                 self.refuse(relation.name, f"{trial.label}: {in_one_line(error)}")
-        if tried:
-            self.relations.append(tokens.facts(self.subject, relation.name, tried))
+        if attempts:
+            self.relations.append(tokens.facts(self.subject, relation.name, attempts))
 
     @contextmanager
     def refusing(self, name: str) -> Iterator[None]:
@@ -298,14 +298,14 @@ class Judge:
         for refusal in refusals.values():
             self.refuse(relation.name, refusal)
 
-    def _decisive_case(self, relation: Relation, tried: list[Measured]) -> Measured:
+    def _decisive_case(self, relation: Relation, all_measured: list[Measured]) -> Measured:
         """Return the smallest shape that is broken in float64 too, else the worst.
 
         A shape that is broken by design represents the relation only if no other shape is broken.
         """
-        worst = max(tried, key=lambda m: (m.native.whole["max_abs"], m.native.differs))
+        worst = max(all_measured, key=lambda m: (m.native.whole["max_abs"], m.native.differs))
         by_design = None
-        for measured in tried:
+        for measured in all_measured:
             if not measured.native.differs:
                 continue
             in_float64 = self._with_float64(relation, measured)

@@ -91,10 +91,10 @@ def attempt(
     ]
 
 
-def facts(subject: Subject, name: str, tried: list[Tried]) -> Facts:
+def facts(subject: Subject, name: str, attempts: list[Tried]) -> Facts:
     """Return a relation's facts: of the first broken or diverging pair, else the most distant."""
     dtype = subject.dtype
-    worst = max(tried, key=lambda t: (t.broken(dtype), t.parts(), t.native["max_abs"]))
+    worst = max(attempts, key=lambda t: (t.broken(dtype), t.parts(), t.native["max_abs"]))
     trial, pair = worst.trial, worst.pair
     return {
         "relation": name,
@@ -103,7 +103,7 @@ def facts(subject: Subject, name: str, tried: list[Tried]) -> Facts:
         "distance": worst.native,
         "promoted": worst.promoted,
         "split": split(pair),
-        "tried": len(tried),
+        "tried": len(attempts),
         "note": _note(subject, worst),
     }
 

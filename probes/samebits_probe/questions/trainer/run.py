@@ -8,21 +8,22 @@ observation, runs in that environment.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.model import heap, load
-from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
+from samebits_probe.model import load
 from samebits_probe.model.tensor import Keeper
-from samebits_probe.process import files, memory, progress, threads
-from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
-from samebits_probe.process.hashing import ALGORITHM
+from samebits_probe.process import memory, progress
+from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.trainer import added, trainer
-from samebits_probe.questions.training import batches, origin
-from samebits_probe.questions.training.batches import NoLoss
+from samebits_probe.questions.training import batches
 from samebits_probe.questions.training.learner import Learner
-from samebits_probe.questions.training.step import NotTrained, prompts_of, subject
+from samebits_probe.questions.training.step import (
+    NotTrained,
+    places_of,
+    prompts_of,
+    subject,
+    write_trained,
+)
 from samebits_wire import formats
 
 if TYPE_CHECKING:
@@ -36,51 +37,31 @@ those behind it."""
 
 def run(job: RunJob) -> None:
     """Train one cell by Trainer and write what it did."""
-    threads.use(int(job["threads"]))
-    heap.fill_unwritten("a", job["cell"]["variant"]["device"])
-    started = time.perf_counter()
-    facts: Facts = {"failure": None, "reason": ""}
+    form = "trainer", formats.TRAINER
+    write_trained(job, job["task"], form, lambda facts: _train(job, facts))
+
+
+def _train(job: RunJob, facts: Facts) -> None:
     try:
         progress.begin("accelerate")
         facts["accelerate"] = added.use(job["task"]["folder"])
         facts |= _trained(job)
     except ImportError as error:
-        facts["reason"] = f"accelerate cannot be used here: {in_one_line(error)}"
-    except (NoLoss, NotTrained, Unknown, trainer.NoRows) as reason:
-        facts["reason"] = str(reason)
-    except PhaseFailed as failed:
-        facts["failure"] = failed.failure
-    except Exception as error:  # noqa: BLE001  a Trainer that raises is a result
-        facts["failure"] = describe("trainer", error)
-    facts["seconds"] = round(time.perf_counter() - started, 4)
-    record = {
-        "format": "samebits-trainer",
-        "format_version": formats.TRAINER,
-        "hash_algorithm": ALGORITHM,
-        "cell": job["cell"],
-        **facts,
-    }
-    files.write_sealed(Path(job["task"]["result"]), record)
+        msg = f"accelerate cannot be used here: {in_one_line(error)}"
+        raise NotTrained(msg) from error
 
 
 def _trained(job: RunJob) -> Facts:
     facts: Facts = {"arguments": trainer.arguments()}
     source = load.Source.of(job["model"], job["cell"]["variant"])
     with subject(source, large=job["task"]["large"]) as (loaded, of, _asked_of):
-        return facts | _runs(job, loaded, _checkpoint(of))
+        return facts | _runs(job, loaded, of)
 
 
-def _checkpoint(source: load.Source) -> Checkpoint | None:
-    try:
-        return Checkpoint.of(source)
-    except NoCheckpoint:
-        return None
-
-
-def _runs(job: RunJob, loaded: load.Loaded, checkpoint: Checkpoint | None) -> Facts:
+def _runs(job: RunJob, loaded: load.Loaded, source: load.Source) -> Facts:
     memory.require(_COPIES * load.n_bytes(loaded.model), int(job.get("slots", 1)))
     progress.begin("trainer")
-    where = origin.places(loaded.model, checkpoint)
+    where = places_of(loaded, source)
     dtype = loaded.model.dtype
     batch = batches.batches(loaded.model, loaded.head, prompts_of(job, loaded, dtype))[0]
     learner = Learner(loaded.model, dtype)

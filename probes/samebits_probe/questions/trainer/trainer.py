@@ -25,6 +25,7 @@ from samebits_probe.questions.training import origin, relations
 from samebits_probe.questions.training.batches import IGNORED, ITEMS
 from samebits_probe.questions.training.learner import as_json
 from samebits_probe.questions.training.relations import batch_norm
+from samebits_probe.questions.training.step import NotTrained
 from samebits_probe.questions.training.way import NoMeaning, Relation, Setting
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ PLANS = (ROW_BY_ROW, ACCUMULATED, ONE_BATCH)
 RELATION = "Trainer: rows accumulated = one batch"
 
 
-class NoRows(Exception):  # noqa: N818  that a batch is no set of rows is a result
+class NoRows(NotTrained):
     """The batch cannot be given to Trainer row by row; the message says why."""
 
 
@@ -186,13 +187,13 @@ class Bench:
 
     def facts(self, learner: Learner, keeper: Keeper) -> Facts:
         """Return what all plans do."""
-        found: Facts = {}
+        runs: Facts = {}
         for number, plan in enumerate(PLANS, 1):
             progress.tick(f"Trainer, {plan.name}", number, len(PLANS))
             run = self.run(learner, plan)
             weights = {name: keeper.ref(run.results[name]) for name in run.facts["weights"]}
-            found[plan.name] = run.facts | {"weights": weights}
-        return {"runs": found, "leaks": sorted(learner.leaks)}
+            runs[plan.name] = run.facts | {"weights": weights}
+        return {"runs": runs, "leaks": sorted(learner.leaks)}
 
     def relation(self, learner: Learner, head: str) -> Facts:
         """Return whether four accumulated rows teach what they teach as one batch."""

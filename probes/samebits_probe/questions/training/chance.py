@@ -34,12 +34,12 @@ class Setting(NamedTuple):
 
 def chance_of(model: Any) -> tuple[Setting, ...]:
     """Return what draws numbers in training: dropout, jitter, masks over time."""
-    found = [
+    modules = [
         Setting(("module", name), field, value)
         for name, module in model.named_modules()
         for field, value in _fields(module)
     ]
-    return (*found, *_of_config(model.config, (_CONFIG,), _MAX_CONFIG_DEPTH))
+    return (*modules, *_of_config(model.config, (_CONFIG,), _MAX_CONFIG_DEPTH))
 
 
 def switch_off(model: Any, settings: tuple[Setting, ...]) -> None:

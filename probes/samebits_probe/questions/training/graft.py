@@ -22,8 +22,8 @@ from samebits_probe.process.failure import in_one_line
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import origin
 from samebits_probe.questions.training.loss_calls import ARGUMENTS, ITEMS, LABELS, LossCalls, fitted
-from samebits_probe.questions.training.step import subject
-from samebits_probe.questions.training.trace import batch_of, learner_of, places_of, write
+from samebits_probe.questions.training.step import places_of, subject
+from samebits_probe.questions.training.trace import batch_of, learner_of, write
 from samebits_probe.trace.values import Content
 from samebits_wire import formats
 

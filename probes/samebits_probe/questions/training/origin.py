@@ -55,8 +55,8 @@ def places(model: torch.nn.Module, checkpoint: Checkpoint | None) -> Places:
         for name in sorted(parameters, key=lambda name: name not in checkpoint)
     }
     by_name = {cut.tensor for name, parts in cuts.items() for cut in parts if cut.tensor == name}
-    held = {cut.tensor for parts in cuts.values() for cut in parts} & {*checkpoint}
-    return Places(cuts, frozenset(_twins(checkpoint, held) - by_name))
+    tensors = {cut.tensor for parts in cuts.values() for cut in parts} & {*checkpoint}
+    return Places(cuts, frozenset(_twins(checkpoint, tensors) - by_name))
 
 
 def gradients(
@@ -68,7 +68,7 @@ def gradients(
     added.
     """
     parts: dict[tuple[str, str], torch.Tensor] = {}
-    held: dict[str, set[str]] = {}
+    holders: dict[str, set[str]] = {}
     without: list[str] = []
     for name, parameter in model.named_parameters():
         if parameter.grad is None:
@@ -79,9 +79,13 @@ def gradients(
         for cut in where.cuts[name]:
             key, taken = (cut.tensor, cut.part), cut.take(gradient)
             parts[key] = parts[key] + taken if key in parts else taken
-            held.setdefault(cut.tensor, set()).add(name)
+            holders.setdefault(cut.tensor, set()).add(name)
     whole = _joined(parts)
-    return whole, {name: len(names) for name, names in held.items()}, sorted({*without} - {*held})
+    return (
+        whole,
+        {name: len(names) for name, names in holders.items()},
+        sorted({*without} - {*holders}),
+    )
 
 
 def frozen(model: torch.nn.Module, where: Places) -> set[str]:
@@ -203,14 +207,14 @@ def _joined(parts: Mapping[tuple[str, str], torch.Tensor]) -> dict[str, torch.Te
     for (tensor, part), gradient in parts.items():
         if part and tensor not in whole:
             by_tensor.setdefault(tensor, []).append((part, gradient))
-    for tensor, found in by_tensor.items():
-        found.sort(key=lambda item: _span(item[0]))
-        spans, dims = [_span(part) for part, _ in found], {part.count(":,") for part, _ in found}
+    for tensor, pieces in by_tensor.items():
+        pieces.sort(key=lambda item: _span(item[0]))
+        spans, dims = [_span(part) for part, _ in pieces], {part.count(":,") for part, _ in pieces}
         follows = all(a[1] == b[0] for a, b in pairwise(spans))
         if len(dims) == 1 and follows and spans[0][0] == 0:
-            whole[tensor] = torch.cat([gradient for _, gradient in found], dim=dims.pop())
+            whole[tensor] = torch.cat([gradient for _, gradient in pieces], dim=dims.pop())
         else:
-            whole |= {f"{tensor}{part}": gradient for part, gradient in found}
+            whole |= {f"{tensor}{part}": gradient for part, gradient in pieces}
     return whole
 
 

@@ -362,9 +362,9 @@ def _of_tokens(learner: Learner, logits: torch.Tensor, chosen: torch.Tensor) -> 
 
 
 def _frozen(learner: Learner, setting: Setting) -> tuple[Way, Way]:
-    parameters = list(learner.model.named_parameters())
-    names = [name for name, _ in parameters[: len(parameters) // 2]]
-    if not names or len(names) == len(parameters):
+    all_names = [name for name, _ in learner.model.named_parameters()]
+    names = all_names[: len(all_names) // 2]
+    if not names or len(names) == len(all_names):
         msg = "it has too few parameters to freeze a part of them"
         raise NoMeaning(msg)
     plain, again = lesson(setting.main), learned(setting.main.kwargs)
@@ -373,8 +373,8 @@ def _frozen(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         return {name: value for name, value in plain(other).items() if name not in names}
 
     def way(other: Learner) -> Results:
-        held = dict(other.model.named_parameters())
-        with _requires_no_grad([held[name] for name in names]):
+        parameters = dict(other.model.named_parameters())
+        with _requires_no_grad([parameters[name] for name in names]):
             return again(other)
 
     return all_but_frozen, way

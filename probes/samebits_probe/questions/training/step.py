@@ -27,13 +27,13 @@ from samebits_probe.questions.training.learner import Learner
 from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import torch
 
     from samebits_probe.questions.training.batches import Batch
     from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import StepJob, TrainingJob
+    from samebits_probe.questions.training.tasks import StepJob, TrainingJob, TrainingTask
 
 Facts = dict[str, Any]
 _COPIES = 9
@@ -46,27 +46,44 @@ class NotTrained(Exception):  # noqa: N818  that a model is not trained is a res
 
 def run(job: StepJob) -> None:
     """Train one cell for one step and write what it computed."""
+    started = time.perf_counter()
+    write_trained(
+        job,
+        job["task"],
+        ("training", formats.TRAINING),
+        lambda facts: facts.update(_trained(job, started)),
+    )
+
+
+def write_trained(
+    job: TrainingJob, task: TrainingTask, form: tuple[str, int], train: Callable[[Facts], None]
+) -> None:
+    """Train one cell and write the facts that ``train`` adds, with why there are no more.
+
+    ``form`` is the name and the version of the file's format.
+    """
+    name, version = form
     threads.use(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     started = time.perf_counter()
     facts: Facts = {"failure": None, "reason": ""}
     try:
-        facts |= _trained(job, started)
+        train(facts)
     except (NoLoss, NotTrained, Unknown) as reason:
         facts["reason"] = str(reason)
     except PhaseFailed as failed:
         facts["failure"] = failed.failure
     except Exception as error:  # noqa: BLE001  a model that raises in training is a result
-        facts["failure"] = describe("training", error)
+        facts["failure"] = describe(name, error)
     facts["seconds"] = round(time.perf_counter() - started, 4)
     record = {
-        "format": "samebits-training",
-        "format_version": formats.TRAINING,
+        "format": f"samebits-{name}",
+        "format_version": version,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         **facts,
     }
-    files.write_sealed(Path(job["task"]["result"]), record)
+    files.write_sealed(Path(task["result"]), record)
 
 
 def _trained(job: StepJob, started: float) -> Facts:
@@ -101,13 +118,10 @@ def subject(
 
 
 def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float) -> Facts:
-    asked = job["task"]
+    task = job["task"]
     memory.require(_COPIES * load.n_bytes(loaded.model), int(job.get("slots", 1)))
     progress.begin("training")
-    try:
-        checkpoint: Checkpoint | None = Checkpoint.of(source)
-    except NoCheckpoint:
-        checkpoint = None
+    checkpoint = _checkpoint(source)
     where = origin.places(loaded.model, checkpoint)
     weights = _digest_of(checkpoint)
     dtype = loaded.model.dtype
@@ -119,13 +133,13 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
     facts: Facts = {"weights": weights, "uncertain": sorted(where.uncertain), "float64": None}
     facts["no_float64"] = ""
-    if asked["values"]:
+    if task["values"]:
         facts |= _in_float64(learner, made, where, keeper)
     facts["own"] = signals.signals(learner, made, where, keeper)
     counts = "labels" in made[0].kwargs  # Trainer counts labels of that name
     facts["takes_items"] = batches.takes_items(loaded.model) if counts else None
     facts["relations"] = None
-    if asked["relations"]:
+    if task["relations"]:
         until = started + float(job["budget"])
         facts["relations"] = relations.observe(learner, made[0], loaded.head, until)
     return facts
@@ -141,6 +155,18 @@ def _in_float64(learner: Learner, made: list[Batch], where: Places, keeper: Keep
         return {"no_float64": in_one_line(error)}
 
 
+def places_of(loaded: load.Loaded, source: load.Source) -> Places:
+    """Return where the tensors of the checkpoint are in a model as it was loaded."""
+    return origin.places(loaded.model, _checkpoint(source))
+
+
+def _checkpoint(source: load.Source) -> Checkpoint | None:
+    try:
+        return Checkpoint.of(source)
+    except NoCheckpoint:
+        return None
+
+
 def prompts_of(job: TrainingJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
     """Return the cell's inputs, which a model that takes no token ids is fed."""
     if getattr(loaded.model, "main_input_name", "input_ids") == "input_ids":
@@ -151,13 +177,13 @@ def prompts_of(job: TrainingJob, loaded: load.Loaded, dtype: torch.dtype) -> dic
 
 def _repeats(learner: Learner, batch: Batch) -> bool:
     """Return True if two training forwards with their backward give the same bytes."""
-    seen = []
+    digests = []
     for _ in range(2):
         loss = learner.learn(batch.kwargs, "repeated").loss.detach()
-        seen.append(
+        digests.append(
             (tensor_hash(loss), {n: tensor_hash(g) for n, g in learner.gradients().items()})
         )
-    return seen[0] == seen[1]
+    return digests[0] == digests[1]
 
 
 def _digest_of(checkpoint: Checkpoint | None) -> str:

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model import heap, load
-from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import batches, origin
 from samebits_probe.questions.training.batches import NoLoss
 from samebits_probe.questions.training.learner import Learner
-from samebits_probe.questions.training.step import NotTrained, prompts_of, subject
+from samebits_probe.questions.training.step import NotTrained, places_of, prompts_of, subject
 from samebits_probe.questions.training.traced import StepTrace
 from samebits_probe.trace.values import digest
 from samebits_wire import formats
@@ -93,14 +92,6 @@ def _traced(job: TraceJob) -> Facts:
             "parameters": [name for name, _ in learner.model.named_parameters()],
             "leaks": sorted(learner.leaks),
         }
-
-
-def places_of(loaded: load.Loaded, source: load.Source) -> Places:
-    """Return where the tensors of the checkpoint are in a model as it was loaded."""
-    try:
-        return origin.places(loaded.model, Checkpoint.of(source))
-    except NoCheckpoint:
-        return origin.places(loaded.model, None)
 
 
 def batch_of(job: TrainingJob, loaded: load.Loaded, name: str) -> Batch:
