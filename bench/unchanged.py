@@ -172,10 +172,10 @@ def _changed_lines(old: str, new: str, wording: Wording) -> Iterator[str]:
 def _now(text: bytes) -> Any:  # any JSON
     """Return JSON of the commit; a report.json in the form of the working tree."""
     document = json.loads(text)
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if "rows" not in (document or ()) or version not in range(OLDEST_VERSION, SCHEMA_VERSION):
-        return document
-    return earlier.now(document) | {"schema_version": SCHEMA_VERSION}
+    is_report = isinstance(document, dict) and "rows" in document
+    if is_report and document.get("schema_version") in range(OLDEST_VERSION, SCHEMA_VERSION):
+        return earlier.now(document) | {"schema_version": SCHEMA_VERSION}
+    return document
 
 
 def _first(name: str, changes: list[str]) -> Iterator[str]:

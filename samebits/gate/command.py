@@ -32,7 +32,7 @@ from samebits.gate.lockfile import (
     without_models,
     write_lock,
 )
-from samebits.gate.model import named_specs, recorded_spec, require_consent, told_apart
+from samebits.gate.model import named_specs, recorded_spec, require_consent, with_own_names
 from samebits.gate.recorder import record
 from samebits.gate.verifier import Verifier
 from samebits.matrix.checkpoint import CheckpointError, faults
@@ -237,7 +237,7 @@ def _to_record(options: RecordOptions, lock: LockFile) -> tuple[list[ModelSpec],
             models.append(read_model(word))
     specs = [
         spec
-        for model in told_apart(models, lock, options.lock.absolute().parent)
+        for model in with_own_names(models, lock, options.lock.absolute().parent)
         for spec in named_specs(model, trusts_code=options.trust_remote_code, **lists)
     ]
     for spec in specs:

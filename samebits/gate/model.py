@@ -69,7 +69,9 @@ def named_specs(
     )
 
 
-def told_apart(models: Iterable[NamedModel], lock: LockFile, folder: Path) -> Iterator[NamedModel]:
+def with_own_names(
+    models: Iterable[NamedModel], lock: LockFile, folder: Path
+) -> Iterator[NamedModel]:
     """Yield models with a name of its own for each: one whose name another has gets digits of where it lies.
 
     ``folder`` is that of the lock, which keeps the names that its models have.
@@ -83,16 +85,16 @@ def told_apart(models: Iterable[NamedModel], lock: LockFile, folder: Path) -> It
         for name, entry in lock.models.items()
         if entry.path is None or (folder / entry.path).exists()
     }
-    named: dict[str, str] = {}
+    inputs: dict[str, str] = {}
     for model in models:
         path = None if model.path is None else relative_path(Path(model.path), folder)
         source = _source(model.hub, path)
-        if source in named:
-            if named[source] != model.typed and model.hub is not None:
-                msg = f"{named[source]} and {model.typed} are one model: name one revision of it"
+        if source in inputs:
+            if inputs[source] != model.typed and model.hub is not None:
+                msg = f"{inputs[source]} and {model.typed} are one model: name one revision of it"
                 raise TwiceError(msg)
             continue
-        named[source] = model.typed
+        inputs[source] = model.typed
         name = next((name for name, of in taken.items() if of == source), model.name)
         if taken.get(name, source) != source:
             name = with_digits(name, source)
@@ -143,11 +145,11 @@ def require_consent(
     keys = lock.environments.keys() & {entry.environment for entry in entries.values()}
     addresses = {a for key in keys for a in lock.environments[key].sources.values()}
     sources = sorted(addresses) if installs else []
-    says = [f"the code of {some(trusted)} runs"] if trusted else []
-    says += [f"packages are installed from {some(sources)}"] if sources else []
-    if says:
+    parts = [f"the code of {some(trusted)} runs"] if trusted else []
+    parts += [f"packages are installed from {some(sources)}"] if sources else []
+    if parts:
         msg = (
-            f"{path} says that {' and '.join(says)}. It lies in the folder of a model, {model}, so it may "
+            f"{path} says that {' and '.join(parts)}. It lies in the folder of a model, {model}, so it may "
             "have come with the model, and nothing was run. Read what would run, then say so yourself: "
             "--trust-remote-code (in a test: samebits.check(…, trust_remote_code=True)). A lock in the "
             "folder of your project needs no such word (--lock)"
@@ -159,11 +161,10 @@ def _model_around(path: Path, models: Iterable[str]) -> Path | None:
     """Return the folder of a model in which a lock lies, one of its own ``models`` or another."""
     folder = path.absolute().parent
     own = {os.path.realpath(folder / model) for model in models}
-    for lock in (Path(os.path.realpath(folder)), Path(os.path.realpath(path)).parent):
-        if (found := folder_of_model(lock)) is not None:
-            return found
-        if (found := next((f for f in (lock, *lock.parents) if str(f) in own), None)) is not None:
-            return found
+    for place in (Path(os.path.realpath(folder)), Path(os.path.realpath(path)).parent):
+        own_around = (f for f in (place, *place.parents) if str(f) in own)
+        if (model := folder_of_model(place) or next(own_around, None)) is not None:
+            return model
     return None
 
 

@@ -75,10 +75,10 @@ def main(arguments: Sequence[str]) -> int:
     if options.fix:
         repaired = _repair(files, wanted)
         sys.stderr.write(f"{repaired} repaired\n")
-    seen = lint(files, _Clock(len(files)).say).problems
+    every = lint(files, _Clock(len(files)).say).problems
     problems = [
         p._replace(path=_shown(p.path), releases=p.releases.within(bound(p.path)))
-        for p in seen
+        for p in every
         if wanted(p)
     ]
     output = import_module(f"samebits.lint.formats.{options.format}").render(problems)

@@ -12,7 +12,7 @@ from samebits.base.digests import digest_of
 from samebits.check.model import NamedModel
 from samebits.gate import bench, command
 from samebits.gate.lockfile import read_lock
-from samebits.gate.model import TwiceError, told_apart
+from samebits.gate.model import TwiceError, with_own_names
 from samebits.records.capture import Capture
 from samebits.records.lock import LockFile
 from samebits.stacks.build import StackBuilder
@@ -286,12 +286,12 @@ def inside(world, monkeypatch):
 def test_a_lock_that_came_with_a_model_is_no_consent(world, inside, capsys, words):
     capsys.readouterr()
     assert inside(*words) == 2
-    said = capsys.readouterr().err
-    assert "samebits.lock says that the code of tiny/float32-default runs" in said
-    assert "so it may have come with the model, and nothing was run" in said
-    assert "--trust-remote-code" in said
+    error = capsys.readouterr().err
+    assert "samebits.lock says that the code of tiny/float32-default runs" in error
+    assert "so it may have come with the model, and nothing was run" in error
+    assert "--trust-remote-code" in error
     assert not world.jobs
-    # whoever says so is heard
+    # the option is a consent
     assert inside(*words, "--trust-remote-code") == 0
     assert all(job["model"]["trust_remote_code"] for job in world.jobs)
 
@@ -339,9 +339,9 @@ def test_a_model_that_is_not_there_hides_no_other(world, capsys):
 def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(world, capsys):
     (world.folder / "c").write_text("a file where the cache should be")
     assert world.run("record", "tiny") == 2
-    said = capsys.readouterr().err
-    assert "the cache folder ~/c cannot be written" in said
-    assert "Set SAMEBITS_CACHE to a folder" in said
+    error = capsys.readouterr().err
+    assert "the cache folder ~/c cannot be written" in error
+    assert "Set SAMEBITS_CACHE to a folder" in error
     (world.folder / "c").unlink()
     assert world.run("record", "tiny", "--lock", "tiny/config.json/x.lock") == 2
     assert "name another file with --lock" in capsys.readouterr().err
@@ -396,7 +396,7 @@ def test_a_folder_that_moved_keeps_its_name(world):
 def test_two_revisions_of_one_model_are_refused():
     one, other = (NamedModel("m", {}, hub="o/m", revision=r) for r in ("1" * 40, "2" * 40))
     with pytest.raises(TwiceError, match=r"o/m@1+ and o/m@2+ are one model"):
-        list(told_apart([one, other], LockFile(), Path()))
+        list(with_own_names([one, other], LockFile(), Path()))
     same = NamedModel("m", {}, hub="p/m", revision="1" * 40)
-    first, second = told_apart([one, same, one], LockFile(), Path())
+    first, second = with_own_names([one, same, one], LockFile(), Path())
     assert (first.name, second.name) == ("m", f"m-{digest_of('p/m')[:6]}")

@@ -25,6 +25,11 @@ def body(text):
     return HEAD + MODEL + "".join(f"    {line}\n" for line in text.splitlines())
 
 
+NEVER_WRITTEN = body(
+    "def __init__(self, config):\n    super().__init__(config)\n"
+    "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()"
+)
+
 CASES = [
     (
         "SB101",
@@ -100,10 +105,7 @@ CASES = [
     ),
     (
         "SB301",
-        body(
-            "def __init__(self, config):\n    super().__init__(config)\n"
-            "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()"
-        ),
+        NEVER_WRITTEN,
         body(
             "def __init__(self, config):\n    super().__init__(config)\n"
             "    self.register_buffer('t', torch.arange(4))\n    self.post_init()"
@@ -111,10 +113,7 @@ CASES = [
     ),
     (
         "SB301",
-        body(
-            "def __init__(self, config):\n    super().__init__(config)\n"
-            "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()"
-        ),
+        NEVER_WRITTEN,
         body(
             "def __init__(self, config):\n    super().__init__(config)\n"
             "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()\n"

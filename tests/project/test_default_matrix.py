@@ -45,8 +45,8 @@ def test_the_default_matrix_is_small_and_plain(default):
     assert len(default.models) <= 16
     cells = plan(default, Selection()).cells
     assert len(cells) <= 68
-    for asked in ("relations", "crossings", "usage"):
-        assert [m.name for m in default.models if m.asks(asked)] == ["llama"]
+    for question in ("relations", "crossings", "usage"):
+        assert [m.name for m in default.models if m.asks(question)] == ["llama"]
     assert all(model.build or model.trust_remote_code for model in default.models)
 
 

@@ -1,4 +1,4 @@
-"""A run as questions with jobs of their own see it, whose jobs are answered by a function."""
+"""A run for questions with jobs of their own: a function answers the jobs."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ PLAN = Plan(
 
 
 class AskedRun:
-    """Asks ``answer`` of the kind, the task and the cell of each job."""
+    """Calls ``answer`` with the kind, the task and the cell of each job."""
 
     def __init__(self, answer, plan, results=(), answers=None):
         self.store = Memory()

@@ -25,11 +25,11 @@ def ended(job, **changed):
 def choose_inputs(job, **changed):
     """Do what jobs.inputs does for a model of token ids."""
     ids = {"hash": "1" * 64, "dtype": "int64", "shape": [1, 6]}
-    said = {"model": job["name"], "stack": job["stack"], "model_class": "LlamaForCausalLM"}
-    said["prompts"] = {name: {"tensors": {"input_ids": ids}} for name in job["model"]["prompts"]}
+    record = {"model": job["name"], "stack": job["stack"], "model_class": "LlamaForCausalLM"}
+    record["prompts"] = {name: {"tensors": {"input_ids": ids}} for name in job["model"]["prompts"]}
     path = Path(job["result"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(sealed(json.dumps(said | changed)))
+    path.write_text(sealed(json.dumps(record | changed)))
     return ended(job)
 
 
@@ -138,38 +138,38 @@ class Crossed:
 
     def save(self, job):
         of_made = {} if job["model"]["source"] != "/c" else self.saves
-        said = (self.makes if job["makes"] else of_made).get(
-            job["cell"]["stack"], {"outcome": "saved"}
-        )
-        if said is None:
+        answers = self.makes if job["makes"] else of_made
+        answer = answers.get(job["cell"]["stack"], {"outcome": "saved"})
+        if answer is None:
             return ended(job, exit=None, signal=9)
         folder = Path(job["out"])
         assert not folder.exists()
         folder.mkdir(parents=True)
         head = {"cell": job["cell"]}
-        if "files" in said:  # by their content
-            for name, text in said["files"].items():
+        if "files" in answer:  # by their content
+            for name, text in answer["files"].items():
                 (folder / name).write_text(text)
-            hashes = {n: hash_of_text(t) for n, t in said["files"].items()}
-            said = said | {"files": hashes}
-        (folder / "saved.json").write_text(sealed(json.dumps(head | said)))
+            hashes = {n: hash_of_text(t) for n, t in answer["files"].items()}
+            answer = answer | {"files": hashes}
+        (folder / "saved.json").write_text(sealed(json.dumps(head | answer)))
         return ended(job)
 
     def load(self, job):
         loader = job["cell"]["stack"]
         if (loader, "original") in self.crashes:
             return ended(job, exit=None, signal=11)
-        found = []
+        crossings = []
         for saver, folder in job["copies"].items():
             assert (Path(folder) / "saved.json").exists()
             if (loader, saver) in self.crashes:
                 break
-            said = self.loads.get((saver, loader), {"outcome": "same bits"})
-            found.append({"saver": saver, "loader": loader} | said)
+            answer = self.loads.get((saver, loader), {"outcome": "same bits"})
+            crossings.append({"saver": saver, "loader": loader} | answer)
         head = {"cell": job["cell"]}
         Path(job["result"]).parent.mkdir(parents=True, exist_ok=True)
-        Path(job["result"]).write_text(sealed(json.dumps(head | {"crossings": found})))
-        return ended(job, exit=None, signal=11) if len(found) < len(job["copies"]) else ended(job)
+        Path(job["result"]).write_text(sealed(json.dumps(head | {"crossings": crossings})))
+        is_whole = len(crossings) == len(job["copies"])
+        return ended(job) if is_whole else ended(job, exit=None, signal=11)
 
     def did(self):
         """Return the kinds of its jobs, without the question's name, and their stacks."""

@@ -694,13 +694,13 @@ def delta_net(model: str, dtype: str, text: str, message: str) -> Row:
         cells[stack] = cell(model, variant, stack, Verdict.IDENTICAL, reference=reference)
     wrong = relations_of_delta_net(dtype, text, message, wrong=True)
     right = relations_of_delta_net(dtype, text, message, wrong=False)
-    found = {"4.57": wrong, "5.0": wrong, "5.9": right, "5.23": right}
+    stacks = {"4.57": wrong, "5.0": wrong, "5.9": right, "5.23": right}
     return row(
         model,
         variant,
         cells,
         group="Gated delta net",
-        answers={"relations": RelationsOfRow(stacks=found)},
+        answers={"relations": RelationsOfRow(stacks=stacks)},
     )
 
 
