@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits_wire.atomic import read_whole
+from samebits_wire.vocabularies import is_of_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +39,8 @@ _SMALL = (
 _INDEX = ".index.json"
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "merges.txt")
 _MAX_VOCABULARY = 1 << 30
-_READ = (".json", ".jinja", ".txt", ".model", ".py", ".safetensors", ".bin")
-"""Ends of the names of files that a load reads."""
+_READ = (".json", ".jinja", ".txt", ".py", ".safetensors", ".bin")
+"""Ends of the names of files that a load reads, beside those of a tokenizer."""
 _KINDS = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFCHR: "a device",
@@ -166,7 +167,7 @@ def odd_files(folder: Path) -> Iterator[str]:
         except OSError:  # a link to nowhere, which is said where it matters
             continue
         kind = _KINDS.get(stat.S_IFMT(status.st_mode))
-        if kind and path.name.endswith(_READ):
+        if kind and (path.name.endswith(_READ) or is_of_tokenizer(path.name)):
             yield (
                 f"{path} is {kind} and no file, and a load would wait for it or read it without end: "
                 "remove it, or put the file there"

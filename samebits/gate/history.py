@@ -16,14 +16,13 @@ from samebits.base.digests import digest_of
 from samebits.base.hashes import hashes_of_folder
 from samebits.base.patches import copy_or_link
 from samebits.records.lock import SHORT
+from samebits_wire.vocabularies import is_of_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SUFFIXES = frozenset(
-    {".py", ".json", ".jinja", ".txt", ".model", ".safetensors", ".bin", ".pt", ".pth"}
-)
-"""Files of a checkpoint that a model may be made of."""
+_SUFFIXES = frozenset({".py", ".json", ".jinja", ".txt", ".safetensors", ".bin", ".pt", ".pth"})
+"""Ends of the names of files that a model may be made of, beside those of a tokenizer."""
 _MAX_COMMITS = 200
 _SECONDS = 30
 
@@ -34,8 +33,13 @@ def files_of(folder: Path, cache: Path) -> dict[str, str]:
     return {
         Path(name).as_posix(): hash[:SHORT]
         for name, hash in sorted(hashes.items())
-        if Path(name).suffix in SUFFIXES and not any(p.startswith(".") for p in Path(name).parts)
+        if _is_part(Path(name))
     }
+
+
+def _is_part(path: Path) -> bool:
+    is_hidden = any(part.startswith(".") for part in path.parts)
+    return not is_hidden and (path.suffix in _SUFFIXES or is_of_tokenizer(path.name))
 
 
 def changed_files(recorded: Mapping[str, str], current: Mapping[str, str]) -> tuple[str, ...]:

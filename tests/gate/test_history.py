@@ -38,6 +38,16 @@ def test_the_files_that_make_a_model(model):
     assert list(files(model)) == ["config.json", "model.safetensors", "modeling.py"]
 
 
+@pytest.mark.parametrize("name", ["source.spm", "qwen.tiktoken", "bpe.codes", "tokenizer.model.v3"])
+def test_a_vocabulary_of_any_name_is_part_of_a_model(model, name):
+    (model / name).write_text("one")
+    (model / "notes.log").write_text("one")
+    recorded = files(model)
+    (model / name).write_text("other")
+    (model / "notes.log").write_text("other")
+    assert changed_files(recorded, files(model)) == (name,)
+
+
 def test_changed_added_and_removed_files():
     assert changed_files({"a": "1", "b": "2"}, {"a": "1", "c": "3"}) == ("b", "c")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import transformers
 from samebits_probe.cell import tokenizer as cell_tokenizer
-from samebits_probe.model.load import Source, load_tokenizer
+from samebits_probe.model.load import Source, has_tokenizer, load_tokenizer
 
 IS_OLD = transformers.__version__ < "5"
 WORDS = ("<unk>", "<s>", "Hello", "world", "12345")
@@ -48,9 +48,12 @@ def folder(**config):
     return made
 
 
+def source(made):
+    return Source(str(made), None, False, "float32", "default", "cpu")
+
+
 def facts(made, prompts=None):
-    source = Source(str(made), None, False, "float32", "default", "cpu")
-    return cell_tokenizer.facts(load_tokenizer(source), prompts or {})
+    return cell_tokenizer.facts(load_tokenizer(source(made)), prompts or {})
 
 
 PLAIN = facts(folder())
@@ -83,3 +86,35 @@ def test_answers_are_those_of_the_release():
 
 def test_without_a_template_there_is_no_answer():
     assert PLAIN["chat"] is None
+
+
+def bare(model_type, **files):
+    made = Path(tempfile.mkdtemp())
+    (made / "config.json").write_text(json.dumps({"model_type": model_type}))
+    for name, text in files.items():
+        (made / name).write_text(text)
+    return source(made)
+
+
+def test_a_class_without_a_vocabulary_has_its_config_alone():
+    byt5 = bare("t5", **{"tokenizer_config.json": '{"tokenizer_class": "ByT5Tokenizer"}'})
+    assert has_tokenizer(byt5)
+    assert load_tokenizer(byt5)("a b")["input_ids"] == [100, 35, 101, 1]
+
+
+def test_a_vocabulary_of_another_name_is_not_passed_over():
+    names = ("spm.model", "sentencepiece.bpe.model", "source.spm", "merges.txt", "x.tiktoken")
+    for name in names:
+        cut = bare("xlm-roberta", **{name: "cut"})
+        assert has_tokenizer(cut), name
+        try:
+            tokenizer = load_tokenizer(cut)
+        except Exception:  # noqa: S112  the release cannot read it, which is a failure of its phase
+            continue
+        assert tokenizer is not None, name
+
+
+def test_a_folder_without_a_tokenizer_is_still_one():
+    none = bare("llama", **{"generation_config.json": "{}", "preprocessor_config.json": "{}"})
+    assert not has_tokenizer(none)
+    assert load_tokenizer(none) is None

@@ -364,6 +364,9 @@ def test_the_steps_of_a_sentence_model_are_read_from_its_modules(tmp_path):
         "modules.json",
         "generation_config.json",
         "tokenizer.json",
+        "spiece.model",
+        "source.spm",
+        "qwen.tiktoken",
         "model.safetensors",
     ],
 )

@@ -124,4 +124,7 @@ def _row_ids(row: Fact, tokenizer: Any) -> list[int]:
         msg = "the prompt is a text, and this release loads no tokenizer for the model"
         raise NotFed(msg)
     ids = [int(i) for i in tokenizer(row["text"])["input_ids"]]
+    if not ids:
+        msg = f"the prompt is a text, and this release's {type(tokenizer).__name__} makes no token of it"
+        raise NotFed(msg)
     return model_inputs.stretched(ids, row["at_least"]) if row.get("at_least") else ids

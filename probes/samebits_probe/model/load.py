@@ -27,6 +27,7 @@ from samebits_probe.model.choice import DECODER, kinds_of, signature_of
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import Unknown, phase, without_folders
+from samebits_wire import vocabularies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from samebits_wire import jobs
 
 _PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 _GENERATES = "causal-lm or seq2seq-lm"
 """Head of a class whose name does not show whether the model has an encoder."""
@@ -582,7 +582,7 @@ def has_tokenizer(source: Source) -> bool:
     """Return True if the checkpoint has a tokenizer, whether or not this release can load it."""
     folder = Path(source.where)
     if folder.is_dir():
-        return any((folder / name).exists() for name in _TOKENIZER_FILES)
+        return vocabularies.has_tokenizer(folder)
     try:
         return load_tokenizer(source) is not None
     except Exception:  # noqa: BLE001  the load in each stack reports the error
@@ -595,7 +595,7 @@ def load_tokenizer(source: Source, **options: Any) -> Any:
     ``options`` are further arguments of ``AutoTokenizer.from_pretrained``.
     """
     folder = Path(source.where)
-    if folder.is_dir() and not any((folder / name).exists() for name in _TOKENIZER_FILES):
+    if folder.is_dir() and not vocabularies.has_tokenizer(folder):
         return None
     try:
         arguments = source.arguments() | options

@@ -1,0 +1,27 @@
+"""The names of a tokenizer's files, by which both sides see that a checkpoint has one."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_NAMES = (
+    *("tokenizer*.json", "tokenizer.model*", "*.tokenizer", "*.model", "*.spm", "*.tiktoken"),
+    *("vocab.*", "vocab-*.json", "*_vocab.json", "*.vocab", "merges.txt", "*.codes", "*.bpe"),
+    *("tekken.json", "byte_maps.json"),
+)
+"""Those that the classes of transformers read, and what 5.x looks for beside them: any sentencepiece model, and the
+files of tiktoken and of Mistral. tokenizer_config.json stands for a class without a vocabulary, such as ByT5's."""
+
+
+def is_of_tokenizer(name: str) -> bool:
+    """Return True for the name of a file that only a tokenizer needs."""
+    return any(fnmatchcase(name, pattern) for pattern in _NAMES)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Return True if there is a file of a tokenizer in the folder of a checkpoint."""
+    return any(is_of_tokenizer(path.name) and not path.is_dir() for path in folder.iterdir())
