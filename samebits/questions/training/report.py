@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from samebits.questions.training.step_graft import StepGraft
     from samebits.questions.training.step_trace import StepOrigin
     from samebits.records.comparison import CellResult
+    from samebits.records.ids import Signal
 
 _FORWARD_AGREES = frozenset({Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.REFERENCE})
+_OF_FORWARD: tuple[Signal, ...] = ("hidden_states", "logits", "outputs")
 
 
 def report_of(file: TrainingFile, comparison: TrainingComparison | None) -> TrainingReport:
@@ -65,7 +67,7 @@ def with_forward(report: TrainingReport, result: CellResult) -> TrainingReport:
     comparison = report.comparison
     if comparison is None or comparison.standing not in ("diverged", "undecided"):
         return report
-    if result.judged in _FORWARD_AGREES:
+    if _forward_agrees(result):
         return report
     begins = any(
         item.signal == "logits" and item.outcome in ("diverged", "undecided")
@@ -75,3 +77,17 @@ def with_forward(report: TrainingReport, result: CellResult) -> TrainingReport:
         return report
     update = {"standing": "follows", "reason": "it follows from the forward, which differs already"}
     return report.model_copy(update={"comparison": comparison.model_copy(update=update)})
+
+
+def _forward_agrees(result: CellResult) -> bool:
+    """Return True if the forward explains no other logits of a step.
+
+    A verdict may rest on something else than the forward, such as a decode or an argument of
+    generate(): then logits with the same bits explain nothing.
+    """
+    if result.judged in _FORWARD_AGREES:
+        return True
+    outcomes = {signal.signal: signal.outcome for signal in result.signals}
+    forward = [outcomes[name] for name in _OF_FORWARD if name in outcomes]
+    same = outcomes.get("logits") == "identical" and "differs" not in forward
+    return result.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and same

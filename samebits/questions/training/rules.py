@@ -70,6 +70,20 @@ def _other_loss(case: Case) -> Iterator[Sighting]:
         yield Sighting(_place(losses[0]), _evidence(case, lines))
 
 
+def _other_logits(case: Case) -> Iterator[Sighting]:
+    """Find logits of a step that differ where the model's own forward agrees.
+
+    Beside another formula of the loss, logits may follow from a forward that differs.
+    """
+    comparison = _diverged(case)
+    if comparison is None or any(item.formulas for item in comparison.items):
+        return
+    logits = [item for item in comparison.items if item.signal == "logits" and _is(item)]
+    if logits:
+        begins = _begins(comparison) if comparison.first in logits else ()
+        yield Sighting(_place(logits[0]), _evidence(case, (*map(item_line, logits), *begins)))
+
+
 def _other_gradients(case: Case) -> Iterator[Sighting]:
     """Find gradients that differ where logits and losses agree, but for tensors that are frozen."""
     comparison = _comparison(case, "diverged")
@@ -224,6 +238,7 @@ def _evidence(case: Case, lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule("SB840", _other_logits),
     Rule("SB841", _other_loss),
     Rule("SB842", _other_gradients),
     Rule("SB843", _broken("rows accumulated = one batch")),

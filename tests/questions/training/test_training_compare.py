@@ -10,6 +10,7 @@ from samebits.questions.training.judge import MAX_OF_SIGNAL, needs_values
 from samebits.questions.training.records import TrainingFile
 from samebits.questions.training.report import report_of, with_forward
 from samebits.records.capture import Failure
+from samebits.records.comparison import SignalComparison
 from samebits.records.ids import Verdict
 from samebits.records.made import MadeModel
 from tests.support.builders import Memory, cell_id, values
@@ -18,10 +19,14 @@ MADE = MadeModel(n_layers=2, hidden_size=32, n_parameters=1000)
 
 
 class Judged:
-    """A result with nothing but its verdict."""
+    """A result with nothing but its verdict and the outcomes of its signals."""
 
-    def __init__(self, judged):
+    def __init__(self, judged, **outcomes):
         self.judged = judged
+        self.signals = [
+            SignalComparison(signal=name, outcome=outcome, n_items=1, n_differ=0)
+            for name, outcome in outcomes.items()
+        ]
 
 
 def step(memory, *, seed=0, dtype=np.float32, logits=0.0, gradients=None, **changed):
@@ -211,6 +216,25 @@ def test_what_begins_in_the_forward_is_not_accused_again(verdict, standing):
     change = {"logits": 1e-3, "loss": 2.6}
     result = report_of(file("5.x", step(Memory())), pair(change, change))
     assert with_forward(result, Judged(verdict)).comparison.standing == standing
+
+
+@pytest.mark.parametrize(
+    ("judged", "outcomes", "standing"),
+    [
+        (Verdict.DIVERGED, {"logits": "identical", "decode": "differs"}, "diverged"),
+        (Verdict.UNDECIDED, {"logits": "identical", "greedy": "differs"}, "diverged"),
+        (Verdict.DIVERGED, {"logits": "differs", "decode": "differs"}, "follows"),
+        (Verdict.DIVERGED, {"hidden_states": "differs", "logits": "identical"}, "follows"),
+        (Verdict.DIVERGED, {"logits": "not compared", "decode": "differs"}, "follows"),
+        (Verdict.UNSTABLE, {"logits": "identical"}, "follows"),
+    ],
+)
+def test_a_verdict_that_rests_on_no_forward_explains_no_logits_of_a_step(
+    judged, outcomes, standing
+):
+    change = {"logits": 1e-3, "loss": 2.6}
+    result = report_of(file("5.x", step(Memory())), pair(change, change))
+    assert with_forward(result, Judged(judged, **outcomes)).comparison.standing == standing
 
 
 def test_another_formula_stays_accused_beside_another_forward():

@@ -56,7 +56,7 @@ def test_a_loss_that_diverged_by_itself_is_named():
     assert codes_of_training({"standing": "rounding", "items": []}) == []
     logits = {"signal": "logits", "batch": "padded", "outcome": "diverged"}
     items = [logits, *TRAINED["comparison"]["items"]]
-    assert codes_of_training({"items": items, "first": logits}) == []
+    assert codes_of_training({"items": items, "first": logits}) == ["SB840"]
     other = TRAINED["comparison"]["items"][0] | {"formulas": ["mean", "sum"]}
     assert codes_of_training({"items": [logits, other], "first": logits}) == ["SB841"]
 
@@ -65,14 +65,29 @@ def test_a_loss_that_diverged_by_itself_is_named():
 def test_a_loss_that_one_side_does_not_compute_is_no_consequence_of_other_logits(standing):
     logits = {"signal": "logits", "batch": "router", "outcome": "diverged"}
     refused = {"signal": "loss", "batch": "router", "outcome": "diverged", "note": "ValueError"}
+    of_logits = ["SB840"] if standing == "diverged" else []
     comparison = {"standing": standing, "first": logits}
-    assert codes_of_training(comparison | {"items": [logits, refused]}) == ["SB841"]
+    assert codes_of_training(comparison | {"items": [logits, refused]}) == [*of_logits, "SB841"]
     unreturned = refused | {"signal": "other losses", "tensor": "z_loss", "reference": 2.0}
-    assert codes_of_training(comparison | {"items": [logits, unreturned]}) == ["SB841"]
+    assert codes_of_training(comparison | {"items": [logits, unreturned]}) == [*of_logits, "SB841"]
     other = unreturned | {"candidate": 2.5}
-    assert codes_of_training(comparison | {"items": [logits, other]}) == []
+    assert codes_of_training(comparison | {"items": [logits, other]}) == of_logits
     rounded = {"standing": "rounding", "items": [], "first": None}
     assert codes_of_training(rounded) == []
+
+
+def test_logits_of_a_step_that_diverged_by_themselves_are_named():
+    loss = TRAINED["comparison"]["items"][0]
+    logits = {"signal": "logits", "batch": "padded", "outcome": "diverged", "own": 0.5}
+    gradients = {"signal": "gradients", "tensor": "a.weight", "outcome": "diverged"}
+    change = {"items": [logits, loss, gradients], "first": logits}
+    assert codes_of_training(change) == ["SB840"]
+    assert codes_of_training({"items": [logits], "first": logits}) == ["SB840"]
+    assert codes_of_training(change | {"standing": "follows"}) == []
+    rounded = logits | {"outcome": "rounding"}
+    assert codes_of_training({"standing": "rounding", "items": [rounded], "first": rounded}) == []
+    same = {"standing": "identical", "items": [], "first": None}
+    assert codes_of_training(same) == []
 
 
 def test_gradients_that_diverged_by_themselves_are_named():

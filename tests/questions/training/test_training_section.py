@@ -1,10 +1,18 @@
 """The section *Training*, the part of a model's page, and report.html."""
 
+from pathlib import Path
+
+import pytest
+
+from samebits.findings.case import Case
+from samebits.questions.registry import findings, texts
 from samebits.questions.training.records import TrainingOfRow, TrainingReport
 from samebits.questions.training.section import TITLE, training, training_of
 from samebits.reports.document import render
 from samebits.reports.html import site
-from tests.support.sample_report import sample_report
+from samebits.terminal.screen import screen
+from tests.support.builders import Memory, sound
+from tests.support.sample_report import only_rows, sample_report, with_cells, with_rows
 
 SIZE = {"n": 4, "n_differ": 4, "max_abs": 0.5, "mean_abs": 0.1}
 BROKEN = {
@@ -155,3 +163,27 @@ def test_report_html_has_the_step_with_what_explains_it():
     assert "sum over the labels" in text
     assert "the step is too large to trace" in text
     assert "<td>not tried</td>\n<td>broken</td>" in text
+
+
+@pytest.mark.parametrize("diverged", [True, False])
+def test_a_step_whose_logits_diverge_is_named_beside_a_verdict_that_passes(diverged):
+    standing = "diverged" if diverged else "rounding"
+    logits = {"signal": "logits", "batch": "padded", "outcome": standing}
+    logits |= {"own": 0.5, "float64": 0.5 if diverged else 1e-9}
+    comparison = compared(standing, first=logits, items=[logits], counts={standing: 1})
+    trained = TrainingOfRow(stacks={"5.0": step(comparison=comparison)})
+    case = Case(capture=sound(Memory(), "5.0"), answers={"training": trained})
+    row = only_rows("llama").rows[0]
+    cells = [
+        cell.model_copy(update={"findings": findings(case) if cell.cell.stack == "5.0" else ()})
+        for cell in row.cells
+    ]
+    row = with_cells(row, *cells).model_copy(update={"answers": {"training": trained}})
+    report = with_rows(
+        row, expected=(), exit_code=0, rules=tuple(texts(["SB840"]) if diverged else ())
+    )
+    terminal = "\n".join(screen(report, [Path("report.md")], {}))
+    places = [render(report)["findings.md"], terminal]
+    assert ["SB840" in text for text in places] == [diverged] * len(places)
+    assert f"1 cell: {standing}" in render(report)["relations.md"]
+    assert "the same bits" not in training(report)
