@@ -76,6 +76,14 @@ def _cache_position(usage: UsageSignal, _dtype: str) -> str:
     return "used" if cache_position.wrong == "other logits" else _refusal(cache_position.wrong)
 
 
+def _repeated(usage: UsageSignal, dtype: str) -> str:
+    second = usage.repeated
+    if second is None or second.refused:
+        return "" if second is None else _refusal(second.refused)
+    agrees = second.agrees(dtype)
+    return "" if agrees is None else "as the first" if agrees else "unlike the first"
+
+
 def _position_ids(usage: UsageSignal, _dtype: str) -> str:
     position_ids = usage.position_ids
     if position_ids is None:
@@ -172,6 +180,7 @@ USAGES = (
     Usage("packed position_ids", _packed),
     Usage("keys that the cache keeps", _keys),
     Usage("forward(cache_position)", _cache_position),
+    Usage("second generate()", _repeated),
     Usage("generate(position_ids)", _position_ids),
     Usage("assistant, min_new_tokens", _assisted),
     Usage("penalty_alpha", _strategy("penalty_alpha")),

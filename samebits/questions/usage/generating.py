@@ -1,4 +1,4 @@
-"""SB821 to SB825: rules for what generate() does by default, and with the same logits."""
+"""SB821 to SB825, SB915: rules for what generate() does by default, with the same logits, and again."""
 
 from __future__ import annotations
 
@@ -72,10 +72,30 @@ def _stale_beams(case: Case) -> Iterator[Sighting]:
     )
 
 
+def _second_call(case: Case) -> Iterator[Sighting]:
+    """Find a second generate() that chooses from other scores than the first."""
+    observed, dtype = signal_of(case.capture), case.capture.cell.variant.dtype
+    second = observed.repeated
+    if second is None or second.agrees(dtype) is not False:
+        return
+    assert second.apart is not None
+    assert second.of_steps is not None
+    yield Sighting(
+        "generate() again",
+        (
+            f"new tokens: {second.steps[0]} and {second.steps[1]}, the first {second.n_same} the same",
+            f"up to there the scores of the second call are {number(second.apart)} away",
+            f"the scores of the first and the last step differ by {number(second.of_steps)}",
+            *seen_with(observed.asked_of),
+        ),
+    )
+
+
 RULES = (
     Rule("SB821", _differing("generation_config", compare.defaults)),
     Rule("SB822", _differing("generate()", compare.choices)),
     Rule("SB823", _differing("logits processor", compare.processors)),
     Rule("SB824", _differing("generate()", compare.refusals)),
     Rule("SB825", _stale_beams),
+    Rule("SB915", _second_call),
 )
