@@ -927,6 +927,8 @@ USAGE = [
     ("SB915", "repeated", SECOND | {"n_same": 2, "apart": 0.1}, SECOND | {"apart": 1e-6}),
     ("SB915", "repeated", SECOND | {"steps": [4, 3], "n_same": 3}, SECOND | {"of_steps": 0.0}),
     ("SB915", "repeated", SECOND | {"apart": 0.7}, {"refused": "RuntimeError: sizes differ"}),
+    ("SB916", "static", SECOND | {"apart": 0.7}, SECOND | {"apart": 1e-6}),
+    ("SB916", "static", SECOND | {"apart": 0.7}, {"refused": "RuntimeError: sizes differ"}),
 ]
 """Code, part of the signal, a value that the rule finds, and one that it does not."""
 

@@ -1,6 +1,7 @@
 """usage: a model that leaks, forgets or refuses is seen to, and nothing stays behind."""
 
 import importlib
+import itertools
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -141,8 +142,10 @@ def test_a_model_without_beams_says_why():
 
 
 def test_a_second_call_gives_what_the_first_gave():
-    for made in (model(), model("mamba", state_size=4)):
-        found = ask(generate.repeated, made)
+    for made, question in itertools.product(
+        (model(), model("mamba", state_size=4)), (generate.repeated, generate.static)
+    ):
+        found = ask(question, made)
         assert found["steps"] == [4, 4]
         assert found["n_same"] == 4
         assert found["apart"] < 1e-5
@@ -201,3 +204,27 @@ def test_a_first_call_that_raises_is_recorded_as_raised():
     loaded = SimpleNamespace(model=made, head="causal-lm")
     found = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
     assert found["raised"]["repeated"] == "ZeroDivisionError: division by zero"
+
+
+def test_a_model_that_computes_otherwise_over_a_static_cache_is_seen():
+    made = model()
+
+    def hook(_module, _args, output):
+        if isinstance(output.past_key_values, transformers.StaticCache):
+            output.logits = output.logits / 2
+
+    made.register_forward_hook(hook)
+    found = ask(generate.static, made)
+    assert found["apart"] > 0.01 * found["of_steps"]
+    assert ask(generate.repeated, made)["apart"] < 1e-5
+
+
+def test_a_model_that_refuses_a_static_cache_says_so():
+    made = model()
+    original = made.generate
+
+    def only_dynamic(ids, **arguments):
+        return original(ids, **arguments) if "cache_implementation" not in arguments else 1 / 0
+
+    made.generate = only_dynamic
+    assert ask(generate.static, made) == {"refused": "ZeroDivisionError: division by zero"}

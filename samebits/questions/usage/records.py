@@ -216,6 +216,8 @@ class UsageSignal(Answer):
     cache_position: CachePosition | None = None
     repeated: SecondCall | None = None
     """The second of two equal calls of generate(), with another call in between."""
+    static: SecondCall | None = None
+    """A call with ``cache_implementation="static"`` after one with the default cache."""
     position_ids: PositionIds | None = None
     assisted: Assisted | None = None
     strategies: Annotated[dict[str, str] | None, RAISED] = None

@@ -1,4 +1,4 @@
-"""Questions about generate(): a second call, position_ids, an assistant, strategies of older releases."""
+"""Questions about generate(): a second call, a static cache, arguments, strategies of older releases."""
 
 from __future__ import annotations
 
@@ -45,6 +45,11 @@ def repeated(subject: Subject) -> Facts:
     first = _decoded(subject)
     _generate(subject, "between", 2 * _PROMPT_LENGTH, repetition_penalty=5.0)
     return _against(first, subject)
+
+
+def static(subject: Subject) -> Facts:
+    """Return how far a generate() with a static cache is from one with the default cache."""
+    return _against(_decoded(subject), subject, cache_implementation="static")
 
 
 def _decoded(subject: Subject, **arguments: Any) -> _Decoded:
