@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 12
+CAPTURE: Final = 13
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -18,6 +18,7 @@ CAPTURE: Final = 12
 #    answered.
 # 11: what forward does without an argument that only some releases take or use.
 # 12: what questions beside the verdict observed lies under their names in ``answers``.
+# 13: whether a second generate() gives what the first gave, and one with a static cache.
 
 GRAFT: Final = 4
 """What a stack stores for a graft, and what a graft restores."""

@@ -876,6 +876,7 @@ def searched(**changed):
     return {"n_moved": 4, "greedy": 1e-6, "of_others": 3.0} | changed
 
 
+SECOND = {"steps": [4, 4], "n_same": 4, "apart": 0.0, "of_steps": 1.5}
 USAGE = [
     ("SB901", "attentions", MAPS, MAPS | {"given": "tensors", "logits_changed": False}),
     ("SB901", "attentions", MAPS | {"given": "None for each layer"}, MAPS | {"eager": "None"}),
@@ -916,6 +917,12 @@ USAGE = [
     ("SB825", "beams", searched(by_cache=0.8), searched(by_cache=2e-6)),
     ("SB825", "beams", searched(by_cache=0.8), searched(by_cache=0.8, greedy=0.7)),
     ("SB825", "beams", searched(by_cache=0.8), {"refused": "ValueError: no beams"}),
+    ("SB915", "repeated", SECOND | {"n_same": 0, "apart": 0.7}, SECOND),
+    ("SB915", "repeated", SECOND | {"n_same": 2, "apart": 0.1}, SECOND | {"apart": 1e-6}),
+    ("SB915", "repeated", SECOND | {"steps": [4, 3], "n_same": 3}, SECOND | {"of_steps": 0.0}),
+    ("SB915", "repeated", SECOND | {"apart": 0.7}, {"refused": "RuntimeError: sizes differ"}),
+    ("SB916", "static", SECOND | {"apart": 0.7}, SECOND | {"apart": 1e-6}),
+    ("SB916", "static", SECOND | {"apart": 0.7}, {"refused": "RuntimeError: sizes differ"}),
 ]
 """Code, part of the signal, a value that the rule finds, and one that it does not."""
 

@@ -1,6 +1,7 @@
 """usage: a model that leaks, forgets or refuses is seen to, and nothing stays behind."""
 
 import importlib
+import itertools
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -138,3 +139,92 @@ def test_a_model_without_beams_says_why():
     made = model()
     made.generate = lambda *_args, **_kwargs: 1 / 0
     assert ask(beams.beams, made) == {"refused": "ZeroDivisionError: division by zero"}
+
+
+def test_a_second_call_gives_what_the_first_gave():
+    for made, question in itertools.product(
+        (model(), model("mamba", state_size=4)), (generate.repeated, generate.static)
+    ):
+        found = ask(question, made)
+        assert found["steps"] == [4, 4]
+        assert found["n_same"] == 4
+        assert found["apart"] < 1e-5
+        assert found["of_steps"] > 1e-2
+
+
+def leaves_arguments(made):
+    """Write the arguments of every call into the generation config."""
+    original = made.generate
+
+    def generate_and_write(ids, **arguments):
+        output = original(ids, **arguments)
+        if "repetition_penalty" in arguments:
+            made.generation_config.repetition_penalty = arguments["repetition_penalty"]
+        return output
+
+    made.generate = generate_and_write
+
+
+def leaves_a_state(made):
+    """Add what the last call computed last to the logits of the next prompt."""
+    state = []
+
+    def hook(_module, _args, kwargs, output):
+        logits = output.logits.clone()
+        if state and kwargs["input_ids"].shape[1] > 1:
+            output.logits = logits + state.pop()
+        state[:] = [logits[:, -1:]]
+
+    made.register_forward_hook(hook, with_kwargs=True)
+
+
+def test_what_a_call_leaves_behind_is_seen_in_the_second():
+    for plant in (leaves_arguments, leaves_a_state):
+        made = model()
+        plant(made)
+        found = ask(generate.repeated, made)
+        assert found["apart"] > 0.01 * found["of_steps"], (plant, found)
+
+
+def test_a_second_call_that_raises_says_so():
+    made = model()
+    original, calls = made.generate, []
+
+    def only_twice(ids, **arguments):
+        calls.append(ids)
+        return original(ids, **arguments) if len(calls) <= 2 else 1 / 0
+
+    made.generate = only_twice
+    assert ask(generate.repeated, made) == {"refused": "ZeroDivisionError: division by zero"}
+
+
+def test_a_first_call_that_raises_is_recorded_as_raised():
+    made = model()
+    made.generate = lambda *_args, **_kwargs: 1 / 0
+    loaded = SimpleNamespace(model=made, head="causal-lm")
+    found = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
+    assert found["raised"]["repeated"] == "ZeroDivisionError: division by zero"
+
+
+def test_a_model_that_computes_otherwise_over_a_static_cache_is_seen():
+    made = model()
+
+    def hook(_module, _args, output):
+        if isinstance(output.past_key_values, transformers.StaticCache):
+            output.logits = output.logits / 2
+
+    made.register_forward_hook(hook)
+    found = ask(generate.static, made)
+    assert found["apart"] > 0.01 * found["of_steps"]
+    assert ask(generate.repeated, made)["apart"] < 1e-5
+
+
+def test_a_model_that_refuses_a_static_cache_says_so():
+    made = model()
+    original = made.generate
+
+    def only_dynamic(ids, **arguments):
+        return original(ids, **arguments) if "cache_implementation" not in arguments else 1 / 0
+
+    made.generate = only_dynamic
+    assert ask(generate.static, made) == {"refused": "ZeroDivisionError: division by zero"}

@@ -9,7 +9,7 @@ from samebits.questions.usage.compare import NEUTRAL, OF_SAMPLING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from samebits.questions.usage.records import UsageSignal
+    from samebits.questions.usage.records import SecondCall, UsageSignal
 
 _SHOWN_TOKENS = 6
 _SHOWN_DEFAULTS = (
@@ -74,6 +74,13 @@ def _cache_position(usage: UsageSignal, _dtype: str) -> str:
     if cache_position.wrong == "the same logits":
         return "no effect" if cache_position.named else "ignored"
     return "used" if cache_position.wrong == "other logits" else _refusal(cache_position.wrong)
+
+
+def _second(second: SecondCall | None, dtype: str) -> str:
+    if second is None or second.refused:
+        return "" if second is None else _refusal(second.refused)
+    agrees = second.agrees(dtype)
+    return "" if agrees is None else "the same scores" if agrees else "other scores"
 
 
 def _position_ids(usage: UsageSignal, _dtype: str) -> str:
@@ -172,6 +179,8 @@ USAGES = (
     Usage("packed position_ids", _packed),
     Usage("keys that the cache keeps", _keys),
     Usage("forward(cache_position)", _cache_position),
+    Usage("second generate()", lambda usage, dtype: _second(usage.repeated, dtype)),
+    Usage("generate() with a static cache", lambda usage, dtype: _second(usage.static, dtype)),
     Usage("generate(position_ids)", _position_ids),
     Usage("assistant, min_new_tokens", _assisted),
     Usage("penalty_alpha", _strategy("penalty_alpha")),

@@ -1,4 +1,4 @@
-"""SB821 to SB825: rules for what generate() does by default, and with the same logits."""
+"""SB821 to SB825, SB915, SB916: rules for what generate() does by default, with the same logits, and again."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.questions.usage.compare import OtherValue
     from samebits.questions.usage.generation import GenerationSignal
+    from samebits.questions.usage.records import SecondCall, UsageSignal
 
     Compare = Callable[[GenerationSignal, GenerationSignal], Iterator[OtherValue]]
     Check = Callable[[Case], Iterator[Sighting]]
@@ -72,10 +73,34 @@ def _stale_beams(case: Case) -> Iterator[Sighting]:
     )
 
 
+def _unlike_the_first(where: str, call: Callable[[UsageSignal], SecondCall | None]) -> Check:
+    """Return a check for a second generate() that chooses from other scores than the first."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        observed, dtype = signal_of(case.capture), case.capture.cell.variant.dtype
+        second = call(observed)
+        if second is not None and second.agrees(dtype) is False:
+            yield Sighting(where, (*_distances(second), *seen_with(observed.asked_of)))
+
+    return check
+
+
+def _distances(second: SecondCall) -> tuple[str, ...]:
+    assert second.apart is not None
+    assert second.of_steps is not None
+    return (
+        f"new tokens: {second.steps[0]} and {second.steps[1]}, the first {second.n_same} the same",
+        f"up to there the scores of the second call are {number(second.apart)} away",
+        f"the scores of the first and the last step differ by {number(second.of_steps)}",
+    )
+
+
 RULES = (
     Rule("SB821", _differing("generation_config", compare.defaults)),
     Rule("SB822", _differing("generate()", compare.choices)),
     Rule("SB823", _differing("logits processor", compare.processors)),
     Rule("SB824", _differing("generate()", compare.refusals)),
     Rule("SB825", _stale_beams),
+    Rule("SB915", _unlike_the_first("generate() again", lambda usage: usage.repeated)),
+    Rule("SB916", _unlike_the_first("static cache", lambda usage: usage.static)),
 )

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
+def _rounding(distance: float, dtype: str) -> float:
+    """Return up to where a change counts as rounding, where ``distance`` would be a real one.
+
+    It is the middle, on a logarithmic scale, between ``distance`` times the unit roundoff of
+    ``dtype`` and ``distance``.
+    """
+    return distance * sqrt(_ROUNDOFF[dtype])
+
+
 class Attentions(Record):
     """The result of ``output_attentions=True``."""
 
@@ -64,13 +73,12 @@ class Packed(Record):
     def sees(self, way: PackedWay, dtype: str) -> bool | None:
         """Return whether the second sequence attends to the first; None if that is unknown.
 
-        The rounding in an expert's matrix product may depend on the other tokens of the row. So a
-        change counts as rounding up to the middle, on a logarithmic scale, between ``ordinary``
-        times the unit roundoff of ``dtype`` and ``ordinary``.
+        The rounding in an expert's matrix product may depend on the other tokens of the row, so a
+        change counts as rounding up to :func:`_rounding` of ``ordinary``.
         """
         if way.by_the_first is None or not self.ordinary:
             return None
-        return way.by_the_first > self.ordinary * sqrt(_ROUNDOFF[dtype])
+        return way.by_the_first > _rounding(self.ordinary, dtype)
 
 
 class CacheLayers(Record):
@@ -146,14 +154,36 @@ class Beams(Record):
     def keeps_state(self, dtype: str) -> bool | None:
         """Return whether each beam goes on with its own state; None if that is unknown.
 
-        A distance counts as rounding up to the middle, on a logarithmic scale, between ``of_others``
-        times the unit roundoff of ``dtype`` and ``of_others``. A cache that is wrong without beams
-        shows nothing of them.
+        A cache that is wrong without beams shows nothing of them.
         """
         if self.by_cache is None or self.greedy is None or not self.of_others:
             return None
-        limit = self.of_others * sqrt(_ROUNDOFF[dtype])
+        limit = _rounding(self.of_others, dtype)
         return None if self.greedy > limit else self.by_cache <= limit
+
+
+class SecondCall(Record):
+    """A greedy generate() against an earlier one of the same prompt."""
+
+    steps: tuple[int, ...] = ()
+    """Number of new tokens of both calls."""
+    n_same: int = 0
+    """Number of new tokens until the first one that differs."""
+    apart: float | None = None
+    """Largest distance between the scores of both calls, up to the first token that differs."""
+    of_steps: float | None = None
+    """Largest distance between the scores of the first and the last step: what counts as far."""
+    refused: Annotated[str, RAISED] = ""
+    """The exception of the second call."""
+
+    def agrees(self, dtype: str) -> bool | None:
+        """Return whether both calls chose from the same scores, but for rounding; None: unknown.
+
+        The bits of a product may depend on where its tensors lie in memory.
+        """
+        if self.apart is None or not self.of_steps:
+            return None
+        return len(set(self.steps)) == 1 and self.apart <= _rounding(self.of_steps, dtype)
 
 
 class Checkpointing(Record):
@@ -184,6 +214,10 @@ class UsageSignal(Answer):
     packed: Packed | None = None
     cache: CacheHeld | None = None
     cache_position: CachePosition | None = None
+    repeated: SecondCall | None = None
+    """The second of two equal calls of generate(), with another call in between."""
+    static: SecondCall | None = None
+    """A call with ``cache_implementation="static"`` after one with the default cache."""
     position_ids: PositionIds | None = None
     assisted: Assisted | None = None
     strategies: Annotated[dict[str, str] | None, RAISED] = None

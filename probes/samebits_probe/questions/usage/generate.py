@@ -1,12 +1,13 @@
-"""Questions about generate(): position_ids, an assistant, strategies of older releases."""
+"""Questions about generate(): a second call, a static cache, arguments, strategies of older releases."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model.distance import same_bytes
+from samebits_probe.model.decode import GREEDY
+from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.questions.usage.subject import NoMeaning, error_text
 
 if TYPE_CHECKING:
@@ -20,6 +21,61 @@ STRATEGIES: dict[str, Facts] = {
     "num_beam_groups": {"num_beams": 2, "num_beam_groups": 2, "diversity_penalty": 0.5},
 }
 """Contrastive search and group beam search, by the argument that asks for them."""
+_SCORED: Facts = GREEDY | {
+    "eos_token_id": None,
+    "output_scores": True,
+    "return_dict_in_generate": True,
+}
+
+
+class _Decoded(NamedTuple):
+    """New tokens of a greedy generate(), and the scores that they were chosen from."""
+
+    ids: torch.Tensor
+    scores: torch.Tensor
+    """[steps, vocabulary]"""
+
+
+def repeated(subject: Subject) -> Facts:
+    """Return how far a generate() is from the same call before it, with another call in between.
+
+    The call in between has a longer prompt and an argument that changes scores, so that what it
+    leaves in the model, its caches or its generation config has an effect on the next one.
+    """
+    first = _decoded(subject)
+    _generate(subject, "between", 2 * _PROMPT_LENGTH, repetition_penalty=5.0)
+    return _against(first, subject)
+
+
+def static(subject: Subject) -> Facts:
+    """Return how far a generate() with a static cache is from one with the default cache."""
+    return _against(_decoded(subject), subject, cache_implementation="static")
+
+
+def _decoded(subject: Subject, **arguments: Any) -> _Decoded:
+    # all is on the CPU, and a model may draw numbers in its forward
+    torch.default_generator.manual_seed(0)
+    output = _generate(subject, **_SCORED, **arguments)
+    scores = torch.cat(output.scores)
+    return _Decoded(output.sequences[0, -len(scores) :], scores)
+
+
+def _against(first: _Decoded, subject: Subject, **arguments: Any) -> Facts:
+    """Return distances of a generate() from the first one, as far as both had the same tokens."""
+    try:
+        second = _decoded(subject, **arguments)
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {"refused": error_text(error)}
+    n_both = min(len(first.ids), len(second.ids))
+    same = (first.ids[:n_both] == second.ids[:n_both]).long().cumprod(0)
+    n_same = int(same.sum())
+    n_compared = min(n_same + 1, n_both)  # the scores of the first other token are comparable
+    return {
+        "steps": [len(first.ids), len(second.ids)],
+        "n_same": n_same,
+        "apart": distance(first.scores[:n_compared], second.scores[:n_compared])["max_abs"],
+        "of_steps": distance(first.scores[:1], first.scores[-1:])["max_abs"],
+    }
 
 
 def position_ids(subject: Subject) -> Facts:
@@ -85,7 +141,9 @@ def _logits(subject: Subject, **arguments: Any) -> torch.Tensor:
     return torch.cat(output.logits)
 
 
-def _generate(subject: Subject, **arguments: Any) -> Any:
+def _generate(
+    subject: Subject, prompt: str = "generate", length: int = _PROMPT_LENGTH, **arguments: Any
+) -> Any:
     """Return the output of a greedy generate().
 
     Raises:
@@ -95,13 +153,6 @@ def _generate(subject: Subject, **arguments: Any) -> Any:
     if not getattr(subject.model, "can_generate", lambda: False)():
         msg = f"{type(subject.model).__name__} does not generate"
         raise NoMeaning(msg)
-    ids = subject.ids("generate", _PROMPT_LENGTH)
-    mask = torch.ones_like(ids)
-    return subject.model.generate(
-        ids,
-        attention_mask=mask,
-        max_new_tokens=_STEPS,
-        do_sample=False,
-        pad_token_id=0,
-        **arguments,
-    )
+    ids = subject.ids(prompt, length)
+    options = {"do_sample": False, "max_new_tokens": _STEPS, "pad_token_id": 0} | arguments
+    return subject.model.generate(ids, attention_mask=torch.ones_like(ids), **options)
