@@ -75,7 +75,7 @@ def _other_logits(case: Case) -> Iterator[Sighting]:
 
     Beside another formula of the loss, logits may follow from a forward that differs.
     """
-    comparison = _diverged(case)
+    comparison = _comparison(case, "diverged")
     if comparison is None or any(item.formulas for item in comparison.items):
         return
     logits = [item for item in comparison.items if item.signal == "logits" and _is(item)]
