@@ -96,10 +96,14 @@ class Traced:
         with precision.promotion():
             return self._traced()
 
-    def _traced(self) -> Fact:
+    def _prompts(self) -> Inputs:
+        """Return the inputs of the prompt, after what comes before it."""
         feed = Feed(self.job["model"], getattr(torch, self.source.dtype), self.source.device)
         dtype = torch.float64 if self._in_float64 else None
-        inputs = feed.run_before(self.loaded, self.loaded.model, self.job["trace"], dtype)
+        return feed.run_before(self.loaded, self.loaded.model, self.job["trace"], dtype)
+
+    def _traced(self) -> Fact:
+        inputs = self._prompts()
         started = time.perf_counter()
         plain = self._run(inputs, None)
         plain_done = time.perf_counter()
