@@ -45,7 +45,7 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from samebits_probe.process import consent, learned, network, own, progress, vision
+from samebits_probe.process import calls, consent, learned, network, own, progress, vision
 from samebits_probe.process.children import (
     be_first_for_oom_killer,
     die_with_parent,
@@ -89,6 +89,8 @@ _OF_QUESTIONS = "samebits_probe.questions"
 def perform(job: Job) -> None:
     """Run one job in this process."""
     vision.make_importable()
+    if calls.are_wanted(job, KINDS):
+        calls.CALLS.begin()
     _module_of(job).run(job)
 
 

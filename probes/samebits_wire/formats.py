@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 13
+CAPTURE: Final = 14
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -19,6 +19,7 @@ CAPTURE: Final = 13
 # 11: what forward does without an argument that only some releases take or use.
 # 12: what questions beside the verdict observed lies under their names in ``answers``.
 # 13: whether a second generate() gives what the first gave, and one with a static cache.
+# 14: which functions of transformers it entered.
 
 GRAFT: Final = 4
 """What a stack stores for a graft, and what a graft restores."""
@@ -59,19 +60,21 @@ TRACE: Final = 4
 # 3: its hashes are BLAKE3, which it names.
 # 4: traces of training steps.
 
-TRAINER: Final = 3
+TRAINER: Final = 4
 """What transformers' Trainer does."""
 # 1: first.
 # 2: whether its relation was not tried because it raises.
 # 3: no classes of collator and sampler.
+# 4: which functions of transformers it entered.
 
-TRAINING: Final = 5
+TRAINING: Final = 6
 """One training step."""
 # 1: first.
 # 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
 # 3: tensors whose requires_grad is False.
 # 4: which relations were not tried because they raise.
 # 5: no draws with dropout, no loss with label smoothing, and no adapter or autocast among the relations.
+# 6: which functions of transformers it entered.
 
 CHECKPOINT: Final = 4
 """A checkpoint made from a recipe."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from samebits.jobs.cache import JobCache
     from samebits.jobs.common import ReadyCell
     from samebits.jobs.records import Task, TaskJob
+    from samebits.records.ids import CellId
     from samebits.records.kinds import CellKind, F
     from samebits.records.result import CellFile
 
@@ -29,6 +30,8 @@ class Lab:
         self._of_several: dict[Path, asyncio.Task[CellFile | Failure]] = {}
         self.at_close: list[Callable[[], None]] = []
         """What questions do when the run ends."""
+        self.entered: dict[CellId, dict[str, frozenset[int]]] = {}
+        """Cell -> file of transformers -> first lines of the functions that its jobs entered."""
 
     def close(self) -> None:
         """Let questions remove what no later run may use."""
@@ -53,12 +56,20 @@ class Lab:
             belongs=lambda answer: answer.cell == ready.cell,
         )
         if not kind.of_several:
-            return await self.cache.result(job, ready.process)
+            result = await self.cache.result(job, ready.process)
+            return result if isinstance(result, Failure) else self._counted(result)
         if path not in self._of_several:
             self._of_several[path] = asyncio.create_task(self.cache.result(job, ready.process))
         answer = await asyncio.shield(self._of_several[path])
         assert isinstance(answer, (kind.record, Failure))
         return answer
+
+    def _counted(self, answer: F) -> F:
+        """Return an answer without the functions that its job entered, which count for its cell."""
+        of_cell = self.entered.setdefault(answer.cell, {})
+        for file, lines in answer.entered.items():
+            of_cell[file] = of_cell.get(file, frozenset()) | set(lines)
+        return answer.model_copy(update={"entered": {}}) if answer.entered else answer
 
     def _job(self, kind: CellKind[F], task: Task, ready: ReadyCell, written: Path) -> TaskJob:
         form, key = JOB_OF.get(type(task), (QuestionJob, "task"))

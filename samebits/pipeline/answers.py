@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from samebits.matrix.spec import ModelSpec
     from samebits.pipeline.scheduler import Scheduler
     from samebits.questions.question import ByRow
+    from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult
     from samebits.records.ids import CellId
     from samebits.records.question import Answer
@@ -33,7 +34,12 @@ Answers = dict[str, "ByRow"]
 class ComparedRun:
     """A run whose cells are compared, as questions use it (samebits.questions.question.Run)."""
 
-    def __init__(self, scheduler: Scheduler, results: Iterable[CellResult]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        runs: Mapping[CellId, tuple[Capture, Capture]],
+        results: Iterable[CellResult],
+    ) -> None:
         scope = scheduler.scope
         self.matrix, self.plan, self.store, self.lab = (
             scope.matrix,
@@ -44,6 +50,16 @@ class ComparedRun:
         self.results: Mapping[CellId, CellResult] = {result.cell: result for result in results}
         self.answers: Answers = {}
         self._scheduler = scheduler
+        self._runs = runs
+
+    def entered(self, cell: CellId) -> Mapping[str, frozenset[int]]:
+        """Return the functions of transformers that checks of a cell entered: file -> first lines."""
+        capture, jobs = self._runs[cell][0], self.lab.entered.get(cell, {})
+        files = capture.entered.keys() | jobs.keys()
+        return {
+            file: frozenset(capture.entered.get(file, ())) | jobs.get(file, frozenset())
+            for file in files
+        }
 
     def has_stack(self, cell: CellId) -> bool:
         """Return True if the stack of a cell, and the packages of its model, are installed."""
@@ -86,9 +102,13 @@ class ComparedRun:
         return {cell.cell: installed[cell.cell.stack, cell.model.packages] for cell in cells}
 
 
-async def asked(scheduler: Scheduler, results: Iterable[CellResult]) -> Answers:
+async def asked(
+    scheduler: Scheduler,
+    runs: Mapping[CellId, tuple[Capture, Capture]],
+    results: Iterable[CellResult],
+) -> Answers:
     """Ask every question that has jobs of its own, and return their answers."""
-    run = ComparedRun(scheduler, results)
+    run = ComparedRun(scheduler, runs, results)
     for question in questions():
         if question.ask is not None and (answers := await question.ask(run)):
             run.answers[question.name] = answers

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.questions import (
+    changes,
     crossings,
     processors,
     relations,
@@ -29,6 +30,7 @@ QUESTIONS: tuple[Question, ...] = (
     usage.QUESTION,
     training.QUESTION,
     trainer.QUESTION,
+    changes.QUESTION,
 )
 """In the order in which they are asked, and in which reports and matrix.yaml name them."""
 arrange(question.key for question in QUESTIONS)

@@ -69,6 +69,9 @@ class Run(Protocol):
     def answers(self) -> Mapping[str, ByRow]:
         """The answers of the questions before it: question -> row -> answer."""
 
+    def entered(self, cell: CellId) -> Mapping[str, frozenset[int]]:
+        """Return the functions of transformers that checks of a cell entered: file -> first lines."""
+
     def has_stack(self, cell: CellId) -> bool:
         """Return True if the stack of a cell, and the packages of its model, are installed."""
 

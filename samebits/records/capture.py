@@ -411,7 +411,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[13] = formats.CAPTURE
+    format_version: Literal[14] = formats.CAPTURE
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]
@@ -442,6 +442,8 @@ class Capture(Record):
     """Phase -> number of forwards of the model, including those inside ``generate()``."""
     threads: int = 1
     """Threads of its forwards; captures with different numbers are never compared."""
+    entered: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    """File of transformers -> first lines of the functions that run a entered, in order."""
     slots: int = 1
     """Number of jobs that could run in parallel; each had an equal share of the memory."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
 from samebits.records.ids import CellId
@@ -29,6 +31,9 @@ class CellFile(JobFile):
     cell: CellId
     failure: Failure | None = None
     """The exception that ended the job; None if there was none."""
+    entered: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    """File of transformers -> first lines of the functions that the job entered, in order; empty for a
+    kind that asks nothing beside what the cell's capture has."""
 
     @property
     def is_repeatable(self) -> bool:

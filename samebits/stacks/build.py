@@ -429,6 +429,11 @@ def environment_folder(stack: Stack) -> Path:
     return Path(stack.python).parent.parent
 
 
+def transformers_folder(stack: Stack) -> Path:
+    """Return the folder of transformers in a stack's environment."""
+    return _site_packages(environment_folder(stack)) / "transformers"
+
+
 def _interpreter(folder: Path) -> Path:
     if os.name == "nt":
         return folder / "Scripts" / "python.exe"
@@ -443,7 +448,7 @@ def _site_packages(folder: Path) -> Path:
 
 def _has_class(stack: Stack, name: str) -> bool:
     """Return True if a modeling file of a stack's release binds a name, or there is no such file."""
-    models = _site_packages(environment_folder(stack)) / "transformers" / "models"
+    models = transformers_folder(stack) / "models"
     files = [*models.glob("*/modeling_*.py")]
     binds = re.compile(rf"^(class {re.escape(name)}\b|{re.escape(name)}\s*=)", re.MULTILINE)
     return not files or any(binds.search(file.read_text("utf-8")) for file in files)

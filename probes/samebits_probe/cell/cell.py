@@ -23,6 +23,7 @@ from samebits_probe.cell.phases import PHASES
 from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import heap, load, quantized
 from samebits_probe.process import devices, fork, progress, threads
+from samebits_probe.process.calls import CALLS
 from samebits_probe.process.devices import DeviceMissing
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe
 
@@ -51,7 +52,8 @@ def _run(job: CellJob) -> None:
     threads.use(int(job["threads"]))
     heap_fill = heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     seed_generators(job["run"])
-    write_capture(Path(job["capture"]), job, observe(Session(job, heap_fill)))
+    outcome = observe(Session(job, heap_fill))
+    write_capture(Path(job["capture"]), job, outcome | {"entered": CALLS.table()})
 
 
 def observe(session: Session) -> dict[str, Any]:

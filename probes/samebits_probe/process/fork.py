@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.process import consent, progress, threads
+from samebits_probe.process.calls import CALLS
 from samebits_probe.process.children import die_with_parent
 from samebits_probe.process.failure import in_words
 from samebits_probe.process.files import StoreFault
@@ -95,7 +96,9 @@ class ForkedChild:
             if said.startswith(f"{StoreFault.__name__}: "):
                 raise StoreFault(said.partition(": ")[2])
             raise NoAnswer(said)
-        return json.loads(text)
+        left = json.loads(text)
+        CALLS.add_table(left["entered"])
+        return left["answer"]
 
     def forget(self) -> None:
         """Kill the child without running the function."""
@@ -151,7 +154,7 @@ def _answer(function: Callable[[], Any], writer: int) -> None:
     torch.set_num_threads(torch.get_num_threads())
     try:
         with consent.kept_in_view():
-            text = json.dumps(function())
+            text = json.dumps({"answer": function(), "entered": CALLS.table()})
         code = 0
     except BaseException as error:  # noqa: BLE001  it goes to the parent as text
         traceback.print_exc()

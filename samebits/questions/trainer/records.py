@@ -88,7 +88,7 @@ class TrainerFile(CellFile):
     """One cell trained by Trainer."""
 
     format: Literal["samebits-trainer"] = "samebits-trainer"
-    format_version: Literal[3] = formats.TRAINER
+    format_version: Literal[4] = formats.TRAINER
     reason: str = ""
     """Why Trainer did not run."""
     accelerate: str = ""

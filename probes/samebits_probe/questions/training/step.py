@@ -19,6 +19,7 @@ from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import files, hashing, memory, progress, threads
+from samebits_probe.process.calls import CALLS
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import batches, origin, relations, signals
@@ -81,6 +82,7 @@ def write_trained(
         "format_version": version,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
+        "entered": CALLS.table(),
         **facts,
     }
     files.write_sealed(Path(task["result"]), record)

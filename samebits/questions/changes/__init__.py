@@ -1,0 +1,17 @@
+"""Changed code that did not run: what a step between releases changes, and no check of a model ran."""
+
+from __future__ import annotations
+
+from samebits.questions.changes.ask import ask
+from samebits.questions.changes.records import CHANGES
+from samebits.questions.changes.section import brief, has_details, of_model, of_run
+from samebits.questions.question import ModelSection, Question, Section
+
+QUESTION = Question(
+    key=CHANGES,
+    ask=ask,
+    sections=(Section("verdicts.md", 90, of_run),),
+    of_model=(ModelSection(15, of_model),),
+    has_details=has_details,
+    brief=brief,
+)

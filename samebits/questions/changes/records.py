@@ -1,0 +1,78 @@
+"""Changed code that no job ran: what a step between two releases changed, as far as a model can reach it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from samebits.records.kinds import Kind
+from samebits.records.question import Answer, Key, NoAnswer
+from samebits.records.record import Record
+from samebits.records.result import JobFile
+
+Near = Literal["own", "ran", "imported"]
+"""own: a file of the model's own folder. ran: another file of which something ran. imported: a file
+of which nothing ran."""
+
+
+class Unrun(Record):
+    """A definition that differs between two releases, can be reached, and did not run in either."""
+
+    file: str
+    """Below the folder of transformers."""
+    name: str
+    """Qualified name of a function, a class for its bases and attributes, or a constant."""
+    reference_line: int
+    candidate_line: int
+    near: Near
+    distance: int
+    """References between what ran and it; more for what only users call."""
+
+
+class Step(Record):
+    """The step from one stack to the next one of a row."""
+
+    reference: str
+    candidate: str
+    ran: int = 0
+    """Changed definitions that a job of either stack ran."""
+    unrun: int = 0
+    """Changed definitions that can be reached and that no job ran."""
+    unreached: int = 0
+    """Changed definitions of the same files to which nothing that can be reached refers."""
+    unread: tuple[str, ...] = ()
+    """Files whose source the host's Python cannot read, so that nothing is known of them."""
+    first: tuple[Unrun, ...] = ()
+    """The nearest of those that did not run."""
+
+    @property
+    def changed(self) -> int:
+        """The number of changed definitions that the model can reach."""
+        return self.ran + self.unrun
+
+
+class ChangesOfRow(Answer):
+    """The steps between the stacks of a model, in their order in matrix.yaml."""
+
+    steps: tuple[Step, ...] = Field(default=())
+
+
+class StepFile(JobFile):
+    """A step, kept for later runs of the same stacks and checks."""
+
+    format: Literal["samebits-changes"] = "samebits-changes"
+    format_version: Literal[1] = 1
+    step: Step
+
+
+STEP = Kind("changes.step", "changes", lasts=False)
+CHANGES = Key(
+    "changes",
+    NoAnswer,
+    ChangesOfRow,
+    switch="Whether to list changed code of transformers that no check of the model ran.",
+    hint="which changed code did not run",
+    always=True,
+    kinds=(STEP,),
+)

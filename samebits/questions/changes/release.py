@@ -1,0 +1,79 @@
+"""The sources of one release of transformers, read as far as a model can reach them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.questions.changes import source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from samebits.questions.changes.source import Source
+
+_NONE = source.Source({}, (), {})
+
+
+class Release:
+    """The folder of transformers in an environment; each file is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sources: dict[str, Source] = {}
+        self.unread: set[str] = set()
+        """Files that this interpreter cannot read as Python."""
+        self._imported: dict[str, tuple[str, ...]] = {}
+
+    def source(self, file: str) -> Source:
+        """Return what a file defines; nothing if there is no such file, or it cannot be read."""
+        if file not in self._sources:
+            try:
+                self._sources[file] = source.read((self._folder / file).read_bytes(), file)
+            except OSError:
+                self._sources[file] = _NONE
+            except (SyntaxError, ValueError):
+                self._sources[file] = _NONE
+                self.unread.add(file)
+        return self._sources[file]
+
+    def closure(self, files: Iterable[str]) -> set[str]:
+        """Return these files and all files of transformers that they import."""
+        reached: set[str] = set()
+        rest = list(files)
+        while rest:
+            file = rest.pop()
+            if file not in reached:
+                reached.add(file)
+                rest += self._imports(file)
+        return reached
+
+    def _imports(self, file: str) -> tuple[str, ...]:
+        if file not in self._imported:
+            imported = (self._resolved(file, name) for name in self.source(file).imports)
+            self._imported[file] = tuple(dict.fromkeys(filter(None, imported)))
+        return self._imported[file]
+
+    def _resolved(self, file: str, name: str) -> str:
+        """Return the file of a module that another file imports; '' if it is not of transformers.
+
+        Packages that load their names one by one are not followed: transformers itself, and its models.
+        """
+        path = "/".join(_absolute(file, name))
+        candidates = [f"{path}.py"]
+        if path and not path.startswith("models"):
+            candidates.append(f"{path}/__init__.py")
+        return next((file for file in candidates if (self._folder / file).is_file()), "")
+
+
+def _absolute(file: str, name: str) -> Iterator[str]:
+    """Yield the parts of a module below transformers."""
+    level = len(name) - len(name.lstrip("."))
+    words = [word for word in name.split(".") if word]
+    if level:
+        folders = file.split("/")[:-1]
+        if level - 1 <= len(folders):
+            yield from folders[: len(folders) - level + 1]
+            yield from words
+    elif words[:1] == ["transformers"]:
+        yield from words[1:]

@@ -1,0 +1,268 @@
+"""The definitions of one source file of transformers, with digests that change when they compute otherwise.
+
+A definition is digested by its bytecode after all that only tells something is removed: docstrings,
+annotations, assertions, messages of errors, warnings and logs. So comments, line numbers and names of local
+variables do not count either. The host's interpreter compiles all releases, whatever theirs is.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from types import CodeType
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+Kind = Literal["function", "class", "constant"]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_TELLING = re.compile(r"docstring|auto_doc|deprecat|replace_return_docstrings")
+"""Decorators that write documentation or warnings."""
+_MESSAGES = frozenset({"logger", "logging", "warn", "warnings", "print"})
+"""Names in calls that only tell the user something."""
+_IS_FAST = 0x1
+"""Flag of code with local variables of its own: of a function, not of a class."""
+
+
+class Definition(NamedTuple):
+    """A function with all that is defined inside it, the body of a class, or a constant of the module."""
+
+    name: str
+    """Qualified name, such as ``LlamaModel.forward``."""
+    kind: Kind
+    line: int
+    digest: str
+    names: frozenset[str]
+    """Names that it refers to: globals, attributes, bases, and strings that may be names."""
+
+
+class Source(NamedTuple):
+    """One file."""
+
+    definitions: Mapping[str, Definition]
+    """Qualified name -> definition; of several under one name, as behind a condition, one of all."""
+    imports: tuple[str, ...]
+    """Modules, relative ones with their dots, and names imported from them: ``..utils.logging``."""
+    by_line: Mapping[int, str]
+    """First line of a function, nested ones too -> the definition that it is part of."""
+
+
+def read(text: bytes, path: str) -> Source:
+    """Return the definitions of a file.
+
+    Raises:
+        SyntaxError, ValueError: this interpreter cannot read it.
+
+    """
+    tree = _Bare().visit(ast.parse(text, path))
+    codes = _codes(compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True))
+    by_line: dict[int, str] = {}
+    definitions: dict[str, Definition] = {}
+    for definition, lines in _definitions(tree, codes):
+        earlier = definitions.get(definition.name)
+        definitions[definition.name] = _joined(earlier, definition) if earlier else definition
+        by_line |= dict.fromkeys(lines, definition.name)
+    return Source(definitions, tuple(dict.fromkeys(_imports(tree))), by_line)
+
+
+def _joined(one: Definition, more: Definition) -> Definition:
+    return one._replace(digest=_digest([one.digest, more.digest]), names=one.names | more.names)
+
+
+class _Bare(ast.NodeTransformer):
+    """Removes what computes nothing; a function keeps its first line as ``first_line``."""
+
+    def visit_Module(self, node: ast.Module) -> ast.AST:
+        """Remove the docstring, as imports from the future come first."""
+        node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
+        return self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """Remove a docstring, and a call that warns or logs."""
+        if isinstance(node.value, ast.Constant) or _is_message(node.value):
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        """Keep only that it raises, and which class."""
+        error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return ast.copy_location(ast.Raise(error, None), node)
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        """Remove an assertion."""
+        return ast.copy_location(ast.Pass(), node)
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        """Remove an annotation."""
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Remove an annotation, and a declaration without a value."""
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return self.generic_visit(ast.copy_location(ast.Assign([node.target], node.value), node))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Remove the type of the result, and decorators that write documentation."""
+        return self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        """Do the same."""
+        return self._function(node)
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        """Remove decorators that write documentation."""
+        node.decorator_list = _computing(node.decorator_list)
+        return self.generic_visit(node)
+
+    def _function(self, node: Function) -> ast.AST:
+        node.first_line = _first_line(node)  # type: ignore[union-attr]
+        node.returns, node.decorator_list = None, _computing(node.decorator_list)
+        return self.generic_visit(node)
+
+
+def _is_message(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    names = set()
+    function = node.func
+    while isinstance(function, ast.Attribute):
+        names.add(function.attr)
+        function = function.value
+    if isinstance(function, ast.Name):
+        names.add(function.id)
+    return bool(names & _MESSAGES)
+
+
+def _computing(decorators: list[ast.expr]) -> list[ast.expr]:
+    return [decorator for decorator in decorators if not _TELLING.search(ast.unparse(decorator))]
+
+
+def _first_line(node: Function) -> int:
+    """Return the first line as a code object has it, which begins with the first decorator."""
+    return min(node.lineno, *(decorator.lineno for decorator in node.decorator_list), node.lineno)
+
+
+def _codes(module: CodeType) -> dict[int, CodeType]:
+    """Return the code of every function that is in no other one, by its first line."""
+    codes: dict[int, CodeType] = {}
+    rest = [module]
+    while rest:
+        for constant in rest.pop().co_consts:
+            if isinstance(constant, CodeType) and not constant.co_name.startswith("<"):
+                codes[constant.co_firstlineno] = constant
+                rest += [] if constant.co_flags & _IS_FAST else [constant]
+    return codes
+
+
+def _definitions(
+    module: ast.Module, codes: Mapping[int, CodeType]
+) -> Iterator[tuple[Definition, list[int]]]:
+    """Yield each definition with the first lines of the functions that are part of it."""
+    rest: list[tuple[str, ast.Module | ast.ClassDef]] = [("", module)]
+    while rest:
+        prefix, scope = rest.pop()
+        for node in _statements(scope):
+            if isinstance(node, ast.ClassDef):
+                yield _of_class(prefix, node), []
+                rest.append((f"{prefix}{node.name}.", node))
+            elif isinstance(node, Function):
+                if code := codes.get(_first_line(node)):
+                    yield _of_function(prefix, node, code), list(_lines(node))
+            elif scope is module:
+                yield from ((_constant(name, value, node), []) for name, value in _assigned(node))
+
+
+def _statements(scope: ast.AST) -> Iterator[ast.stmt]:
+    """Yield the statements of a scope, those behind conditions too."""
+    for node in ast.iter_child_nodes(scope):
+        if isinstance(node, (ast.If, ast.Try, ast.With, ast.ExceptHandler)):
+            yield from _statements(node)
+        elif isinstance(node, ast.stmt):
+            yield node
+
+
+def _lines(node: Function) -> Iterator[int]:
+    for part in ast.walk(node):
+        if isinstance(part, Function | ast.Lambda):
+            yield int(getattr(part, "first_line", part.lineno))
+
+
+def _of_function(prefix: str, node: Function, code: CodeType) -> Definition:
+    defaults = [part for part in (*node.args.defaults, *node.args.kw_defaults) if part]
+    around = [*defaults, *node.decorator_list]
+    digest = _digest([*map(ast.dump, around), repr(_facts(code))])
+    names = {*_names(code), *_referred(around)}
+    line: int = node.first_line  # type: ignore[union-attr]
+    return Definition(f"{prefix}{node.name}", "function", line, digest, frozenset(names))
+
+
+def _facts(code: CodeType) -> tuple[object, ...]:
+    """Return what a code object computes, without places and names of local variables."""
+    constants = tuple(_facts(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return code.co_code, constants, code.co_names, parameters
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+        elif isinstance(constant, str) and constant.isidentifier():
+            yield constant
+
+
+def _of_class(prefix: str, node: ast.ClassDef) -> Definition:
+    """Return the body of a class: its bases, decorators and attributes with their values."""
+    values = dict(pair for statement in _statements(node) for pair in _assigned(statement))
+    around = [*node.bases, *(keyword.value for keyword in node.keywords), *node.decorator_list]
+    attributes = sorted(f"{name}={ast.dump(value)}" for name, value in values.items())
+    digest = _digest([*map(ast.dump, around), *attributes])
+    names = frozenset(_referred([*around, *values.values()]))
+    return Definition(f"{prefix}{node.name}", "class", node.lineno, digest, names)
+
+
+def _constant(name: str, value: ast.expr, node: ast.stmt) -> Definition:
+    return Definition(
+        name, "constant", node.lineno, _digest([ast.dump(value)]), frozenset(_referred([value]))
+    )
+
+
+def _assigned(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each name that a statement assigns, with its value."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Name) and target.id not in ("logger", "__all__"):
+                yield target.id, node.value
+
+
+def _referred(parts: Iterable[ast.AST]) -> Iterator[str]:
+    for node in (node for part in parts for node in ast.walk(part)):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _imports(module: ast.Module) -> Iterator[str]:
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module_name = "." * node.level + (node.module or "")
+            yield module_name
+            separator = "" if module_name.endswith(".") else "."
+            yield from (f"{module_name}{separator}{alias.name}" for alias in node.names)
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.blake2b(
+        "\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=8
+    ).hexdigest()
