@@ -37,8 +37,8 @@ class ComparedRun:
     def __init__(
         self,
         scheduler: Scheduler,
-        runs: Mapping[CellId, tuple[Capture, Capture]],
         results: Iterable[CellResult],
+        runs: Mapping[CellId, tuple[Capture, Capture]] | None = None,
     ) -> None:
         scope = scheduler.scope
         self.matrix, self.plan, self.store, self.lab = (
@@ -50,16 +50,20 @@ class ComparedRun:
         self.results: Mapping[CellId, CellResult] = {result.cell: result for result in results}
         self.answers: Answers = {}
         self._scheduler = scheduler
-        self._runs = runs
+        self._runs = runs or {}
 
     def entered(self, cell: CellId) -> Mapping[str, frozenset[int]]:
         """Return the functions of transformers that checks of a cell entered: file -> first lines."""
-        capture, jobs = self._runs[cell][0], self.lab.entered.get(cell, {})
-        files = capture.entered.keys() | jobs.keys()
+        captured = self._runs[cell][0].entered if cell in self._runs else {}
+        jobs = self.lab.entered.get(cell, {})
         return {
-            file: frozenset(capture.entered.get(file, ())) | jobs.get(file, frozenset())
-            for file in files
+            file: frozenset(captured.get(file, ())) | jobs.get(file, frozenset())
+            for file in captured.keys() | jobs.keys()
         }
+
+    def capture_key(self, ready: ReadyCell) -> str:
+        """Return the digest of everything that determines the captures of a cell."""
+        return self._scheduler.cells.folder(ready).name
 
     def has_stack(self, cell: CellId) -> bool:
         """Return True if the stack of a cell, and the packages of its model, are installed."""
@@ -104,11 +108,11 @@ class ComparedRun:
 
 async def asked(
     scheduler: Scheduler,
-    runs: Mapping[CellId, tuple[Capture, Capture]],
     results: Iterable[CellResult],
+    runs: Mapping[CellId, tuple[Capture, Capture]],
 ) -> Answers:
     """Ask every question that has jobs of its own, and return their answers."""
-    run = ComparedRun(scheduler, runs, results)
+    run = ComparedRun(scheduler, results, runs)
     for question in questions():
         if question.ask is not None and (answers := await question.ask(run)):
             run.answers[question.name] = answers

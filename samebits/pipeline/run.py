@@ -69,7 +69,7 @@ async def run_matrix(
         rows = await compared(scheduler, runs, rows_of)
         rows = await explained(scheduler, runs, rows)
         results = [result for row in rows for result in row.results]
-        answers = await asked(scheduler, runs, results)
+        answers = await asked(scheduler, results, runs)
         rows = with_findings(scope, rows, runs, answers, rows_of)
         report = report_of(scheduler, rows, answers)
         report, capsules = await with_capsules(scheduler, report, runs)

@@ -72,6 +72,9 @@ class Run(Protocol):
     def entered(self, cell: CellId) -> Mapping[str, frozenset[int]]:
         """Return the functions of transformers that checks of a cell entered: file -> first lines."""
 
+    def capture_key(self, ready: ReadyCell) -> str:
+        """Return the digest of everything that determines the captures of a cell."""
+
     def has_stack(self, cell: CellId) -> bool:
         """Return True if the stack of a cell, and the packages of its model, are installed."""
 

@@ -25,7 +25,7 @@ def test_the_default_level_asks_for_what_the_matrix_says():
 
 def test_a_quick_run_asks_for_nothing_that_only_explains():
     asked = changed("quick")
-    questions = {key.name for key in keys()} - {"texts"}
+    questions = {key.name for key in keys()} - {"texts", "changes"}
     assert {"processors", "relations", "crossings", "usage", "training", "trainer"} <= questions
     assert asked.pop("questions") == dict.fromkeys(questions, False)
     assert asked == {"samples": 0, "reloads": False}

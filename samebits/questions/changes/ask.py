@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import sys
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from samebits.matrix.plan import first_on_cpu
 from samebits.questions.changes.compare import Side, step
-from samebits.questions.changes.records import CHANGES, STEP, ChangesOfRow, StepFile
+from samebits.questions.changes.records import CHANGES, KEPT, ChangesOfRow, StepFile
 from samebits.questions.changes.release import Release
 from samebits.questions.question import RowName
 from samebits.records.record import read_record
@@ -18,19 +18,17 @@ from samebits.stacks.build import transformers_folder
 from samebits.storage.receipt import source_digest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from samebits.jobs.common import ReadyCell
+    from samebits.matrix.plan import PlannedRow
     from samebits.questions.changes.records import Step
     from samebits.questions.question import Run
-from samebits.stacks.build import Stack
 
 Entered = dict[str, set[int]]
-
-
-class Given(NamedTuple):
-    """What is known of one side of a step before its sources are read."""
-
-    stack: str
-    release: Release
-    entered: Entered
+"""File of transformers -> first lines of the functions that ran."""
+Cells = dict[str, list["ReadyCell"]]
+"""Stack -> the cells of one model, in all variants; oldest stack first."""
 
 
 async def ask(run: Run) -> dict[RowName, ChangesOfRow]:
@@ -38,63 +36,82 @@ async def ask(run: Run) -> dict[RowName, ChangesOfRow]:
 
     The sources of a stack are forgotten once no later step needs them, as those of thirty are large.
     """
-    stacks = await _stacks(run)
+    rows = first_on_cpu(run.plan, lambda model: run.matrix.model(model).asks(CHANGES.name))
+    cells = {RowName(row.model, str(row.variant)): await _cells(run, row) for row in rows}
     by_pair: dict[tuple[str, str], list[RowName]] = {}
-    for row, of_row in stacks.items():
-        for pair in pairwise(of_row):
+    for row, stacks in cells.items():
+        for pair in pairwise(stacks):
             by_pair.setdefault(pair, []).append(row)
     steps: dict[RowName, list[Step]] = {}
     releases: dict[str, Release] = {}
-    for pair, rows in by_pair.items():
-        releases = {
-            id: releases.get(id) or Release(transformers_folder(stacks[rows[0]][id])) for id in pair
-        }
-        for row in rows:
-            entered = [_entered(row.model, id, run) for id in pair]
-            if all(entered):
-                locks = [stacks[row][id].lock_digest for id in pair]
-                sides = [Given(id, releases[id], of) for id, of in zip(pair, entered, strict=True)]
-                of_pair = await _step(run, row, locks, sides)
+    for pair, names in by_pair.items():
+        releases = {stack: releases[stack] for stack in pair if stack in releases}
+        for row in names:
+            sides = {stack: cells[row][stack] for stack in pair}
+            if (of_pair := await _step(run, row, sides, releases)) is not None:
                 steps.setdefault(row, []).append(of_pair)
     return {row: ChangesOfRow(steps=tuple(of_row)) for row, of_row in steps.items()}
 
 
-async def _step(run: Run, row: RowName, locks: list[str], sides: list[Given]) -> Step:
-    """Return the step of a model, which is kept: to read the sources takes seconds."""
+async def _cells(run: Run, row: PlannedRow) -> Cells:
+    """Return the cells of a row's model that can run, by stack."""
+    cells: Cells = {}
+    stacks = [cell.stack for cell in row.cells]
+    for cell in run.plan.cells:
+        if cell.model == row.model and cell.stack in stacks and run.has_stack(cell):
+            ready = await run.ready(cell)
+            if ready is not None:
+                cells.setdefault(cell.stack, []).append(ready)
+    return {stack: cells[stack] for stack in stacks if stack in cells}
+
+
+async def _step(run: Run, row: RowName, sides: Cells, releases: dict[str, Release]) -> Step | None:
+    """Return the step of a model, which is kept, as to read the sources takes seconds.
+
+    None: no function was recorded in one of the stacks.
+    """
+    jobs = [[_of_jobs(run, cells) for cells in sides.values()]]
+    keys = [[run.capture_key(cell) for cell in cells] for cells in sides.values()]
     facts = {
         "samebits": source_digest(),
         "python": sys.version_info[:2],
-        "stacks": [(side.stack, lock) for side, lock in zip(sides, locks, strict=True)],
-        "entered": [
-            {file: sorted(lines) for file, lines in sorted(side.entered.items())} for side in sides
-        ],
+        "jobs": jobs,
+        "keys": keys,
     }
-    path = run.lab.cache.path(STEP.folder, row.model, facts=facts)
-    run.lab.cache.dependencies.file(path)
-    kept = None if run.lab.cache.fresh else read_record(path, StepFile)
+    cache = run.lab.cache
+    path = cache.path(KEPT.folder, row.model, facts=facts)
+    cache.dependencies.file(path)
+    kept = None if cache.fresh else read_record(path, StepFile)
     if kept is not None:
         return kept.step
-    of_pair = await asyncio.to_thread(lambda: step(*(Side(*side) for side in sides)))
+    entered = {stack: _entered(run, cells) for stack, cells in sides.items()}
+    of_pair = None
+    if all(entered.values()):
+        for stack, cells in sides.items():
+            releases.setdefault(stack, Release(transformers_folder(cells[0].stack)))
+        of_pair = await asyncio.to_thread(_compared, entered, releases)
     with contextlib.suppress(OSError):  # without room on the disk the next run reads them again
         run.store.write_json(path, StepFile(step=of_pair).model_dump_json())
     return of_pair
 
 
-async def _stacks(run: Run) -> dict[RowName, dict[str, Stack]]:
-    """Return the stacks that can run a model, oldest first, under its first CPU row."""
-    stacks = {}
-    for row in first_on_cpu(run.plan, lambda model: run.matrix.model(model).asks(CHANGES.name)):
-        ready = [await run.ready(cell) for cell in row.cells if run.has_stack(cell)]
-        of_row = {cell.cell.stack: cell.stack for cell in ready if cell is not None}
-        stacks[RowName(row.model, str(row.variant))] = of_row
-    return stacks
+def _of_jobs(run: Run, cells: Sequence[ReadyCell]) -> list[tuple[str, list[int]]]:
+    """Return what jobs beside the captures entered, in order."""
+    files = [run.lab.entered.get(cell.cell, {}) for cell in cells]
+    return sorted((file, sorted(lines)) for of_cell in files for file, lines in of_cell.items())
 
 
-def _entered(model: str, stack: str, run: Run) -> Entered:
-    """Return what the jobs of a model entered in a stack, in all variants; empty if none was observed."""
+def _entered(run: Run, cells: Sequence[ReadyCell]) -> Entered:
+    """Return what all checks of a model entered in a stack."""
     entered: Entered = {}
-    for cell in run.plan.cells:
-        if (cell.model, cell.stack) == (model, stack):
-            for file, lines in run.entered(cell).items():
-                entered.setdefault(file, set()).update(lines)
+    for cell in cells:
+        for file, lines in run.entered(cell.cell).items():
+            entered.setdefault(file, set()).update(lines)
     return entered
+
+
+def _compared(entered: Mapping[str, Entered], releases: Mapping[str, Release]) -> Step:
+    reference, candidate = (
+        Side(stack, releases[stack], of_stack) for stack, of_stack in entered.items()
+    )
+    return step(reference, candidate)

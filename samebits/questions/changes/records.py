@@ -63,16 +63,19 @@ class StepFile(JobFile):
 
     format: Literal["samebits-changes"] = "samebits-changes"
     format_version: Literal[1] = 1
-    step: Step
+    step: Step | None = None
+    """None: no function was recorded in one of the stacks."""
 
 
-STEP = Kind("changes.step", "changes", lasts=False)
+CHANGES_NAME = "changes"
+KEPT = Kind(CHANGES_NAME, CHANGES_NAME, lasts=False)
+"""Steps that the host keeps; no stack does a job for them."""
 CHANGES = Key(
-    "changes",
+    CHANGES_NAME,
     NoAnswer,
     ChangesOfRow,
     switch="Whether to list changed code of transformers that no check of the model ran.",
     hint="which changed code did not run",
     always=True,
-    kinds=(STEP,),
+    kinds=(KEPT,),
 )

@@ -80,10 +80,17 @@ class _Bare(ast.NodeTransformer):
         node.body = node.body[ast.get_docstring(node, clean=False) is not None :]
         return self.generic_visit(node)
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """Visit the parts of a node; a body that nothing is left of passes."""
+        super().generic_visit(node)
+        if getattr(node, "body", None) == [] and not isinstance(node, ast.Module):
+            node.body = [ast.Pass()]  # type: ignore[attr-defined]
+        return node
+
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         """Remove a docstring, and a call that warns or logs."""
         if isinstance(node.value, ast.Constant) or _is_message(node.value):
-            return ast.copy_location(ast.Pass(), node)
+            return None
         return self.generic_visit(node)
 
     def visit_Raise(self, node: ast.Raise) -> ast.AST:
@@ -91,19 +98,18 @@ class _Bare(ast.NodeTransformer):
         error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         return ast.copy_location(ast.Raise(error, None), node)
 
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+    def visit_Assert(self, _node: ast.Assert) -> None:
         """Remove an assertion."""
-        return ast.copy_location(ast.Pass(), node)
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
         """Remove an annotation."""
         node.annotation = None
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         """Remove an annotation, and a declaration without a value."""
         if node.value is None:
-            return ast.copy_location(ast.Pass(), node)
+            return None
         return self.generic_visit(ast.copy_location(ast.Assign([node.target], node.value), node))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
