@@ -89,7 +89,7 @@ _OF_QUESTIONS = "samebits_probe.questions"
 def perform(job: Job) -> None:
     """Run one job in this process."""
     vision.make_importable()
-    if calls.are_wanted(job, KINDS):
+    if calls.are_wanted(job):
         calls.CALLS.begin()
     _module_of(job).run(job)
 

@@ -64,7 +64,7 @@ from samebits.matrix.values import (
     mistake,
 )
 from samebits.records.ids import Variant
-from samebits.records.question import switches
+from samebits.records.question import is_by_default, switches
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
@@ -90,9 +90,13 @@ def _with_switches(schema: dict[str, Any]) -> None:
     fields = schema["properties"]
     if fields.pop("questions", None) is None:
         return
-    switch = {"type": "boolean", "default": True}
     added = {
-        name: {"description": key.switch, **switch, "title": name.title()}
+        name: {
+            "description": key.switch,
+            "type": "boolean",
+            "default": key.by_default,
+            "title": name.title(),
+        }
         for name, key in switches().items()
     }
     names, place = [*fields], [*fields].index("samples")
@@ -501,7 +505,7 @@ class ModelSpec(ModelEntry):
 
     def asks(self, question: str) -> bool:
         """Return True if a question is asked of the model."""
-        return self.questions.get(question, True)
+        return self.questions.get(question, is_by_default(question))
 
     def without(self, questions: Iterable[str]) -> ModelSpec:
         """Return the model without some questions."""

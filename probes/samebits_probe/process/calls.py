@@ -38,6 +38,11 @@ class Calls:
             self._profiler = _lsprof.Profiler(subcalls=False, builtins=False)
             self._profiler.enable()
 
+    def end(self) -> None:
+        """Record no more; a process that ends need not call it."""
+        if self._profiler is not None:
+            self._profiler.disable()
+
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Leave Python's profiling hook to another instrument, which adds what it saw."""
@@ -83,9 +88,17 @@ CALLS = Calls()
 """Those of this process."""
 
 
-def are_wanted(job: Mapping[str, Any], kinds: Iterable[str]) -> bool:
-    """Return True if what a job enters counts as asked: a first run of a cell, or a question.
+def are_wanted(job: Mapping[str, Any]) -> bool:
+    """Return True if the functions that a job enters are to be recorded.
 
-    ``kinds`` are those of the core; what explains a difference asks nothing new.
+    Run b adds none, and what explains a difference checks nothing new: only cells and questions, whose
+    kinds have a dot, check something.
     """
-    return job.get("run") == "a" if job["kind"] == "cell" else job["kind"] not in kinds
+    model, kind = job.get("model"), job["kind"]
+    checks = kind == "cell" or "." in kind
+    return (
+        isinstance(model, dict)
+        and bool(model.get("functions"))
+        and checks
+        and job.get("run") != "b"
+    )

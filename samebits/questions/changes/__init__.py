@@ -11,7 +11,7 @@ QUESTION = Question(
     key=CHANGES,
     ask=ask,
     sections=(Section("verdicts.md", 90, of_run),),
-    of_model=(ModelSection(15, of_model),),
+    of_model=(ModelSection(130, of_model),),
     has_details=has_details,
     brief=brief,
 )

@@ -80,9 +80,9 @@ async def _step(run: Run, row: RowName, sides: Cells, releases: dict[str, Releas
     }
     cache = run.lab.cache
     path = cache.path(KEPT.folder, row.model, facts=facts)
-    cache.dependencies.file(path)
     kept = None if cache.fresh else read_record(path, StepFile)
     if kept is not None:
+        cache.dependencies.file(path)
         return kept.step
     entered = {stack: _entered(run, cells) for stack, cells in sides.items()}
     of_pair = None
@@ -92,6 +92,7 @@ async def _step(run: Run, row: RowName, sides: Cells, releases: dict[str, Releas
         of_pair = await asyncio.to_thread(_compared, entered, releases)
     with contextlib.suppress(OSError):  # without room on the disk the next run reads them again
         run.store.write_json(path, StepFile(step=of_pair).model_dump_json())
+    cache.dependencies.file(path)
     return of_pair
 
 

@@ -76,6 +76,8 @@ CHANGES = Key(
     ChangesOfRow,
     switch="Whether to list changed code of transformers that no check of the model ran.",
     hint="which changed code did not run",
+    by_default=False,
+    of_functions=True,
     always=True,
     kinds=(KEPT,),
 )

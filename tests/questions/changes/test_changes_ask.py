@@ -25,7 +25,7 @@ class FakeRun:
     def __init__(self, root, entered=F, fresh=False):
         self.plan = PLAN
         self.root = root
-        self.matrix = SimpleNamespace(model=model_spec)
+        self.matrix = SimpleNamespace(model=lambda name: model_spec(name, changes=True))
         self.reads = 0
         self._entered = entered
         cache = SimpleNamespace(
