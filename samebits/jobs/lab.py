@@ -30,7 +30,7 @@ class Lab:
         self._of_several: dict[Path, asyncio.Task[CellFile | Failure]] = {}
         self.at_close: list[Callable[[], None]] = []
         """What questions do when the run ends."""
-        self.entered: dict[CellId, dict[str, frozenset[int]]] = {}
+        self.entered: dict[CellId, dict[str, set[int]]] = {}
         """Cell -> file of transformers -> first lines of the functions that its jobs entered."""
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Lab:
         """Return an answer without the functions that its job entered, which count for its cell."""
         of_cell = self.entered.setdefault(answer.cell, {})
         for file, lines in answer.entered.items():
-            of_cell[file] = of_cell.get(file, frozenset()) | set(lines)
+            of_cell.setdefault(file, set()).update(lines)
         return answer.model_copy(update={"entered": {}}) if answer.entered else answer
 
     def _job(self, kind: CellKind[F], task: Task, ready: ReadyCell, written: Path) -> TaskJob:

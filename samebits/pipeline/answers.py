@@ -52,14 +52,14 @@ class ComparedRun:
         self._scheduler = scheduler
         self._runs = runs or {}
 
-    def entered(self, cell: CellId) -> Mapping[str, frozenset[int]]:
-        """Return the functions of transformers that checks of a cell entered: file -> first lines."""
-        captured = self._runs[cell][0].entered if cell in self._runs else {}
-        jobs = self.lab.entered.get(cell, {})
-        return {
-            file: frozenset(captured.get(file, ())) | jobs.get(file, frozenset())
-            for file in captured.keys() | jobs.keys()
-        }
+    def entered(self, cells: Iterable[CellId]) -> Mapping[str, set[int]]:
+        """Return the functions of transformers that checks of cells entered: file -> first lines."""
+        entered: dict[str, set[int]] = {}
+        for cell in cells:
+            captured = self._runs[cell][0].entered if cell in self._runs else {}
+            for file, lines in (*captured.items(), *self.lab.entered.get(cell, {}).items()):
+                entered.setdefault(file, set()).update(lines)
+        return entered
 
     def capture_key(self, ready: ReadyCell) -> str:
         """Return the digest of everything that determines the captures of a cell."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from samebits.findings.rule import Rule
     from samebits.jobs.common import ReadyCell, ReadyPair
@@ -69,8 +69,8 @@ class Run(Protocol):
     def answers(self) -> Mapping[str, ByRow]:
         """The answers of the questions before it: question -> row -> answer."""
 
-    def entered(self, cell: CellId) -> Mapping[str, frozenset[int]]:
-        """Return the functions of transformers that checks of a cell entered: file -> first lines."""
+    def entered(self, cells: Iterable[CellId]) -> Mapping[str, set[int]]:
+        """Return the functions of transformers that checks of cells entered: file -> first lines."""
 
     def capture_key(self, ready: ReadyCell) -> str:
         """Return the digest of everything that determines the captures of a cell."""

@@ -74,44 +74,53 @@ def moved(memory):
 
 
 def test_identical(memory):
-    found = verdict_on(memory, *runs(memory), reproduce="samebits run x")
-    assert (found.verdict, found.judged, found.figure) == (Verdict.IDENTICAL, found.verdict, "")
-    assert found.headline == (
+    cell_result = verdict_on(memory, *runs(memory), reproduce="samebits run x")
+    assert (cell_result.verdict, cell_result.judged, cell_result.figure) == (
+        Verdict.IDENTICAL,
+        cell_result.verdict,
+        "",
+    )
+    assert cell_result.headline == (
         "the same bytes: inputs, weights, buffers, inv_freq, hidden_states, logits, decode, greedy"
     )
-    assert (found.cell, found.reference) == (cell_id("5.0"), cell_id("4.48"))
-    assert found.reproduce == "samebits run x"
-    assert (found.first, found.splits, found.notes, found.changes) == (None, (), (), {})
+    assert (cell_result.cell, cell_result.reference) == (cell_id("5.0"), cell_id("4.48"))
+    assert cell_result.reproduce == "samebits run x"
+    assert (cell_result.first, cell_result.splits, cell_result.notes, cell_result.changes) == (
+        None,
+        (),
+        (),
+        {},
+    )
 
 
 def test_the_reference_itself(memory):
     reference = runs(memory, "4.48")
-    found = result(cell_id("4.48"), reference, reference, memory)
-    assert (found.verdict, found.signals) == (Verdict.REFERENCE, ())
+    cell_result = result(cell_id("4.48"), reference, reference, memory)
+    assert (cell_result.verdict, cell_result.signals) == (Verdict.REFERENCE, ())
 
 
 def test_differs(memory):
     one, other = moved(memory)
-    found = between(memory, one, other)
-    assert (found.verdict, found.figure) == (Verdict.UNDECIDED, "logits 0.5")
-    assert found.first.signal == "logits"
-    assert found.headline == found.first.what
-    assert found.headline.startswith("logits: prompt short: 1 of 48 elements, max abs 0.5 (")
+    cell_result = between(memory, one, other)
+    assert (cell_result.verdict, cell_result.figure) == (Verdict.UNDECIDED, "logits 0.5")
+    assert cell_result.first.signal == "logits"
+    assert cell_result.headline == cell_result.first.what
+    assert cell_result.headline.startswith("logits: prompt short: 1 of 48 elements, max abs 0.5 (")
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("a",)], ids=["both", "one"])
 def test_failed(memory, names):
-    found = verdict_on(memory, *(capture("5.0", run=run, status="failed") for run in names))
-    assert found.verdict == Verdict.FAILED
-    assert found.headline == "failed in phase load: ImportError: no such name"
-    assert found.failure.phase == "load"
+    cell_result = verdict_on(memory, *(capture("5.0", run=run, status="failed") for run in names))
+    assert cell_result.verdict == Verdict.FAILED
+    assert cell_result.headline == "failed in phase load: ImportError: no such name"
+    assert cell_result.failure.phase == "load"
 
 
 def test_one_run_of_two_that_failed_is_unstable(memory):
-    found = verdict_on(memory, sound(memory, "5.0"), capture("5.0", run="b", status="failed"))
-    assert found.verdict == Verdict.UNSTABLE
-    assert found.failure.type == "ImportError"
-    assert found.unstable == ("status: complete in run a, failed in run b",)
+    cell_result = verdict_on(memory, sound(memory, "5.0"), capture("5.0", run="b", status="failed"))
+    assert cell_result.verdict == Verdict.UNSTABLE
+    assert cell_result.failure.type == "ImportError"
+    assert cell_result.unstable == ("status: complete in run a, failed in run b",)
 
 
 @pytest.mark.parametrize("n", [0, 1])
@@ -121,24 +130,27 @@ def test_a_run_that_is_missing_is_no_pass(memory, n):
 
 def test_absent(memory):
     absent = [capture("5.0", run=run, status="absent") for run in "ab"]
-    found = verdict_on(memory, *absent)
-    assert (found.verdict, found.absent) == (Verdict.ABSENT, "llama is not known here")
+    cell_result = verdict_on(memory, *absent)
+    assert (cell_result.verdict, cell_result.absent) == (Verdict.ABSENT, "llama is not known here")
     mixed = verdict_on(memory, absent[0], sound(memory, "5.0", run="b"))
     assert mixed.verdict == Verdict.UNSTABLE
 
 
 def test_unstable(memory):
     second = {"buffers": {"model.mask": buffer(memory, values(3, 3, seed=70))}}
-    found = verdict_on(memory, *runs(memory, second=second))
-    assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, ("buffers model.mask",))
-    assert "buffers model.mask" in found.headline
+    cell_result = verdict_on(memory, *runs(memory, second=second))
+    assert (cell_result.verdict, cell_result.unstable) == (
+        Verdict.UNSTABLE,
+        ("buffers model.mask",),
+    )
+    assert "buffers model.mask" in cell_result.headline
 
 
 def test_memory_that_nothing_wrote_is_unstable_even_if_it_looks_alike(memory):
     unwritten = {"model.mask": buffer(memory, values(3, 3, seed=14), unwritten=True)}
-    found = verdict_on(memory, *runs(memory, buffers=unwritten))
-    assert found.verdict == Verdict.UNSTABLE
-    assert found.unstable == ("buffers model.mask (never written)",)
+    cell_result = verdict_on(memory, *runs(memory, buffers=unwritten))
+    assert cell_result.verdict == Verdict.UNSTABLE
+    assert cell_result.unstable == ("buffers model.mask (never written)",)
 
 
 def padded(memory, place=None):
@@ -155,17 +167,22 @@ def padded(memory, place=None):
 
 
 def test_an_unstable_pad_row_is_unstable_and_named_as_one(memory):
-    found = verdict_on(
+    cell_result = verdict_on(
         memory,
         *runs(memory, forward=padded(memory), second={"forward": padded(memory, (0, 0, 0))}),
     )
-    assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, ("logits short (pad rows)",))
+    assert (cell_result.verdict, cell_result.unstable) == (
+        Verdict.UNSTABLE,
+        ("logits short (pad rows)",),
+    )
 
 
 def test_a_pad_row_that_differs_between_versions_is_identical_with_a_note(memory):
-    found = between(memory, padded(memory), padded(memory, (0, 0, 0)))
-    assert found.verdict == Verdict.IDENTICAL
-    assert found.notes == ("logits: padding rows differ, which does not affect the verdict: short",)
+    cell_result = between(memory, padded(memory), padded(memory, (0, 0, 0)))
+    assert cell_result.verdict == Verdict.IDENTICAL
+    assert cell_result.notes == (
+        "logits: padding rows differ, which does not affect the verdict: short",
+    )
     real = between(memory, padded(memory), padded(memory, (1, 0, 0)))
     assert real.verdict == Verdict.UNDECIDED
 
@@ -186,9 +203,9 @@ def test_a_forward_that_raises_on_both_sides_is_not_observed(memory):
         pair = runs(memory, stack, forward=None, greedy=None)
         return [run.model_copy(update={"failures": (raised,)}) for run in pair]
 
-    found = verdict_on(memory, *raising(), reference=raising("4.48"))
-    assert (found.verdict, found.rest) == (Verdict.NOT_OBSERVED, Verdict.IDENTICAL)
-    assert "too many" in found.headline
+    cell_result = verdict_on(memory, *raising(), reference=raising("4.48"))
+    assert (cell_result.verdict, cell_result.rest) == (Verdict.NOT_OBSERVED, Verdict.IDENTICAL)
+    assert "too many" in cell_result.headline
     alone = verdict_on(memory, *raising())
     assert (alone.verdict, alone.rest) == (Verdict.FAILED, Verdict.IDENTICAL)
     entry = expected(verdict="failed", stack=("5.0",))
@@ -211,10 +228,10 @@ def unfed(memory, stack):
 
 
 def test_a_model_that_could_not_be_fed_is_not_observed_and_has_not_failed(memory):
-    found = result(cell_id("5.0"), unfed(memory, "5.0"), unfed(memory, "4.48"), memory)
-    assert (found.verdict, found.rest) == (Verdict.NOT_OBSERVED, Verdict.IDENTICAL)
-    assert found.headline.endswith(f"no forward: {NOT_FED['reason']}")
-    decode = next(s for s in found.signals if s.signal == "decode")
+    cell_result = result(cell_id("5.0"), unfed(memory, "5.0"), unfed(memory, "4.48"), memory)
+    assert (cell_result.verdict, cell_result.rest) == (Verdict.NOT_OBSERVED, Verdict.IDENTICAL)
+    assert cell_result.headline.endswith(f"no forward: {NOT_FED['reason']}")
+    decode = next(s for s in cell_result.signals if s.signal == "decode")
     assert (decode.excused, decode.note) == (
         True,
         f"not observed on either side: {NOT_FED['reason']}",
@@ -223,9 +240,9 @@ def test_a_model_that_could_not_be_fed_is_not_observed_and_has_not_failed(memory
 
 def test_a_decode_that_no_reason_explains_fails_the_cell(memory):
     sides = (runs(memory, stack, greedy={}) for stack in ("5.0", "4.48"))
-    found = result(cell_id("5.0"), *sides, memory)
-    assert found.verdict == Verdict.FAILED
-    assert found.headline.startswith("decode could not be compared: ")
+    cell_result = result(cell_id("5.0"), *sides, memory)
+    assert cell_result.verdict == Verdict.FAILED
+    assert cell_result.headline.startswith("decode could not be compared: ")
 
 
 def test_a_release_that_works_has_not_failed_because_the_reference_raises(memory):
@@ -233,16 +250,16 @@ def test_a_release_that_works_has_not_failed_because_the_reference_raises(memory
     reference = tuple(
         side.model_copy(update={"failures": (raised,)}) for side in runs(memory, "4.48", greedy={})
     )
-    found = result(cell_id("5.0"), runs(memory), reference, memory)
-    assert found.verdict == Verdict.IDENTICAL
+    cell_result = result(cell_id("5.0"), runs(memory), reference, memory)
+    assert cell_result.verdict == Verdict.IDENTICAL
     assert result(cell_id("4.48"), reference, reference, memory).verdict == Verdict.FAILED
 
 
 def test_nothing_compared_is_never_identical_whatever_the_reasons(memory):
     skips = dict.fromkeys(("weights", "buffers", "inv_freq", "forward", "greedy"), "not asked for")
     empty = [capture("5.0", run=run, skips=skips) for run in "ab"]
-    found = verdict_on(memory, *empty)
-    assert found.verdict == Verdict.FAILED
+    cell_result = verdict_on(memory, *empty)
+    assert cell_result.verdict == Verdict.FAILED
     skips.pop("buffers")
     some = [
         capture("5.0", run=run, skips=skips, buffers=sound_signals(memory)["buffers"])
@@ -256,24 +273,24 @@ def test_padding_that_could_not_be_judged_is_no_pass_until_the_values_are_there(
     gone = hidden["short"].logits.hash
     array = memory.arrays.pop(gone)
     sides = runs(memory, forward=hidden), runs(memory, "4.48", forward=padded(memory))
-    found = result(cell_id("5.0"), *sides, memory)
-    assert found.verdict == Verdict.FAILED
-    assert found.headline.startswith("logits could not be compared: short: ")
+    cell_result = result(cell_id("5.0"), *sides, memory)
+    assert cell_result.verdict == Verdict.FAILED
+    assert cell_result.headline.startswith("logits could not be compared: short: ")
     memory.arrays[gone] = array
     assert result(cell_id("5.0"), *sides, memory).verdict == Verdict.IDENTICAL
 
 
 def test_without_a_reference_nothing_is_identical(memory):
-    found = result(cell_id("5.0"), runs(memory), None, memory)
-    assert (found.verdict, found.reference) == (Verdict.FAILED, None)
+    cell_result = result(cell_id("5.0"), runs(memory), None, memory)
+    assert (cell_result.verdict, cell_result.reference) == (Verdict.FAILED, None)
     failed = result(cell_id("5.0"), (capture("5.0", status="absent"),) * 2, None, memory)
     assert failed.verdict == Verdict.ABSENT
 
 
 def test_an_identical_cell_without_greedy_says_nothing_of_tokens(memory):
-    found = verdict_on(memory, *runs(memory, greedy=None, skips={"greedy": "not asked for"}))
-    assert found.verdict == Verdict.IDENTICAL
-    assert found.headline.endswith(", logits")
+    cell_result = verdict_on(memory, *runs(memory, greedy=None, skips={"greedy": "not asked for"}))
+    assert cell_result.verdict == Verdict.IDENTICAL
+    assert cell_result.headline.endswith(", logits")
 
 
 # the reference
@@ -301,32 +318,32 @@ def test_else_the_oldest_that_is(memory):
 
 
 def test_the_first_layer_is_named_with_the_figure(memory):
-    found = verdict_on(memory, *runs(memory, forward=nudged_layer(memory, 2, 0, 1, 2)))
-    assert found.first.signal == "hidden_states"
-    assert found.first.item == "short · layer 2 (model.layers.1)"
-    assert found.headline.startswith(
+    cell_result = verdict_on(memory, *runs(memory, forward=nudged_layer(memory, 2, 0, 1, 2)))
+    assert cell_result.first.signal == "hidden_states"
+    assert cell_result.first.item == "short · layer 2 (model.layers.1)"
+    assert cell_result.headline.startswith(
         "hidden_states: layer 2 (model.layers.1) of prompt short is the first that differs: "
         "1 of 24 elements, max abs "
     )
-    assert found.headline.endswith(" (1 ULP)")
+    assert cell_result.headline.endswith(" (1 ULP)")
 
 
 def test_the_earliest_layer_over_all_prompts_is_the_first(memory):
     facts = nudged_layer(memory, 2, 0, 1, 2)["short"]
     early = nudged_layer(memory, 1, 0, 1, 2)["short"]
     plain = sound_signals(memory)["forward"]["short"]
-    found = between(memory, {"a": plain, "b": plain}, {"a": facts, "b": early})
-    assert found.first.item == "b · layer 1 (model.layers.0)"
+    cell_result = between(memory, {"a": plain, "b": plain}, {"a": facts, "b": early})
+    assert cell_result.first.item == "b · layer 1 (model.layers.0)"
 
 
 def test_a_kernel_change_is_first_only_where_its_layer_is(memory):
     kernel = attention(call(0), call(1, is_causal=False, mask="bool[1, 1, 6, 6]"))
-    found = verdict_on(
+    cell_result = verdict_on(
         memory, *runs(memory, forward=nudged_layer(memory, 2, 0, 1, 2), attention=kernel)
     )
-    assert found.first.signal == "attention.kernel"
-    assert found.first.item == "short · model.layers.1.self_attn"
-    assert "(masking no mask, causal → a mask)" in found.headline
+    assert cell_result.first.signal == "attention.kernel"
+    assert cell_result.first.item == "short · model.layers.1.self_attn"
+    assert "(masking no mask, causal → a mask)" in cell_result.headline
     elsewhere = verdict_on(
         memory, *runs(memory, forward=nudged_layer(memory, 1, 0, 1, 2), attention=kernel)
     )
@@ -335,18 +352,18 @@ def test_a_kernel_change_is_first_only_where_its_layer_is(memory):
 
 def test_a_call_that_is_only_spelt_otherwise_is_not_named_as_the_first_difference(memory):
     kernel = attention(call(0), call(1, enable_gqa=True, scale=None))
-    found = verdict_on(
+    cell_result = verdict_on(
         memory, *runs(memory, forward=nudged_layer(memory, 2, 0, 1, 2), attention=kernel)
     )
-    assert found.first.signal == "hidden_states"
-    assert list(found.changes) == ["attention.kernel"]
+    assert cell_result.first.signal == "hidden_states"
+    assert list(cell_result.changes) == ["attention.kernel"]
 
 
 def test_a_kernel_change_alone_is_no_difference(memory):
     kernel = attention(call(0, enable_gqa=True), call(1, enable_gqa=True))
-    found = verdict_on(memory, *runs(memory, attention=kernel))
-    assert found.verdict == Verdict.IDENTICAL
-    assert list(found.changes) == ["attention.kernel"]
+    cell_result = verdict_on(memory, *runs(memory, attention=kernel))
+    assert cell_result.verdict == Verdict.IDENTICAL
+    assert list(cell_result.changes) == ["attention.kernel"]
 
 
 def test_what_comes_earlier_in_the_flow_is_first(memory):
@@ -355,26 +372,26 @@ def test_what_comes_earlier_in_the_flow_is_first(memory):
         tensors | {"model.norm.weight": weight(memory, values(4, seed=90), origin="reinitialised")}
     )
     kernel = attention(call(0, enable_gqa=True), call(1, enable_gqa=True))
-    found = verdict_on(
+    cell_result = verdict_on(
         memory,
         *runs(memory, weights=lost, forward=nudged_layer(memory, 1, 0, 0, 0), attention=kernel),
     )
-    assert found.first.signal == "weights"
-    assert found.headline.startswith("weights: model.norm.weight: loaded in the reference")
-    assert any("reinitialised" in note for note in found.notes)
-    found = verdict_on(
+    assert cell_result.first.signal == "weights"
+    assert cell_result.headline.startswith("weights: model.norm.weight: loaded in the reference")
+    assert any("reinitialised" in note for note in cell_result.notes)
+    cell_result = verdict_on(
         memory,
         *runs(memory, inv_freq={"rotary_emb.inv_freq": frequencies(memory, values(2, seed=5))}),
     )
-    assert (found.first.signal, found.figure) == ("inv_freq", "inv_freq 1 of 1")
+    assert (cell_result.first.signal, cell_result.figure) == ("inv_freq", "inv_freq 1 of 1")
 
 
 def test_other_inputs_are_first(memory):
     other = forward(memory, ids=[[5, 4, 3, 2, 1, 0]], logits=values(1, 6, 8, seed=50))
-    found = verdict_on(memory, *runs(memory, forward={"short": other}))
-    assert found.verdict == Verdict.UNDECIDED
-    assert found.headline.startswith("inputs: input_ids of prompt short: 6 of 6 elements")
-    assert found.figure == "inputs 1 of 1"
+    cell_result = verdict_on(memory, *runs(memory, forward={"short": other}))
+    assert cell_result.verdict == Verdict.UNDECIDED
+    assert cell_result.headline.startswith("inputs: input_ids of prompt short: 6 of 6 elements")
+    assert cell_result.figure == "inputs 1 of 1"
 
 
 # figures
@@ -386,30 +403,33 @@ def from_one_row(memory, *ids):
 
 
 def test_tokens_are_the_figure_if_logits_agree(memory):
-    found = verdict_on(memory, *runs(memory, greedy=from_one_row(memory, 3, 1, 5)))
-    assert found.figure == "tokens step 2"
-    (split,) = found.splits
+    cell_result = verdict_on(memory, *runs(memory, greedy=from_one_row(memory, 3, 1, 5)))
+    assert cell_result.figure == "tokens step 2"
+    (split,) = cell_result.splits
     assert (split.prompt, split.step) == ("short", 2)
     assert (split.reference[0], split.candidate[0]) == ((4, 1.75), (5, 1.75))
-    assert found.headline == (
+    assert cell_result.headline == (
         "greedy: prompt short: step 2: token 4 in the reference, token 5 here"
     )
 
 
 def test_the_logits_that_the_tokens_were_chosen_from_come_before_them(memory):
-    found = verdict_on(memory, *runs(memory, greedy={"short": decoded(memory, 3, 1, 5)}))
-    assert (found.verdict, found.figure) == (Verdict.UNDECIDED, "tokens step 2")
-    assert (found.first.signal, found.first.item) == ("decode", "short")
-    assert found.headline.startswith("decode: prompt short: 3 of 48 elements, max abs ")
-    assert found.headline.endswith("; up to step 2, where the tokens differ")
+    cell_result = verdict_on(memory, *runs(memory, greedy={"short": decoded(memory, 3, 1, 5)}))
+    assert (cell_result.verdict, cell_result.figure) == (Verdict.UNDECIDED, "tokens step 2")
+    assert (cell_result.first.signal, cell_result.first.item) == ("decode", "short")
+    assert cell_result.headline.startswith("decode: prompt short: 3 of 48 elements, max abs ")
+    assert cell_result.headline.endswith("; up to step 2, where the tokens differ")
 
 
 def test_a_split_at_the_end_has_one_side(memory):
-    found = verdict_on(memory, *runs(memory, greedy={"short": decoded(memory, 3, 1)}))
-    assert found.splits[0].candidate is None
-    assert found.splits[0].reference == ((4, 1.75), (5, 0.75))
-    assert found.headline == "greedy: prompt short: step 2: token 4 in the reference, the end here"
-    assert found.notes == ("decode short: identical up to step 2, where the tokens differ",)
+    cell_result = verdict_on(memory, *runs(memory, greedy={"short": decoded(memory, 3, 1)}))
+    assert cell_result.splits[0].candidate is None
+    assert cell_result.splits[0].reference == ((4, 1.75), (5, 0.75))
+    assert (
+        cell_result.headline
+        == "greedy: prompt short: step 2: token 4 in the reference, the end here"
+    )
+    assert cell_result.notes == ("decode short: identical up to step 2, where the tokens differ",)
 
 
 def test_the_same_tokens_from_other_logits_differ_and_are_no_split(memory):
@@ -417,40 +437,44 @@ def test_the_same_tokens_from_other_logits_differ_and_are_no_split(memory):
     logits[1, 7] = 0.25
     other = logits.copy()
     other[1, 7] = 0.5
-    found = verdict_on(
+    cell_result = verdict_on(
         memory,
         *runs(memory, greedy={"short": decoded(memory, 3, 1, 4, logits=other)}),
         reference=runs(memory, "4.48", greedy={"short": decoded(memory, 3, 1, 4, logits=logits)}),
     )
-    assert (found.verdict, found.splits, found.figure) == (Verdict.UNDECIDED, (), "decode 0.25")
-    assert found.headline.startswith("decode: prompt short: 1 of 48 elements, max abs 0.25 (")
+    assert (cell_result.verdict, cell_result.splits, cell_result.figure) == (
+        Verdict.UNDECIDED,
+        (),
+        "decode 0.25",
+    )
+    assert cell_result.headline.startswith("decode: prompt short: 1 of 48 elements, max abs 0.25 (")
 
 
 def test_logits_come_before_decode_in_the_figure(memory):
     one, other = moved(memory)
     changed = {"short": decoded(memory, 3, 1, 4, top=[2.0, 1.5, 1.75])}
-    found = verdict_on(
+    cell_result = verdict_on(
         memory,
         *runs(memory, forward=other, greedy=changed),
         reference=runs(memory, "4.48", forward=one),
     )
-    assert (found.figure, found.first.signal) == ("logits 0.5", "logits")
+    assert (cell_result.figure, cell_result.first.signal) == ("logits 0.5", "logits")
 
 
 def test_steps_that_were_not_recorded_are_told_and_fail_nothing(memory):
     bare = {"short": decoded(memory, 3, 1, 4).model_copy(update={"logits": None})}
-    found = verdict_on(memory, *runs(memory, greedy=bare))
-    assert found.verdict == Verdict.IDENTICAL
-    assert "decode" not in found.headline
-    assert found.notes == (
+    cell_result = verdict_on(memory, *runs(memory, greedy=bare))
+    assert cell_result.verdict == Verdict.IDENTICAL
+    assert "decode" not in cell_result.headline
+    assert cell_result.notes == (
         "decode: not compared: short: the logits of the steps were not recorded",
     )
 
 
 def test_a_cell_whose_runs_decode_from_other_logits_is_unstable(memory):
     second = {"short": decoded(memory, 3, 1, 4, top=[2.0, 1.5, 1.75])}
-    found = verdict_on(memory, *runs(memory, second={"greedy": second}))
-    assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, ("decode short",))
+    cell_result = verdict_on(memory, *runs(memory, second={"greedy": second}))
+    assert (cell_result.verdict, cell_result.unstable) == (Verdict.UNSTABLE, ("decode short",))
 
 
 @pytest.mark.parametrize(("bad", "word"), [(math.nan, "NaN"), (math.inf, "inf")], ids=str)
@@ -459,38 +483,38 @@ def test_nan_and_inf_are_said_instead_of_a_small_number(memory, bad, word):
     logits = memory.tensor(one["short"].logits).copy()
     logits[0, 0, 0] = bad
     logits[0, 0, 1] += 1e-6
-    found = between(memory, one, logits_of(memory, logits))
-    assert found.figure == f"logits {word}"
-    assert "0 → 1" in found.headline
+    cell_result = between(memory, one, logits_of(memory, logits))
+    assert cell_result.figure == f"logits {word}"
+    assert "0 → 1" in cell_result.headline
 
 
 def test_no_difference_is_rounded_to_zero(memory):
     one = np.zeros((1, 6, 8), np.float32)
-    found = between(memory, logits_of(memory, one), logits_of(memory, -one))
-    assert found.figure == "logits 1 of 1"
-    assert "only in signs of zero" in found.headline
+    cell_result = between(memory, logits_of(memory, one), logits_of(memory, -one))
+    assert cell_result.figure == "logits 1 of 1"
+    assert "only in signs of zero" in cell_result.headline
 
 
 def test_another_dtype_alone_is_said(memory):
     one, _ = moved(memory)
     wider = memory.tensor(one["short"].logits).astype(np.float64)
-    found = between(memory, one, logits_of(memory, wider))
-    assert found.headline == (
+    cell_result = between(memory, one, logits_of(memory, wider))
+    assert cell_result.headline == (
         "logits: prompt short: all values are equal; dtype float32 in the reference, float64 here"
     )
 
 
 def test_integers_have_no_ulp(memory):
     one, other = (logits_of(memory, np.full((1, 6, 8), n)) for n in (1, 3))
-    found = between(memory, one, other)
-    assert found.headline == "logits: prompt short: 48 of 48 elements, max abs 2"
+    cell_result = between(memory, one, other)
+    assert cell_result.headline == "logits: prompt short: 48 of 48 elements, max abs 2"
 
 
 def test_without_values_the_figure_counts(memory):
     other = logits_of(memory, values(1, 6, 8, seed=77), stored=False)
-    found = verdict_on(memory, *runs(memory, forward=other))
-    assert (found.verdict, found.figure) == (Verdict.UNDECIDED, "logits 1 of 1")
-    assert "not stored" in found.headline
+    cell_result = verdict_on(memory, *runs(memory, forward=other))
+    assert (cell_result.verdict, cell_result.figure) == (Verdict.UNDECIDED, "logits 1 of 1")
+    assert "not stored" in cell_result.headline
 
 
 # notes
@@ -522,9 +546,9 @@ def test_what_is_worth_knowing_is_noted(memory):
         )
         for stack in ("5.0", "4.48")
     ]
-    found = verdict_on(memory, *sides[0], reference=sides[1])
-    assert found.verdict == Verdict.IDENTICAL
-    text = "\n".join(found.notes)
+    cell_result = verdict_on(memory, *sides[0], reference=sides[1])
+    assert cell_result.verdict == Verdict.IDENTICAL
+    text = "\n".join(cell_result.notes)
     for words in (
         "weights unexplained",
         "buffers that differ from a model freshly constructed from the config: model.mask",
@@ -533,7 +557,7 @@ def test_what_is_worth_knowing_is_noted(memory):
         "watching the attention calls changed the logits",
     ):
         assert words in text
-    assert len(found.notes) == 5
+    assert len(cell_result.notes) == 5
 
 
 def test_a_formula_within_its_bound_is_not_noted(memory):
@@ -602,8 +626,8 @@ def test_an_expected_difference_passes_and_keeps_what_was_judged(memory):
         "qwen@5.0": "identical",
         "qwen@5.9": "identical",
     }
-    found = results[1]
-    assert (found.judged, found.expected) == (Verdict.UNDECIDED, ("known",))
+    cell_result = results[1]
+    assert (cell_result.judged, cell_result.expected) == (Verdict.UNDECIDED, ("known",))
     assert report.cells == ("llama/float32-sdpa@5.0",)
     assert (report.fixed, report.evaluated, report.line) == ((), True, 7)
     assert report.text == "differs: model llama; stack 5.0"

@@ -268,9 +268,9 @@ def test_what_nothing_is_known_of_is_tried():
 def test_a_copy_that_has_no_room_is_not_asked_for():
     memory.require(1, 1)
     failed = raised(PhaseFailed, memory.require, 1 << 60, 2)
-    told = failed.failure
-    assert (told["phase"], told["type"]) == ("memory", "not asked")
-    assert told["message"].endswith("use --jobs 1, or a machine with more memory")
+    memory_failure = failed.failure
+    assert (memory_failure["phase"], memory_failure["type"]) == ("memory", "not asked")
+    assert memory_failure["message"].endswith("use --jobs 1, or a machine with more memory")
 
 
 # a cell

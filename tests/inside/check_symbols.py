@@ -10,8 +10,8 @@ NEW = int(transformers.__version__.split(".")[0]) >= 5
 
 
 def symbol(function):
-    (found,) = symbols.symbols(raised(Exception, function))
-    return found
+    (lookup,) = symbols.symbols(raised(Exception, function))
+    return lookup
 
 
 def moved():
@@ -27,51 +27,54 @@ def no_name():
 
 
 def test_a_name_that_lives_elsewhere_is_found_there():
-    found = symbol(moved)
-    assert (found["name"], found["owner"]) == ("DynamicCache", "transformers.modeling_utils")
-    assert found["elsewhere"][0] == "transformers.cache_utils"
-    assert found["found"] is False
+    lookup = symbol(moved)
+    assert (lookup["name"], lookup["owner"]) == (
+        "DynamicCache",
+        "transformers.modeling_utils",
+    )
+    assert lookup["elsewhere"][0] == "transformers.cache_utils"
+    assert lookup["found"] is False
 
 
 def test_a_name_that_is_spelled_alike_is_named():
-    found = symbol(no_name)
-    assert found["elsewhere"] == []
-    assert found["similar"][0] == "is_torch_available"
+    lookup = symbol(no_name)
+    assert lookup["elsewhere"] == []
+    assert lookup["similar"][0] == "is_torch_available"
 
 
 def test_a_module_that_is_not_there():
-    found = symbol(no_module)
-    assert (found["name"], found["owner"]) == ("dynamic_cache_utils", "transformers.models")
+    lookup = symbol(no_module)
+    assert (lookup["name"], lookup["owner"]) == ("dynamic_cache_utils", "transformers.models")
 
 
 def test_an_attribute_of_an_object_and_where_it_is_now():
     config = transformers.LlamaConfig(vocab_size=32)
-    found = symbol(lambda: config.vocab_sise)
-    assert found["owner"] == "transformers.models.llama.configuration_llama.LlamaConfig"
-    assert "vocab_size" in found["similar"]
+    lookup = symbol(lambda: config.vocab_sise)
+    assert lookup["owner"] == "transformers.models.llama.configuration_llama.LlamaConfig"
+    assert "vocab_size" in lookup["similar"]
     if NEW:
         where = symbol(lambda: config.rope_theta)["elsewhere"][0]
         assert where.endswith("LlamaConfig.rope_parameters['rope_theta']")
 
 
 def test_a_method_that_moved_to_another_class():
-    found = symbol(lambda: transformers.LlamaConfig(vocab_size=32).generate)
-    assert "transformers.generation.utils.GenerationMixin.generate" in found["elsewhere"]
+    lookup = symbol(lambda: transformers.LlamaConfig(vocab_size=32).generate)
+    assert "transformers.generation.utils.GenerationMixin.generate" in lookup["elsewhere"]
 
 
 def test_a_key_of_a_table_with_the_table_s_own_keys():
-    found = symbol(lambda: ROPE_INIT_FUNCTIONS["yarm"])
-    assert found["name"] == "yarm"
-    assert found["owner"] == "transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS"
-    assert found["similar"] == ["yarn"]
+    lookup = symbol(lambda: ROPE_INIT_FUNCTIONS["yarm"])
+    assert lookup["name"] == "yarm"
+    assert lookup["owner"] == "transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS"
+    assert lookup["similar"] == ["yarn"]
 
 
 def test_a_keyword_with_the_function_s_own_parameters():
     from transformers.models.llama.modeling_llama import rotate_half
 
-    found = symbol(lambda: rotate_half(xs=1))
-    assert (found["name"], found["similar"]) == ("xs", ["x"])
-    assert found["owner"] == "transformers.models.llama.modeling_llama.rotate_half()"
+    lookup = symbol(lambda: rotate_half(xs=1))
+    assert (lookup["name"], lookup["similar"]) == ("xs", ["x"])
+    assert lookup["owner"] == "transformers.models.llama.modeling_llama.rotate_half()"
 
 
 def test_a_cause_behind_an_exception_is_looked_up_too():

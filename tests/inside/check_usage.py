@@ -39,9 +39,9 @@ def test_a_child_leaves_the_model_as_it_was():
     before = hashes(made), made.config.to_dict(), made.training
     loaded = SimpleNamespace(model=made, head="causal-lm")
     folder = Path(tempfile.mkdtemp())
-    found = fork.run_in_fork(lambda: usage.usage(loaded, folder, 60))
-    assert found["skips"] == {}, found["skips"]
-    assert {question.name for question in usage.QUESTIONS} <= set(found)
+    outcome = fork.run_in_fork(lambda: usage.usage(loaded, folder, 60))
+    assert outcome["skips"] == {}, outcome["skips"]
+    assert {question.name for question in usage.QUESTIONS} <= set(outcome)
     assert (hashes(made), made.config.to_dict(), made.training) == before
 
 
@@ -56,19 +56,19 @@ def test_the_defaults_of_generate_are_those_before_any_other_question():
 
 def test_no_time_is_a_reason():
     loaded = SimpleNamespace(model=model(), head="causal-lm")
-    found = usage.usage(loaded, Path(tempfile.mkdtemp()), -1.0)
-    assert set(found["skips"]) == {question.name for question in usage.QUESTIONS}
-    assert all("no time was left" in reason for reason in found["skips"].values())
+    outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), -1.0)
+    assert set(outcome["skips"]) == {question.name for question in usage.QUESTIONS}
+    assert all("no time was left" in reason for reason in outcome["skips"].values())
 
 
 def test_a_forward_that_raises_is_asked_nothing_about_tokens():
     made = model()
     made.forward = lambda *_args, **_kwargs: 1 / 0
     loaded = SimpleNamespace(model=made, head="causal-lm")
-    found = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
-    told = {name for name, reason in found["skips"].items() if "ZeroDivisionError" in reason}
+    outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
+    told = {name for name, reason in outcome["skips"].items() if "ZeroDivisionError" in reason}
     assert told == {question.name for question in usage.QUESTIONS if question.of_text}
-    assert found["saved"]["files"]
+    assert outcome["saved"]["files"]
 
 
 def test_what_a_model_without_positions_is_not_asked():
@@ -121,18 +121,18 @@ def test_eager_is_put_back():
 
 
 def test_beams_that_keep_their_state_agree_with_a_forward_without_a_cache():
-    found = ask(beams.beams, model())
-    assert found["n_moved"]
-    assert found["greedy"] < 1e-3 < found["of_others"]
-    assert found["by_cache"] < 1e-3
+    outcome = ask(beams.beams, model())
+    assert outcome["n_moved"]
+    assert outcome["greedy"] < 1e-3 < outcome["of_others"]
+    assert outcome["by_cache"] < 1e-3
 
 
 def test_a_beam_that_goes_on_with_another_ones_state_is_seen():
     kind = transformers.DynamicCache
     with mock.patch.object(kind, "reorder_cache", return_value=None):
-        found = ask(beams.beams, model())
-    assert found["greedy"] < 1e-3
-    assert found["by_cache"] > 0.1 * found["of_others"]
+        outcome = ask(beams.beams, model())
+    assert outcome["greedy"] < 1e-3
+    assert outcome["by_cache"] > 0.1 * outcome["of_others"]
 
 
 def test_a_model_without_beams_says_why():
@@ -145,11 +145,11 @@ def test_a_second_call_gives_what_the_first_gave():
     for made, question in itertools.product(
         (model(), model("mamba", state_size=4)), (generate.repeated, generate.static)
     ):
-        found = ask(question, made)
-        assert found["steps"] == [4, 4]
-        assert found["n_same"] == 4
-        assert found["apart"] < 1e-5
-        assert found["of_steps"] > 1e-2
+        outcome = ask(question, made)
+        assert outcome["steps"] == [4, 4]
+        assert outcome["n_same"] == 4
+        assert outcome["apart"] < 1e-5
+        assert outcome["of_steps"] > 1e-2
 
 
 def leaves_arguments(made):
@@ -182,8 +182,8 @@ def test_what_a_call_leaves_behind_is_seen_in_the_second():
     for plant in (leaves_arguments, leaves_a_state):
         made = model()
         plant(made)
-        found = ask(generate.repeated, made)
-        assert found["apart"] > 0.01 * found["of_steps"], (plant, found)
+        outcome = ask(generate.repeated, made)
+        assert outcome["apart"] > 0.01 * outcome["of_steps"], (plant, outcome)
 
 
 def test_a_second_call_that_raises_says_so():
@@ -202,8 +202,8 @@ def test_a_first_call_that_raises_is_recorded_as_raised():
     made = model()
     made.generate = lambda *_args, **_kwargs: 1 / 0
     loaded = SimpleNamespace(model=made, head="causal-lm")
-    found = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
-    assert found["raised"]["repeated"] == "ZeroDivisionError: division by zero"
+    outcome = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
+    assert outcome["raised"]["repeated"] == "ZeroDivisionError: division by zero"
 
 
 def test_a_model_that_computes_otherwise_over_a_static_cache_is_seen():
@@ -214,8 +214,8 @@ def test_a_model_that_computes_otherwise_over_a_static_cache_is_seen():
             output.logits = output.logits / 2
 
     made.register_forward_hook(hook)
-    found = ask(generate.static, made)
-    assert found["apart"] > 0.01 * found["of_steps"]
+    outcome = ask(generate.static, made)
+    assert outcome["apart"] > 0.01 * outcome["of_steps"]
     assert ask(generate.repeated, made)["apart"] < 1e-5
 
 

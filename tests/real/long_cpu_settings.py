@@ -38,10 +38,10 @@ def test_settings_move_bits(reports):
 
 
 def test_the_same_cells_fail_under_every_setting(reports):
-    found = {name: failing(reports[name]) for name in settings_of(reports)}
-    first = found["this CPU"]
+    failures = {name: failing(reports[name]) for name in settings_of(reports)}
+    first = failures["this CPU"]
     assert {*first.values()} == {Verdict.DIVERGED, Verdict.FAILED, Verdict.UNSTABLE}
-    assert found == dict.fromkeys(settings_of(reports), first)
+    assert failures == dict.fromkeys(settings_of(reports), first)
 
 
 def test_the_run_passes_under_every_setting(reports):

@@ -81,20 +81,20 @@ def capsule(run, cells):
 
 def test_a_difference_is_shrunk_to_the_layer_it_starts_in(cells, capsule):
     assert cells["first-layer"].judged == "diverged"
-    folder, said = capsule("first-layer")
-    assert said.contrast == "differs"
+    folder, terminal = capsule("first-layer")
+    assert terminal.contrast == "differs"
     assert json.loads((folder / "checkpoint" / "config.json").read_text())["num_hidden_layers"] == 1
-    assert len(said.question.feed["input_ids"].rows[0]) == 2
-    assert said.reference.sees.ref.shape == said.candidate.sees.ref.shape == (1, 2, 32)
-    assert said.reference.sees.ref.hash != said.candidate.sees.ref.hash
+    assert len(terminal.question.feed["input_ids"].rows[0]) == 2
+    assert terminal.reference.sees.ref.shape == terminal.candidate.sees.ref.shape == (1, 2, 32)
+    assert terminal.reference.sees.ref.hash != terminal.candidate.sees.ref.hash
     assert "not rounding" in (folder / "ISSUE.md").read_text()
 
 
 def test_a_script_sees_it_wherever_it_lies(capsule, tmp_path):
-    folder, said = capsule("first-layer")
+    folder, terminal = capsule("first-layer")
     copy = tmp_path / "else where"
     shutil.copytree(folder, copy)
-    place, side = Place(os.environ), said.candidate
+    place, side = Place(os.environ), terminal.candidate
     try:
         ran = place.run(copy, (side.script,), needs_hub=False)[side.script]
     finally:
@@ -104,32 +104,32 @@ def test_a_script_sees_it_wherever_it_lies(capsule, tmp_path):
 
 
 def test_an_exception_is_what_its_script_expects(capsule):
-    folder, said = capsule("raises")
-    assert said.contrast == "fails"
-    assert said.candidate.sees.error == "ValueError"
-    assert said.candidate.sees.message == "planted | failure"
-    assert said.reference.sees.ref is not None
+    folder, terminal = capsule("raises")
+    assert terminal.contrast == "fails"
+    assert terminal.candidate.sees.error == "ValueError"
+    assert terminal.candidate.sees.message == "planted | failure"
+    assert terminal.reference.sees.ref is not None
     assert "not in 4.48" in (folder / "ISSUE.md").read_text().partition("\n")[0]
 
 
 def test_an_exception_of_a_large_model_is_shown_without_its_weights(run, capsule):
     assert (run[1].parent / "large" / "pytorch_model.bin").stat().st_size > 100e6
-    folder, said = capsule("large")
-    assert said.contrast == "fails"
-    assert "zeros in place of its weights" in said.shrunk
-    assert said.candidate.sees.error == "AttributeError"
-    assert "all_tied_weights_keys" in said.candidate.sees.message
-    assert said.reference.sees.ref is not None
+    folder, terminal = capsule("large")
+    assert terminal.contrast == "fails"
+    assert "zeros in place of its weights" in terminal.shrunk
+    assert terminal.candidate.sees.error == "AttributeError"
+    assert "all_tied_weights_keys" in terminal.candidate.sees.message
+    assert terminal.reference.sees.ref is not None
     paths = [path for path in folder.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in paths) < 100_000
     assert not [path for path in paths if path.suffix in {".bin", ".safetensors"}]
 
 
 def test_memory_that_nobody_wrote_shows_in_two_runs(capsule):
-    folder, said = capsule("unwritten")
-    assert said.contrast == "unstable"
-    assert said.candidate.sees.unstable
-    assert not said.reference.sees.unstable
+    folder, terminal = capsule("unwritten")
+    assert terminal.contrast == "unstable"
+    assert terminal.candidate.sees.unstable
+    assert not terminal.reference.sees.unstable
     assert "glibc.malloc.perturb" in (folder / "5.x.py").read_text()
 
 
@@ -152,8 +152,8 @@ def test_a_second_run_makes_only_the_one_that_did_not_reproduce(run, run_in, cel
     """What the scripts of the others saw is kept: neither uv nor a stack runs one of them again."""
     report, written = run
     again = run_in(written.parent, capsules="failing")
-    said = (written.parent / "progress.log").read_text().splitlines()
-    assert [line for line in said if line.startswith("capsules: ") and "reproduce" in line] == [
+    terminal = (written.parent / "progress.log").read_text().splitlines()
+    assert [line for line in terminal if line.startswith("capsules: ") and "reproduce" in line] == [
         f"capsules: {len(DEFECTS) + 1} differences to reproduce without samebits",
         "capsules: 1 difference to reproduce without samebits",
     ]

@@ -40,9 +40,9 @@ def project(tmp_path, planted, stacks, monkeypatch):
 
         def verify(self, *names, stack=NEW, more=(), code=0):
             said = self._run(["verify", *names, "--format", "json", *more], stack, code, None)
-            found = json.loads(said)
-            assert found["exit_code"] == code
-            return {model["model"].partition("/")[0]: model for model in found["models"]}
+            answers = json.loads(said)
+            assert answers["exit_code"] == code
+            return {model["model"].partition("/")[0]: model for model in answers["models"]}
 
         def _run(self, words, stack, code, kernels):
             python = [] if stack is None else ["--python", stacks[stack].python]
@@ -78,13 +78,13 @@ def name_of(defect):
 def test_the_environment_of_a_project_is_found_and_unchanged_it_keeps_the_bits(project, stacks):
     (project.folder / ".venv").symlink_to(Path(stacks[OLD].python).parents[1])
     project.record(*project.add("none"), stack=None)
-    found = project.verify(stack=None)["none"]
-    assert (found["verdict"], found["rebuild"], found["packages"]) == (
+    answers = project.verify(stack=None)["none"]
+    assert (answers["verdict"], answers["rebuild"], answers["packages"]) == (
         "identical",
         "not needed",
         [],
     )
-    assert found["n_tensors"] > 20
+    assert answers["n_tensors"] > 20
     text = (project.folder / "samebits.lock").read_text()
     assert len(text) < 8_000
     assert str(project.folder) not in text
@@ -92,8 +92,8 @@ def test_the_environment_of_a_project_is_found_and_unchanged_it_keeps_the_bits(p
 
 def test_a_planted_change_diverges_and_its_clean_twin_is_not_accused(project):
     project.record(*project.add("first layer", "none", "raises", "clock"))  # all sound there
-    found = project.verify(code=1)
-    planted, clean = found["first-layer"], found["none"]
+    answers = project.verify(code=1)
+    planted, clean = answers["first-layer"], answers["none"]
     assert (planted["verdict"], planted["rebuild"], planted["repeats"]) == (
         "diverged",
         "done",
@@ -105,9 +105,9 @@ def test_a_planted_change_diverges_and_its_clean_twin_is_not_accused(project):
     assert first["subject"]["tensor"] == "layers.0"
     assert planted["packages"][0]["name"] == "transformers"
     assert clean["verdict"] == "identical"
-    raises = found["raises"]
+    raises = answers["raises"]
     assert (raises["verdict"], raises["failure"]["type"]) == ("failed", "ValueError")
-    assert found["clock"]["verdict"] == "unstable"
+    assert answers["clock"]["verdict"] == "unstable"
     left_out = project.verify("first-layer", code=1, more=["--no-rebuild"])["first-layer"]
     assert (left_out["verdict"], left_out["rebuild"]) == ("undecided", "left out")
     assert left_out["repeats"] is None
@@ -127,13 +127,17 @@ def test_code_that_changed_in_the_checkpoint_is_found_in_git(project):
     code.write_text(
         text.replace("torch.tanh(self.proj(hidden_states))", "self.proj(hidden_states)")
     )
-    found = project.verify(stack=OLD, code=1)["none"]
-    assert (found["verdict"], found["repeats"], found["files"]) == ("diverged", True, [PLANTED])
+    answers = project.verify(stack=OLD, code=1)["none"]
+    assert (answers["verdict"], answers["repeats"], answers["files"]) == (
+        "diverged",
+        True,
+        [PLANTED],
+    )
     code.write_text(
         text.replace("torch.tanh(self.proj(hidden_states))", "self.proj(hidden_states).tanh()")
     )
-    found = project.verify(stack=OLD)["none"]
-    assert (found["verdict"], found["files"]) == ("identical", [PLANTED])
+    answers = project.verify(stack=OLD)["none"]
+    assert (answers["verdict"], answers["files"]) == ("identical", [PLANTED])
 
 
 def test_code_that_changed_and_is_nowhere_kept_is_undecided_and_weights_diverge(project):
@@ -144,9 +148,9 @@ def test_code_that_changed_and_is_nowhere_kept_is_undecided_and_weights_diverge(
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    found = project.verify(stack=OLD, code=1)
-    assert (found["none"]["verdict"], found["none"]["rebuild"]) == ("undecided", "not possible")
-    changed = found["first-layer"]
+    answers = project.verify(stack=OLD, code=1)
+    assert (answers["none"]["verdict"], answers["none"]["rebuild"]) == ("undecided", "not possible")
+    changed = answers["first-layer"]
     assert (changed["verdict"], changed["first"]["signal"]) == ("diverged", "weights")
     assert changed["first"]["name"] == "layers.2.proj.weight"
 
@@ -189,8 +193,8 @@ def test_a_record_of_another_machine_is_no_failure(project, llama):
 @pytest.mark.skipif(not X86, reason="the settings are those of x86")
 def test_another_function_is_told_from_another_machine(project):
     project.record(*project.add("first layer"), kernels=OTHER_CPU)
-    found = project.verify(code=1)["first-layer"]
-    assert (found["verdict"], found["other_machine"]) == ("diverged", True)
+    answers = project.verify(code=1)["first-layer"]
+    assert (answers["verdict"], answers["other_machine"]) == ("diverged", True)
 
 
 def test_a_real_upgrade_of_a_library_model(project, llama):

@@ -96,9 +96,9 @@ class ForkedChild:
             if said.startswith(f"{StoreFault.__name__}: "):
                 raise StoreFault(said.partition(": ")[2])
             raise NoAnswer(said)
-        left = json.loads(text)
-        CALLS.add_table(left["entered"])
-        return left["answer"]
+        message = json.loads(text)
+        CALLS.add_table(message["entered"])
+        return message["answer"]
 
     def forget(self) -> None:
         """Kill the child without running the function."""

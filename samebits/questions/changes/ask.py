@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from samebits.questions.changes.records import Step
     from samebits.questions.question import Run
 
-Entered = dict[str, set[int]]
-"""File of transformers -> first lines of the functions that ran."""
 Cells = dict[str, list["ReadyCell"]]
 """Stack -> the cells of one model, in all variants; oldest stack first."""
 
@@ -70,7 +68,7 @@ async def _step(run: Run, row: RowName, sides: Cells, releases: dict[str, Releas
 
     None: no function was recorded in one of the stacks.
     """
-    jobs = [[_of_jobs(run, cells) for cells in sides.values()]]
+    jobs = [_of_jobs(run, cells) for cells in sides.values()]
     keys = [[run.capture_key(cell) for cell in cells] for cells in sides.values()]
     facts = {
         "samebits": source_digest(),
@@ -80,11 +78,11 @@ async def _step(run: Run, row: RowName, sides: Cells, releases: dict[str, Releas
     }
     cache = run.lab.cache
     path = cache.path(KEPT.folder, row.model, facts=facts)
-    kept = None if cache.fresh else read_record(path, StepFile)
-    if kept is not None:
+    file = None if cache.fresh else read_record(path, StepFile)
+    if file is not None:
         cache.dependencies.file(path)
-        return kept.step
-    entered = {stack: _entered(run, cells) for stack, cells in sides.items()}
+        return file.step
+    entered = {stack: run.entered([c.cell for c in cells]) for stack, cells in sides.items()}
     of_pair = None
     if all(entered.values()):
         for stack, cells in sides.items():
@@ -102,16 +100,9 @@ def _of_jobs(run: Run, cells: Sequence[ReadyCell]) -> list[tuple[str, list[int]]
     return sorted((file, sorted(lines)) for of_cell in files for file, lines in of_cell.items())
 
 
-def _entered(run: Run, cells: Sequence[ReadyCell]) -> Entered:
-    """Return what all checks of a model entered in a stack."""
-    entered: Entered = {}
-    for cell in cells:
-        for file, lines in run.entered(cell.cell).items():
-            entered.setdefault(file, set()).update(lines)
-    return entered
-
-
-def _compared(entered: Mapping[str, Entered], releases: Mapping[str, Release]) -> Step:
+def _compared(
+    entered: Mapping[str, Mapping[str, set[int]]], releases: Mapping[str, Release]
+) -> Step:
     reference, candidate = (
         Side(stack, releases[stack], of_stack) for stack, of_stack in entered.items()
     )

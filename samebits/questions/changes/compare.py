@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.questions.changes.reach import Place, reached
+from samebits.questions.changes.reach import reached
 from samebits.questions.changes.records import Step, Unrun
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from samebits.questions.changes.reach import Reached
+    from samebits.questions.changes.reach import Place, Reached
     from samebits.questions.changes.records import Near
     from samebits.questions.changes.release import Release
     from samebits.questions.changes.source import Definition
@@ -32,18 +32,11 @@ class Side:
         self.stack = stack
         self.ran_files = frozenset(calls)
         self.reached: Reached = reached(release, calls)
-        self.unread = release.unread & release.closure(calls)
         self._release = release
 
     def definition(self, place: Place) -> Definition | None:
         """Return a definition; None if the release does not have it."""
         return self._release.source(place.file).definitions.get(place.name)
-
-    def definitions(self) -> Iterator[tuple[Place, Definition]]:
-        """Yield all definitions of the files that the model can reach."""
-        for file in self.reached.files:
-            for name, definition in self._release.source(file).definitions.items():
-                yield Place(file, name), definition
 
 
 def step(reference: Side, candidate: Side) -> Step:
@@ -65,7 +58,7 @@ def step(reference: Side, candidate: Side) -> Step:
         ran=ran,
         unrun=len(unrun),
         unreached=unreached,
-        unread=tuple(sorted(reference.unread | candidate.unread)),
+        unread=tuple(sorted(reference.reached.unread | candidate.reached.unread)),
         first=tuple(unrun[:LISTED]),
     )
 
@@ -75,7 +68,7 @@ def _changed(reference: Side, candidate: Side) -> Iterator[Place]:
 
     What only one of them has counts by what calls it, which differs then.
     """
-    for place, definition in candidate.definitions():
+    for place, definition in candidate.reached.definitions.items():
         before = reference.definition(place)
         if before is not None and before.digest != definition.digest:
             yield place

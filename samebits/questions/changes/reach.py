@@ -68,8 +68,10 @@ class Place(NamedTuple):
 class Reached(NamedTuple):
     """What a model ran and can reach in one release."""
 
-    files: frozenset[str]
-    """Files that it ran, with all that they import."""
+    definitions: Mapping[Place, Definition]
+    """Those of the files that it ran, and of all that they import."""
+    unread: frozenset[str]
+    """Those of these files that cannot be read."""
     ran: frozenset[Place]
     """Functions that were entered, their classes with the bases, and constants that they refer to."""
     distance: Mapping[Place, int]
@@ -84,7 +86,8 @@ def reached(release: Release, calls: Mapping[str, Iterable[int]]) -> Reached:
         for line in lines
         if (name := release.source(file).by_line.get(line))
     }
-    files = {file for file in release.closure(calls) if not _is_left_out(file, file in calls)}
+    closure = release.closure(calls)
+    files = (file for file in closure if not _is_left_out(file, file in calls))
     definitions = {
         Place(file, name): definition
         for file in files
@@ -93,7 +96,8 @@ def reached(release: Release, calls: Mapping[str, Iterable[int]]) -> Reached:
     ran = _with_parts({place for place in entered if place in definitions}, definitions)
     spread = _Spread(ran, definitions)
     spread.from_what_ran()
-    return Reached(frozenset(files), frozenset(ran), spread.distances)
+    unread = frozenset(release.unread & closure)
+    return Reached(definitions, unread, frozenset(ran), spread.distances)
 
 
 def _is_left_out(file: str, has_run: bool) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from samebits.records.kinds import Kind
 from samebits.records.question import Answer, Key, NoAnswer
 from samebits.records.record import Record
@@ -55,7 +53,7 @@ class Step(Record):
 class ChangesOfRow(Answer):
     """The steps between the stacks of a model, in their order in matrix.yaml."""
 
-    steps: tuple[Step, ...] = Field(default=())
+    steps: tuple[Step, ...] = ()
 
 
 class StepFile(JobFile):

@@ -10,7 +10,7 @@ from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from samebits.questions.changes.records import Step, Unrun
     from samebits.records.report import Report, Row
@@ -80,26 +80,14 @@ def _place(entry: Unrun) -> Markdown:
     return code(f"{entry.file}:{entry.candidate_line}")
 
 
-def has_details(_rows: list[Row], _report: Report) -> bool:
-    """Return False: changed code alone makes no page for a model."""
-    return False
-
-
 def brief(report: Report) -> str:
     """Return how much of the changed code ran, for the first screen; '' without a change."""
     steps = [step for row in report.rows for step in steps_of(row)]
-    changed, unrun = _total(steps)
+    unrun = sum(step.unrun for step in steps)
     if not unrun:
         return ""
-    return (
-        f"{unrun:,} of {plural(changed, 'changed definition')} of transformers within reach did not run "
-        "in any check"
-    )
-
-
-def _total(steps: Iterable[Step]) -> tuple[int, int]:
-    numbers = [(step.changed, step.unrun) for step in steps]
-    return sum(changed for changed, _ in numbers), sum(unrun for _, unrun in numbers)
+    changed = plural(sum(step.changed for step in steps), "changed definition")
+    return f"{unrun:,} of {changed} of transformers within reach did not run in any check"
 
 
 def steps_of(row: Row) -> tuple[Step, ...]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Kind = Literal["function", "class", "constant"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
-_TELLING = re.compile(r"docstring|auto_doc|deprecat|replace_return_docstrings")
+_TELLING = re.compile(r"docstring|auto_doc|deprecat")
 """Decorators that write documentation or warnings."""
 _MESSAGES = frozenset({"logger", "logging", "warn", "warnings", "print"})
 """Names in calls that only tell the user something."""
@@ -150,7 +150,7 @@ def _computing(decorators: list[ast.expr]) -> list[ast.expr]:
 
 def _first_line(node: Function) -> int:
     """Return the first line as a code object has it, which begins with the first decorator."""
-    return min(node.lineno, *(decorator.lineno for decorator in node.decorator_list), node.lineno)
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def _codes(module: CodeType) -> dict[int, CodeType]:

@@ -49,7 +49,7 @@ class FakeRun:
     def capture_key(self, ready):
         return str(ready.cell)
 
-    def entered(self, cell):
+    def entered(self, cells):
         self.reads += 1
         return self._entered
 

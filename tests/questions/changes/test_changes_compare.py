@@ -2,7 +2,8 @@
 
 import pytest
 
-from samebits.questions.changes.compare import Side, step
+from samebits.questions.changes.compare import Side
+from samebits.questions.changes.compare import step as step_between
 from samebits.questions.changes.release import Release
 
 MODELING = """from ...cache import Cache
@@ -78,11 +79,13 @@ RAN = lines("def forward(self, x, mask", "def helper")
 
 
 def of(release, *changes, entered=RAN):
-    return step(Side("4.57", release("a"), entered), Side("5.2", release("b", *changes), entered))
+    return step_between(
+        Side("4.57", release("a"), entered), Side("5.2", release("b", *changes), entered)
+    )
 
 
-def unrun(found):
-    return [(entry.name, entry.near) for entry in found.first]
+def unrun(step):
+    return [(entry.name, entry.near) for entry in step.first]
 
 
 def test_equal_releases_have_no_change(release):
@@ -90,8 +93,8 @@ def test_equal_releases_have_no_change(release):
 
 
 def test_a_changed_function_that_ran_counts_as_run(release):
-    found = of(release, ("x * 2", "x * 3"))
-    assert (found.ran, found.unrun, found.unreached) == (1, 0, 0)
+    result = of(release, ("x * 2", "x * 3"))
+    assert (result.ran, result.unrun, result.unreached) == (1, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -102,8 +105,8 @@ def test_a_changed_function_that_ran_counts_as_run(release):
     ],
 )
 def test_a_changed_function_within_reach_that_did_not_run_is_listed(release, change, name, near):
-    found = of(release, change)
-    assert (found.ran, unrun(found)) == (0, [(name, near)])
+    result = of(release, change)
+    assert (result.ran, unrun(result)) == (0, [(name, near)])
 
 
 @pytest.mark.parametrize(
@@ -111,24 +114,24 @@ def test_a_changed_function_within_reach_that_did_not_run_is_listed(release, cha
     [("return 0", "return 9"), ("def lonely(x):\n    return x", "def lonely(x):\n    return -x")],
 )
 def test_what_nothing_refers_to_is_out_of_reach(release, change):
-    found = of(release, change)
-    assert (found.changed, found.unreached) == (0, 1)
+    result = of(release, change)
+    assert (result.changed, result.unreached) == (0, 1)
 
 
 def test_what_one_release_alone_has_counts_by_what_calls_it(release):
-    found = of(
+    result = of(
         release,
         ("return helper(x)", "return helper(new(x))"),
         ("class OtherHead", "def new(x):\n    return x\n\nclass OtherHead"),
     )
-    assert (found.ran, found.unrun) == (1, 0)
+    assert (result.ran, result.unrun) == (1, 0)
 
 
 def test_a_file_that_cannot_be_read_is_named(release):
-    found = of(release, ("class Cache:", "class Cache(:"))
-    assert found.unread == ("cache.py",)
+    result = of(release, ("class Cache:", "class Cache(:"))
+    assert result.unread == ("cache.py",)
 
 
 def test_the_nearest_come_first(release):
-    found = of(release, ("x + mask", "x - mask"), ("return n\n", "return n + 1\n"))
-    assert [name for name, _ in unrun(found)] == ["TinyModel._masked", "TinyModel.resize"]
+    result = of(release, ("x + mask", "x - mask"), ("return n\n", "return n + 1\n"))
+    assert [name for name, _ in unrun(result)] == ["TinyModel._masked", "TinyModel.resize"]
