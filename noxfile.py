@@ -80,7 +80,7 @@ def matrix(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False)
 def zoo(session: nox.Session) -> None:
     """Run zoo.yaml, the models that the findings are based on; options: nox -s zoo -- --help."""
-    samebits(session, "matrix", "--matrix", "zoo.yaml", *session.posargs)
+    samebits(session, "matrix", "--matrix", "zoo.yaml", "--compress", *session.posargs)
 
 
 @nox.session(venv_backend="none", default=False, allow_parallel=True)

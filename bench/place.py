@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bench.took import run
+from samebits.stacks.build import STAMP
 from samebits.stacks.places import stacks_folder
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Place:
         wanted = {stack["lock_digest"]: stack["id"] for stack in self.report()["stacks"]}
         stamps = (
             json.loads(path.read_text("utf-8"))
-            for path in stacks_folder(WORK, os.environ).glob("*/*.json")
+            for path in stacks_folder(WORK, os.environ).glob(f"*/{STAMP}")
         )
         interpreters = {
             wanted[s["lock_digest"]]: s["python"] for s in stamps if s["lock_digest"] in wanted

@@ -47,6 +47,7 @@ def rewrite_report(
         folder,
         options.formats,
         single_file=options.single_file,
+        compress=options.compress,
     )
     if GITHUB in options.formats:
         publish_on_github(report, environ, spoken, {})
@@ -67,7 +68,12 @@ def write_report(
         report = redaction.record(report)
         redacted = {path: redaction.file(path, content) for path, content in files.items()}
         return report, write(
-            report, folder, redacted, choice.formats, single_file=choice.single_file
+            report,
+            folder,
+            redacted,
+            choice.formats,
+            single_file=choice.single_file,
+            compress=choice.compress,
         )
     finally:
         progress.end("writing the report")

@@ -93,6 +93,8 @@ class Files(Record):
     )
     single_file: Annotated[bool, Option(), Use(repeated=False)] = False
     """Write report.html as one file that holds all its pages, to send or to attach."""
+    compress: Annotated[bool, Option(), Use(repeated=False)] = False
+    """Write report.json.xz in place of report.json, for a report that is committed."""
 
 
 class Order(Files):

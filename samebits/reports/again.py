@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from samebits.base.errors import SamebitsError, shown
 from samebits.records.report import SCHEMA_VERSION, Report
-from samebits.reports import earlier, owned
+from samebits.reports import earlier, owned, packed
 from samebits.reports.formats.registry import FORMATS
 from samebits.reports.write import write
 from samebits.text.names import CAPSULES, LOCKS
@@ -37,7 +37,7 @@ class Source(NamedTuple):
 
 
 def read(path: Path) -> Source:
-    """Read a report.json of this or an earlier version.
+    """Read a report.json, or report.json.xz, of this or an earlier version.
 
     Raises:
         ReportFileError: it cannot be read, is damaged, no report, or of a version that this one does not
@@ -45,9 +45,11 @@ def read(path: Path) -> Source:
 
     """
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(packed.content(path))
     except OSError as error:
         raise ReportFileError(_damaged(path, error.strerror or str(error))) from error
+    except packed.PackedError as error:
+        raise ReportFileError(_damaged(path, f"it is not compressed by xz ({error})")) from error
     except (ValueError, RecursionError) as error:
         raise ReportFileError(_damaged(path, "it is not JSON")) from error
     if not isinstance(document, dict) or not {"samebits", "schema_version"} <= document.keys():
@@ -71,12 +73,18 @@ def read(path: Path) -> Source:
 
 
 def rewrite(
-    source: Source, path: Path, folder: Path, formats: Iterable[str], *, single_file: bool = False
+    source: Source,
+    path: Path,
+    folder: Path,
+    formats: Iterable[str],
+    *,
+    single_file: bool = False,
+    compress: bool = False,
 ) -> Written:
     """Write formats of a report into a folder; those that the folder has are written again.
 
     ``path`` is that of the report.json that was read. With ``single_file``, or where report.html is
-    one file, it is written as one file. Locks and capsules beside it come along; its
+    one file, it is written as one file; likewise ``compress`` and report.json.xz. Locks and capsules beside it come along; its
     facts stay as they are.
 
     Raises:
@@ -96,6 +104,7 @@ def rewrite(
         names,
         source.document,
         single_file=single_file or owned.has_single_file(folder),
+        compress=compress or (folder / packed.COMPRESSED).exists(),
     )
 
 

@@ -141,8 +141,8 @@ def _sections(detail: Detail, report: Report, model_pages: Collection[str]) -> I
         yield from filter(None, sections)
 
 
-def links(paths: Collection[str], models: int) -> Markdown:
-    """Return where everything else is: the pages that a report has."""
+def links(paths: Collection[str], models: int, data: str) -> Markdown:
+    """Return where everything else is: the pages that a report has, and ``data`` with all facts."""
     listed: list[Detail | Page] = [*DETAILS, *_of_questions()]
     lines = [
         fill("{}: {}", link(each.title, each.path), each.what)
@@ -151,6 +151,6 @@ def links(paths: Collection[str], models: int) -> Markdown:
     ]
     if models:
         lines.append(fill("models/: {}, one for each model that differs", plural(models, "page")))
-    json = link("report.json", "report.json")
+    json = link(data, data)
     text = fill("{}: all facts, of which the pages show the most telling ones", json)
     return page([heading(2, "More"), bullets([*lines, text])])

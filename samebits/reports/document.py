@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from samebits.reports import details
 from samebits.reports.head import head
 from samebits.reports.model_pages import pages
+from samebits.reports.packed import NAME
 from samebits.reports.sections import in_brief, overview
 from samebits.reports.sections.at_a_glance import glance
 from samebits.reports.sections.what_changed import what_changed
@@ -27,19 +28,22 @@ MAX_TROUBLES = 15
 """Limit for the lines about what makes the run fail."""
 
 
-def render(report: Report) -> dict[str, str]:
-    """Return the text of report.md and the pages next to it, by paths relative to report.md."""
+def render(report: Report, data: str = NAME) -> dict[str, str]:
+    """Return the text of report.md and the pages next to it, by paths relative to report.md.
+
+    ``data`` is the file with all facts.
+    """
     model_pages = pages(report)
     beside = details.pages(report, model_pages)
     documents = {
-        REPORT: _main_page(report, beside, len(model_pages)),
+        REPORT: _main_page(report, beside, len(model_pages), data),
         **beside,
         **model_pages,
     }
     return {path: f"{text}\n" for path, text in documents.items()}
 
 
-def _main_page(report: Report, beside: dict[str, Markdown], n_models: int) -> Markdown:
+def _main_page(report: Report, beside: dict[str, Markdown], n_models: int, data: str) -> Markdown:
     """Return report.md; the worst differences take the lines that the other sections leave."""
     before = [
         overview.title(report),
@@ -51,7 +55,7 @@ def _main_page(report: Report, beside: dict[str, Markdown], n_models: int) -> Ma
     after = [
         in_brief.to_do(report),
         in_brief.models(report),
-        details.links(beside, n_models),
+        details.links(beside, n_models, data),
     ]
     room = MAX_LINES - page([*before, *after]).count("\n") - 4
     return page([*before, what_changed(report, room), *after])

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from samebits.base.errors import SamebitsError, shown
+from samebits.reports import packed
 from samebits.reports.details import may_have
 from samebits.reports.formats.registry import DEFAULT, FORMATS, chosen
 from samebits.reports.html.addresses import FOLDER, HOME, MARK
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import Plan
     from samebits.reports.formats.registry import Format
 
-REPORT, DATA = "report.md", "report.json"
+REPORT = "report.md"
 FIRST_PAGES = (REPORT, HOME)
 """Files that every report has by default, and whose digests depend on the time of the run."""
 _TITLE = "# samebits: "
@@ -53,7 +54,13 @@ def check(folder: Path, plan: Plan, formats: Iterable[str] = DEFAULT) -> None:
 
     """
     cells = {(cell.model, cell.stack) for cell in plan.cells}
-    names = [REPORT, DATA, *may_have(), *(format.main for format in chosen(formats))]
+    names = [
+        REPORT,
+        packed.NAME,
+        packed.COMPRESSED,
+        *may_have(),
+        *(format.main for format in chosen(formats)),
+    ]
     names += [f"locks/{stack}.txt" for stack in plan.stacks]
     names += [
         format.page(model) for format in chosen(formats) if format.page for model in plan.models
@@ -82,7 +89,7 @@ def refuse_foreign(folder: Path, names: Iterable[str]) -> None:
 def earlier_files(folder: Path) -> dict[str, str]:
     """Return the files of the earlier report with their digests; none if it cannot be read."""
     try:
-        content = json.loads((folder / DATA).read_bytes())
+        content = json.loads(packed.content(folder / packed.NAME))
         files = content["files"] if {"samebits", "schema_version"} <= content.keys() else {}
         return {name: str(digest) for name, digest in files.items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.reports import owned
+from samebits.reports import owned, packed
 from samebits.reports.formats.registry import DEFAULT, chosen, render
 from samebits.reports.json import render as render_json
 from samebits.reports.json import text_of
@@ -27,6 +27,7 @@ class Written(NamedTuple):
     opened: tuple[Path, ...]
     """The file to open of each format; report.json where no other format was chosen."""
     json: Path
+    """report.json, or report.json.xz."""
     digests: dict[Path, str]
     """SHA-256 of every file that was written."""
 
@@ -39,10 +40,12 @@ def write(
     document: Mapping[str, Any] | None = None,
     *,
     single_file: bool = False,
+    compress: bool = False,
 ) -> Written:
     """Write report.json, the files of the formats, locks and capsules; return the paths.
 
-    ``single_file`` makes report.html hold all its pages and all that they load.
+    ``single_file`` makes report.html hold all its pages and all that they load; ``compress`` writes
+    report.json.xz in place of report.json.
 
     ``attachments`` maps the path of every lock file, and of every file of a capsule, to its
     content. The paths are relative to ``folder``, as in
@@ -57,19 +60,21 @@ def write(
 
     """
     paths = [_inside(folder, format.main) for format in chosen(formats)]
-    data = folder / owned.DATA
-    made = render(report, formats, single_file=single_file)
+    name, other = (packed.NAME, packed.COMPRESSED)[:: -1 if compress else 1]
+    data = folder / name
+    made = render(report, formats, name, single_file=single_file)
     contents: dict[str, str | bytes] = {**attachments, **made}
     files = {_inside(folder, name): content for name, content in contents.items()}
-    owned.refuse_foreign(folder, [*contents, owned.DATA])
+    owned.refuse_foreign(folder, [*contents, name, other])
     # digests of the first pages depend on the time of the run
     names = sorted(contents.keys() - set(owned.FIRST_PAGES))
     digests = {name: _digest(contents[name]) for name in names}
-    files[data] = (
+    text = (
         render_json(report.model_copy(update={"files": digests}))
         if document is None
         else text_of({**document, "files": digests})
     )
+    files[data] = packed.compressed(text) if compress else text
     fleeting = {_inside(folder, name) for name in made} - set(paths)
     with _temporary_files(files, fleeting) as temporary:
         for path in files.keys() - {data}:
@@ -77,6 +82,7 @@ def write(
         _remove_leftovers(folder, files)
         owned.remove_first_pages(folder, files)
         temporary[data].replace(data)
+        (folder / other).unlink(missing_ok=True)
     for parent in {path.parent for path in files}:
         _sync_folder(parent)
     return Written(

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from samebits.stacks.installer import Failure, Installer
 
-_STAMP = "samebits-stack.json"
+STAMP = "samebits-stack.json"
 _PROBE_REQUIREMENTS = ("blake3>=0.3.3,<2",)
 """Any release does, as all compute the same hash. The bound is low for old Pythons, and for users
 whose settings of uv exclude new packages."""
@@ -173,7 +173,7 @@ class StackBuilder:
             stack = self._build_environment(spec, lock, temporary, folder, system)
             return stack.model_copy(update={"lock_digest": lock_digest})
 
-        return self._installer.kept(folder, _STAMP, partial(_read_stamp, stack_id=spec.id), make)
+        return self._installer.kept(folder, STAMP, partial(_read_stamp, stack_id=spec.id), make)
 
     def probe_packages(self, python: str, version: str) -> Path:
         """Return a folder with the packages of the probes for an interpreter of the user's.

@@ -11,6 +11,7 @@ from bench import large, page
 from bench.place import Place, zoo_cut
 from bench.took import run
 from samebits.matrix import load
+from samebits.stacks.build import STAMP
 
 WHOLE = {
     "models": 40,
@@ -160,3 +161,19 @@ def test_a_place_of_its_own_shares_stacks_and_locks_alone(tmp_path, monkeypatch)
     links = {path.name for path in place.work.iterdir() if path.is_symlink()}
     assert links == {"stacks", "locks"}
     assert yaml.safe_load(place.matrix.read_text()) == {"models": {}}
+
+
+def test_stacks_of_a_run_are_those_with_its_locks(tmp_path, monkeypatch):
+    """Beside its stamp an environment has other JSON: digests of its files, and of their bytecode."""
+    monkeypatch.setenv("SAMEBITS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("bench.place.WORK", tmp_path / "work")
+    place = Place(tmp_path / "place", {"models": {}})
+    for name in ("4.48", "5.x", "other"):
+        stack = tmp_path / "cache" / "stacks" / name
+        stack.mkdir(parents=True)
+        stamp = {"lock_digest": f"lock of {name}", "python": f"python of {name}"}
+        (stack / STAMP).write_text(json.dumps(stamp))
+        (stack / "samebits-files.json").write_text('{"a.py": "0"}')
+    listed = [{"id": id, "lock_digest": f"lock of {id}"} for id in ("4.48", "5.x")]
+    monkeypatch.setattr(place, "report", lambda: {"stacks": listed})
+    assert place.stacks() == {"4.48": "python of 4.48", "5.x": "python of 5.x"}

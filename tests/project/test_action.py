@@ -273,7 +273,9 @@ PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 OWN = re.compile(r"OWNER/samebits(/\.github/workflows/samebits\.yml)?@v\d+\.\d+\.\d+")
 
 
-@pytest.mark.parametrize("path", [ROOT / "action.yml", *WORKFLOWS], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [ROOT / "action.yml", *WORKFLOWS], ids=lambda path: f"{path.parent.name}-{path.name}"
+)
 def test_other_actions_are_pinned_to_a_commit_whose_version_is_beside_it(path):
     """Those of examples/downstream are a part of a file, and name a version."""
     if path.parent.name == "downstream":

@@ -1,6 +1,7 @@
 """samebits report: formats from report.json, without a run and without a change of a fact."""
 
 import json
+import lzma
 
 import pytest
 
@@ -63,6 +64,40 @@ def test_another_folder_gets_locks_and_all_facts(report, tmp_path):
     assert main(report, "--reports", copy, "--format", "junit") == 0
     assert files(copy).keys() == {"report.json", "junit.xml", *LOCKS}
     assert facts(copy / "report.json") == facts(report)
+
+
+def test_compressed_data_has_the_same_facts_and_takes_the_place_of_the_plain_file(report):
+    plain, before = json.loads(report.read_bytes()), files(report.parent)
+    assert main(report, "--compress") == 0
+    after = files(report.parent)
+    assert after.keys() - before.keys() == {"report.json.xz"}
+    assert before.keys() - after.keys() == {"report.json"}
+    assert json.loads(lzma.decompress(after["report.json.xz"])) == plain
+    assert b"(report.json.xz)" in after["report.md"]
+
+
+def test_a_compressed_report_is_read_under_both_names_and_stays_compressed(report):
+    assert main(report, "--compress") == 0
+    before = files(report.parent)
+    for name in ("report.json", "report.json.xz"):
+        assert main(report.with_name(name)) == 0
+        assert files(report.parent) == before
+
+
+def test_a_new_run_leaves_one_of_both_files(report):
+    assert main(report, "--compress") == 0
+    write.write(sample_report(), report.parent, LOCKS)
+    assert report.exists()
+    assert not report.with_name("report.json.xz").exists()
+
+
+@pytest.mark.parametrize("cut", [0, 1_000])
+def test_a_damaged_compressed_report_is_refused(report, capsys, cut):
+    assert main(report, "--compress") == 0
+    packed = report.with_name("report.json.xz")
+    packed.write_bytes(packed.read_bytes()[:cut])
+    assert main(packed) == 2
+    assert "xz" in capsys.readouterr().err
 
 
 def older(path, version=again.OLDEST_VERSION):

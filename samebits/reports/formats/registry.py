@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.reports import document
+from samebits.reports import document, packed
 from samebits.reports.formats import github, junit
 from samebits.reports.html import site
 from samebits.reports.html.addresses import HOME, MARK, model_page
@@ -28,6 +28,8 @@ class Form(NamedTuple):
     """Paths of the files of the formats before it, for links."""
     single_file: bool
     """report.html holds all its pages and all that they load."""
+    data: str = packed.NAME
+    """The file with all facts."""
 
 
 def _html(report: Report, form: Form) -> Mapping[str, str | bytes]:
@@ -57,7 +59,7 @@ FORMATS = (
         "report.md and a page for each model",
         document.REPORT,
         "# samebits: ",
-        lambda report, _form: document.render(report),
+        lambda report, form: document.render(report, form.data),
         page_path,
     ),
     Format(
@@ -95,10 +97,10 @@ def chosen(names: Iterable[str]) -> list[Format]:
 
 
 def render(
-    report: Report, names: Iterable[str], *, single_file: bool = False
+    report: Report, names: Iterable[str], data: str = packed.NAME, *, single_file: bool = False
 ) -> dict[str, str | bytes]:
-    """Return the files of some formats by their paths; report.json is not among them."""
+    """Return the files of some formats by their paths; ``data``, which is report.json, is not among them."""
     files: dict[str, str | bytes] = {}
     for format in chosen(names):
-        files |= format.files(report, Form(files.keys(), single_file))
+        files |= format.files(report, Form(files.keys(), single_file, data))
     return files

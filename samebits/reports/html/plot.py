@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from samebits.base.errors import SamebitsError, shown
 from samebits.base.options import Option
 from samebits.records.record import Record
-from samebits.reports import again
+from samebits.reports import again, packed
 from samebits.reports.html.charts import charts_of
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def write_chart(options: Options) -> list[str]:
 
 
 def _report(path: Path) -> Report:
-    if path.exists():
+    if path.exists() or path.with_name(packed.COMPRESSED).exists():
         return again.read(path).report
     msg = (
         f"There is no report {shown(str(path))}.\n"
