@@ -45,7 +45,7 @@ seconds stand beside them. uv's installation of the stacks is left out: every co
   with all probes, saves and loads each model across the stacks, climbs the precision ladder for what
   differs, compares and writes the report. Relations inside a cell (`relations`) are tried for
   those models for which zoo.yaml has `relations: true`, and cost more than any other check.
-  README.md says what `--quick` leaves out and what is lost with it.
+  docs/levels.md says what `--quick` leaves out and what is lost with it.
 """
 
 

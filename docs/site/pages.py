@@ -24,12 +24,15 @@ MAX_SHOWN = 400_000
 """Size in bytes above which a file is named and not shown."""
 
 FINDINGS = "docs/findings/README"
+NOT_SEARCHED = frozenset({"docs/decisions", "CHANGELOG", "tests/gold/README"})
+"""Pages for contributors: their words are those of users' questions, and their answers are not."""
 _FOLDER = "files"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension."""
     app.connect("source-read", _list_findings)
+    app.connect("source-read", _hide_from_search)
     # before the collectors of Sphinx, which would copy each file as a download
     app.connect("doctree-read", _link_files, priority=100)
     app.connect("html-collect-pages", _file_pages)
@@ -40,6 +43,11 @@ def _list_findings(_app: Sphinx, name: str, source: list[str]) -> None:
     """Give the index of the findings its entries in the navigation."""
     if name == FINDINGS:
         source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\nSB*\n```\n"
+
+
+def _hide_from_search(_app: Sphinx, name: str, source: list[str]) -> None:
+    if name in NOT_SEARCHED:
+        source[0] = f"---\nnosearch: true\n---\n{source[0]}"
 
 
 def _link_files(app: Sphinx, document: nodes.document) -> None:
