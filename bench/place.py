@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bench.took import run
-from samebits.stacks.build import STAMP
+from samebits.stacks.build import STAMP, interpreter_of
 from samebits.stacks.places import stacks_folder
 
 if TYPE_CHECKING:
@@ -89,12 +89,14 @@ class Place:
     def stacks(self) -> dict[str, str]:
         """Return the interpreter of every stack that the last run used, oldest first."""
         wanted = {stack["lock_digest"]: stack["id"] for stack in self.report()["stacks"]}
-        stamps = (
-            json.loads(path.read_text("utf-8"))
+        digests = {
+            path.parent: json.loads(path.read_text("utf-8"))["lock_digest"]
             for path in stacks_folder(WORK, os.environ).glob(f"*/{STAMP}")
-        )
+        }
         interpreters = {
-            wanted[s["lock_digest"]]: s["python"] for s in stamps if s["lock_digest"] in wanted
+            wanted[digest]: str(interpreter_of(folder))
+            for folder, digest in digests.items()
+            if digest in wanted
         }
         return {id: interpreters[id] for id in wanted.values()}
 

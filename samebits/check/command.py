@@ -107,7 +107,7 @@ class Options(Record):
     inputs: Annotated[Path | None, Option("FILE", type=Path)] = None
     """What to give forward: a file with inputs: as matrix.yaml has it, or arrays, .npz or .safetensors."""
     dtypes: Annotated[str, Option("NAMES")] = ""
-    """Default: float32."""
+    """Default: float32, behind bfloat16 or float16 if config.json names it."""
     attention: Annotated[str, Option("NAMES")] = ""
     """Such as eager,sdpa (default: default)."""
     devices: Annotated[str, Option("NAMES")] = ""
@@ -156,7 +156,10 @@ def prepare(options: Options) -> Check:
         w for name, values in listed.items() if values for w in (f"--{name}", ",".join(values))
     ]
     problems = _code_problems(model, releases) if model.has_code and trusts_code else []
-    intro = [*_intro(model, releases), *_in_words(problems, model)]
+    intro = [
+        *_intro(model, releases, has_dtypes=bool(listed["dtypes"])),
+        *_in_words(problems, model),
+    ]
     intro += [not_run(model.code)] if model.has_code and not trusts_code else []
     places = {problem.code: _place(problem) for problem in reversed(problems)}
     return Check(model.name, source, matrix, program, tuple(words), tuple(intro), places)
@@ -257,13 +260,15 @@ def _inputs(path: Path) -> Yaml:
     return yaml
 
 
-def _intro(model: NamedModel, releases: Span) -> Iterator[str]:
+def _intro(model: NamedModel, releases: Span, *, has_dtypes: bool) -> Iterator[str]:
     size = f", {_size(model.size)}" if model.size else ""
     commit = f" at {model.revision}" if model.hub and model.revision else ""
     yield f"{model.name}: {model.kind}{size}{commit}"
     stacks = releases.stacks
     compared = f"transformers {stacks[0]}" if len(stacks) == 1 else " → ".join(stacks)
     yield f"compared: {compared} ({releases.reason})"
+    if model.dtypes and not has_dtypes:
+        yield f"in {model.dtypes[0]}, which config.json names, and in {model.dtypes[1]}"
 
 
 def _size(n_bytes: int) -> str:

@@ -18,6 +18,7 @@ from samebits.matrix.known import near
 from samebits.matrix.values import NAME_LENGTH
 
 _HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?(@[^@\s]+)?", re.ASCII)
+_SMALL = ("bfloat16", "float16")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAMED = 5
 _ENDS_OF_PATHS = ("/", ".yaml", ".yml", ".gguf", ".safetensors")
@@ -56,6 +57,21 @@ class NamedModel(NamedTuple):
     def loads_code(self) -> bool:
         """True if a config names that code, so that a load without it may be another model."""
         return bool(self.code.auto_maps)
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes to compare it in: a small one that config.json names, and float32.
+
+        5.x loads the former by default. The latter shows what the former's rounding hides.
+        """
+        configs = (self.config, self.config.get("text_config"))
+        named = (
+            config.get(key)
+            for config in configs
+            if isinstance(config, dict)
+            for key in ("dtype", "torch_dtype")
+        )
+        return next(((name, "float32") for name in named if name in _SMALL), ())
 
     @property
     def saved_with(self) -> str | None:

@@ -108,7 +108,7 @@ def _entry(entry: Entry) -> Iterable[str]:
     if model.has_code or entry.trusts_code:
         yield f"  trust_remote_code: {'true' if entry.trusts_code else 'false'}"
     for key, name in _LISTS.items():
-        if values := getattr(entry, name):
+        if values := getattr(entry, name) or (model.dtypes if name == "dtypes" else ()):
             yield f"  {key}: [{', '.join(map(_quoted, values))}]"
     if entry.model_class is not None:
         yield f"  class: {_quoted(entry.model_class)}"

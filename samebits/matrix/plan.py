@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from samebits.base.errors import SelectionError, nearest, shown
 from samebits.base.homes import expanded
 from samebits.base.options import Option
-from samebits.records.ids import CellId, Variant
+from samebits.records.ids import CellId, Variant, answering
 from samebits.records.record import Record
 from samebits.text.lists import comma_list
 
@@ -83,12 +83,13 @@ class Plan(Record):
 
 
 def first_on_cpu(plan: Plan, is_wanted: Callable[[str], bool]) -> tuple[PlannedRow, ...]:
-    """Return the first CPU row of every model that is wanted."""
-    first: dict[str, PlannedRow] = {}
+    """Return the row of every model that is wanted which is asked what no variant decides."""
+    rows: dict[str, dict[Variant, PlannedRow]] = {}
     for row in plan.rows:
-        if row.variant.device == "cpu" and is_wanted(row.model):
-            first.setdefault(row.model, row)
-    return tuple(first.values())
+        if is_wanted(row.model):
+            rows.setdefault(row.model, {})[row.variant] = row
+    chosen = ((of_model, answering(of_model)) for of_model in rows.values())
+    return tuple(of_model[variant] for of_model, variant in chosen if variant is not None)
 
 
 def plan(matrix: Matrix, selection: Selection) -> Plan:

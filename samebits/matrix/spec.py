@@ -63,7 +63,7 @@ from samebits.matrix.values import (
     is_path_of_package,
     mistake,
 )
-from samebits.records.ids import Variant
+from samebits.records.ids import Variant, answering
 from samebits.records.question import is_by_default, switches
 from samebits.records.record import Record
 
@@ -529,8 +529,8 @@ class ModelSpec(ModelEntry):
 
     @property
     def first_on_cpu(self) -> Variant | None:
-        """The first variant on the CPU, which is asked what no variant decides."""
-        return next((variant for variant in self.variants if variant.device == "cpu"), None)
+        """The variant on the CPU that is asked what no variant decides."""
+        return answering(self.variants)
 
 
 class Rule(Form):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from samebits.records.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 """The dtypes that a model can be loaded in."""
@@ -22,6 +25,16 @@ class Variant(Record):
         """Return the variant's name, such as ``float32-sdpa`` or ``float16-eager-cuda``."""
         name = f"{self.dtype}-{self.attention}"
         return name if self.device == "cpu" else f"{name}-{self.device.replace(':', '')}"
+
+
+def answering(variants: Iterable[Variant]) -> Variant | None:
+    """Return the variant that is asked what no variant decides: one on the CPU, in float32 if possible.
+
+    float32 shows the most, as less of it is rounding.
+    """
+    on_cpu = [variant for variant in variants if variant.device == "cpu"]
+    in_float32 = (variant for variant in on_cpu if variant.dtype == "float32")
+    return next(in_float32, next(iter(on_cpu), None))
 
 
 class CellId(Record):

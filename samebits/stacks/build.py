@@ -335,7 +335,7 @@ class StackBuilder:
         base = spec.python if system is None else system.python
         venv = ("venv", "--quiet", "--relocatable", "--python", base, str(temporary))
         self._installer.uv(*venv, failure=failure)
-        python = str(_interpreter(temporary))
+        python = str(interpreter_of(temporary))
         lock_file = temporary / "requirements.txt"
         packages = pinned_versions(lock)
         on_top = lock if system is None else lines_of(lock, system.on_top(packages))
@@ -347,7 +347,7 @@ class StackBuilder:
         output = self._installer.call([python, str(ARCHITECTURES)], "", failure)
         stack = Stack(
             id=spec.id,
-            python=str(_interpreter(folder)),
+            python=str(interpreter_of(folder)),
             lock=lock,
             lock_digest="",
             packages=packages,
@@ -434,7 +434,7 @@ def transformers_folder(stack: Stack) -> Path:
     return _site_packages(environment_folder(stack)) / "transformers"
 
 
-def _interpreter(folder: Path) -> Path:
+def interpreter_of(folder: Path) -> Path:
     if os.name == "nt":
         return folder / "Scripts" / "python.exe"
     return folder / "bin" / "python"
@@ -459,7 +459,7 @@ def _read_stamp(path: Path, stack_id: str) -> Stack | None:
     stack = read_record(path, Stack)
     if stack is None or "transformers" not in stack.packages or stack.id != stack_id:
         return None
-    python = _interpreter(path.parent)  # the stamp of a copied folder names the original's
+    python = interpreter_of(path.parent)  # the stamp of a copied folder names the original's
     return stack.model_copy(update={"python": str(python)}) if python.exists() else None
 
 

@@ -11,7 +11,7 @@ from bench import large, page
 from bench.place import Place, zoo_cut
 from bench.took import run
 from samebits.matrix import load
-from samebits.stacks.build import STAMP
+from samebits.stacks.build import STAMP, interpreter_of
 
 WHOLE = {
     "models": 40,
@@ -171,9 +171,11 @@ def test_stacks_of_a_run_are_those_with_its_locks(tmp_path, monkeypatch):
     for name in ("4.48", "5.x", "other"):
         stack = tmp_path / "cache" / "stacks" / name
         stack.mkdir(parents=True)
-        stamp = {"lock_digest": f"lock of {name}", "python": f"python of {name}"}
+        stamp = {"lock_digest": f"lock of {name}", "python": "that of a folder that was copied"}
         (stack / STAMP).write_text(json.dumps(stamp))
         (stack / "samebits-files.json").write_text('{"a.py": "0"}')
     listed = [{"id": id, "lock_digest": f"lock of {id}"} for id in ("4.48", "5.x")]
     monkeypatch.setattr(place, "report", lambda: {"stacks": listed})
-    assert place.stacks() == {"4.48": "python of 4.48", "5.x": "python of 5.x"}
+    assert place.stacks() == {
+        name: str(interpreter_of(tmp_path / "cache" / "stacks" / name)) for name in ("4.48", "5.x")
+    }

@@ -91,6 +91,38 @@ def test_the_options_reach_the_run(runner, folder):
     assert (folder / "out" / "report.md").is_file()
 
 
+SMALL = {
+    "dtype of 5.x": ({"dtype": "bfloat16"}, ("bfloat16", "float32")),
+    "dtype of 4.x": ({"torch_dtype": "float16"}, ("float16", "float32")),
+    "dtype of its text part": ({"text_config": {"dtype": "bfloat16"}}, ("bfloat16", "float32")),
+    "float32": ({"torch_dtype": "float32"}, ("float32",)),
+    "none": ({}, ("float32",)),
+    "no dtype": ({"dtype": ["bfloat16"], "text_config": 1}, ("float32",)),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_dtype_of_the_config_comes_first_and_float32_beside_it(runner, folder, capsys, name):
+    """Users load what the config names: 5.x does so by default."""
+    fields, dtypes = SMALL[name]
+    checkpoint(folder / "small", CONFIG | fields)
+    main(folder, "small", "--from", "4.57", "--to", "5.2")
+    (model,) = runner.matrix.models
+    assert model.dtypes == dtypes
+    assert (f"in {dtypes[0]}, which config.json names" in capsys.readouterr().err) is (
+        len(dtypes) > 1
+    )
+    assert runner.order.command == "samebits check small --from 4.57 --to 5.2"
+
+
+def test_a_named_dtype_replaces_that_of_the_config(runner, folder, capsys):
+    checkpoint(folder / "small", CONFIG | {"dtype": "bfloat16"})
+    main(folder, "small", "--dtypes", "float64")
+    (model,) = runner.matrix.models
+    assert model.dtypes == ("float64",)
+    assert "which config.json names" not in capsys.readouterr().err
+
+
 def test_code_in_packages_reaches_the_run(runner, folder):
     (folder / "mine").mkdir()
     (folder / "mine" / "pyproject.toml").touch()

@@ -103,3 +103,13 @@ def test_a_folder_without_checkpoints_is_a_mistake(folder):
     with pytest.raises(InitError, match="no checkpoint lies in"):
         run()
     assert not (folder / "matrix.yaml").exists()
+
+
+def test_the_dtype_of_a_config_is_written_down_with_float32(folder):
+    checkpoint(folder / "small", CONFIG | {"torch_dtype": "bfloat16"})
+    checkpoint(folder / "usual")
+    run()
+    assert {m.name: m.dtypes for m in matrix().models} == {
+        "small": ("bfloat16", "float32"),
+        "usual": ("float32",),
+    }

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from samebits.base.errors import SelectionError
-from samebits.matrix.plan import Selection, plan, reproduce
+from samebits.matrix.plan import Selection, first_on_cpu, plan, reproduce
 from samebits.matrix.spec import Matrix, ModelSpec, Prompt, Rule, StackSpec
 from samebits.records.ids import CellId, Variant
 
@@ -236,3 +236,20 @@ def test_a_rows_reference_is_one_of_its_cells(matrix):
         assert row.reference in stacks
         assert row.reference in (matrix.reference, stacks[0])
         assert {cell.variant for cell in row.cells} == {row.variant}
+
+
+ANSWERING = {
+    "float32 behind bfloat16": (("bfloat16", "float32"), ("default",), ("cpu",), "float32-default"),
+    "no float32": (("bfloat16", "float16"), ("sdpa", "eager"), ("cpu",), "bfloat16-sdpa"),
+    "a GPU first": (("float32",), ("default",), ("cuda", "cpu"), "float32-default"),
+    "no CPU": (("float32",), ("default",), ("cuda",), None),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERING)
+def test_float32_on_the_cpu_answers_what_no_variant_decides(name):
+    *axes, answering = ANSWERING[name]
+    spec = model("m", *axes)
+    chosen = [str(row.variant) for row in first_on_cpu(plan(matrix((spec,)), Selection()), bool)]
+    assert chosen == ([answering] if answering else [])
+    assert str(spec.first_on_cpu) == str(answering)
