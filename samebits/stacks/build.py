@@ -435,6 +435,7 @@ def transformers_folder(stack: Stack) -> Path:
 
 
 def interpreter_of(folder: Path) -> Path:
+    """Return the interpreter of the environment in a folder."""
     if os.name == "nt":
         return folder / "Scripts" / "python.exe"
     return folder / "bin" / "python"
