@@ -358,3 +358,32 @@ def test_a_wrapped_forward_is_seen_through():
 )
 def test_the_kinds_of_data_follow_from_the_parameters(names, kinds):
     assert kinds_of(signature(names)) == kinds
+
+
+SPECIAL = {
+    "an encoder": ("BertModel", (), False, True),
+    "a masked model, of which 4.48 says that it generates": ("BertForMaskedLM", (), True, True),
+    "an encoder with a decoder": (
+        "BartForSequenceClassification",
+        ("decoder_input_ids",),
+        False,
+        True,
+    ),
+    "a model that generates": ("LlamaForCausalLM", (), True, False),
+    "several choices per row": ("BertForMultipleChoice", (), False, False),
+    "text and image": ("CLIPModel", ("pixel_values",), False, False),
+}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_special_tokens_are_for_models_that_pad_on_the_right(name):
+    class_name, more, generates, expected = SPECIAL[name]
+    parameters = tuple(choice.Parameter(n) for n in ("input_ids", "attention_mask", *more))
+    traits = choice.Traits(vocabulary=9, generates=generates)
+    fed = ("input_ids", *more)
+    assert choice.takes_special(class_name, choice.Signature(parameters), traits, fed) is expected
+
+
+def test_without_a_mask_nothing_is_padded():
+    signature = choice.Signature((choice.Parameter("input_ids"),))
+    assert not choice.takes_special("FNetModel", signature, choice.Traits(), ("input_ids",))

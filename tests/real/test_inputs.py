@@ -70,9 +70,12 @@ PLANTED = {
     "unbound": ("FedNew", "none"),
     "loses": ("FedForCausalLM", "loses its ids"),
     "unknown-keyword": ("FedForCausalLM", "an unknown keyword"),
+    "masks": ("FedForCausalLM", "leaves masks out"),
+    "masks-clean": ("FedForCausalLM", "none"),
 }
-VOCABULARY = {"proteins": {}}
-"""Fields of the config beside the plain ones: this model has no vocabulary."""
+WITH_MASKS = {"vocab_size": 32, "mask_token_id": 3}
+VOCABULARY = {"proteins": {}, "masks": WITH_MASKS, "masks-clean": WITH_MASKS}
+"""Fields of the config beside the plain ones: one model has no vocabulary, two have mask tokens."""
 
 
 def plant(folder, architecture, defect, more):
@@ -161,7 +164,8 @@ FED = {
         "image": [*MASKED, "pixel_values"],
         "image-padded": [*MASKED, "pixel_values"],
     },
-    "bert": {"short": IDS, "padded": MASKED},
+    "bert": {"short": IDS, "padded": MASKED, "special": MASKED},
+    "masks-clean": {"short": IDS, "padded": MASKED, "special": MASKED},
     "bert-classes": {"short": IDS, "padded": MASKED},
     "t5": {"short": [*IDS, "decoder_input_ids"], "padded": [*MASKED, "decoder_input_ids"]},
     "whisper": {"short": ["input_features", "decoder_input_ids"]},
@@ -255,6 +259,16 @@ def test_what_a_forward_raises_by_its_own_fault_fails_the_cell(model, message, c
     assert cells[model, NEW].verdict == "failed"
     assert message in cells[model, NEW].failure.message
     assert refusals(captures[model, NEW]) == {}
+
+
+def test_a_token_with_a_meaning_is_in_a_prompt(cells, captures):
+    """Seeded ids have no mask token, so that what a release does with it would pass."""
+    cell = cells["masks", NEW]
+    assert cell.verdict == "diverged"
+    logits = next(signal for signal in cell.signals if signal.signal == "logits")
+    differing = {item.subject.prompt for item in logits.items if item.outcome == "differs"}
+    assert differing == {"special"}
+    assert cells["masks-clean", NEW].verdict in CPU
 
 
 def test_a_decoder_needs_no_start_token_in_its_config_to_be_observed(captures):

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from samebits_probe.model import choice, input_set, inputs, load, multimodal, series, series_shapes
+from samebits_probe.model import (
+    choice,
+    input_set,
+    inputs,
+    load,
+    multimodal,
+    series,
+    series_shapes,
+    special,
+)
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
@@ -137,6 +146,7 @@ class Chooser:
             fed = ()
         kinds = multimodal.kinds(self.config, self.signature, fed)
         made = {n: fact for kind in kinds for n, fact in self._of_kind(kind).items()}
+        made |= self._special(fed)
         if videos := sorted(self.signature.names & multimodal.VIDEOS):
             reason = f"forward takes {videos[0]}, and samebits makes no video: {choice.WRITE}"
             made["video"] = {"reason": reason, "why": choice.NotFed.why}
@@ -149,6 +159,34 @@ class Chooser:
             return {kind: {"reason": str(reason), "why": reason.why}}
         lengths = {kind: multimodal.LENGTHS[:1], f"{kind}-padded": multimodal.LENGTHS}
         return {name: self._of_way(name, way, rows) for name, rows in lengths.items()}
+
+    def _special(self, fed: tuple[str, ...]) -> Fact:
+        """Return a prompt with special tokens, for a model of text that does not generate.
+
+        A model that generates is padded on the left, in a prompt of its own, and takes most of these ids as
+        any other.
+        """
+        if not choice.takes_special(self.model_class.__name__, self.signature, self.traits, fed):
+            return {}
+        ids = special.ids_of((self.tokens, self._tokenizer), inputs.vocabulary(self.tokens))
+        if not ids:
+            return {}
+        made = special.make(ids, self.tokens)
+        tensors = dict(made.kwargs)
+        if choice.DECODER in fed:
+            width = tensors[choice.TOKENS].shape[1]
+            row = self._decoder_ids(special.NAME, inputs.decoder_length(width))
+            tensors[choice.DECODER] = torch.tensor([row] * len(made.real_rows))
+        facts = {"tensors": self._refs(tensors), "constants": {}, "real_rows": made.real_rows}
+        return {special.NAME: facts}
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        """The tokenizer; None if there is none that this release can load."""
+        try:
+            return load.load_tokenizer(self.source) if self._has_tokenizer else None
+        except Exception:  # noqa: BLE001  the load in each stack reports the error
+            return None
 
     def _series(self) -> Fact:
         try:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
 SkipKind = Literal["plain", "inputs"]
 Shapes = Mapping[str, Sequence[int]]
@@ -184,6 +184,18 @@ def takes_choices(class_name: str) -> bool:
     Its signature is that of a class that takes one: only the name tells.
     """
     return class_name.endswith("ForMultipleChoice")
+
+
+def takes_special(
+    class_name: str, signature: Signature, traits: Traits, fed: Collection[str]
+) -> bool:
+    """Return True for a model of text whose rows are padded on the right and have special tokens.
+
+    4.48 says of masked models that they generate.
+    """
+    is_text = TOKENS in fed and set(fed) <= {TOKENS, MASK, DECODER}
+    encodes = not traits.generates or class_name.endswith("ForMaskedLM")
+    return is_text and encodes and signature.takes(MASK) and not takes_choices(class_name)
 
 
 def signature_of(forward: Callable[..., Any]) -> Signature:

@@ -5,6 +5,7 @@ import transformers
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
 
+MASK = 3
 NEW = int(transformers.__version__.split(".")[0]) >= 5
 
 
@@ -34,6 +35,8 @@ class Trunk(torch.nn.Module):
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("You must specify exactly one of input_ids or inputs_embeds")
         hidden = self.embed(input_ids) if inputs_embeds is None else inputs_embeds
+        if NEW and self.plant == "leaves masks out":
+            hidden = torch.where((input_ids == MASK)[..., None], 0.0, hidden)
         for layer in self.layers:
             hidden = torch.tanh(layer(hidden))
         return hidden

@@ -1,0 +1,71 @@
+"""A prompt with the token ids to which a model gives a meaning: begin, end, separator, mask, padding.
+
+Seeded ids avoid them, and a model may treat them in a way of its own: ESM rescales its embeddings by the
+share of mask tokens, RoBERTa counts positions from what is no padding, BART pools at the end token.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from samebits_probe.model import inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+NAME = "special"
+
+_FIELDS = ("bos_token_id", "cls_token_id", "mask_token_id", "sep_token_id", "eos_token_id")
+"""Fields of a config and of a tokenizer, in the order in which a row has them."""
+
+_LONG, _SHORT = 9, 4
+"""Least number of seeded ids in the row without padding, and that of the padded row."""
+
+
+class Special(NamedTuple):
+    """Rows padded on the right, as tokenizers of encoders pad."""
+
+    kwargs: dict[str, torch.Tensor]
+    real_rows: list[list[int]]
+
+
+def ids_of(sources: Iterable[Any], vocabulary: int) -> list[int]:
+    """Return the ids that a config or a tokenizer names, each once; padding aside."""
+    named = (id_ for source in sources for field in _FIELDS for id_ in _listed(source, field))
+    return [*dict.fromkeys(id_ for id_ in named if 0 <= id_ < vocabulary)]
+
+
+def make(ids: list[int], config: Any) -> Special:
+    """Return two rows: seeded ids with special ones between them, and a shorter one.
+
+    ``config`` is that of the tokens.
+    """
+    pad = inputs.pad_id(config)
+    between = inputs.seeded_ids(f"{NAME}[0]", max(2 * len(ids), _LONG), config)
+    long = [*_alternating(between, ids)]
+    short = [*ids[:1], *inputs.seeded_ids(f"{NAME}[1]", _SHORT, config), *ids[-1:]]
+    rows, width = [long, short], len(long)
+    tensors = {
+        "input_ids": torch.tensor([row + [pad] * (width - len(row)) for row in rows]),
+        "attention_mask": torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows]),
+    }
+    return Special(tensors, [[0, len(row)] for row in rows])
+
+
+def _alternating(seeded: list[int], ids: list[int]) -> Iterator[int]:
+    """Yield every special id behind two seeded ones; the first special id comes first."""
+    yield from ids[:1]
+    pairs = (seeded[i : i + 2] for i in range(0, len(seeded), 2))
+    for pair, id_ in zip_longest(pairs, ids[1:]):
+        yield from pair or ()
+        yield from () if id_ is None else (id_,)
+
+
+def _listed(source: Any, field: str) -> list[int]:
+    """Return the ids of a field, which holds one, several or none."""
+    value = getattr(source, field, None)
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [v for v in values if isinstance(v, int) and not isinstance(v, bool)]
