@@ -12,9 +12,11 @@ from samebits_probe.model.choice import (
     NotFed,
     Parameter,
     Signature,
+    Traits,
     arguments,
     kinds_of,
     signature_of,
+    takes_special,
     traits_of,
 )
 from samebits_probe.model.refusal import missing_input, refusals
@@ -378,12 +380,12 @@ SPECIAL = {
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_tokens_are_for_models_that_pad_on_the_right(name):
     class_name, more, generates, expected = SPECIAL[name]
-    parameters = tuple(choice.Parameter(n) for n in ("input_ids", "attention_mask", *more))
-    traits = choice.Traits(vocabulary=9, generates=generates)
+    parameters = tuple(Parameter(n) for n in ("input_ids", "attention_mask", *more))
+    traits = Traits(vocabulary=9, generates=generates)
     fed = ("input_ids", *more)
-    assert choice.takes_special(class_name, choice.Signature(parameters), traits, fed) is expected
+    assert takes_special(class_name, Signature(parameters), traits, fed) is expected
 
 
 def test_without_a_mask_nothing_is_padded():
-    signature = choice.Signature((choice.Parameter("input_ids"),))
-    assert not choice.takes_special("FNetModel", signature, choice.Traits(), ("input_ids",))
+    signature = Signature((Parameter("input_ids"),))
+    assert not takes_special("FNetModel", signature, Traits(), ("input_ids",))
