@@ -24,7 +24,7 @@ MAX_SHOWN = 400_000
 """Size in bytes above which a file is named and not shown."""
 
 FINDINGS = "docs/findings/README"
-NOT_SEARCHED = frozenset({"docs/decisions", "CHANGELOG", "tests/gold/README"})
+NOT_SEARCHED = ("docs/decisions", "CHANGELOG", "tests/gold/README")
 """Pages for contributors: their words are those of users' questions, and their answers are not."""
 _FOLDER = "files"
 
@@ -46,7 +46,7 @@ def _list_findings(_app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def _hide_from_search(_app: Sphinx, name: str, source: list[str]) -> None:
-    if name in NOT_SEARCHED:
+    if name.startswith(NOT_SEARCHED):
         source[0] = f"---\nnosearch: true\n---\n{source[0]}"
 
 
