@@ -118,7 +118,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def _absolute(value: str) -> str:
     """Return a list of paths and addresses with absolute paths; uv runs in another folder."""
-    if Path(value).exists():
+    if value and Path(value).exists():  # an empty path is the current folder
         return str(Path(value).absolute())
     words = re.split(r"([\s,]+)", value)
     return "".join(str(Path(w).absolute()) if w.strip() and Path(w).exists() else w for w in words)

@@ -89,6 +89,14 @@ def test_a_file_of_another_user_in_a_shared_folder_makes_no_model_of_what_lies_b
     assert uv.settings_folder(project) != project
 
 
+def test_an_empty_variable_stays_empty():
+    """An empty path would be the current folder."""
+    assert uv.environment({"UV_CONSTRAINT": "", "UV_FIND_LINKS": ""}) == {
+        "UV_CONSTRAINT": "",
+        "UV_FIND_LINKS": "",
+    }
+
+
 def test_paths_of_variables_are_absolute_and_addresses_stay(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("one", "two words"):
