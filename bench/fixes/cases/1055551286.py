@@ -17,6 +17,7 @@ CASE = {
     "made": "5.9.0",
     "symptom": "pipeline('image-segmentation') of RF-DETR raises TypeError: overlap_mask_area_threshold",
     "area": "processor",
+    "packages": ("torchvision",),
     "findings": ("SB836", "SB838", "SB932"),
     "failure": "overlap_mask_area_threshold",
     "says": (r"post_process_instance_segmentation", r"overlap_mask_area_threshold"),

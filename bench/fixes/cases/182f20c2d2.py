@@ -17,7 +17,7 @@ CASE = {
     "made": "5.6.0",
     "symptom": "SmolVLM resizes videos with bilinear instead of its own filter: other pixel values",
     "area": "processor",
-    "packages": ("num2words",),
+    "packages": ("torchvision", "num2words"),
     "findings": ("SB833", "SB839"),
     "signals": ("pixel_values",),
     "says": (r"(?i)bilinear|bicubic|lanczos",),

@@ -18,7 +18,7 @@ CASE = {
     "made": "4.57.6",
     "symptom": "SmolVLM's processor raises IndexError for two texts with return_row_col_info=False",
     "area": "processor",
-    "packages": ("num2words",),
+    "packages": ("torchvision", "num2words"),
     "findings": ("SB833", "SB835", "SB836"),
     "failure": "list index out of range",
     "signals": ("input_ids",),

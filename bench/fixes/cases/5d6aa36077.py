@@ -17,6 +17,7 @@ CASE = {
     "made": "5.15.0",
     "symptom": "Kimi K2.5 squeezes every image that is not square into its transposed shape",
     "area": "processor",
+    "packages": ("torchvision",),
     "findings": ("SB833", "SB835", "SB839"),
     "signals": ("pixel_values", "image_grid_thw"),
     "says": (r"image_grid_thw", r"pixel_values"),

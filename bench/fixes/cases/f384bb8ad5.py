@@ -15,6 +15,7 @@ CASE = {
     "made": "4.57.1",
     "symptom": "SAM 2 with input boxes gives other masks and scores than the original implementation",
     "area": "computation",
+    "packages": ("torchvision",),
     "signals": ("pred_masks", "iou_scores", "object_score_logits", "sparse_embeddings", "logits"),
     "says": (r"_embed_boxes", r"input_boxes"),
     "source": ("_embed_boxes", "Sam2PromptEncoder"),
