@@ -17,7 +17,7 @@ CASE = {
     "made": "4.57.6",
     "symptom": "the fast image processor of EoMT raises KeyError with do_resize=False",
     "area": "processor",
-    "packages": ("torchvision",),
+    "packages": ("torchvision", "scipy"),
     "findings": ("SB836", "SB932"),
     "failure": "KeyError",
     "says": (r"KeyError",),

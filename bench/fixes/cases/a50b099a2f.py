@@ -15,6 +15,7 @@ CASE = {
     "made": "5.4.0",
     "symptom": "LW-DETR does not learn: its groups of queries are mixed, and a box head gets no gradient",
     "area": "loss",
+    "packages": ("torchvision", "scipy"),
     "signals": ("loss", "grads", "logits"),
     "findings": ("SB840", "SB841", "SB842", "SB845"),
     "source": ("LwDetrAttention", "LwDetrModel", "modeling_lw_detr.py"),
