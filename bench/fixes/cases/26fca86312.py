@@ -19,10 +19,9 @@ CASE = {
     "symptom": "SmolVLM's processor raises IndexError for two texts with return_row_col_info=False",
     "area": "processor",
     "packages": ("torchvision", "num2words"),
-    "findings": ("SB833", "SB835", "SB836"),
+    "findings": ("SB836", "SB932"),
     "failure": "list index out of range",
-    "signals": ("input_ids",),
-    "says": (r"image_rows", r"return_row_col_info"),
+    "says": (r"image_rows", r"return_row_col_info", r"list index out of range"),
     "source": ("SmolVLMProcessor", "processing_smolvlm.py", "expand_text_with_image_tokens"),
 }
 SPECIAL = [

@@ -17,7 +17,7 @@ CASE = {
     "symptom": "ShieldGemma 2 loads with random weights: none of the checkpoint's names fit",
     "area": "loading and saving",
     "signals": ("logits", "hidden_states", "weights"),
-    "findings": ("SB304", "SB308", "SB309", "SB310"),
+    "findings": ("SB304", "SB308", "SB310"),
     "says": (r"language_model\.model",),
     "source": (
         "ShieldGemma2ForImageClassification",

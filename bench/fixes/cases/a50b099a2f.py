@@ -17,7 +17,7 @@ CASE = {
     "area": "loss",
     "packages": ("torchvision", "scipy"),
     "signals": ("loss", "grads", "logits"),
-    "findings": ("SB840", "SB841", "SB842", "SB845"),
+    "findings": ("SB840", "SB841", "SB842"),
     "source": ("LwDetrAttention", "LwDetrModel", "modeling_lw_detr.py"),
 }
 

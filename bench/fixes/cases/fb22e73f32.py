@@ -16,7 +16,6 @@ CASE = {
     "symptom": "the wo layers of a T5 of bfloat16 are loaded as float32: other memory, speed and numbers",
     "area": "loading and saving",
     "signals": ("logits", "hidden_states", "weights", "greedy"),
-    "findings": ("SB306",),
     "says": (r"wo\.weight.*(float32|bfloat16)", r"dtype.*wo\.weight"),
     "source": (
         "_get_dtype_plan",
