@@ -1,0 +1,70 @@
+"""The image-segmentation pipeline takes an RF-DETR model.
+
+https://github.com/huggingface/transformers/pull/46130
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+
+CASE = {
+    "before": "5.9.0",
+    "after": "5.10.1",
+    "made": "5.9.0",
+    "symptom": "pipeline('image-segmentation') of RF-DETR raises TypeError: overlap_mask_area_threshold",
+    "area": "processor",
+    "packages": ("torchvision",),
+    "findings": ("SB836", "SB838", "SB932"),
+    "failure": "overlap_mask_area_threshold",
+    "says": (r"post_process_instance_segmentation", r"overlap_mask_area_threshold"),
+    "source": ("post_process_instance_segmentation", "image_processing_rf_detr.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny RF-DETR for instance segmentation with its image processor."""
+    torch.manual_seed(0)
+    backbone = {
+        "model_type": "rf_detr_dinov2",
+        "hidden_size": 24,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "image_size": 64,
+        "patch_size": 16,
+        "num_windows": 2,
+        "out_features": ["stage2"],
+    }
+    config = transformers.RfDetrConfig(
+        backbone_config=backbone,
+        d_model=32,
+        decoder_ffn_dim=48,
+        decoder_layers=2,
+        decoder_self_attention_heads=4,
+        decoder_cross_attention_heads=4,
+        decoder_n_points=2,
+        num_queries=5,
+        group_detr=2,
+        intermediate_size=48,
+        num_labels=4,
+    )
+    transformers.RfDetrForInstanceSegmentation(config).save_pretrained(folder)
+    transformers.RfDetrImageProcessor(size={"height": 64, "width": 64}).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the type of what the pipeline gives for one image."""
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    try:
+        pipeline = transformers.pipeline("image-segmentation", model=folder)
+        return type(pipeline(Image.fromarray(pixels))).__name__
+    except Exception as error:  # noqa: BLE001  what a user sees
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

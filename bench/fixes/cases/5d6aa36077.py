@@ -1,0 +1,87 @@
+"""The image processor of Kimi K2.5 does not swap the height and the width of an image.
+
+https://github.com/huggingface/transformers/pull/47786
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+
+CASE = {
+    "before": "5.14.1",
+    "after": "5.15.0",
+    "made": "5.15.0",
+    "symptom": "Kimi K2.5 squeezes every image that is not square into its transposed shape",
+    "area": "processor",
+    "packages": ("torchvision",),
+    "findings": ("SB833", "SB835", "SB839"),
+    "signals": ("pixel_values", "image_grid_thw"),
+    "says": (r"image_grid_thw", r"pixel_values"),
+    "source": ("navit_resize", "Kimi_K25ImageProcessor", "image_processing_kimi_k25.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Kimi K2.5 with its image processor."""
+    torch.manual_seed(0)
+    text = {
+        "model_type": "deepseek_v3",
+        "vocab_size": 128,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "moe_intermediate_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
+        "n_routed_experts": 4,
+        "n_shared_experts": 1,
+        "n_group": 2,
+        "topk_group": 1,
+        "num_experts_per_tok": 2,
+        "first_k_dense_replace": 1,
+        "kv_lora_rank": 16,
+        "q_lora_rank": 16,
+        "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 8,
+        "v_head_dim": 8,
+    }
+    vision = {
+        "patch_size": 4,
+        "pos_emb_height": 8,
+        "pos_emb_width": 8,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 1,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+    }
+    config = transformers.Kimi_K25Config(
+        text_config=text,
+        vision_config=vision,
+        projection_hidden_size=32,
+        image_token_id=120,
+        video_token_id=121,
+        vision_start_token_id=122,
+        vision_end_token_id=123,
+        tie_word_embeddings=False,
+    )
+    transformers.Kimi_K25ForConditionalGeneration(config).save_pretrained(folder)
+    transformers.Kimi_K25ImageProcessor(
+        size={"max_height": 16, "max_width": 16}, patch_size=4, max_patches=64
+    ).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the grid of patches of an image that is 40 high and 16 wide."""
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 16, 3), dtype=np.uint8)
+    output = processor(images=Image.fromarray(pixels), return_tensors="pt")
+    return {"frames, rows, columns": output["image_grid_thw"].tolist()}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

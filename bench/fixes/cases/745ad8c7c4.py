@@ -1,0 +1,66 @@
+"""The fast image processor of EoMT keeps the images if it is not to resize them.
+
+https://github.com/huggingface/transformers/pull/42707
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "4.57.6",
+    "symptom": "the fast image processor of EoMT raises KeyError with do_resize=False",
+    "area": "processor",
+    "packages": ("torchvision", "scipy"),
+    "findings": ("SB836", "SB932"),
+    "failure": "KeyError",
+    "says": (r"KeyError",),
+    "source": ("EomtImageProcessorFast", "image_processing_eomt_fast.py", "reorder_images"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny EoMT with a fast image processor that does not resize."""
+    torch.manual_seed(0)
+    config = transformers.EomtConfig(
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        image_size=64,
+        patch_size=16,
+        num_upscale_blocks=1,
+        num_blocks=1,
+        num_queries=4,
+        num_register_tokens=1,
+        num_labels=4,
+    )
+    transformers.EomtForUniversalSegmentation(config).save_pretrained(folder)
+    transformers.EomtImageProcessorFast(
+        do_resize=False,
+        size={"shortest_edge": 64, "longest_edge": 64},
+        do_split_image=False,
+        do_pad=False,
+    ).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the pixel values of an image that has the right size already."""
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=True)
+    pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)
+    try:
+        return list(
+            processor(images=Image.fromarray(pixels), return_tensors="pt")["pixel_values"].shape
+        )
+    except Exception as error:  # noqa: BLE001  what a user sees
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

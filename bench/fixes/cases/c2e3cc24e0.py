@@ -1,0 +1,70 @@
+"""A row of Llama 4 that is padded on the left attends to the same chunks as without padding.
+
+https://github.com/huggingface/transformers/pull/40324
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.55.4",
+    "after": "4.56.0",
+    "made": "4.55.4",
+    "symptom": "a batch that is padded on the left gives Llama 4 other logits: its chunks start at the padding",
+    "area": "computation",
+    "signals": ("logits", "hidden_states"),
+    "findings": ("SB705",),
+    "says": (r"chunked",),
+    "source": (
+        "chunked_overlay",
+        "chunked_causal_mask_function",
+        "create_chunked_causal_mask",
+        "masking_utils.py",
+    ),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama 4 for text with chunks of four tokens."""
+    torch.manual_seed(0)
+    config = transformers.Llama4TextConfig(
+        vocab_size=128,
+        hidden_size=32,
+        intermediate_size=32,
+        intermediate_size_mlp=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        moe_layers=[],
+        attention_chunk_size=4,
+        layer_types=["chunked_attention", "chunked_attention"],
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    transformers.Llama4ForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return how far the last logits of a padded row are from those of the row alone."""
+    model = transformers.Llama4ForCausalLM.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    ids = torch.arange(5, 14)[None]
+    padded = torch.cat([torch.zeros(1, 3, dtype=torch.long), ids], dim=1)
+    mask = (padded != 0).long()
+    with torch.no_grad():
+        alone = model(ids, attention_mask=torch.ones_like(ids)).logits[0, -1]
+        row = model(padded, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(0)).logits[
+            0, -1
+        ]
+    return {"distance": round(float((alone - row).abs().max()), 3)}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))
