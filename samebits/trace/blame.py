@@ -14,7 +14,7 @@ from samebits.trace.attention import (
     mask_difference,
 )
 from samebits.trace.join import Joined, Suspect, View, join
-from samebits.trace.kinds import Divergence, kind_of
+from samebits.trace.kinds import Divergence, input_makers, kind_of
 from samebits.trace.origin import overlap, place_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _MAX_OTHERS = 4
 """Further places that a cause lists."""
 STORED = {"weight", "buffer", "constant"}
+GIVEN = {"wiring", "positions", "mask", "keys"}
+"""Kinds in which an operation does the same on both sides, and is given something else."""
 
 
 class Blamed:
@@ -36,7 +38,8 @@ class Blamed:
         self.suspect = self.candidate.suspects[0] if self.candidate.suspects else None
         self.counterpart = self._counterpart()
         self.makers: tuple[list[int], list[int]] = [], []
-        """Operations that compute the blamed mask, in the reference and in the candidate."""
+        """Operations that compute what is blamed, in the reference and in the candidate: the mask, or
+        the inputs that differ."""
         mask = None
         if self.suspect and self.suspect.source is None:
             mask = mask_difference(self.reference, self.candidate, self.suspect.op, self.makers)
@@ -44,10 +47,10 @@ class Blamed:
         """The operation that makes the candidate's mask, if the masks differ."""
         self.headline = ""
         """A headline that replaces the default one; '' if none does."""
-        self.kind, self.evidence = kind_of(
-            Divergence(self.reference, self.candidate, self.suspect, self.counterpart),
-            None if mask is None else mask.lines,
-        )
+        pair = Divergence(self.reference, self.candidate, self.suspect, self.counterpart)
+        self.kind, self.evidence = kind_of(pair, None if mask is None else mask.lines)
+        if self.kind in GIVEN and mask is None:
+            self.makers = input_makers(pair)
         if self.kind == "layout":
             self._blame_layout()
         elif self.kind == "kernel":
