@@ -31,6 +31,16 @@ class Chart(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
     @property
+    def height(self) -> int:
+        """About how high it is drawn, in pixels, so that a page keeps the place."""
+        encodings = (layer.get("encoding", {}) for layer in self.specification["layer"])
+        rows = max(
+            (len(each["y"]["scale"]["domain"]) for each in encodings if _is_nominal(each.get("y"))),
+            default=0,
+        )
+        return _AROUND + (rows * _STEP if rows else _HEIGHT)
+
+    @property
     def json(self) -> Markup:
         """The specification as text that no tag can end."""
         return Markup(safe_json(self.specification))
@@ -39,6 +49,14 @@ class Chart(NamedTuple):
     def id(self) -> str:
         """The name as a part of an id."""
         return self.name.replace(" ", "-")
+
+
+_AROUND, _HEIGHT, _STEP = 75, 200, 20
+"""Pixels: axis and button of a chart, the default height of Vega-Lite, and its step of a nominal axis."""
+
+
+def _is_nominal(axis: dict[str, Any] | None) -> bool:
+    return axis is not None and "domain" in axis.get("scale", {})
 
 
 def safe_json(value: object) -> str:
@@ -127,7 +145,7 @@ def lines(points: list[dict[str, Any]], x: dict[str, Any]) -> dict[str, Any]:
         "encoding": {
             "x": x,
             "y": log_axis("value"),
-            "detail": {"field": "prompt"},
+            "strokeDash": {"field": "prompt", "title": "prompt"},
             "color": {"field": "computed"},
         },
     }
@@ -142,13 +160,21 @@ def points_layer(
     """Return a layer of points, coloured by the precision that computed them."""
     keys = [key for key in points[0] if key != "value"]
     series_scale = {"domain": series, "range": COLORS[: len(series)]}
+    sizes = [30 + 90 * (len(series) - 1 - place) for place in range(len(series))]
     return {
         "data": {"values": points},
-        "mark": {"type": "point", "filled": False, "size": 70, "strokeWidth": 2},
+        "mark": {"type": "point", "filled": False, "strokeWidth": 2},
         "encoding": {
             "x": x,
             "y": y or log_axis("value"),
             "color": {"field": "computed", "scale": series_scale, "title": "computed in"},
+            # marks of one place lie within each other
+            "size": {
+                "field": "computed",
+                "type": "ordinal",
+                "scale": {"domain": series, "range": sizes},
+                "legend": None,
+            },
             "shape": {"field": "computed", "scale": {"domain": series}, "title": "computed in"},
             "tooltip": [
                 *({"field": key} for key in keys),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.records.trace import Cause, Side
+from samebits.records.trace import GIVEN, Cause, Side
 from samebits.trace.around import around
 from samebits.trace.attention import (
     attention_of,
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 _MAX_OTHERS = 4
 """Further places that a cause lists."""
 STORED = {"weight", "buffer", "constant"}
-GIVEN = {"wiring", "positions", "mask", "keys"}
-"""Kinds in which an operation does the same on both sides, and is given something else."""
 
 
 class Blamed:

@@ -297,7 +297,8 @@ def input_makers(pair: Divergence) -> tuple[list[int], list[int]]:
             continue
         for graph, value, ops in zip(graphs, values, sides, strict=True):
             index, _ = made_by(graph, value)
-            ops += [] if index is None else [index]
+            if index is not None:
+                ops.append(index)
     return sides
 
 

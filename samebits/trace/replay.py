@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from samebits.records.trace import GIVEN
 from samebits.trace import sourcediff
 from samebits.trace.attention import is_kernel
-from samebits.trace.blame import GIVEN
 from samebits.trace.graph import row_keys
 from samebits.trace.origin import long_axes, maker
 
