@@ -33,12 +33,11 @@ class Chart(NamedTuple):
     @property
     def height(self) -> int:
         """About how high it is drawn, in pixels, so that a page keeps the place."""
-        encodings = (layer.get("encoding", {}) for layer in self.specification["layer"])
-        rows = max(
-            (len(each["y"]["scale"]["domain"]) for each in encodings if _is_nominal(each.get("y"))),
-            default=0,
-        )
-        return _AROUND + (rows * _STEP if rows else _HEIGHT)
+        layers = self.specification["layer"]
+        axes = [layer.get("encoding", {}).get("y", {}) for layer in layers]
+        rows = max(len(axis.get("scale", {}).get("domain", ())) for axis in axes)
+        legend = sum(map(_entries, layers))
+        return _AROUND + max(rows * _STEP if rows else _HEIGHT, legend * _ENTRY)
 
     @property
     def json(self) -> Markup:
@@ -51,12 +50,18 @@ class Chart(NamedTuple):
         return self.name.replace(" ", "-")
 
 
-_AROUND, _HEIGHT, _STEP = 75, 200, 20
-"""Pixels: axis and button of a chart, the default height of Vega-Lite, and its step of a nominal axis."""
+_AROUND, _HEIGHT, _STEP, _ENTRY = 80, 300, 20, 15
+"""Pixels: axis and button of a chart, the default height of Vega-Lite, its step of a nominal axis, and a
+line of a legend."""
 
 
-def _is_nominal(axis: dict[str, Any] | None) -> bool:
-    return axis is not None and "domain" in axis.get("scale", {})
+def _entries(layer: dict[str, Any]) -> int:
+    """Return the lines of the legends of a layer, with their titles."""
+    encoding = layer.get("encoding", {})
+    n_series = len(encoding.get("shape", {}).get("scale", {}).get("domain", ()))
+    dashed = encoding.get("strokeDash")
+    n_dashed = len({point[dashed["field"]] for point in layer["data"]["values"]}) if dashed else 0
+    return sum(n + 1 for n in (n_series, n_dashed) if n)
 
 
 def safe_json(value: object) -> str:
@@ -160,21 +165,19 @@ def points_layer(
     """Return a layer of points, coloured by the precision that computed them."""
     keys = [key for key in points[0] if key != "value"]
     series_scale = {"domain": series, "range": COLORS[: len(series)]}
+    # marks of one place lie within each other
     sizes = [30 + 90 * (len(series) - 1 - place) for place in range(len(series))]
+    size = {"field": "computed", "type": "ordinal", "legend": None} | {
+        "scale": {"domain": series, "range": sizes}
+    }
     return {
         "data": {"values": points},
-        "mark": {"type": "point", "filled": False, "strokeWidth": 2},
+        "mark": {"type": "point", "filled": False, "size": 70, "strokeWidth": 2},
         "encoding": {
             "x": x,
             "y": y or log_axis("value"),
             "color": {"field": "computed", "scale": series_scale, "title": "computed in"},
-            # marks of one place lie within each other
-            "size": {
-                "field": "computed",
-                "type": "ordinal",
-                "scale": {"domain": series, "range": sizes},
-                "legend": None,
-            },
+            **({"size": size} if len(series) > 1 else {}),
             "shape": {"field": "computed", "scale": {"domain": series}, "title": "computed in"},
             "tooltip": [
                 *({"field": key} for key in keys),

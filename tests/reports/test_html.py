@@ -27,7 +27,8 @@ from samebits.reports.html.addresses import (
 from samebits.reports.html.answers import Answers
 from samebits.reports.html.diff import source_diff
 from samebits.reports.html.matrix import chips, filters, lines, severity
-from samebits.text.chart import safe_json
+from samebits.text.chart import lines as chart_lines
+from samebits.text.chart import points_layer, safe_json
 from tests.support.sample_report import (
     NEVER_WRITTEN,
     STACKS,
@@ -494,6 +495,14 @@ def test_charts_hold_the_numbers_of_their_tables_and_no_zero_on_a_logarithm(repo
         assert all(len(row) == len(chart.headers) for row in chart.rows)
         for layer in chart.specification["layer"]:
             assert all(point["value"] > 0 for point in layer["data"]["values"])
+
+
+def test_marks_of_equal_distances_are_both_seen_and_each_prompt_has_its_dashes():
+    points = [{"place": "x", "prompt": "p", "computed": "float32", "value": 1.0}]
+    marks = points_layer(points, {}, ["float32", "float64"])["encoding"]
+    assert marks["size"]["scale"]["range"] == [120, 30]
+    assert "size" not in points_layer(points, {}, ["float32"])["encoding"]  # nothing to tell apart
+    assert chart_lines(points, {})["encoding"]["strokeDash"]["field"] == "prompt"
 
 
 def test_the_roundoff_of_a_dtype_is_half_of_its_spacing_at_one():

@@ -134,11 +134,12 @@
     const ranks = source.dataset.ranks.split(" ");
     const heads = [...source.tHead.rows[0].cells];
     const isNarrow = matchMedia("(max-width: 600px)").matches;
+    const stacks = heads.filter((head) => head.dataset.stack);
+    const fields = heads.map((head) => head.dataset.field || "stack" + stacks.indexOf(head));
     const rows = [...source.tBodies[0].rows].map((tr, index) => {
-      const row = { id: index, tr, ...tr.dataset };
+      const row = { id: index, tr, ...tr.dataset, model: tr.cells[0].textContent };
       heads.forEach((head, i) => {
-        if (head.dataset.stack) row["column" + i] = ranks.findIndex((name) => tr.cells[i].classList.contains(name));
-        else row["column" + i] = tr.cells[i].textContent;
+        if (head.dataset.stack) row[fields[i]] = ranks.findIndex((name) => tr.cells[i].classList.contains(name));
       });
       const titles = [...tr.querySelectorAll("[title]")].map((node) => node.title);
       row.text = [tr.textContent, tr.dataset.variant, tr.dataset.group, tr.dataset.verdicts, ...titles].join(" ").toLowerCase();
@@ -167,10 +168,10 @@
       return sum + seen * (node.nodeName === "SMALL" ? 5.8 : 7);
     }, 0);
     const widest = (i) => Math.max(...rows.map((row) => length(row.tr.cells[i])));
-    const hidesVariant = heads.some((head) => head.dataset.field === "variant");
+    const hidesVariant = fields.includes("variant");
     const columns = heads.map((head, i) => {
       const title = head.innerText.trim() || head.textContent;
-      const column = { title, field: "column" + i, formatter: content(i) };
+      const column = { title, field: fields[i], formatter: content(i) };
       if (head.dataset.stack) return { ...column, sorter: "number", minWidth: isNarrow ? 84 : Math.max(90, 40 + widest(i)), width: isNarrow ? 84 : undefined };
       if (head.dataset.field === "model") return { ...column, frozen: true, minWidth: isNarrow ? 116 : 30 + widest(i), width: isNarrow ? 116 : undefined };
       if (head.dataset.field === "findings") return { ...column, minWidth: isNarrow ? 240 : 260, tooltip: true };
@@ -182,7 +183,7 @@
     const many = columns.length > 16;
     // The group can be chosen above the table: it gives way to the results.
     const needed = columns.reduce((sum, column) => sum + column.minWidth, 0);
-    const group = columns[heads.findIndex((head) => head.dataset.field === "group")];
+    const group = columns[fields.indexOf("group")];
     if (group && needed > holder.clientWidth) group.visible = false;
     const table = new Tabulator(holder, {
       data: rows, columns, index: "id", maxHeight: Math.max(320, Math.round(innerHeight * .75)) + "px",
@@ -192,7 +193,7 @@
 
     // A word that names a release keeps the rows that move there.
     const releases = {};
-    for (const head of heads) if (head.dataset.stack) {
+    for (const head of stacks) {
       releases[head.dataset.stack] = releases[head.dataset.release] = head.dataset.stack;
     }
     function matches(row, word) {
