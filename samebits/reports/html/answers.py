@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from samebits.records.finding import Finding
     from samebits.records.report import Report, Row
 
-_BEYOND_ROUNDING = frozenset(
-    {Verdict.FAILED, Verdict.DIVERGED, Verdict.UNSTABLE, Verdict.UNDECIDED, Verdict.NOT_FINISHED}
-)
+_KIND_OF = {
+    Verdict.FAILED: "crash",
+    Verdict.DIVERGED: "silent",
+    Verdict.UNSTABLE: "silent",
+    Verdict.UNDECIDED: "silent",
+    Verdict.ROUNDING: "rounding",
+}
+"""Verdict -> the kind of finding that may explain it, where a report does not say which one does."""
 
 
 class Known(NamedTuple):
@@ -65,10 +70,16 @@ class Answers:
         cells = list(cells)
         if self._says:
             return {explanation.code for cell in cells for explanation in cell.explained_by}
-        differ = (cell for cell in cells if cell.judged in _BEYOND_ROUNDING)
         return {
-            finding.code for cell in differ for finding in cell.findings if not finding.of_saving
+            finding.code
+            for cell in cells
+            for finding in cell.findings
+            if not finding.of_saving and self._kind(finding) == _KIND_OF.get(cell.judged)
         }
+
+    def _kind(self, finding: Finding) -> str:
+        rule = self.rules.get(finding.code)
+        return rule.kind if rule else ""
 
     def said(self, cell: CellResult, row: Row) -> list[tuple[str, str]]:
         """Return what to read first about a cell: sentences, each with a title or ''."""

@@ -165,7 +165,7 @@
     const length = (cell) => [...cell.childNodes].reduce((sum, node) => {
       const hidden = node.nodeType === 1 && (node.matches(".hidden") ? node : node.querySelector(".hidden"));
       const seen = node.textContent.length - (hidden ? hidden.textContent.length : 0);
-      return sum + seen * (node.nodeName === "SMALL" ? 5.8 : 7);
+      return sum + (node.nodeName === "SMALL" ? Math.min(seen, 22) * 5.8 : seen * 7);
     }, 0);
     const widest = (i) => Math.max(...rows.map((row) => length(row.tr.cells[i])));
     const hidesVariant = fields.includes("variant");
