@@ -202,11 +202,17 @@ def test_rows_stand_worst_first_and_the_counts_are_those_of_the_filters(report):
 def test_a_number_stands_in_place_of_the_word_and_a_frame_in_place_of_expected(report):
     cell = next(c for c in report.cells if (c.cell.model, c.cell.stack) == ("gemma2", "5.0"))
     known = cell.model_copy(
-        update={"verdict": Verdict.EXPECTED, "judged": Verdict.DIVERGED, "figure": "logits 0.74"}
+        update={
+            "verdict": Verdict.EXPECTED,
+            "judged": Verdict.DIVERGED,
+            "figure": "logits 0.74",
+            "expected": ("sdpa leaves out the softcap",),
+        }
     )
     state = states.state(known, HOME, Addresses(is_single=False))
     assert (state.value, state.what, state.word) == ("0.74", "logits", "diverged")
     assert state.classes == ["s-diverged", "expected"]
+    assert state.short.endswith("; known: sdpa leaves out the softcap")  # the search finds it
     failed = known.model_copy(update={"failure": raised("forward", "a.KeyError", "x")})
     state = states.state(failed, HOME, Addresses(is_single=False))
     assert (state.value, state.what) == ("", "KeyError")

@@ -56,7 +56,7 @@ class State(NamedTuple):
     link: str = ""
     """Link to what its model's page says about it; '' if that says no more."""
     short: str = ""
-    """The most important line about it."""
+    """The most important line about it, and why the matrix file lists it."""
     note: str = ""
     """What its frame means, in words."""
     wrong: tuple[str, ...] = ()
@@ -96,7 +96,7 @@ def state(
         value,
         what,
         link,
-        cell_in_short(cell),
+        "; known: ".join([cell_in_short(cell), *cell.expected]),
         "expected" if is_expected else "",
         wrong,
     )
