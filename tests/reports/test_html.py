@@ -307,6 +307,17 @@ def test_the_first_page_of_one_model_is_its_page(report, is_single):
                 assert unquote(place) in reader.ids, (path, link)
 
 
+def test_findings_of_releases_come_after_those_of_the_models(report):
+    of_release = NEVER_WRITTEN.model_copy(update={"code": "SB101", "scope": "release"})
+    rules = (of_release, NEVER_WRITTEN)
+    home = site.folder(report.model_copy(update={"rules": rules}), ())[HOME]
+    assert home.index("<summary>SB301") < home.index("<summary>SB101")
+    rows = tuple(row for row in report.rows if row.model == "gemma2")
+    one = site.folder(report.model_copy(update={"rules": rules, "rows": rows}), ())[HOME]
+    assert "<summary>SB101" in one
+    assert "<summary>SB301" not in one  # gemma2 does not have it
+
+
 def test_code_in_a_remedy_is_code(report):
     rule = NEVER_WRITTEN.model_copy(
         update={"remedy": "Set `attn_implementation='eager'` <b>now</b>"}

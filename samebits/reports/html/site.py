@@ -157,7 +157,7 @@ def _home(report: Report, addresses: Addresses) -> Page:
         headline=_result(report),
         pair=upgrade.default_pair(report),
         legend=legend(report),
-        rules=rules_by_use(report),
+        rules=rules_of(report, "model", "release"),
         rule_names={rule.code: rule.name for rule in report.rules},
         variants=sorted({row.variant for row in lines}),
         has_expected=any(cell.verdict is Verdict.EXPECTED for cell in report.cells),
@@ -180,17 +180,19 @@ def legend(report: Report) -> list[tuple[str, str, str]]:
     ]
 
 
-def rules_by_use(report: Report) -> list[tuple[str, list[RuleText]]]:
-    """Return the rules that models have, the worst kind first, and those of releases alone."""
+_SCOPES = {
+    "model": "Findings in these models",
+    "release": "Findings in a release with any model",
+}
+
+
+def rules_of(report: Report, *scopes: str) -> list[tuple[str, list[RuleText]]]:
+    """Return the rules of some scopes under their titles, the worst kind first."""
     kinds = list(RULE_KINDS)
     rules = sorted(report.rules, key=lambda rule: kinds.index(rule.kind))
-    titles = {
-        "model": "Findings in these models",
-        "release": "Findings in a release with any model",
-    }
     return [
-        (title, of_scope)
-        for scope, title in titles.items()
+        (_SCOPES[scope], of_scope)
+        for scope in scopes
         if (of_scope := [rule for rule in rules if rule.scope == scope])
     ]
 
@@ -240,6 +242,7 @@ def _model(
         view=view,
         markdown=addresses.file(path, markdown) if markdown in documents else "",
         is_first=path == HOME,
+        rules=rules_of(report, "release"),
         pair=upgrade.default_pair(report),
         legend=legend(report),
     )
