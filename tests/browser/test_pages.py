@@ -341,6 +341,14 @@ def test_paper_has_every_column_and_whole_names(watched, folder):
     assert "size: A4 landscape" in css
 
 
+def test_names_of_an_upgrade_are_not_cut_beside_free_room(watched, folder):
+    page = watched().open(folder / upgrade_page(STACKS[0], STACKS[-1]))
+    lines = page.evaluate(
+        "[...document.querySelectorAll('.changes th bdi')].map((n) => n.getClientRects().length)"
+    )
+    assert set(lines) == {1}
+
+
 def large(n_models, stack_ids):
     """Return a report of many models: each cell differs in one of ten models."""
     report = sample_report()
