@@ -155,6 +155,9 @@ wiring: the same operation takes another tensor, which the reference has, too. o
 operation.
 """
 
+GIVEN: frozenset[CauseKind] = frozenset({"wiring", "positions", "mask", "keys"})
+"""Kinds in which an operation does the same on both sides, and is given something else."""
+
 
 class Side(Record):
     """The operation or the tensor on one side."""

@@ -150,7 +150,10 @@ def links(paths: Collection[str], models: int, data: str) -> Markdown:
         if each.path in paths
     ]
     if models:
-        lines.append(fill("models/: {}, one for each model that differs", plural(models, "page")))
+        each = fill("{} links each", link("Verdicts", VERDICTS))
+        lines.append(
+            fill("models/: {}, one for each model with details; {}", plural(models, "page"), each)
+        )
     json = link(data, data)
     text = fill("{}: all facts, of which the pages show the most telling ones", json)
     return page([heading(2, "More"), bullets([*lines, text])])

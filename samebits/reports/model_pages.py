@@ -9,12 +9,13 @@ from samebits.questions import questions
 from samebits.reports.cell.capsule import capsules_of
 from samebits.reports.cell.in_full import in_full, timeline
 from samebits.reports.sections import attention, environment, expected, overview
-from samebits.reports.sections.findings import findings_of, has_findings
-from samebits.reports.sections.loading import has_unclean_loads, loading_of
+from samebits.reports.sections.findings import findings_of
+from samebits.reports.sections.loading import loading_of
+from samebits.reports.sections.paged import has_page
 from samebits.reports.sections.probes import probes_of
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.unrun import unrun_of
-from samebits.reports.stories import QUIET, is_quiet, stories
+from samebits.reports.stories import QUIET, stories
 from samebits.text.blocks import cut, heading, link, page
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill
@@ -42,20 +43,8 @@ def pages(report: Report) -> dict[str, Markdown]:
     return {
         page_path(model): _page(model, rows, report)
         for model, rows in grouped(report.rows, lambda row: row.model).items()
-        if _needs_page(rows, report)
+        if has_page(rows, report)
     }
-
-
-def _needs_page(rows: list[Row], report: Report) -> bool:
-    return (
-        not all(map(is_quiet, rows))
-        or any(map(expected.has_remarks, rows))
-        or attention.has_changed(rows)
-        or any(q.has_details(rows, report) for q in questions() if q.has_details is not None)
-        or any(row.state or row.unrun for row in rows)
-        or has_unclean_loads(rows)
-        or has_findings(rows)
-    )
 
 
 def _page(model: str, rows: list[Row], report: Report) -> Markdown:

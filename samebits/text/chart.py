@@ -31,6 +31,15 @@ class Chart(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
     @property
+    def height(self) -> int:
+        """About how high it is drawn, in pixels, so that a page keeps the place."""
+        layers = self.specification["layer"]
+        axes = [layer.get("encoding", {}).get("y", {}) for layer in layers]
+        rows = max(len(axis.get("scale", {}).get("domain", ())) for axis in axes)
+        legend = sum(map(_entries, layers))
+        return _AROUND + max(rows * _STEP if rows else _HEIGHT, legend * _ENTRY)
+
+    @property
     def json(self) -> Markup:
         """The specification as text that no tag can end."""
         return Markup(safe_json(self.specification))
@@ -39,6 +48,20 @@ class Chart(NamedTuple):
     def id(self) -> str:
         """The name as a part of an id."""
         return self.name.replace(" ", "-")
+
+
+_AROUND, _HEIGHT, _STEP, _ENTRY = 80, 300, 20, 15
+"""Pixels: axis and button of a chart, the default height of Vega-Lite, its step of a nominal axis, and a
+line of a legend."""
+
+
+def _entries(layer: dict[str, Any]) -> int:
+    """Return the lines of the legends of a layer, with their titles."""
+    encoding = layer.get("encoding", {})
+    n_series = len(encoding.get("shape", {}).get("scale", {}).get("domain", ()))
+    dashed = encoding.get("strokeDash")
+    n_dashed = len({point[dashed["field"]] for point in layer["data"]["values"]}) if dashed else 0
+    return sum(n + 1 for n in (n_series, n_dashed) if n)
 
 
 def safe_json(value: object) -> str:
@@ -127,7 +150,7 @@ def lines(points: list[dict[str, Any]], x: dict[str, Any]) -> dict[str, Any]:
         "encoding": {
             "x": x,
             "y": log_axis("value"),
-            "detail": {"field": "prompt"},
+            "strokeDash": {"field": "prompt", "title": "prompt"},
             "color": {"field": "computed"},
         },
     }
@@ -142,6 +165,11 @@ def points_layer(
     """Return a layer of points, coloured by the precision that computed them."""
     keys = [key for key in points[0] if key != "value"]
     series_scale = {"domain": series, "range": COLORS[: len(series)]}
+    # marks of one place lie within each other
+    sizes = [30 + 90 * (len(series) - 1 - place) for place in range(len(series))]
+    size = {"field": "computed", "type": "ordinal", "legend": None} | {
+        "scale": {"domain": series, "range": sizes}
+    }
     return {
         "data": {"values": points},
         "mark": {"type": "point", "filled": False, "size": 70, "strokeWidth": 2},
@@ -149,6 +177,7 @@ def points_layer(
             "x": x,
             "y": y or log_axis("value"),
             "color": {"field": "computed", "scale": series_scale, "title": "computed in"},
+            **({"size": size} if len(series) > 1 else {}),
             "shape": {"field": "computed", "scale": {"domain": series}, "title": "computed in"},
             "tooltip": [
                 *({"field": key} for key in keys),

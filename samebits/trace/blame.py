@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.records.trace import Cause, Side
+from samebits.records.trace import GIVEN, Cause, Side
 from samebits.trace.around import around
 from samebits.trace.attention import (
     attention_of,
@@ -14,7 +14,7 @@ from samebits.trace.attention import (
     mask_difference,
 )
 from samebits.trace.join import Joined, Suspect, View, join
-from samebits.trace.kinds import Divergence, kind_of
+from samebits.trace.kinds import Divergence, input_makers, kind_of
 from samebits.trace.origin import overlap, place_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ class Blamed:
         self.suspect = self.candidate.suspects[0] if self.candidate.suspects else None
         self.counterpart = self._counterpart()
         self.makers: tuple[list[int], list[int]] = [], []
-        """Operations that compute the blamed mask, in the reference and in the candidate."""
+        """Operations that compute what is blamed, in the reference and in the candidate: the mask, or
+        the inputs that differ."""
         mask = None
         if self.suspect and self.suspect.source is None:
             mask = mask_difference(self.reference, self.candidate, self.suspect.op, self.makers)
@@ -44,10 +45,10 @@ class Blamed:
         """The operation that makes the candidate's mask, if the masks differ."""
         self.headline = ""
         """A headline that replaces the default one; '' if none does."""
-        self.kind, self.evidence = kind_of(
-            Divergence(self.reference, self.candidate, self.suspect, self.counterpart),
-            None if mask is None else mask.lines,
-        )
+        pair = Divergence(self.reference, self.candidate, self.suspect, self.counterpart)
+        self.kind, self.evidence = kind_of(pair, None if mask is None else mask.lines)
+        if self.kind in GIVEN and mask is None:
+            self.makers = input_makers(pair)
         if self.kind == "layout":
             self._blame_layout()
         elif self.kind == "kernel":

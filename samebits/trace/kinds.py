@@ -9,6 +9,7 @@ from samebits.trace.attention import PRODUCTS, is_kernel, kernel_on_one_side, vi
 from samebits.trace.origin import (
     choice,
     long_axes,
+    made_by,
     maker,
     overlap,
     place_of,
@@ -279,6 +280,26 @@ def _makers(pair: Divergence, reference_value: int, candidate_value: int) -> lis
         )
         if (maker_words := maker(graph, value))
     ]
+
+
+def input_makers(pair: Divergence) -> tuple[list[int], list[int]]:
+    """Return the operations that made the inputs in which both sides differ, where both are alike."""
+    suspect, counterpart = pair.suspect, pair.counterpart
+    if suspect is None or counterpart is None or {suspect.source, counterpart.source} != {None}:
+        return [], []
+    graphs = pair.reference.graph, pair.candidate.graph
+    inputs = [g.op(s.op).inputs for g, s in zip(graphs, (counterpart, suspect), strict=True)]
+    if len(inputs[0]) != len(inputs[1]):
+        return [], []
+    sides: tuple[list[int], list[int]] = ([], [])
+    for values in zip(*inputs, strict=True):
+        if graphs[0].value(values[0]).hash == graphs[1].value(values[1]).hash:
+            continue
+        for graph, value, ops in zip(graphs, values, sides, strict=True):
+            index, _ = made_by(graph, value)
+            if index is not None:
+                ops.append(index)
+    return sides
 
 
 def _dtype_change(pair: Divergence, candidate_op: int, reference_op: int) -> str | None:

@@ -14,16 +14,25 @@ _SELECTING = {"embedding", "index", "index_select", "gather", "_unsafe_index"}
 
 
 def maker(graph: Graph, value: int) -> str:
-    """Return the operation that computed a value, skipping layout operations; '' for none."""
+    """Return the operation or the stored tensor that a value is from, in words; '' for none."""
+    index, value = made_by(graph, value)
+    return graph.trace.sources.get(value, "") if index is None else place_of(graph, index)
+
+
+def made_by(graph: Graph, value: int) -> tuple[int | None, int]:
+    """Return the operation that computed a value, skipping layout operations, and what it follows from.
+
+    The operation is None for a stored tensor, and after too many steps.
+    """
     for _ in range(_MAX_STEPS):
         index = graph.producer(value)
         if index is None:
-            return graph.trace.sources.get(value, "")
+            return None, value
         inputs = graph.op(index).inputs
         if not graph.is_layout(index) or not inputs:
-            return place_of(graph, index)
+            return index, value
         value = inputs[-1] if graph.base(index) == "write" else inputs[0]
-    return ""
+    return None, -1
 
 
 def stored_as(graph: Graph, value: int) -> str | None:

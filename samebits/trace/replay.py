@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from samebits.records.trace import GIVEN
 from samebits.trace import sourcediff
 from samebits.trace.attention import is_kernel
 from samebits.trace.graph import row_keys
@@ -121,7 +122,10 @@ def _replay_result(cause: Cause, blamed: Blamed, look: Look) -> tuple[str, str]:
         ), "memory"
     if look.fresh[0].hash in outputs:
         return (
-            f"replayed on the reference's inputs, {name} gives the candidate's output again: "
+            f"replayed on copies of its inputs, {name} gives the same output again: the difference is "
+            f"in what it is given"
+            if cause.kind in GIVEN
+            else f"replayed on the reference's inputs, {name} gives the candidate's output again: "
             f"the difference starts in this operation"
         ), ""
     if look.same_layout[0].hash in outputs:

@@ -7,9 +7,17 @@ from pathlib import Path
 import pytest
 
 from samebits.records.band import Band
+from samebits.records.finding import Finding
+from samebits.records.trace import Cause, Side, SourceDiff, TraceLine, TracePair
 from samebits.reports import document
 from samebits.reports.html import site
-from tests.support.sample_report import sample_report
+from tests.support.sample_report import (
+    NEVER_WRITTEN,
+    known_as,
+    sample_report,
+    with_cells,
+    with_rows,
+)
 
 api = pytest.importorskip(
     "playwright.sync_api", reason="playwright is not installed: nox -s browser"
@@ -29,6 +37,38 @@ def with_bands(report):
     )
     row = first.model_copy(update={"bands": bands})
     return report.model_copy(update={"rows": (row, *others)})
+
+
+def with_cause(report):
+    """Return a report in which gemma2 has a cause, with both of its sides and a change of source."""
+    side = Side(stack="5.0", op="aten.mul.Tensor", function="rope", source="modeling.py:3")
+    line = TraceLine(op="aten.mul.Tensor", shared=True)
+    cause = Cause(
+        kind="operation",
+        headline="mul.Tensor in rope",
+        prompt="short",
+        what="forward",
+        sink="model.layers.0",
+        candidate=side,
+        reference=side.model_copy(update={"stack": "4.48", "source": "modeling.py:2"}),
+        diffs=(
+            SourceDiff(function="rope", reference="a:1", candidate="a:2", diff="@@ -1 +1 @@\n-a"),
+        ),
+        around=(TracePair(reference=line, candidate=line, starts=True),),
+    )
+    rows = tuple(
+        with_cells(
+            row,
+            *(
+                cell.model_copy(update={"cause": cause}) if cell.first else cell
+                for cell in row.cells
+            ),
+        )
+        if row.model == "gemma2"
+        else row
+        for row in report.rows
+    )
+    return report.model_copy(update={"rows": rows})
 
 
 def put(files, folder):
@@ -97,10 +137,24 @@ def watched(chromium):
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """Return the folder of the sample report."""
-    report = with_bands(sample_report())
+    report = with_cause(with_bands(sample_report()))
     documents = document.render(report)
     folder = put(site.folder(report, documents), tmp_path_factory.mktemp("report"))
     return put(documents, folder)
+
+
+@pytest.fixture(scope="session")
+def named(tmp_path_factory):
+    """Return the folder of the sample report with the texts of its findings."""
+    finding = Finding(code=NEVER_WRITTEN.code, where="model.table", evidence=("x",))
+    rows = tuple(
+        with_cells(row, *(known_as(cell, finding) for cell in row.cells))
+        if row.model == "opensci-ref"
+        else row
+        for row in sample_report().rows
+    )
+    report = with_rows(*rows, rules=(NEVER_WRITTEN,))
+    return put(site.folder(report, ()), tmp_path_factory.mktemp("named"))
 
 
 @pytest.fixture(scope="session")

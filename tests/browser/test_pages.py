@@ -20,7 +20,9 @@ PAGES = [
     "html/releases.html",
     upgrade_page(STACKS[0], STACKS[-1]),
     model_page("opensci-ref"),
+    model_page("gemma2"),
 ]
+CHARTED = model_page("gemma2")
 ROWS = ".tabulator-row"
 
 
@@ -47,6 +49,8 @@ def test_a_page_asks_for_nothing_complains_of_nothing_and_is_accessible(
     if path == HOME:
         ready(page)
     settle(page)
+    for drawn in page.query_selector_all("[data-chart] svg"):
+        assert drawn.get_attribute("aria-label")
     assert page.get_attribute("html", "data-theme") == theme
     view.check(folder)
     # evaluate runs outside of the page's policy, which forbids other scripts
@@ -60,19 +64,123 @@ def test_a_page_asks_for_nothing_complains_of_nothing_and_is_accessible(
 def test_filters_and_search_show_the_rows_that_fit(watched, folder):
     view = watched()
     page = ready(view.open(folder / HOME))
-    total = page.locator(ROWS).count()
+    page.click("text=identical row")  # those are folded
+    total = page.locator("table[data-matrix] tbody tr").count()
+    api.expect(page.locator(ROWS)).to_have_count(total)
     page.select_option("[name=verdicts]", "diverged")
     fitting = page.locator("table[data-matrix] tr[data-verdicts*=diverged]").count()
     api.expect(page.locator(ROWS)).to_have_count(fitting)
     assert 0 < fitting < total
     assert page.text_content("[data-count]").startswith(f"{fitting} of ")
-    page.click("text=Show all")
+    page.click("text=Reset filters")
     api.expect(page.locator(ROWS)).to_have_count(total)
     page.fill("[name=q]", "llama bfloat16")
     api.expect(page.locator(ROWS)).to_have_count(1)
     page.fill("[name=q]", "no such model")
     page.wait_for_selector("text=No row fits these filters.")
     view.check(folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "model"),
+    [
+        ("failed", "falcon"),  # a verdict
+        ("never written", "opensci-ref"),  # the title of a finding
+        ("gemma2 5.0", "gemma2"),  # a model and a release in which it differs
+    ],
+)
+def test_search_finds_verdicts_titles_and_releases(watched, named, words, model):
+    page = ready(watched().open(named / HOME))
+    page.fill("[name=q]", words)
+    api.expect(page.locator(ROWS).filter(has_text=model)).to_have_count(1)
+    assert page.locator(ROWS).count() < 6
+    page.fill("[name=q]", "llama 4.57")  # llama holds its bits there
+    page.wait_for_selector("text=No row fits these filters.")
+
+
+def test_identical_rows_are_folded_until_they_are_asked_for(watched, folder):
+    view = watched()
+    page = ready(view.open(folder / HOME))
+    total = page.locator("table[data-matrix] tbody tr").count()
+    same = page.locator("table[data-matrix] tr[data-verdicts*='all identical']").count()
+    assert 0 < same < total
+    api.expect(page.locator(ROWS)).to_have_count(total - same)
+    page.click("text=identical row")
+    api.expect(page.locator(ROWS)).to_have_count(total)
+    api.expect(page).to_have_url(re.compile("#.*all=1"))
+    view.check(folder)
+
+
+def test_a_count_at_the_top_filters(watched, folder):
+    view = watched()
+    page = ready(view.open(folder / HOME))
+    for chip in page.locator(".chip").all():
+        n = int(chip.locator("b").inner_text())
+        chip.click()
+        api.expect(page.locator("[data-count]")).to_have_text(re.compile(f"^{n} of "))
+        assert chip.get_attribute("aria-current") == "true"
+    view.check(folder)
+
+
+def test_a_column_is_sorted_by_keyboard(watched, folder):
+    view = watched()
+    page = ready(view.open(folder / HOME))
+    head = page.locator(".tabulator-col[tabulator-field=model]")
+    head.focus()
+    assert page.evaluate("document.activeElement.getAttribute('tabulator-field')") == "model"
+    page.keyboard.press("Enter")
+    api.expect(head).to_have_attribute("aria-sort", "ascending")
+    page.keyboard.press(" ")
+    api.expect(head).to_have_attribute("aria-sort", "descending")
+    view.check(folder)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_the_first_stop_of_the_keyboard_skips_to_the_content(watched, folder, path):
+    page = watched().open(folder / path)
+    page.wait_for_load_state()
+    page.keyboard.press("Tab")
+    assert page.inner_text(":focus") == "Skip to the content"
+    page.keyboard.press("Enter")
+    place = "document.activeElement.closest('main') || document.activeElement.matches('main')"
+    assert page.evaluate(f"Boolean({place})")
+    assert "Skip" not in page.inner_text(":focus")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_phone_scrolls_no_page_sideways(watched, folder, path, shot):
+    page = watched().open(folder / path)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    if path == HOME:
+        ready(page)
+        verdict = page.locator(f"{ROWS} >> nth=0 >> [tabulator-field=stack0]")
+        assert verdict.bounding_box()["x"] < 200
+    page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shot(page, f"{re.sub('[^a-z0-9]+', '-', path)}-phone")
+
+
+def test_charts_take_their_place_before_they_are_drawn(watched, folder):
+    page = watched().open(folder / CHARTED)
+    heights = "[...document.querySelectorAll('[data-chart]')].map((place) => place.offsetHeight)"
+    page.wait_for_function("document.querySelector('[data-chart]').style.minHeight")
+    page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    before = page.evaluate(heights)
+    settle(page)
+    after = page.evaluate(heights)
+    assert len(before) > 1
+    assert all(abs(a - b) < 60 for a, b in zip(before, after, strict=True)), (before, after)
+
+
+def test_charts_are_on_paper_though_nobody_scrolled(watched, folder):
+    page = watched().open(folder / CHARTED)
+    page.set_viewport_size({"width": 1280, "height": 200})
+    page.reload()
+    undrawn = "[...document.querySelectorAll('[data-chart]')].filter((p) => p.offsetParent && !p.querySelector('svg')).length"
+    assert page.evaluate(undrawn) > 0
+    page.pdf(prefer_css_page_size=True)
+    assert page.evaluate(undrawn) == 0
 
 
 def test_the_link_of_a_view_shows_the_same_view_again(watched, folder):
@@ -218,6 +326,29 @@ def test_the_print_view_holds_the_whole_matrix(watched, folder, tmp_path):
     assert (tmp_path / "report.pdf").stat().st_size > 10_000
 
 
+def test_paper_has_every_column_and_whole_names(watched, folder):
+    page = ready(watched().open(folder / HOME))
+    page.set_viewport_size({"width": 1030, "height": 700})  # A4 landscape within its margins
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1030
+    table = page.locator("table.matrix")
+    assert table.bounding_box()["x"] + table.bounding_box()["width"] <= 1030
+    lines = page.evaluate(
+        "[...document.querySelectorAll('table.matrix tbody th bdi')].map((n) => n.getClientRects().length)"
+    )
+    assert max(lines) <= 2  # a name may part at a hyphen
+    css = (site._ASSETS / "samebits.css").read_text()
+    assert "size: A4 landscape" in css
+
+
+def test_names_of_an_upgrade_are_not_cut_beside_free_room(watched, folder):
+    page = watched().open(folder / upgrade_page(STACKS[0], STACKS[-1]))
+    lines = page.evaluate(
+        "[...document.querySelectorAll('.changes th bdi')].map((n) => n.getClientRects().length)"
+    )
+    assert set(lines) == {1}
+
+
 def large(n_models, stack_ids):
     """Return a report of many models: each cell differs in one of ten models."""
     report = sample_report()
@@ -285,7 +416,7 @@ def test_a_report_of_1000_models_and_40_releases_stays_usable(watched, tmp_path)
     page.fill("[name=q]", "model-0123")
     api.expect(page.locator(ROWS)).to_have_count(1)
     assert time.perf_counter() - start < 3
-    page.click("text=Show all")
+    page.click("text=Reset filters")
     api.expect(page.locator(ROWS).nth(10)).to_be_attached()
     drawn = page.evaluate("document.querySelectorAll('.tabulator-cell').length")
     assert drawn < 5000  # only what is in sight is drawn

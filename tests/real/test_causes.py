@@ -164,5 +164,7 @@ def test_what_is_blamed_differs_by_itself(causes):
     operations = {name for name, cause in causes[0].items() if cause.candidate.op}
     begins = "the difference starts in this operation"
     starting = {name for name, cause in causes[0].items() if begins in cause.replay}
-    assert starting == operations - {"side-by-side"}
+    given = {name for name, cause in causes[0].items() if "in what it is given" in cause.replay}
+    assert given == {name for name, cause in causes[0].items() if cause.kind == "mask"}
+    assert starting == operations - given - {"side-by-side"}
     assert causes[0]["side-by-side"].replay == ""  # layout computes nothing

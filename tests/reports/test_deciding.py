@@ -75,7 +75,7 @@ def places(sample):
     texts = {path: text for path, text in files.items() if isinstance(text, str)}
     wanted = {
         name: next(text for path, text in texts.items() if path.endswith(name))
-        for name in ("report.md", "models/gemma2.md", "junit.xml", "models/gemma2.html")
+        for name in ("report.md", "models/gemma2.md", "junit.xml", "report.html")
     }
     return wanted | {
         "annotation": "\n".join(workflow_commands(sample)),
@@ -88,7 +88,7 @@ def places(sample):
 @pytest.mark.parametrize(
     "name",
     [
-        *("report.md", "models/gemma2.md", "models/gemma2.html", "junit.xml"),
+        *("report.md", "models/gemma2.md", "report.html", "junit.xml"),
         *("annotation", "summary", "issue", "screen"),
     ],
 )
@@ -124,7 +124,7 @@ WORDS = {
         "**What restores the bits:**",
         "**What restores another difference, which does not decide the verdict:**",
     ),
-    "models/gemma2.html": (
+    "report.html": (
         "<b>Cause:</b>",
         "<b>Cause of another difference, which does not decide:</b>",
         "<b>What restores the bits:</b>",

@@ -167,7 +167,17 @@ def test_rows_without_a_difference_have_no_section():
 
 
 def test_equal_rows_of_one_model_share_a_line():
-    assert "| llama · float32-sdpa, bfloat16-sdpa " in rendered(sample_report())
+    text = rendered(sample_report())
+    assert "| [llama · float32-sdpa, bfloat16-sdpa](models/llama.md) " in text
+
+
+def test_every_page_of_a_model_is_linked_that_of_identical_rows_too():
+    documents = document.render(sample_report())
+    models = {path for path in documents if path.startswith("models/")}
+    assert models == set(re.findall(r"\((models/[^)#]+)", documents["verdicts.md"]))
+    assert (
+        f"models/: {len(models)} pages, one for each model with details" in documents["report.md"]
+    )
 
 
 def test_cells_of_one_outcome_share_a_subsection():

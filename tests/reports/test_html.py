@@ -10,11 +10,12 @@ import pytest
 
 from samebits.questions.relations.chart import quantiles
 from samebits.records.band import Band
+from samebits.records.finding import Explanation, Finding
 from samebits.records.graft import Graft, GraftSuspect, Try, Untried
 from samebits.records.ids import Verdict
-from samebits.records.trace import Cause, Side, TraceLine, TracePair
+from samebits.records.trace import Cause, Side, SourceDiff, TraceLine, TracePair
 from samebits.reports import document
-from samebits.reports.html import charts, flow, site, states, upgrade
+from samebits.reports.html import bands, charts, flow, site, states, upgrade
 from samebits.reports.html.addresses import (
     HOME,
     Addresses,
@@ -23,10 +24,19 @@ from samebits.reports.html.addresses import (
     upgrade_page,
     web_address,
 )
+from samebits.reports.html.answers import Answers
 from samebits.reports.html.diff import source_diff
-from samebits.reports.html.matrix import filters, lines
-from samebits.text.chart import safe_json
-from tests.support.sample_report import STACKS, each_cell, sample_report, with_cells
+from samebits.reports.html.matrix import chips, filters, lines, severity
+from samebits.text.chart import lines as chart_lines
+from samebits.text.chart import points_layer, safe_json
+from tests.support.sample_report import (
+    NEVER_WRITTEN,
+    STACKS,
+    each_cell,
+    raised,
+    sample_report,
+    with_cells,
+)
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x1b[31m</style>--><!--"
 TAGS_OF_A_PAGE = {
@@ -86,7 +96,7 @@ def test_every_link_leads_to_a_file_and_a_place_that_exist(report, files, pages)
     checked = 0
     for path, page in pages.items():
         for link in page.links:
-            if link.startswith("https://"):
+            if link.startswith(("https://", "#?")):  # the second sets a filter
                 continue
             target, _, place = link.partition("#")
             joined = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(target)))
@@ -112,7 +122,7 @@ def test_a_single_file_has_every_page_and_needs_no_other_file(report):
     assert len(page.ids) == len(set(page.ids))
     for link in page.links:
         if link.startswith("#"):
-            assert unquote(link[1:]) in page.ids or link == "#", link
+            assert unquote(link[1:]) in page.ids or link == "#" or link.startswith("#?"), link
         else:
             assert link.startswith(("https://", "models/", "repro/")), link
     for row in report.rows:
@@ -164,11 +174,236 @@ def test_tables_are_in_the_html_without_a_script(report, files):
 
 
 def test_the_matrix_can_be_filtered_by_what_its_rows_hold(report):
-    matrix = lines(report, HOME, Addresses(is_single=False))
+    matrix = matrix_of(report)
     choices = {choice.name: choice.values for choice in filters(matrix)}
     assert set(choices) >= {"verdicts", "dtype"}
     assert {cell.verdict.value for cell in report.cells} <= {*choices["verdicts"]}
     assert all(len(values) > 1 for values in choices.values())
+
+
+def matrix_of(report):
+    return lines(report, HOME, Addresses(is_single=False), Answers(report))
+
+
+def test_rows_stand_worst_first_and_the_counts_are_those_of_the_filters(report):
+    matrix = matrix_of(report)
+    rows = {(row.model, str(row.variant)): row for row in report.rows}
+    keys = [severity(rows[line.model, line.variant]) for line in matrix]
+    assert keys == sorted(keys)
+    assert not matrix[0].is_same
+    assert matrix[-1].is_same
+    shown = chips(matrix)
+    assert [chip.word for chip in shown][:2] == ["new", "fail"]
+    for chip in shown:
+        assert chip.n == sum(chip.value in row.verdicts for row in matrix), chip
+    assert shown[0].n == sum(not all(c.verdict.passes for c in row.cells) for row in report.rows)
+
+
+def test_a_number_stands_in_place_of_the_word_and_a_frame_in_place_of_expected(report):
+    cell = next(c for c in report.cells if (c.cell.model, c.cell.stack) == ("gemma2", "5.0"))
+    known = cell.model_copy(
+        update={
+            "verdict": Verdict.EXPECTED,
+            "judged": Verdict.DIVERGED,
+            "figure": "logits 0.74",
+            "expected": ("sdpa leaves out the softcap",),
+        }
+    )
+    state = states.state(known, HOME, Addresses(is_single=False))
+    assert (state.value, state.what, state.word) == ("0.74", "logits", "diverged")
+    assert state.classes == ["s-diverged", "expected"]
+    assert state.short.endswith("; known: sdpa leaves out the softcap")  # the search finds it
+    failed = known.model_copy(update={"failure": raised("forward", "a.KeyError", "x")})
+    state = states.state(failed, HOME, Addresses(is_single=False))
+    assert (state.value, state.what) == ("", "KeyError")
+
+
+def wrong_reference_of(report):
+    """Return the report with a row whose reference has the defect that explains the candidate."""
+    row = next(row for row in report.rows if row.model == "gemma2")
+    reference = next(cell for cell in row.cells if cell.verdict is Verdict.REFERENCE)
+    finding = Finding(code="SB301", where="head.bias", evidence=("never written",))
+    explained = (Explanation(code="SB301", where="head.bias", stack=reference.cell.stack),)
+    cells = [
+        cell.model_copy(update={"findings": (finding,), "explained_by": ()})
+        if cell is reference
+        else cell.model_copy(update={"findings": (), "explained_by": explained})
+        for cell in row.cells
+    ]
+    others = [each for each in report.rows if each.model != "gemma2"]
+    rows = (with_cells(row, *cells), *others)
+    return report.model_copy(update={"rows": rows, "rules": (NEVER_WRITTEN,)})
+
+
+def test_the_side_that_is_wrong_is_marked_be_it_the_reference(report):
+    changed = wrong_reference_of(report)
+    line = next(line for line in matrix_of(changed) if line.model == "gemma2")
+    marked = [state for state in line.states if state and state.wrong]
+    assert [(state.word, state.wrong) for state in marked] == [("reference", ("SB301",))]
+    assert "wrong" in marked[0].classes
+    assert [finding.code for finding in line.findings if finding.explains] == ["SB301"]
+    page = site.folder(changed, ())["html/models/gemma2.html"]
+    assert "The reference is wrong" in page
+    assert "compute it in forward" in page
+    assert not any(state.wrong for line in matrix_of(report) for state in line.states if state)
+
+
+def test_what_explains_comes_first_and_other_findings_are_folded(report):
+    row = next(row for row in report.rows if row.model == "gemma2")
+    other = Finding(code="SB203", where="config", evidence=("x",), saver="5.0")
+    explaining = Finding(code="SB301", where="head.bias", evidence=("x",))
+    text = Explanation(code="SB301", where="head.bias", stack=STACKS[-1])
+    cells = [
+        cell.model_copy(update={"findings": (other, explaining), "explained_by": (text,)})
+        for cell in row.cells
+    ]
+    known = Answers(report.model_copy(update={"rows": (with_cells(row, *cells),)}))
+    found = known.known(cells[1:2], row)
+    assert [(each.finding.code, each.explains) for each in found] == [
+        ("SB301", True),
+        ("SB203", False),
+    ]
+
+
+def test_an_earlier_report_that_explains_nothing_blames_only_findings_of_its_kind(report):
+    row = next(row for row in report.rows if row.model == "opensci-ref")
+    crash = NEVER_WRITTEN.model_copy(update={"code": "SB101", "kind": "crash"})
+    findings = tuple(
+        Finding(code=code, where="x", evidence=("x",)) for code in ("SB101", NEVER_WRITTEN.code)
+    )
+    earlier = report.model_copy(update={"rules": (crash, NEVER_WRITTEN), "rows": ()})
+    unstable = next(cell for cell in row.cells if cell.judged is Verdict.UNSTABLE)
+    cell = unstable.model_copy(update={"findings": findings, "explained_by": ()})
+    assert Answers(earlier).explaining([cell]) == {NEVER_WRITTEN.code}
+
+
+def test_columns_that_say_nothing_are_left_out(report):
+    one = report.model_copy(
+        update={"rows": tuple(r for r in report.rows if str(r.variant) == "float32-sdpa")}
+    )
+    plain = one.model_copy(
+        update={"rows": tuple(r.model_copy(update={"group": None}) for r in one.rows)}
+    )
+    heads = re.findall(r'data-field="(\w+)"', site.folder(plain, ())[HOME].split("</thead>")[0])
+    assert heads == ["model", "findings"]
+    assert ", float32-sdpa," in site.folder(plain, ())[HOME]
+
+
+@pytest.mark.parametrize("is_single", [False, True])
+def test_the_first_page_of_one_model_is_its_page(report, is_single):
+    rows = tuple(row for row in report.rows if row.model == "gemma2")
+    one = report.model_copy(update={"rows": rows})
+    made = (site.single if is_single else site.folder)(one, ())
+    assert "html/models/gemma2.html" not in made
+    page = made[HOME]
+    assert "<h1><bdi>gemma2</bdi></h1>" in page
+    assert '<table class="matrix" data-matrix' not in page
+    assert "Command: <code>" in page
+    read = {path: Reader(text) for path, text in made.items() if path.endswith(".html")}
+    for path, reader in read.items():
+        for link in reader.links:
+            target, _, place = link.partition("#")
+            if place and not target:
+                assert unquote(place) in reader.ids, (path, link)
+
+
+def test_findings_of_releases_come_after_those_of_the_models(report):
+    of_release = NEVER_WRITTEN.model_copy(update={"code": "SB101", "scope": "release"})
+    rules = (of_release, NEVER_WRITTEN)
+    home = site.folder(report.model_copy(update={"rules": rules}), ())[HOME]
+    assert home.index("<summary>SB301") < home.index("<summary>SB101")
+    rows = tuple(row for row in report.rows if row.model == "gemma2")
+    one = site.folder(report.model_copy(update={"rules": rules, "rows": rows}), ())[HOME]
+    assert "<summary>SB101" in one
+    assert "<summary>SB301" not in one  # gemma2 does not have it
+
+
+def test_code_in_a_remedy_is_code(report):
+    rule = NEVER_WRITTEN.model_copy(
+        update={"remedy": "Set `attn_implementation='eager'` <b>now</b>"}
+    )
+    changed = wrong_reference_of(report).model_copy(update={"rules": (rule,)})
+    made = site.folder(changed, ())
+    for path in (HOME, "html/models/gemma2.html"):
+        assert "<code>attn_implementation=&#39;eager&#39;</code>" in made[path]
+        assert "&lt;b&gt;now&lt;/b&gt;" in made[path]
+        assert "`attn" not in made[path]
+
+
+def test_the_first_difference_is_marked_in_its_layer_if_it_has_no_box(report):
+    cell = next(c for c in cells_with(report, "first") if c.cell.model == "gemma2")
+    first = cell.first.model_copy(
+        update={"signal": "attention.kernel", "item": "short · model.layers.0.self_attn"}
+    )
+    stages = flow.flow(cell.model_copy(update={"first": first}))
+    (marked,) = [stage for stage in stages if stage.is_first]
+    assert marked.start == "attention.kernel: short · model.layers.0.self_attn"
+    differing = [s for s in stages if s.outcome not in ("identical", "not compared")]
+    assert marked is differing[0]
+
+
+def test_what_to_do_is_sorted_by_the_worst_change_and_rounding_is_folded(report):
+    def change(code, *verdicts):
+        row = row_of(report, *verdicts, letters="AB")
+        cells = [
+            cell.model_copy(
+                update={"explained_by": (Explanation(code=code, where="x", stack="4.57"),)}
+            )
+            for cell in row.cells
+        ]
+        return with_cells(row, *cells).model_copy(update={"model": f"model-{code}"})
+
+    rows = (change("SB309", R, O), change("SB601", R, O), change("SB605", R, D))
+    changed = report.model_copy(update={"rows": rows})
+    shown = upgrade.upgrade(changed, *(cell.cell.stack for cell in rows[0].cells))
+    assert next(iter(shown.codes)) == "SB605"
+    assert shown.harmless == {"SB309", "SB601"}
+
+
+def test_strips_are_those_of_rows_that_move_and_equal_ones_share_one(report):
+    def banded(name, *letters):
+        row = report.rows[0]
+        stacks = [cell.cell.stack for cell in row.cells]
+        bands = tuple(
+            Band(stacks=(stack,), does=letter)
+            for stack, letter in zip(stacks, letters, strict=False)
+        )
+        return row.model_copy(update={"model": name, "bands": bands})
+
+    rows = (
+        banded("still", "A", "A"),
+        banded("late", "absent", "A"),
+        banded("one", "A", "B"),
+        banded("two", "A", "B"),
+    )
+    (strip,) = bands.strips(report.model_copy(update={"rows": rows}))
+    assert [row.model for row in strip.rows] == ["one", "two"]
+
+
+def test_the_source_of_what_made_the_input_stands_first(report):
+    side = Side(stack="5.0", op="aten.mul.Tensor", function="apply_rope")
+    diffs = tuple(
+        SourceDiff(
+            function=name, reference="a.py:1", candidate="b.py:1", diff="@@ -1 +1 @@\n-a\n+b"
+        )
+        for name in ("apply_rope", "Rotary.forward")
+    )
+    cause = Cause(
+        kind="wiring",
+        headline="mul.Tensor in apply_rope",
+        prompt="short",
+        what="forward",
+        sink="layer",
+        candidate=side,
+        reference=side,
+        evidence=("here it is from mul.Tensor in Rotary.forward (b.py:3)",),
+        diffs=diffs,
+    )
+    text = page_with(report, cause=cause)
+    assert text.index("Source of <code>Rotary.forward") < text.index("Source of <code>apply_rope")
+    assert "<details open><summary>Source of <code>Rotary.forward" in text
+    other = page_with(report, cause=cause.model_copy(update={"diffs": diffs[:1]}))
+    assert "<details open><summary>Source of" not in other
 
 
 def test_every_verdict_has_a_shape_a_colour_and_a_meaning():
@@ -289,6 +524,14 @@ def test_charts_hold_the_numbers_of_their_tables_and_no_zero_on_a_logarithm(repo
         assert all(len(row) == len(chart.headers) for row in chart.rows)
         for layer in chart.specification["layer"]:
             assert all(point["value"] > 0 for point in layer["data"]["values"])
+
+
+def test_marks_of_equal_distances_are_both_seen_and_each_prompt_has_its_dashes():
+    points = [{"place": "x", "prompt": "p", "computed": "float32", "value": 1.0}]
+    marks = points_layer(points, {}, ["float32", "float64"])["encoding"]
+    assert marks["size"]["scale"]["range"] == [120, 30]
+    assert "size" not in points_layer(points, {}, ["float32"])["encoding"]  # nothing to tell apart
+    assert chart_lines(points, {})["encoding"]["strokeDash"]["field"] == "prompt"
 
 
 def test_the_roundoff_of_a_dtype_is_half_of_its_spacing_at_one():
@@ -466,4 +709,4 @@ def test_every_set_of_pieces_that_was_tried_has_its_result(report):
 def page_with(report, **fields):
     """Return gemma2's page where each cell has these fields."""
     rows = tuple(each_cell(row, **fields) for row in report.rows if row.model == "gemma2")
-    return site.folder(report.model_copy(update={"rows": rows}), ())["html/models/gemma2.html"]
+    return site.folder(report.model_copy(update={"rows": rows}), ())[HOME]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits.reports.html.prose import rendered
+from samebits.reports.html.prose import rendered, with_code
 from samebits.text.blocks import bullets, details, fence, heading, link, linked, page, table
 from samebits.text.markdown import Markdown, code, prose
 
@@ -61,6 +61,17 @@ def test_a_link_leads_to_the_page_of_its_target_or_nowhere(target, expected):
 def test_a_web_address_leads_there():
     html = rendered(linked("see https://x.org/"), nowhere)
     assert '<a href="https://x.org/" rel="noreferrer noopener">https://x.org/</a>' in html
+
+
+def test_names_of_code_in_a_text_are_code_and_the_rest_is_escaped():
+    shown = with_code("Set `a='<b>'` or use_cache. <i>")
+    assert shown == "Set <code>a=&#39;&lt;b&gt;&#39;</code> or <code>use_cache</code>. &lt;i&gt;"
+
+
+def test_a_head_that_says_nothing_is_a_plain_cell():
+    html = rendered(table(["", "b"], [["1", "2"]]), nowhere)
+    assert html.count("<th") == html.count("</th") == 2  # thead, and b
+    assert "<td></td>" in html
 
 
 def test_raw_html_is_text():

@@ -249,6 +249,19 @@ def test_a_table_that_follows_from_positions_is_no_position():
     assert "here it is from sin.default" in " ".join(cause.evidence)
 
 
+def test_what_made_the_input_that_differs_is_looked_at_and_the_operation_is_not_blamed(tmp_path):
+    reference, candidate = tabled("old", "cos", "a"), tabled("new", "sin", "A")
+    pair = blame.blame(reference.trace(), candidate.trace())
+    names = [
+        [view.graph.name(index) for index in ops]
+        for view, ops in zip((pair.reference, pair.candidate), pair.looks, strict=True)
+    ]
+    assert names == [["mul.Tensor", "cos.default"], ["mul.Tensor", "sin.default"]]
+    cause = looked(tmp_path, reference, candidate, "A", "A")
+    assert "the difference is in what it is given" in cause.replay
+    assert "starts in this operation" not in cause.replay
+
+
 def rows(*numbers):
     return base64.b64encode(np.array(numbers, "<i8").tobytes()).decode()
 

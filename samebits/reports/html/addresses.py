@@ -66,13 +66,22 @@ def web_address(reference: str) -> str:
 
 
 class Addresses:
-    """Makes links: between files of a folder, or between the parts of a single file."""
+    """Makes links: between files of a folder, or between the parts of a single file.
 
-    def __init__(self, *, is_single: bool) -> None:
+    ``only_model`` is the one model of a report: its page is then the first page.
+    """
+
+    def __init__(self, *, is_single: bool, only_model: str = "") -> None:
         self._is_single = is_single
+        self._moved = {model_page(only_model): HOME} if only_model else {}
+
+    def path(self, target: str) -> str:
+        """Return the path of a page, relative to report.html."""
+        return self._moved.get(target, target)
 
     def page(self, source: str, target: str, place: str = "") -> str:
         """Return the link from one page to another, or to a place in it."""
+        source, target = self.path(source), self.path(target)
         if self._is_single:
             return f"#{place or self.part(target)}"
         fragment = f"#{place}" if place else ""
@@ -82,7 +91,7 @@ class Addresses:
 
     def file(self, source: str, target: str) -> str:
         """Return the link from a page to any other file of the report."""
-        start = "." if self._is_single else posixpath.dirname(source) or "."
+        start = "." if self._is_single else posixpath.dirname(self.path(source)) or "."
         return quote(posixpath.relpath(target, start))
 
     @staticmethod

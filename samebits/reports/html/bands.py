@@ -1,11 +1,13 @@
-"""Bands of a row as a strip, and where the bits change, with the diff upstream."""
+"""Bands of rows as strips, and where the bits change, with the diff upstream."""
 
 from __future__ import annotations
 
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.records.ids import Verdict
 from samebits.reports.sections.releases import upstream
+from samebits.text.lists import grouped
 
 if TYPE_CHECKING:
     from samebits.records.report import Report, Row
@@ -44,6 +46,25 @@ def strip(row: Row, report: Report) -> list[Piece]:
         address = upstream(report, before, band.stacks[0])
         pieces.append(Piece(band.stacks, band.does, _shade(band.does), band.moved, before, address))
     return pieces
+
+
+class Strip(NamedTuple):
+    """Rows whose bits move in the same releases, under one strip."""
+
+    rows: tuple[Row, ...]
+    pieces: tuple[Piece, ...]
+
+
+def strips(report: Report) -> list[Strip]:
+    """Return the strips of the rows that move, each once; those that move most often first."""
+    groups = grouped(filter(moves, report.rows), lambda row: row.bands)
+    made = [Strip(tuple(rows), tuple(strip(rows[0], report))) for rows in groups.values()]
+    return sorted(made, key=lambda each: (-len(each.pieces), -len(each.rows)))
+
+
+def moves(row: Row) -> bool:
+    """Return True if the bits of a row are not the same in all releases that know it."""
+    return len({band.does for band in row.bands} - {Verdict.ABSENT.value}) > 1
 
 
 def _shade(does: str) -> str:

@@ -34,6 +34,8 @@ class Stage(NamedTuple):
     detail: str
     is_first: bool = False
     """True for the first difference."""
+    start: str = ""
+    """Where in it the difference begins, if that has no box of its own."""
 
     @property
     def word(self) -> str:
@@ -49,7 +51,7 @@ def flow(cell: CellResult) -> list[Stage]:
         if signal.signal not in EXPLANATORY
         for stage in _stages(signal)
     ]
-    return _marked(stages, cell)
+    return list(_joined(_marked(stages, cell)))
 
 
 def _stages(signal: SignalComparison) -> Iterator[Stage]:
@@ -58,8 +60,8 @@ def _stages(signal: SignalComparison) -> Iterator[Stage]:
         yield Stage(signal.signal, signal.outcome, _detail(signal))
         return
     numbers = sorted({item.subject.layer for item in layers if item.subject.layer is not None})
-    by_layer = [_layer([i for i in layers if i.subject.layer == layer]) for layer in numbers]
-    yield from _joined(by_layer)
+    for layer in numbers:
+        yield _layer([item for item in layers if item.subject.layer == layer])
 
 
 def _layer(items: list[ItemComparison]) -> Stage:
@@ -71,21 +73,33 @@ def _layer(items: list[ItemComparison]) -> Stage:
 
 
 def _joined(stages: list[Stage]) -> Iterator[Stage]:
-    """Yield layers; a long run of one outcome becomes its first, one box for the middle, its last."""
-    for outcome, neighbours in groupby(stages, key=lambda stage: stage.outcome):
+    """Yield stages; a long run of layers with one outcome becomes its first, one box, and its last."""
+    for key, neighbours in groupby(stages, key=_run):
         run = list(neighbours)
-        if len(run) > MAX_EQUAL:
-            run[1:-1] = [Stage(f"{len(run) - 2} more layers", outcome, "")]
+        if key[0] and len(run) > MAX_EQUAL:
+            run[1:-1] = [Stage(f"{len(run) - 2} more layers", run[0].outcome, "")]
         yield from run
 
 
+def _run(stage: Stage) -> tuple[bool, str, bool]:
+    return stage.name.startswith("layer "), stage.outcome, stage.is_first
+
+
 def _marked(stages: list[Stage], cell: CellResult) -> list[Stage]:
-    """Return the stages with the first difference marked."""
-    if cell.first is None:
+    """Return the stages with the first difference marked.
+
+    What explains a difference, such as a call of attention, has no box: its layer is marked.
+    """
+    first = cell.first
+    if first is None:
         return stages
+    start = f"{first.signal}: {first.item}" if first.signal in EXPLANATORY else ""
     for place, stage in enumerate(stages):
-        if stage.name == cell.first.signal or cell.first.item.endswith(f"· {stage.name}"):
-            stages[place] = stage._replace(is_first=True)
+        is_first = stage.name == first.signal or first.item.endswith(f"· {stage.name}")
+        if start:
+            is_first = stage.outcome not in ("identical", "not compared")
+        if is_first:
+            stages[place] = stage._replace(is_first=True, start=start)
             break
     return stages
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from markupsafe import Markup
+
 from samebits.questions import questions
+from samebits.records.ids import Verdict
+from samebits.records.trace import GIVEN
 from samebits.reports.cell.cause import shown_cause
 from samebits.reports.html import charts
 from samebits.reports.html.addresses import Addresses, anchor, cell_anchor, model_page
+from samebits.reports.html.answers import Answers
 from samebits.reports.html.bands import Piece, strip
 from samebits.reports.html.diff import python, source_diff
 from samebits.reports.html.flow import Stage, flow
-from samebits.reports.html.matrix import Line, line
+from samebits.reports.html.matrix import Line, line, severity
 from samebits.reports.html.prose import rendered
-from samebits.reports.html.states import State, has_details, state
+from samebits.reports.html.states import State, has_details, rank_of, state
 from samebits.reports.sections.unrun import in_words, media_of
 from samebits.reports.stories import (
     QUIET,
@@ -26,18 +32,17 @@ from samebits.reports.stories import (
 from samebits.text.lists import group_equal
 from samebits.text.markdown import visible
 from samebits.text.names import page_path
-from samebits.text.numbers import number, rounded_ulp
+from samebits.text.numbers import number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-    from markupsafe import Markup
 
     from samebits.records.comparison import CellResult, Choices, LikelyToken, TokenSplit
     from samebits.records.finding import Finding, RuleText
     from samebits.records.graft import Graft
     from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
     from samebits.records.trace import Cause, Side
+    from samebits.reports.html.answers import Known
     from samebits.text.chart import Chart
 
 _SIDE_FIELDS = (
@@ -54,15 +59,19 @@ _SIDE_FIELDS = (
 
 
 class Remedy(NamedTuple):
-    """A finding with the text of its rule."""
+    """A known defect with the text of its rule."""
 
-    finding: Finding
+    known: Known
     rule: RuleText | None
     id: str
     example: Markup | None
-    stacks: tuple[str, ...]
     is_repeated: bool
     """True if the page shows the text of its rule further up."""
+
+    @property
+    def finding(self) -> Finding:
+        """The finding."""
+        return self.known.finding
 
 
 class SideLine(NamedTuple):
@@ -94,6 +103,9 @@ class Found(NamedTuple):
     cause: Cause
     sides: tuple[SideLine, ...]
     diffs: tuple[Diff, ...]
+    """Those of functions that the evidence names first."""
+    source: Diff | None
+    """The first of them, if it may be what makes the difference."""
 
 
 class Choice(NamedTuple):
@@ -125,9 +137,8 @@ class Outcome(NamedTuple):
     stacks: tuple[str, ...]
     anchors: tuple[str, ...]
     state: State
-    deciding: str
-    """What decides the verdict, if it is not the first difference."""
-    first: str
+    said: tuple[tuple[str, str], ...]
+    """What to read first: sentences, each with a title or ''."""
     rest: str
     expected: tuple[tuple[str, str], ...]
     """Reasons of the matrix file, with their references."""
@@ -141,10 +152,27 @@ class Outcome(NamedTuple):
     grafts: tuple[Graft, ...]
     """What restores the bits of each prompt, with all that was tried."""
     remedies: tuple[Remedy, ...]
+    """Those that explain the verdict first."""
     commands: tuple[tuple[str, str, str], ...]
     """Id, title and command."""
     capsule: str
     """Link to the folder of the capsule; '' if there is none."""
+
+    @property
+    def is_rounding(self) -> bool:
+        """True if the cells compute the same function."""
+        return self.cell.judged is Verdict.ROUNDING
+
+    @property
+    def is_compared(self) -> bool:
+        """True if the cells differ from a reference."""
+        return self.cell.judged not in QUIET
+
+    @property
+    def source(self) -> Diff | None:
+        """The change of source to show at once: of the cause to name."""
+        found = next((each for each in self.causes if each.cause is self.cause), None)
+        return found.source if found else None
 
 
 class NamedChart(NamedTuple):
@@ -158,6 +186,8 @@ class NamedChart(NamedTuple):
 class Aside(NamedTuple):
     """A section of a question on the model, as report.md has it, with the charts that only HTML has."""
 
+    title: str
+    id: str
     text: Markup
     charts: tuple[NamedChart, ...]
 
@@ -185,6 +215,19 @@ class ModelView(NamedTuple):
     asides: tuple[Aside, ...]
 
     @property
+    def contents(self) -> list[tuple[str, str, State | None]]:
+        """Id, name and state of each part of the page."""
+        several = len(self.sections) > 1
+        parts: list[tuple[str, str, State | None]] = []
+        for section in self.sections:
+            before = f"{section.line.variant}, " if several else ""
+            parts += [
+                (outcome.anchors[0], f"{before}{', '.join(outcome.stacks)}", outcome.state)
+                for outcome in section.outcomes
+            ]
+        return [*parts, *((aside.id, aside.title, None) for aside in self.asides)]
+
+    @property
     def has_charts(self) -> bool:
         """True if the page needs the library of charts."""
         outcomes = (outcome for section in self.sections for outcome in section.outcomes)
@@ -194,24 +237,33 @@ class ModelView(NamedTuple):
 def view(model: str, rows: list[Row], report: Report, addresses: Addresses) -> ModelView:
     """Return what the page of a model shows."""
     checkpoint = next((entry for entry in report.checkpoints if entry.model == model), None)
-    shown: set[str] = set()
-    sections = tuple(_section(row, report, addresses, shown) for row in rows)
+    page = Page(report, addresses, Answers(report), set())
+    sections = tuple(_section(row, page) for row in sorted(rows, key=severity))
     return ModelView(model, checkpoint, sections, tuple(_asides(rows, report, addresses)))
 
 
-def _section(row: Row, report: Report, addresses: Addresses, shown: set[str]) -> Section:
-    """Return a row; ``shown`` has the codes of the rules whose text the page already has."""
-    page = model_page(row.model)
-    stacks = [stack.id for stack in report.stacks]
-    cells = [cell for cell in row.cells if has_details(cell)]
-    cells.sort(key=lambda cell: cell.verdict in QUIET)  # what differs stands first
+class Page(NamedTuple):
+    """What all parts of a page share."""
+
+    report: Report
+    addresses: Addresses
+    answers: Answers
+    shown: set[str]
+    """Codes of the rules whose text the page already has."""
+
+
+def _section(row: Row, page: Page) -> Section:
+    stacks = [stack.id for stack in page.report.stacks]
+    wrong = page.answers.wrong(row)
+    cells = [cell for cell in row.cells if has_details(cell) or cell.cell.stack in wrong]
+    cells.sort(key=rank_of)
     groups = group_cells(cells, outcome_key)
-    outcomes = (_outcome(group.cells, report, addresses, shown) for group in groups)
+    outcomes = (_outcome(group.cells, row, page) for group in groups)
     return Section(
         name=row_name(row),
         id=anchor(row.model, row.variant),
-        line=line(row, stacks, page, addresses),
-        pieces=tuple(strip(row, report)),
+        line=line(row, stacks, model_page(row.model), page.addresses, page.answers),
+        pieces=tuple(strip(row, page.report)),
         outcomes=tuple(outcomes),
         unrun=tuple(
             (", ".join(stacks), in_words(modules, len(modules)))
@@ -221,21 +273,18 @@ def _section(row: Row, report: Report, addresses: Addresses, shown: set[str]) ->
     )
 
 
-def _outcome(
-    cells: tuple[CellResult, ...], report: Report, addresses: Addresses, shown: set[str]
-) -> Outcome:
+def _outcome(cells: tuple[CellResult, ...], row: Row, page: Page) -> Outcome:
     cell = _richest(cells)
-    page = model_page(cell.cell.model)
+    path, addresses = model_page(cell.cell.model), page.addresses
     has_capsule = cell.capsule is not None and cell.capsule.path
     return Outcome(
         cell=cell,
         stacks=tuple(each.cell.stack for each in cells),
         anchors=tuple(cell_anchor(each.cell) for each in cells),
-        state=state(cell, page, addresses),
-        first=rounded_ulp(cell.first.what) if cell.first else "",
-        deciding=rounded_ulp(cell.deciding.what) if cell.deciding else "",
+        state=state(cell, path, addresses),
+        said=tuple(page.answers.said(cell, row)),
         rest=rest_in_words(cell),
-        expected=_reasons(cell, report.expected),
+        expected=_reasons(cell, page.report.expected),
         stages=tuple(flow(cell)) if not is_reference(cell) else (),
         charts=tuple(charts.charts_of(cell)),
         cause=shown_cause(cell),
@@ -243,9 +292,9 @@ def _outcome(
         choices=tuple(_choices(cell)),
         likely=tuple(_likely(cell)),
         grafts=(cell.graft, *cell.graft.more) if cell.graft else (),
-        remedies=_remedies(cells, report, shown),
+        remedies=_remedies(cells, row, page),
         commands=_commands(cell),
-        capsule=addresses.file(page, cell.capsule.path) if has_capsule and cell.capsule else "",
+        capsule=addresses.file(path, cell.capsule.path) if has_capsule and cell.capsule else "",
     )
 
 
@@ -265,11 +314,16 @@ def _causes(cell: CellResult) -> tuple[Found, ...]:
 
 
 def _found(cause: Cause) -> Found:
-    diffs = (
+    named = " ".join(cause.evidence)
+    ordered = sorted(cause.diffs, key=lambda diff: diff.function not in named)
+    diffs = tuple(
         Diff(diff.function, diff.reference, diff.candidate, source_diff(diff.diff), diff.cut)
-        for diff in cause.diffs
+        for diff in ordered
     )
-    return Found(cause, tuple(_side_lines(cause.reference, cause.candidate)), tuple(diffs))
+    # of an operation that is given something else, its own source says nothing
+    tells = cause.kind not in GIVEN or (ordered and ordered[0].function in named)
+    sides = tuple(_side_lines(cause.reference, cause.candidate))
+    return Found(cause, sides, diffs, diffs[0] if diffs and tells else None)
 
 
 def _side_lines(reference: Side | None, candidate: Side) -> list[SideLine]:
@@ -336,36 +390,22 @@ def _margin(side: Largest | None) -> str:
     return number(side[0][1] - side[1][1]) if side else ""
 
 
-def _remedies(cells: tuple[CellResult, ...], report: Report, shown: set[str]) -> tuple[Remedy, ...]:
-    """Return the findings of cells: those that explain the verdict, then others, then of saving."""
-    rules = {rule.code: rule for rule in report.rules}
-    stacks: dict[tuple[str, str], list[str]] = {}
-    findings: dict[tuple[str, str], Finding] = {}
-    for cell in cells:
-        for finding in cell.findings:
-            key = finding.code, finding.where
-            findings.setdefault(key, finding)
-            stacks.setdefault(key, []).append(cell.cell.stack)
-    explaining = {explanation.code for cell in cells for explanation in cell.explained_by}
-
-    def rank(key: tuple[str, str]) -> tuple[bool, bool]:
-        return key[0] not in explaining, findings[key].of_saving
-
+def _remedies(cells: tuple[CellResult, ...], row: Row, page: Page) -> tuple[Remedy, ...]:
+    """Return the known defects of cells: those that explain the verdict, then others, then of saving."""
     remedies = []
-    for place, key in enumerate(sorted(findings, key=rank)):
-        finding = findings[key]
-        rule = rules.get(finding.code)
+    for place, known in enumerate(page.answers.known(cells, row)):
+        code = known.finding.code
+        rule = page.answers.rules.get(code)
         remedies.append(
             Remedy(
-                finding,
+                known,
                 rule,
                 anchor(cell_anchor(cells[0].cell), f"finding-{place}"),
                 python(rule.example) if rule and rule.example else None,
-                tuple(stacks[key]),
-                is_repeated=finding.code in shown,
+                is_repeated=code in page.shown,
             )
         )
-        shown.add(finding.code)
+        page.shown.add(code)
     return tuple(remedies)
 
 
@@ -402,7 +442,13 @@ def _asides(rows: list[Row], report: Report, addresses: Addresses) -> Iterator[A
         charts_of = undrawn.pop(question.name, None)
         plots = tuple(_named_charts(charts_of, rows)) if charts_of is not None else ()
         if text or plots:
-            yield Aside(rendered(text, address), plots)
+            shown = rendered(text, address)
+            title = _HEADING.search(shown)
+            name = Markup(title[1]).striptags() if title else question.name.capitalize()
+            yield Aside(name, anchor(rows[0].model, "aside", name), shown, plots)
+
+
+_HEADING = re.compile(r"<h\d>(.*?)</h\d>")
 
 
 def _named_charts(

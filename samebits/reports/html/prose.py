@@ -14,6 +14,9 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
+from samebits.base.finding_pages import CODE_NAME
+from samebits.text.markdown import visible
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -23,6 +26,21 @@ _FOLD = re.compile(r"<details>\n<summary>[^<>]*</summary>\n?|</details>\n?")
 """What samebits.text.blocks.details writes around the blocks of a folded part."""
 _WEB = re.compile(r"https?://")
 _TABLE = '<div class="scroll" tabindex="0" role="group" aria-label="Table">\n'
+
+
+def with_code(text: str) -> Markup:
+    """Return the text of a rule, or another plain one, with names of code set as code."""
+    parts = (
+        Markup("<code>{}</code>").format(visible(part.strip("`")))
+        if i % 2
+        else escape(_shown(part))
+        for i, part in enumerate(CODE_NAME.split(text))
+    )
+    return Markup("").join(parts)
+
+
+def _shown(part: str) -> str:
+    return visible(part) if part else part
 
 
 def rendered(section: Markdown, address: Callable[[str], str]) -> Markup:
@@ -42,6 +60,8 @@ def _parser() -> MarkdownIt:
 
 def _tokens(tokens: Iterable[Token], address: Callable[[str], str]) -> Iterator[Token]:
     """Yield tokens as our pages have them: without styles, which their policy forbids."""
+    tokens = list(tokens)
+    _demote_empty_heads(tokens)
     for token in tokens:
         token.attrs.pop("style", None)
         if token.type == "table_open":
@@ -61,6 +81,14 @@ def _tokens(tokens: Iterable[Token], address: Callable[[str], str]) -> Iterator[
         yield token
         if token.type == "table_close":
             yield _raw("</div>\n")
+
+
+def _demote_empty_heads(tokens: list[Token]) -> None:
+    """Make a cell of a table's head that says nothing a plain cell: it is the head of no column."""
+    for opening, content, closing in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if opening.type == "th_open" and not content.content:
+            opening.type, closing.type = "td_open", "td_close"
+            opening.tag = closing.tag = "td"
 
 
 def _raw(html: str) -> Token:

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
 from markupsafe import Markup
 
 from samebits.base.finding_pages import KINDS as RULE_KINDS
+from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
 from samebits.reports.html import bands, matrix, model, upgrade
@@ -25,16 +26,20 @@ from samebits.reports.html.addresses import (
     upgrade_page,
     web_address,
 )
+from samebits.reports.html.answers import Answers
+from samebits.reports.html.prose import with_code
 from samebits.reports.html.states import MEANINGS, class_of
-from samebits.reports.sections.overview import ANSWERS, DEFAULT_ANSWER, headline
 from samebits.reports.stories import row_name
 from samebits.text.lists import grouped
 from samebits.text.markdown import visible
-from samebits.text.numbers import duration, number
+from samebits.text.moments import moment
+from samebits.text.names import page_path
+from samebits.text.numbers import duration, number, plural
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    from samebits.records.finding import RuleText
     from samebits.records.report import Report, Row
 
 _HERE = Path(__file__).parent
@@ -69,7 +74,7 @@ def folder(report: Report, documents: Collection[str]) -> dict[str, str | bytes]
         f"{ASSETS}/{name}": (_ASSETS / name).read_bytes()
         for name in (*STYLES, *TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS, *LICENCES)
     }
-    addresses, mark = Addresses(is_single=False), nonce(report)
+    addresses, mark = Addresses(is_single=False, only_model=only_model(report)), nonce(report)
     for page in pages(report, addresses, documents):
         files[page.path] = in_folder(page, mark, addresses)
     return files
@@ -77,7 +82,7 @@ def folder(report: Report, documents: Collection[str]) -> dict[str, str | bytes]
 
 def single(report: Report, documents: Collection[str]) -> dict[str, str | bytes]:
     """Return report.html as one file that holds all pages and all that they load."""
-    addresses = Addresses(is_single=True)
+    addresses = Addresses(is_single=True, only_model=only_model(report))
     parts = list(pages(report, addresses, documents))
     text = _filled(
         "single.html.jinja",
@@ -110,39 +115,86 @@ def in_folder(page: Page, mark: str, addresses: Addresses) -> str:
 
 
 def pages(report: Report, addresses: Addresses, documents: Collection[str]) -> Iterator[Page]:
-    """Yield every page, report.html first; each is made when it is asked for."""
-    yield _home(report, addresses)
+    """Yield every page, report.html first; each is made when it is asked for.
+
+    The first page of one model is that of the model.
+    """
+    models = grouped(report.rows, lambda row: row.model)
+    is_one = bool(only_model(report))
+    if is_one:
+        yield from (
+            _model(name, rows, report, addresses, documents) for name, rows in models.items()
+        )
+    else:
+        yield _home(report, addresses)
     if any(row.bands for row in report.rows):
         yield _releases(report, addresses)
     for first, last in upgrade.pairs(report):
         yield _upgrade(report, first, last, addresses)
-    for name, model_rows in grouped(report.rows, lambda row: row.model).items():
-        yield _model(name, model_rows, report, addresses, documents)
+    if not is_one:
+        yield from (
+            _model(name, rows, report, addresses, documents) for name, rows in models.items()
+        )
+
+
+def only_model(report: Report) -> str:
+    """Return the model of a report of one model; '' for a report of several."""
+    models = {row.model for row in report.rows}
+    return models.pop() if len(models) == 1 else ""
 
 
 def _home(report: Report, addresses: Addresses) -> Page:
-    lines = matrix.lines(report, HOME, addresses)
-    pair = upgrade.default_pair(report)
-    words = {verdict for row in lines for verdict in row.verdicts}
+    lines = matrix.lines(report, HOME, addresses, Answers(report))
     body = _body(
         "matrix.html.jinja",
         report,
         HOME,
         addresses,
         lines=lines,
+        chips=matrix.chips(lines),
         filters=matrix.filters(lines),
         ranks=matrix.ranks(),
-        headline=headline(report),
-        answer=ANSWERS.get(report.exit_code, DEFAULT_ANSWER),
-        shown=upgrade.upgrade(report, *pair) if pair else None,
-        legend=[
-            (class_of(verdict), verdict, meaning)
-            for verdict, meaning in MEANINGS.items()
-            if verdict.value in words
-        ],
+        headline=_result(report),
+        pair=upgrade.default_pair(report),
+        legend=legend(report),
+        rules=rules_of(report, "model", "release"),
         rule_names={rule.code: rule.name for rule in report.rules},
+        variants=sorted({row.variant for row in lines}),
+        has_expected=any(cell.verdict is Verdict.EXPECTED for cell in report.cells),
+        has_groups=any(row.group for row in lines),
     )
     return Page(HOME, _title(report), body, TABLE_SCRIPTS)
+
+
+def legend(report: Report) -> list[tuple[str, str, str]]:
+    """Return class, word and meaning of the verdicts in a report."""
+    words = {verdict for cell in report.cells for verdict in (cell.verdict, cell.judged)}
+    return [
+        (
+            "legend-expected expected" if verdict is Verdict.EXPECTED else class_of(verdict),
+            verdict,
+            meaning,
+        )
+        for verdict, meaning in MEANINGS.items()
+        if verdict in words
+    ]
+
+
+_SCOPES = {
+    "model": "Findings in these models",
+    "release": "Findings in a release with any model",
+}
+
+
+def rules_of(report: Report, *scopes: str) -> list[tuple[str, list[RuleText]]]:
+    """Return the rules of some scopes under their titles, the worst kind first."""
+    kinds = list(RULE_KINDS)
+    rules = sorted(report.rules, key=lambda rule: kinds.index(rule.kind))
+    return [
+        (_SCOPES[scope], of_scope)
+        for scope in scopes
+        if (of_scope := [rule for rule in rules if rule.scope == scope])
+    ]
 
 
 def _releases(report: Report, addresses: Addresses) -> Page:
@@ -151,10 +203,8 @@ def _releases(report: Report, addresses: Addresses) -> Page:
         report,
         RELEASES,
         addresses,
-        strips=[
-            (row, addresses.page(RELEASES, model_page(row.model)), bands.strip(row, report))
-            for row in report.rows
-        ],
+        strips=bands.strips(report),
+        n_still=sum(bool(row.bands) and not bands.moves(row) for row in report.rows),
     )
     return Page(RELEASES, f"Releases: {_title(report)}", body)
 
@@ -181,9 +231,9 @@ def _upgrade(report: Report, first: str, last: str, addresses: Addresses) -> Pag
 def _model(
     name: str, rows: list[Row], report: Report, addresses: Addresses, documents: Collection[str]
 ) -> Page:
-    path = model_page(name)
+    path = addresses.path(model_page(name))
     view = model.view(name, rows, report, addresses)
-    markdown = path.removeprefix(f"{FOLDER}/").removesuffix(".html") + ".md"
+    markdown = page_path(name)
     body = _body(
         "model.html.jinja",
         report,
@@ -191,6 +241,10 @@ def _model(
         addresses,
         view=view,
         markdown=addresses.file(path, markdown) if markdown in documents else "",
+        is_first=path == HOME,
+        rules=rules_of(report, "release"),
+        pair=upgrade.default_pair(report),
+        legend=legend(report),
     )
     scripts = CHART_SCRIPTS if view.has_charts else ()
     return Page(path, f"{visible(name)}: {_title(report)}", body, scripts)
@@ -213,7 +267,7 @@ def _filled(template: str, **values: object) -> str:
 
 def _navigation(report: Report, path: str, addresses: Addresses) -> list[tuple[str, str, bool]]:
     """Return link, label and whether it is this page, for the links at the top."""
-    targets = [(HOME, "Matrix")]
+    targets = [(HOME, "Model" if only_model(report) else "Matrix")]
     pair = upgrade.default_pair(report)
     if pair:
         targets.append((upgrade_page(*pair), "Upgrade"))
@@ -231,7 +285,21 @@ def _navigation(report: Report, path: str, addresses: Addresses) -> list[tuple[s
 
 
 def _title(report: Report) -> str:
-    return f"samebits: {visible(report.matrix)} {ANSWERS.get(report.exit_code, DEFAULT_ANSWER)}"
+    return f"samebits: {visible(_result(report))}"
+
+
+def _result(report: Report) -> str:
+    """Return what is new in a run, as a heading."""
+    n_new = sum(any(not cell.verdict.passes for cell in row.cells) for row in report.rows)
+    if report.exit_code == PASS:
+        return f"{report.matrix}: nothing new"
+    if report.exit_code == INCOMPLETE:
+        return f"{report.matrix} is incomplete"
+    return (
+        f"{report.matrix}: {plural(n_new, 'new row')}"
+        if n_new
+        else f"{report.matrix} does not pass"
+    )
 
 
 def nonce(report: Report) -> str:
@@ -270,11 +338,20 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalized,
     )
-    environment.filters |= {"number": number, "duration": duration, "id": anchor, "lines": _lines}
+    environment.filters |= {
+        "number": number,
+        "duration": duration,
+        "id": anchor,
+        "lines": _lines,
+        "moment": moment,
+        "code": with_code,
+    }
     environment.globals |= {
         "model_page": model_page,
         "upgrade_page": upgrade_page,
         "row_name": row_name,
+        "rule_anchor": matrix.rule_anchor,
+        "releases_page": RELEASES,
         "class_of": class_of,
         "verdicts": Verdict,
         "kinds": upgrade.KINDS,

@@ -37,7 +37,7 @@ MEANINGS = {
     Verdict.NOT_FINISHED: "it ended at its limit of time or memory",
     Verdict.NOT_OBSERVED: "no forward was compared",
     Verdict.ABSENT: "the release does not know the architecture",
-    Verdict.EXPECTED: "the matrix file expects the difference; its kind stands behind the comma",
+    Verdict.EXPECTED: "a dashed frame: the difference is known, and listed in the matrix file",
     Verdict.FIXED: "the matrix file expects a difference that is gone",
 }
 """Verdict -> what it means, for the legend."""
@@ -49,11 +49,23 @@ class State(NamedTuple):
     name: str
     """Class of its shape and colour."""
     word: str
-    figure: str = ""
+    value: str = ""
+    """Its number, such as ``7.9e-07``, which a table shows in place of the word."""
+    what: str = ""
+    """What the number is of, or the type of an exception."""
     link: str = ""
     """Link to what its model's page says about it; '' if that says no more."""
     short: str = ""
-    """The most important line about it."""
+    """The most important line about it, and why the matrix file lists it."""
+    note: str = ""
+    """What its frame means, in words."""
+    wrong: tuple[str, ...] = ()
+    """Codes of the defects for which this side is wrong."""
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes of a cell of a table."""
+        return [self.name, *(["expected"] if self.note else []), *(["wrong"] if self.wrong else [])]
 
 
 def class_of(verdict: Verdict) -> str:
@@ -61,29 +73,54 @@ def class_of(verdict: Verdict) -> str:
     return f"s-{verdict.value.replace(' ', '-')}"
 
 
-def state(cell: CellResult, source: str, addresses: Addresses) -> State:
+def rank_of(cell: CellResult) -> int:
+    """Return the place of a cell among the verdicts, the most severe first."""
+    return _RANKS[cell.judged if cell.judged in _RANKS else cell.verdict]
+
+
+_RANKS = {verdict: rank for rank, verdict in enumerate((*SEVERITY, Verdict.EXPECTED))}
+
+
+def state(
+    cell: CellResult, source: str, addresses: Addresses, wrong: tuple[str, ...] = ()
+) -> State:
     """Return a cell as a table of the page ``source`` shows it."""
     link = ""
-    if has_details(cell):
+    if cell.verdict not in _PLAIN or wrong:
         link = addresses.page(source, model_page(cell.cell.model), cell_anchor(cell.cell))
-    return State(name_of(cell), word_of(cell), cell.figure, link, cell_in_short(cell))
+    what, value = _figure(cell)
+    is_expected = cell.verdict is Verdict.EXPECTED
+    return State(
+        class_of(cell.judged if is_expected else cell.verdict),
+        _word(cell),
+        value,
+        what,
+        link,
+        "; known: ".join([cell_in_short(cell), *cell.expected]),
+        "expected" if is_expected else "",
+        wrong,
+    )
 
 
-def name_of(cell: CellResult) -> str:
-    """Return the classes of a cell: an expected difference looks as what it is, with a frame."""
-    if cell.verdict is not Verdict.EXPECTED:
-        return class_of(cell.verdict)
-    return f"{class_of(cell.judged)} expected"
+def _figure(cell: CellResult) -> tuple[str, str]:
+    """Return what the number of a cell is of, and the number; of a failure the type, and no number."""
+    if cell.failure is not None:
+        return cell.failure.type.rpartition(".")[2], ""
+    what, _, value = cell.figure.partition(" ")
+    return (what, value) if cell.judged in _MEASURED else (cell.figure, "")
 
 
-def word_of(cell: CellResult) -> str:
-    """Return the verdict; for an expected difference also its kind."""
-    if cell.verdict is Verdict.EXPECTED and cell.judged is not Verdict.EXPECTED:
-        return f"{cell.verdict}, {cell.judged}"
-    return verdict_word(cell)
+_MEASURED = frozenset({Verdict.ROUNDING, Verdict.DIVERGED, Verdict.UNDECIDED})
+
+
+def _word(cell: CellResult) -> str:
+    """Return the verdict; for an expected difference its kind, as its frame says that it is expected."""
+    return str(cell.judged) if cell.verdict is Verdict.EXPECTED else verdict_word(cell)
 
 
 def has_details(cell: CellResult) -> bool:
     """Return True if there is more to say about a cell than its verdict."""
-    plain = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT)
-    return cell.verdict not in plain or bool(cell.findings or cell.notes)
+    return cell.verdict not in _PLAIN or bool(cell.findings or cell.notes)
+
+
+_PLAIN = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT)

@@ -123,12 +123,23 @@ class Upgrade(NamedTuple):
 
     @property
     def codes(self) -> dict[str, list[str]]:
-        """Code of a finding -> the models that have it after the upgrade."""
+        """Code of a finding -> the models that have it after the upgrade; of the worst change first."""
         models: dict[str, dict[str, None]] = {}
         for change in self.changes:
             for code in change.codes:
                 models.setdefault(code, {})[change.row.model] = None
-        return {code: list(names) for code, names in sorted(models.items())}
+        return {code: list(names) for code, names in models.items()}
+
+    @property
+    def harmless(self) -> frozenset[str]:
+        """Codes of findings that explain no change of a function: nothing has to be done."""
+        harmful = {
+            code for change in self.changes if change.kind not in _HARMLESS for code in change.codes
+        }
+        return frozenset(self.codes) - harmful
+
+
+_HARMLESS = frozenset({"rounding", "works", "new"})
 
 
 def pairs(report: Report) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
 from samebits.reports.sections.findings import named
+from samebits.reports.sections.paged import has_page
 from samebits.reports.stories import (
     anchors,
     cell_in_short,
@@ -299,12 +300,20 @@ def _columns(report: Report) -> tuple[StackReport, ...]:
 
 
 def _targets(report: Report) -> dict[str, str]:
-    """Return row -> the link to its details on the page of its model."""
-    return {
+    """Return row -> the link to its details on the page of its model; to all of it if no cell differs."""
+    of_models = grouped(report.rows, lambda row: row.model)
+    targets = {
+        row_name(row): page_path(model)
+        for model, rows in of_models.items()
+        if has_page(rows, report)
+        for row in rows
+    }
+    of_stories = {
         row_name(row): f"{page_path(row.model)}{story.anchor}"
         for story in stories(report.rows)
         for row in story.rows
     }
+    return targets | of_stories
 
 
 def _group(

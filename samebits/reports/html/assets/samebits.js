@@ -23,7 +23,7 @@
   setTheme(remembered() || (dark.matches ? "dark" : "light"));
   dark.addEventListener("change", () => { if (!remembered()) setTheme(dark.matches ? "dark" : "light"); });
 
-  // Charts: drawn when they come into sight, and again in the colours of another theme.
+  // Charts: drawn when they come into sight, before a print, and again in the colours of another theme.
   function draw(place) {
     const text = document.getElementById(place.dataset.chart).textContent;
     const style = getComputedStyle(root);
@@ -41,7 +41,10 @@
 
   function addSaving(place, view) {
     const svg = place.querySelector("svg");
-    if (svg) svg.setAttribute("role", "img");
+    if (svg) {
+      svg.setAttribute("role", "img");
+      svg.setAttribute("aria-label", place.dataset.title);
+    }
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = "Save as SVG";
@@ -64,7 +67,14 @@
         draw(entry.target);
       }
     }, { rootMargin: "300px" });
-    for (const place of document.querySelectorAll("[data-chart]")) seen.observe(place);
+    const places = [...document.querySelectorAll("[data-chart]")];
+    for (const place of places) {
+      place.style.minHeight = place.dataset.height + "px"; // what comes into sight moves nothing
+      seen.observe(place);
+    }
+    addEventListener("beforeprint", () => {
+      for (const place of places) if (!("drawn" in place.dataset) && place.offsetParent) draw(place);
+    });
   }
 
   // Copying
@@ -95,6 +105,16 @@
   }
 
   document.addEventListener("click", (event) => {
+    const skip = event.target.closest("[data-skip]");
+    if (skip) {
+      event.preventDefault(); // the address keeps the filters
+      const target = document.getElementById(skip.hash.slice(1));
+      const place = target.classList.contains("replaced") ? target.previousElementSibling : target;
+      place.tabIndex = -1;
+      place.focus();
+      place.scrollIntoView();
+      return;
+    }
     const button = event.target.closest("button");
     if (!button) return;
     if (button.dataset.copy) copyText(document.getElementById(button.dataset.copy).textContent, button);
@@ -113,15 +133,17 @@
     const count = document.querySelector("[data-count]");
     const ranks = source.dataset.ranks.split(" ");
     const heads = [...source.tHead.rows[0].cells];
-    const stacks = heads.slice(3, -1);
+    const isNarrow = matchMedia("(max-width: 600px)").matches;
+    const stacks = heads.filter((head) => head.dataset.stack);
+    const fields = heads.map((head) => head.dataset.field || "stack" + stacks.indexOf(head));
     const rows = [...source.tBodies[0].rows].map((tr, index) => {
-      const cells = tr.cells;
-      const row = { id: index, tr, model: cells[0].textContent, variant: cells[1].textContent,
-        group: cells[2].textContent, findings: cells[cells.length - 1].textContent,
-        dtype: tr.dataset.dtype, attention: tr.dataset.attention,
-        verdicts: tr.dataset.verdicts, signals: tr.dataset.signals };
-      row.text = (row.model + " " + row.variant + " " + row.group + " " + row.findings).toLowerCase();
-      stacks.forEach((head, i) => { row["stack" + i] = ranks.indexOf(cells[3 + i].classList[0]); });
+      const row = { id: index, tr, ...tr.dataset, model: tr.cells[0].textContent };
+      heads.forEach((head, i) => {
+        if (head.dataset.stack) row[fields[i]] = ranks.findIndex((name) => tr.cells[i].classList.contains(name));
+      });
+      const titles = [...tr.querySelectorAll("[title]")].map((node) => node.title);
+      row.text = [tr.textContent, tr.dataset.variant, tr.dataset.group, tr.dataset.verdicts, ...titles].join(" ").toLowerCase();
+      row.same = tr.dataset.verdicts.split("|").includes("all identical");
       return row;
     });
 
@@ -129,37 +151,61 @@
       const from = cell.getData().tr.cells[number];
       const to = cell.getElement();
       for (const name of from.classList) to.classList.add(name);
-      const box = document.createDocumentFragment();
-      for (const node of from.childNodes) box.append(node.cloneNode(true));
       const span = document.createElement("span");
-      span.append(box);
+      for (const node of from.childNodes) span.append(node.cloneNode(true));
+      if (!number && isNarrow && hidesVariant) {
+        const small = document.createElement("small");
+        small.textContent = " " + cell.getData().variant;
+        span.append(small);
+      }
       return span;
     };
 
-    const stackColumns = stacks.map((head, i) => ({ title: head.innerText.trim() || head.textContent, field: "stack" + i,
-      sorter: "number", minWidth: 110, maxInitialWidth: 200, formatter: content(3 + i) }));
-    const columns = [
-      { title: "Model", field: "model", frozen: true, minWidth: 140, maxInitialWidth: 240, formatter: content(0) },
-      { title: "Variant", field: "variant", minWidth: 130, formatter: content(1) },
-      { title: "Group", field: "group", minWidth: 120, maxInitialWidth: 160, tooltip: true, formatter: content(2) },
-      ...stackColumns,
-      { title: "Findings", field: "findings", minWidth: 120, formatter: content(heads.length - 1) },
-    ];
+    // Wide enough for the longest text of the column, which the table does not look at before it draws it.
+    const length = (cell) => [...cell.childNodes].reduce((sum, node) => {
+      const hidden = node.nodeType === 1 && (node.matches(".hidden") ? node : node.querySelector(".hidden"));
+      const seen = node.textContent.length - (hidden ? hidden.textContent.length : 0);
+      return sum + (node.nodeName === "SMALL" ? Math.min(seen, 22) * 5.8 : seen * 7);
+    }, 0);
+    const widest = (i) => Math.max(...rows.map((row) => length(row.tr.cells[i])));
+    const hidesVariant = fields.includes("variant");
+    const columns = heads.map((head, i) => {
+      const title = head.innerText.trim() || head.textContent;
+      const column = { title, field: fields[i], formatter: content(i) };
+      if (head.dataset.stack) return { ...column, sorter: "number", minWidth: isNarrow ? 84 : Math.max(90, 40 + widest(i)), width: isNarrow ? 84 : undefined };
+      if (head.dataset.field === "model") return { ...column, frozen: true, minWidth: isNarrow ? 116 : 30 + widest(i), width: isNarrow ? 116 : undefined };
+      if (head.dataset.field === "findings") return { ...column, minWidth: isNarrow ? 240 : 260, tooltip: true };
+      return { ...column, minWidth: 120, maxInitialWidth: 200, tooltip: true, visible: !isNarrow };
+    });
     const holder = document.createElement("div");
     region.before(holder);
     region.classList.add("replaced");
     const many = columns.length > 16;
+    // The group can be chosen above the table: it gives way to the results.
+    const needed = columns.reduce((sum, column) => sum + column.minWidth, 0);
+    const group = columns[fields.indexOf("group")];
+    if (group && needed > holder.clientWidth) group.visible = false;
     const table = new Tabulator(holder, {
-      data: rows, columns, index: "id", height: Math.max(320, Math.min(rows.length * 34 + 60, Math.round(innerHeight * .75))) + "px",
-      layout: many ? "fitData" : "fitDataFill", renderHorizontal: many ? "virtual" : "basic",
+      data: rows, columns, index: "id", maxHeight: Math.max(320, Math.round(innerHeight * .75)) + "px",
+      layout: many ? "fitData" : "fitDataStretch", renderHorizontal: many ? "virtual" : "basic",
       placeholder: "No row fits these filters.",
     });
 
-    const separators = { verdicts: "|", findings: " ", signals: "|" };
+    // A word that names a release keeps the rows that move there.
+    const releases = {};
+    for (const head of stacks) {
+      releases[head.dataset.stack] = releases[head.dataset.release] = head.dataset.stack;
+    }
+    function matches(row, word) {
+      if (word in releases) return row.moved.split("|").includes(releases[word]);
+      return row.text.includes(word);
+    }
+
+    const lists = ["verdicts", "findings", "signals"];
     function fits(row, wanted) {
       return Object.entries(wanted).every(([name, value]) => {
-        if (name === "q") return value.toLowerCase().split(/\s+/).every((word) => row.text.includes(word));
-        if (name in separators) return row[name].split(separators[name]).includes(value);
+        if (name === "q") return value.toLowerCase().split(/\s+/).filter(Boolean).every((word) => matches(row, word));
+        if (lists.includes(name)) return row[name].split("|").includes(value);
         return row[name] === value;
       });
     }
@@ -168,24 +214,40 @@
       return Object.fromEntries([...new FormData(form)].filter(([, value]) => value));
     }
 
+    // Rows that are identical everywhere are folded, until a filter or the button asks for them.
+    const same = rows.filter((row) => row.same).length;
+    let unfolded = same === 0 || same === rows.length;
+    const unfold = document.createElement("button");
+    unfold.type = "button";
+    unfold.textContent = same === 1 ? "Show the identical row" : "Show " + same + " identical rows";
+    unfold.addEventListener("click", () => { unfolded = true; apply(wanted(), true); });
+
     function apply(state, remember) {
+      const folds = !unfolded && Object.keys(state).length === 0;
       const shown = rows.filter((row) => fits(row, state));
-      table.setFilter((row) => fits(row, state));
+      table.setFilter((row) => fits(row, state) && !(folds && row.same));
       for (const row of rows) row.tr.hidden = true;
       for (const row of shown) row.tr.hidden = false;
-      count.textContent = shown.length + " of " + rows.length + " rows";
+      count.textContent = (folds ? shown.length - same : shown.length) + " of " + rows.length + " rows ";
+      if (folds) count.append(unfold);
+      for (const chip of document.querySelectorAll(".chip")) {
+        const isOn = new URLSearchParams(chip.hash.slice(2)).get("verdicts") === state.verdicts;
+        if (isOn) chip.setAttribute("aria-current", "true"); else chip.removeAttribute("aria-current");
+      }
       if (remember) writeLink(state);
     }
 
     function writeLink(state) {
       const sort = table.getSorters().map((sorter) => sorter.field + "." + sorter.dir).join(",");
-      const text = new URLSearchParams(sort ? { ...state, sort } : state).toString();
+      const all = unfolded && same && same < rows.length ? { all: "1" } : {};
+      const text = new URLSearchParams(sort ? { ...state, ...all, sort } : { ...state, ...all }).toString();
       history.replaceState(null, "", "#" + (text ? "?" + text : ""));
     }
 
     function readLink() {
       if (!location.hash.startsWith("#?") && location.hash.length > 1) return;
       const state = Object.fromEntries(new URLSearchParams(location.hash.slice(2)));
+      if (state.all) unfolded = true;
       for (const field of form.elements) if (field.name) field.value = state[field.name] || "";
       apply(wanted(), false);
       if (state.sort) table.setSort(state.sort.split(",").map((text) => {
@@ -213,6 +275,14 @@
     holder.setAttribute("aria-label", "The matrix");
     // a grid may have no child that takes the focus; the links in its cells do
     holder.querySelector(".tabulator-tableholder").removeAttribute("tabindex");
+    for (const head of holder.querySelectorAll(".tabulator-col.tabulator-sortable")) {
+      head.tabIndex = 0;
+      head.addEventListener("keydown", (event) => {
+        if (event.target !== head || (event.key !== "Enter" && event.key !== " ")) return;
+        event.preventDefault();
+        head.click();
+      });
+    }
   }
 
   document.addEventListener("DOMContentLoaded", () => {

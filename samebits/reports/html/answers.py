@@ -1,0 +1,126 @@
+"""What a page says first of a row: the known defects that explain it, and which side is wrong."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.base.finding_pages import KINDS
+from samebits.records.ids import Verdict
+from samebits.reports.plain import wrong_reference
+from samebits.text.numbers import rounded_ulp
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.finding import Finding
+    from samebits.records.report import Report, Row
+
+_KIND_OF = {
+    Verdict.FAILED: "crash",
+    Verdict.DIVERGED: "silent",
+    Verdict.UNSTABLE: "silent",
+    Verdict.UNDECIDED: "silent",
+    Verdict.ROUNDING: "rounding",
+}
+"""Verdict -> the kind of finding that may explain it, where a report does not say which one does."""
+
+
+class Known(NamedTuple):
+    """A known defect of some cells, with the cell that has it and its stacks."""
+
+    finding: Finding
+    stacks: tuple[str, ...]
+    explains: bool
+    """True if it explains the verdict on one of the cells."""
+    of_reference: bool = False
+    """True if the reference has it, and not the cells."""
+
+
+class Answers:
+    """The known defects of a report, and the cells that they explain."""
+
+    def __init__(self, report: Report) -> None:
+        self.rules = {rule.code: rule for rule in report.rules}
+        kinds = list(KINDS)
+        self._ranks = {rule.code: kinds.index(rule.kind) for rule in report.rules}
+        # reports of earlier versions do not say which finding explains which verdict
+        self._says = any(cell.explained_by for cell in report.cells)
+
+    def known(self, cells: Iterable[CellResult], row: Row) -> list[Known]:
+        """Return the defects of cells of a row: those that explain, the worst first, then others."""
+        cells = list(cells)
+        stacks: dict[tuple[str, str], list[str]] = {}
+        findings: dict[tuple[str, str], Finding] = {}
+        for cell in cells:
+            for finding in cell.findings:
+                key = finding.code, finding.where
+                findings.setdefault(key, finding)
+                stacks.setdefault(key, []).append(cell.cell.stack)
+        explaining = self.explaining(cells)
+        known = [
+            Known(finding, tuple(stacks[key]), finding.code in explaining)
+            for key, finding in findings.items()
+        ]
+        known += self._of_reference(cells, row, {finding.code for finding in findings.values()})
+        return sorted(known, key=self._rank)
+
+    def explaining(self, cells: Iterable[CellResult]) -> set[str]:
+        """Return the codes of the defects that explain the verdicts on cells."""
+        cells = list(cells)
+        if self._says:
+            return {explanation.code for cell in cells for explanation in cell.explained_by}
+        return {
+            finding.code
+            for cell in cells
+            for finding in cell.findings
+            if not finding.of_saving and self._kind(finding) == _KIND_OF.get(cell.judged)
+        }
+
+    def _kind(self, finding: Finding) -> str:
+        rule = self.rules.get(finding.code)
+        return rule.kind if rule else ""
+
+    def said(self, cell: CellResult, row: Row) -> list[tuple[str, str]]:
+        """Return what to read first about a cell: sentences, each with a title or ''."""
+        lines = []
+        if wrong := self.wrong(row).get(cell.cell.stack):
+            lines.append(("This side is wrong", ", ".join(wrong)))
+        if stack := wrong_reference(cell):
+            lines.append(
+                ("The reference is wrong", f"only {stack} has what explains the difference")
+            )
+        if cell.deciding:
+            lines.append(("Decides", rounded_ulp(cell.deciding.what)))
+        if cell.first:
+            lines.append(("Differs first", rounded_ulp(cell.first.what)))
+        return lines if cell.first else [*lines, ("", cell.headline)]
+
+    @staticmethod
+    def wrong(row: Row) -> dict[str, tuple[str, ...]]:
+        """Return stack -> the codes of the defects for which it is wrong, and not what it is compared with."""
+        wrong: dict[str, dict[str, None]] = {}
+        for cell in row.cells:
+            if stack := wrong_reference(cell):
+                codes = wrong.setdefault(stack, {})
+                codes |= dict.fromkeys(explanation.code for explanation in cell.explained_by)
+        return {stack: tuple(codes) for stack, codes in wrong.items()}
+
+    def _of_reference(self, cells: list[CellResult], row: Row, own: set[str]) -> list[Known]:
+        """Return the defects of the reference that explain the cells, each once."""
+        wanted = {
+            (explanation.code, explanation.stack): explanation
+            for cell in cells
+            for explanation in cell.explained_by
+            if explanation.code not in own and explanation.stack != cell.cell.stack
+        }
+        return [
+            Known(finding, (cell.cell.stack,), explains=True, of_reference=True)
+            for cell in row.cells
+            for finding in cell.findings
+            if (finding.code, cell.cell.stack) in wanted
+        ]
+
+    def _rank(self, known: Known) -> tuple[bool, bool, int]:
+        code = known.finding.code
+        return not known.explains, known.finding.of_saving, self._ranks.get(code, 9)
