@@ -22,7 +22,11 @@ NO_SHAPES: Shapes = MappingProxyType({})
 TOKENS = "input_ids"
 MASK = "attention_mask"
 DECODER = "decoder_input_ids"
+IMAGE_PLACES = "image_embeds_position_mask"
+"""Where Kosmos-2 has an image among its tokens. Without it no image is taken."""
 PIXELS = "pixel_values"
+IMAGE_NAMES = (PIXELS, "pixel_values_images", "image_patches")
+"""Parameters for an image: the second is Video-LLaVA's in earlier releases, the third Fuyu's."""
 VALUES = (PIXELS, "input_features", "input_values")
 """Arguments for seeded numbers: an image, the features of a sound, or a sound."""
 MAIN_INPUTS = (TOKENS, *VALUES)
@@ -284,7 +288,8 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
 
 def _main_argument(signature: Signature, traits: Traits) -> str:
     """Return the main input: main_input_name if forward lists it, else the first listed one."""
-    main = TOKENS if traits.main == "inputs_embeds" else traits.main
+    places_images = IMAGE_PLACES in signature.names and TOKENS in signature.names
+    main = TOKENS if traits.main == "inputs_embeds" or places_images else traits.main
     listed = [name for name in MAIN_INPUTS if name in signature.names]
     if main in listed:
         without_ids = main == TOKENS and not traits.vocabulary
@@ -329,6 +334,8 @@ def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iter
     if traits.placeholders or TOKENS not in signature.names or not traits.vocabulary:
         return ()
     if main == TOKENS and traits.generates:
+        return ()
+    if IMAGE_PLACES in signature.names:
         return ()
     if traits.text_and_image and PIXELS in signature.names and main in {TOKENS, PIXELS}:
         return (TOKENS, PIXELS)
