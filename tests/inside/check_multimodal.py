@@ -268,6 +268,8 @@ def test_kosmos2_has_a_mask_of_the_places_of_its_image():
     (record, feed), made = choose("kosmos-2", config, "Kosmos2ForConditionalGeneration", PROMPTS)
     fed, _ = run("Kosmos2ForConditionalGeneration", made, feed, "image-padded")
     assert fed.kwargs["image_embeds_position_mask"].sum(1).tolist() == [4, 4]
+    assert record["prompts"]["short"]["why"] == "plain"
+    assert record["single"]["tensors"] == record["prompts"]["image"]["tensors"]
     assert "one image per text" in record["prompts"]["two-images"]["reason"]
     assert record["prompts"]["two-images"]["why"] == "plain"
 

@@ -23,7 +23,7 @@ TOKENS = "input_ids"
 MASK = "attention_mask"
 DECODER = "decoder_input_ids"
 IMAGE_PLACES = "image_embeds_position_mask"
-"""Where Kosmos-2 has an image among its tokens. Without it no image is taken."""
+"""Where Kosmos-2 has its image among its tokens; it takes neither of them alone."""
 PIXELS = "pixel_values"
 IMAGE_NAMES = (PIXELS, "pixel_values_images", "image_patches")
 """Parameters for an image: the second is Video-LLaVA's in earlier releases, the third Fuyu's."""
@@ -256,9 +256,13 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
     A mask for a padded batch is added later, if forward takes one.
 
     Raises:
+        DoesNotApply: forward takes no text without an image at its place.
         NotFed: forward needs an argument that samebits cannot make.
 
     """
+    if {IMAGE_PLACES, PIXELS} <= signature.names:
+        msg = f"forward takes {PIXELS} with {IMAGE_PLACES}, and no text without them"
+        raise DoesNotApply(msg)
     chosen = [_main_argument(signature, traits)]
     chosen += [
         name for name in _two_part_arguments(signature, traits, chosen[0]) if name not in chosen
@@ -288,8 +292,7 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
 
 def _main_argument(signature: Signature, traits: Traits) -> str:
     """Return the main input: main_input_name if forward lists it, else the first listed one."""
-    places_images = IMAGE_PLACES in signature.names and TOKENS in signature.names
-    main = TOKENS if traits.main == "inputs_embeds" or places_images else traits.main
+    main = TOKENS if traits.main == "inputs_embeds" else traits.main
     listed = [name for name in MAIN_INPUTS if name in signature.names]
     if main in listed:
         without_ids = main == TOKENS and not traits.vocabulary
@@ -334,8 +337,6 @@ def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iter
     if traits.placeholders or TOKENS not in signature.names or not traits.vocabulary:
         return ()
     if main == TOKENS and traits.generates:
-        return ()
-    if IMAGE_PLACES in signature.names:
         return ()
     if traits.text_and_image and PIXELS in signature.names and main in {TOKENS, PIXELS}:
         return (TOKENS, PIXELS)
