@@ -6,7 +6,7 @@ import json
 import torch
 import transformers
 from check_feed import IMAGE, LLAVA, TEXT, choose
-from samebits_probe.model import choice, forks, load, multimodal
+from samebits_probe.model import choice, forks, load, multimodal, tried
 from samebits_probe.model import feed as model_feed
 from samebits_probe.process.failure import Unknown
 
@@ -332,6 +332,16 @@ def test_emu3_has_a_placeholder_for_each_code_even_where_a_release_counts_none()
         assert "does not follow from the image" in record["prompts"]["image"]["reason"]
         return
     assert shapes(record, "image")["input_ids"] == [1, 9 + 16 * 17]
+
+
+def test_layouts_are_tried_in_a_model_whose_forward_is_quick():
+    def layers(**fields):
+        config = transformers.LlamaConfig(**{**TEXT, "num_hidden_layers": 5, **fields})
+        first = next(tried.small_models(transformers.LlamaForCausalLM, config))
+        return first.config.num_hidden_layers
+
+    assert layers() == 5
+    assert layers(vocab_size=200_000, hidden_size=64) < 5
 
 
 def test_a_placeholder_that_is_no_token_is_a_reason():

@@ -4,7 +4,7 @@ How a model takes an image is in no config: the shape of its pixels, what it nee
 tokens stand for one image. So layouts are tried in a small model that the class makes of the config. One fits if forward
 takes it for one row and for two, and what it computes follows from the image. The number of placeholder tokens is the
 largest with which it does: a release that does not count them must not decide it. Two images per row are tried in the
-same model: each must change what is computed of its own row, and of no other.
+same model: an image must change what is computed of its own row, and of no other.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import re
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -62,6 +63,10 @@ TWO_IMAGES: Rows = ((1, 0, 8), (1, 4, 4))
 _GRID = (2, 3)
 """Rows and columns of merged patches where the number of patches is free; unequal, so that neither passes for the other."""
 _TILES = 5
+_MISMATCH = "match"
+"""Part of a refusal of a number of tokens."""
+_MODELS = 2
+"""Small models that are tried: one with fewer layers may not run."""
 _ROUNDING = 1e-3
 """Part of an image's effect on its own row that may be an effect on another row."""
 _QUESTION_LENGTH = 6
@@ -248,16 +253,14 @@ def way(kind: str, model_class: Any, config: Any, signature: Signature) -> Way:
     if named and placeholder is None:
         msg = f"{named} {_number(config, named)} is outside of the vocabulary of {vocabulary(token_config(config))}"
         raise NotFed(msg)
-    reason = "no layout is known"
-    for model in tried.small_models(model_class, config):
+    reason = "its class makes no small model of the config to try them in"
+    for model in islice(tried.small_models(model_class, config), _MODELS):
+        reason = "no layout is known"
         trial = _Trial(kind, model, signature, placeholder)
         for layout in _layouts(kind, config, signature):
             if (found := trial.way(layout)) is not None:
                 return found._replace(placeholder=placeholder)
             reason = trial.reason or reason
-        break
-    else:
-        reason = "its class makes no small model of the config to try them in"
     article = "an image" if kind == "image" else "a sound"
     msg = f"samebits could not find out how the model takes {article} among its tokens: {reason}"
     raise NotFed(msg)
@@ -270,6 +273,7 @@ class _Trial:
         self, kind: str, model: Any, signature: Signature, placeholder: int | None
     ) -> None:
         self.reason = ""
+        """Why a layout does not fit: the first reason that is not a number of tokens, as other numbers are tried."""
         self._kind, self._model, self._signature = kind, model, signature
         self._has_placeholder = placeholder is not None
         self._placeholder = _placeholder(kind, model.config, signature)
@@ -293,6 +297,7 @@ class _Trial:
         if reason := self._why_one(way):
             return way._replace(no_two=reason)
         layout = way.layout
+        self.reason = ""
         may_be_in_rows = layout.are_patches or (layout.shape[0] == 1 and not layout.joined)
         for in_rows in (True, False) if may_be_in_rows else (False,):
             two = way._replace(in_rows=in_rows)
@@ -310,13 +315,14 @@ class _Trial:
         return ""
 
     def _takes_two(self, way: Way) -> bool:
-        """Return True if each image changes what forward returns for its own row, and for no other."""
+        """Return True if an image changes what forward returns of its own row, and of no other."""
         kwargs = self._kwargs(way, "two", TWO_IMAGES)
         main = kwargs[way.layout.main]
         n_images = 2 * len(TWO_IMAGES)
         try:
             before = self._logits(kwargs)
-            for image in range(n_images):
+            for image in (1, 2):  # the second one of the first row, and the first one of the second
+                progress.tick("two images per row")
                 pixels = main.clone().reshape(n_images, -1)
                 pixels[image] = pixels[image].flip(0)
                 after = self._logits({**kwargs, way.layout.main: pixels.reshape(main.shape)})
@@ -352,6 +358,10 @@ class _Trial:
         # a forward that does not count them takes any number: one stands for the image, as in its processor
         return fitting[0] if not self._fits(layout, max(likely) + 1) else 1
 
+    def _note(self, reason: str) -> None:
+        if not self.reason or _MISMATCH in self.reason:
+            self.reason = reason
+
     def _likely_counts(self, layout: Layout) -> set[int]:
         """Return numbers of features: of the config, of a refusal's message, of what modules return."""
         config = self._model.config
@@ -361,8 +371,8 @@ class _Trial:
             try:
                 self._run(layout, 1, "likely", rows=1)
             except Exception as error:  # noqa: BLE001  its message may tell the number
-                self.reason = in_one_line(error, tried.MAX_REASON)
-                if "match" in str(error):
+                self._note(in_one_line(error, tried.MAX_REASON))
+                if _MISMATCH in str(error):
                     counts |= {int(number) for number in re.findall(r"\d+", str(error))}
         return {count for count in (counts | seen) if 0 < count <= 1 << 14}
 
@@ -372,14 +382,14 @@ class _Trial:
             other = self._run(layout, count, "first", rows=1, pixels="other")
             self._run(layout, count, "batch", rows=2)
         except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
-            self.reason = in_one_line(error, tried.MAX_REASON)
+            self._note(in_one_line(error, tried.MAX_REASON))
             return False
         if first is None or other is None:
-            self.reason = "forward made the row longer, or returned no tensor"
+            self._note("forward made the row longer, or returned no tensor")
             return False
         self._is_seen = tensor_hash(first) != tensor_hash(other)
         if not self._is_seen and not self._runs_more(layout, count):
-            self.reason = "what forward returns does not follow from the image"
+            self._note("what forward returns does not follow from the image")
             return False
         return True
 
