@@ -1,11 +1,13 @@
 """Prompts with an image, a sound or a series, of real classes: shapes, placeholders, and that they enter."""
 
+import itertools
 import json
 
 import torch
 import transformers
 from check_feed import IMAGE, LLAVA, TEXT, choose
-from samebits_probe.model import forks, load, multimodal
+from samebits_probe.model import choice, forks, load, multimodal, tried
+from samebits_probe.model import feed as model_feed
 from samebits_probe.process.failure import Unknown
 
 PROMPTS = {"short": {"length": 9}}
@@ -53,6 +55,72 @@ SERIES = {
     "cardinality": [3],
     "embedding_dimension": [2],
 }
+
+
+MLLAMA = {
+    "text_config": {
+        **TEXT,
+        "model_type": "mllama_text_model",
+        "vocab_size": 96,
+        "num_key_value_heads": 2,
+        "cross_attention_layers": [1],
+        "rope_scaling": {"rope_type": "default"},
+    },
+    "vision_config": {
+        **IMAGE,
+        "model_type": "mllama_vision_model",
+        "num_global_layers": 1,
+        "attention_heads": 4,
+        "max_num_tiles": 2,
+        "vision_output_dim": 64,
+        "intermediate_layers_indices": [0],
+        "supported_aspect_ratios": [[1, 1], [1, 2], [2, 1]],
+    },
+    "image_token_index": 90,
+}
+FUYU = {
+    **TEXT,
+    "text_config": {**TEXT, "model_type": "persimmon"},
+    "patch_size": 4,
+    "image_token_id": 90,
+}
+CODES = {
+    "embed_dim": 8,
+    "latent_channels": 8,
+    "base_channels": 32,
+    "channel_multiplier": [1, 1],
+    "num_res_blocks": 1,
+}
+CHAMELEON = {
+    **TEXT,
+    "num_key_value_heads": 2,
+    "vocabulary_map": {"<image>": 90, **{f"IMGIMG{chr(65 + i)}Z": 20 + i for i in range(8)}},
+    "vq_config": {**CODES, "num_embeddings": 8, "resolution": 32},
+}
+EMU = {
+    "text_config": {**TEXT, "model_type": "emu3_text_model", "num_key_value_heads": 2},
+    "vocabulary_map": {
+        "<image>": 90,
+        "<|extra_200|>": 91,
+        **{f"<|visual token {i:06d}|>": 20 + i for i in range(8)},
+    },
+    "vq_config": {
+        **CODES,
+        "codebook_size": 8,
+        "attn_resolutions": [],
+        "temporal_downsample_factor": 1,
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+    },
+}
+
+
+def runs_of(token, ids):
+    """Return for each row how long the runs of a token are."""
+    return [
+        [len(list(run)) for is_it, run in itertools.groupby(row, token.__eq__) if is_it]
+        for row in ids.tolist()
+    ]
 
 
 def shapes(record, name):
@@ -145,6 +213,135 @@ def test_a_model_of_text_and_a_model_that_is_given_its_images_get_no_more():
     ):
         (record, _), _ = choose(kind, config, architecture, PROMPTS)
         assert list(record["prompts"]) == ["short"], kind
+
+
+def test_two_images_stand_side_by_side_and_with_text_between():
+    config = LLAVA | {"image_token_index": 90, "image_seq_length": 9}
+    (record, feed), made = choose("llava", config, "LlavaForConditionalGeneration", PROMPTS)
+    assert shapes(record, "two-images")["pixel_values"] == [4, 3, 24, 24]
+    fed, result = run("LlavaForConditionalGeneration", made, feed, "two-images")
+    assert runs_of(90, fed.kwargs["input_ids"]) == [[18], [9, 9]]
+    assert fed.kwargs["attention_mask"].min() == 1
+    pixels = fed.kwargs["pixel_values"].clone()
+    pixels[3] += 1  # the second image of the second row
+    with torch.no_grad():
+        seen = model_of("LlavaForConditionalGeneration", made)(
+            **{**fed.kwargs, "pixel_values": pixels}
+        )
+    assert torch.equal(seen.logits[0], result.logits[0])
+    assert not torch.equal(seen.logits[1], result.logits[1])
+
+
+def test_images_of_qwen2_vl_have_their_marks_and_grids():
+    (record, feed), made = choose("qwen2_vl", QWEN, "Qwen2VLForConditionalGeneration", PROMPTS)
+    assert shapes(record, "two-images")["image_grid_thw"] == [4, 3]
+    fed, _ = run("Qwen2VLForConditionalGeneration", made, feed, "two-images")
+    assert runs_of(90, fed.kwargs["input_ids"]) == [[6, 6], [6, 6]]
+    assert (fed.kwargs["input_ids"] == 92).sum(1).tolist() == [2, 2]
+
+
+def test_images_of_idefics3_have_a_dimension_of_their_own():
+    image = {**IMAGE, "image_size": 32, "model_type": "idefics3"}
+    config = {"text_config": {"model_type": "llama", **TEXT}, "vision_config": image}
+    config |= {"image_token_id": 90, "scale_factor": 2}
+    (record, feed), made = choose("idefics3", config, "Idefics3ForConditionalGeneration", PROMPTS)
+    assert shapes(record, "image-padded")["pixel_values"] == [2, 1, 3, 32, 32]
+    assert shapes(record, "two-images")["pixel_values"] == [2, 2, 3, 32, 32]
+    run("Idefics3ForConditionalGeneration", made, feed, "two-images")
+
+
+def test_a_token_of_mllama_sees_the_images_before_it():
+    (_, feed), made = choose("mllama", MLLAMA, "MllamaForConditionalGeneration", PROMPTS)
+    fed, _ = run("MllamaForConditionalGeneration", made, feed, "two-images")
+    ids, seen = fed.kwargs["input_ids"], fed.kwargs["cross_attention_mask"]
+    assert seen.shape == (2, 11, 2, 2)
+    assert runs_of(90, ids) == [[2], [1, 1]]
+    assert seen[1, :, :, 0].tolist() == [[0, 0], *[[1, 0]] * 5, *[[1, 1]] * 5]
+    padded = feed.inputs("image-padded", None).kwargs["cross_attention_mask"]
+    assert padded[:, :, 0, 0].sum(1).tolist() == [9, 5]
+
+
+def test_kosmos2_has_a_mask_of_the_places_of_its_image():
+    text = {"vocab_size": 99, "embed_dim": 32, "layers": 1, "ffn_dim": 48, "attention_heads": 4}
+    image = {**IMAGE, "model_type": "kosmos_2_vision_model"}
+    config = {"text_config": text, "vision_config": image, "latent_query_num": 4}
+    (record, feed), made = choose("kosmos-2", config, "Kosmos2ForConditionalGeneration", PROMPTS)
+    fed, _ = run("Kosmos2ForConditionalGeneration", made, feed, "image-padded")
+    assert fed.kwargs["image_embeds_position_mask"].sum(1).tolist() == [4, 4]
+    assert record["prompts"]["short"]["why"] == "plain"
+    assert record["single"]["tensors"] == record["prompts"]["image"]["tensors"]
+    assert "one image per text" in record["prompts"]["two-images"]["reason"]
+    assert record["prompts"]["two-images"]["why"] == "plain"
+
+
+def test_the_question_of_instructblip_is_fed():
+    text = {"model_type": "opt", **TEXT, "ffn_dim": 48, "word_embed_proj_dim": 32}
+    formers = {**TEXT, "encoder_hidden_size": 32, "cross_attention_frequency": 1}
+    config = {"text_config": text, "vision_config": IMAGE, "qformer_config": formers}
+    config |= {"num_query_tokens": 4, "image_token_index": 90}
+    name = "InstructBlipForConditionalGeneration"
+    (record, feed), made = choose("instructblip", config, name, PROMPTS)
+    assert shapes(record, "image-padded")["qformer_input_ids"] == [2, 6]
+    _, result = run(name, made, feed, "image-padded")
+    assert result.logits.shape[:2] == (2, 13)
+
+
+def test_fuyu_has_a_patch_for_each_placeholder():
+    (record, feed), made = choose("fuyu", FUYU, "FuyuForCausalLM", PROMPTS)
+    (name,) = set(shapes(record, "image")) & set(choice.IMAGE_NAMES)
+    fed, _ = run("FuyuForCausalLM", made, feed, "two-images")
+    assert fed.kwargs[name].shape == (2, 12, 48)
+    assert runs_of(90, fed.kwargs["input_ids"]) == [[12], [6, 6]]
+    assert not fed.renamed
+
+
+class Renamed(torch.nn.Module):
+    def forward(self, input_ids, pixel_values=None, **kwargs):
+        """Take an image under its name of 5.x."""
+
+
+def test_an_image_is_passed_under_the_name_that_a_release_has():
+    for old in ("image_patches", "pixel_values_images"):
+        assert model_feed._renamed([old, "input_ids"], Renamed()) == {old: "pixel_values"}
+    assert model_feed._renamed(["pixel_values"], Renamed()) == {}
+    text = transformers.LlamaConfig(**TEXT)
+    assert model_feed._renamed(["image_patches"], model_of("LlamaForCausalLM", text)) == {}
+
+
+def test_git_puts_its_image_before_the_text():
+    config = {**TEXT, "vision_config": {**IMAGE, "model_type": "git_vision_model"}}
+    (record, feed), made = choose("git", config, "GitForCausalLM", PROMPTS)
+    fed, result = run("GitForCausalLM", made, feed, "image")
+    assert result.logits.shape[1] > fed.kwargs["input_ids"].shape[1]
+    assert "image-padded" not in record["prompts"]
+    assert "no token stands for an image" in record["prompts"]["two-images"]["reason"]
+
+
+def test_chameleon_names_its_placeholder_in_its_vocabulary():
+    (_, feed), made = choose("chameleon", CHAMELEON, "ChameleonForConditionalGeneration", PROMPTS)
+    for name, count in (("image", 1), ("image-padded", 1), ("two-images", 2)):
+        fed, _ = run("ChameleonForConditionalGeneration", made, feed, name)
+        ids = fed.kwargs["input_ids"]
+        assert (ids == 90).sum(1).tolist() == [256 * count] * len(ids)
+
+
+def test_emu3_has_a_placeholder_for_each_code_even_where_a_release_counts_none():
+    (record, _), _ = choose("emu3", EMU, "Emu3ForConditionalGeneration", PROMPTS)
+    if "reason" in record["prompts"]["image"]:
+        # 4.5x drops the image: Emu3ForConditionalGeneration hands no pixels to its model
+        assert "does not follow from the image" in record["prompts"]["image"]["reason"]
+        return
+    assert shapes(record, "image")["input_ids"] == [1, 9 + 16 * 17]
+
+
+def test_layouts_are_tried_in_a_model_whose_forward_is_quick():
+    def layers(**fields):
+        config = transformers.LlamaConfig(**{**TEXT, "num_hidden_layers": 5, **fields})
+        first = next(tried.small_models(transformers.LlamaForCausalLM, config))
+        return first.config.num_hidden_layers
+
+    assert layers() == 5
+    assert layers(vocab_size=200_000, hidden_size=64) < 5
 
 
 def test_a_placeholder_that_is_no_token_is_a_reason():

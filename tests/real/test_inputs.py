@@ -163,6 +163,7 @@ FED = {
         "padded": MASKED,
         "image": [*MASKED, "pixel_values"],
         "image-padded": [*MASKED, "pixel_values"],
+        "two-images": [*MASKED, "pixel_values"],
     },
     "bert": {"short": IDS, "padded": MASKED, "special": MASKED},
     "masks-clean": {"short": IDS, "padded": MASKED, "special": MASKED},
@@ -192,7 +193,7 @@ def test_llava_generates_text_in_both_stacks(cells, captures):
     for stack in (OLD, NEW):
         greedy = captures["llava", stack]["signals"]["greedy"]
         assert list(greedy)[:3] == ["short", "padded[0]", "padded[1]"]
-        assert {"image", "image-padded[0]", "image-padded[1]"} <= greedy.keys()
+        assert {"image", "image-padded[0]", "two-images[0]", "two-images[1]"} <= greedy.keys()
     assert outcomes(cells["llava", NEW])["greedy"] == "identical"
 
 

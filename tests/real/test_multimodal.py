@@ -12,6 +12,7 @@ from tests.real.conftest import NEW, OLD, write_safetensors
 SEEING = {
     "clean": {},
     "tower": {"defect": "tower"},
+    "second": {"defect": "second"},
     "by-hand": {"defect": "by hand"},
     "blind": {"image_token_id": 99},
 }
@@ -121,17 +122,22 @@ def test_a_tower_that_is_the_same_is_not_accused(rows, name):
     cell = rows[name].cells[-1]
     assert cell.verdict == "identical", cell.headline
     logits = next(signal for signal in cell.signals if signal.signal == "logits")
-    assert logits.n_items == 3  # short, image, image-padded
+    assert logits.n_items == 4  # short, image, image-padded, two-images
 
 
 def test_a_tower_that_differs_is_found_by_its_image(rows):
     cell = rows["tower"].cells[-1]
     assert cell.verdict == "diverged", cell.headline
-    assert differing(cell) <= {"image", "image-padded"}
-    assert "image" in differing(cell)
+    assert differing(cell) == {"image", "image-padded", "two-images"}
 
 
-@pytest.mark.parametrize("name", ["clean", "by-hand", "tower"])
+def test_a_second_image_that_is_not_seen_is_found_by_two_images(rows):
+    cell = rows["second"].cells[-1]
+    assert cell.verdict == "diverged", cell.headline
+    assert differing(cell) == {"two-images"}
+
+
+@pytest.mark.parametrize("name", ["clean", "by-hand", "tower", "second"])
 def test_only_what_no_prompt_ran_is_named(rows, name):
     assert unrun(rows[name]) == {OLD: {"experts.1"}, NEW: {"experts.1"}}
     assert all(entry.one_of_several for entry in rows[name].unrun[NEW])

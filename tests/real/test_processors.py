@@ -144,7 +144,49 @@ def test_placeholders_that_become_another_number_of_tokens_are_named(signals):
     assert "a text and an image" in finding.where
 
 
-@pytest.mark.parametrize("name", ["clean-pair", "llava"])
+def only_case(signals, name):
+    """Return the code of the only finding, and the names of all cases in which the two releases differ."""
+    (finding,) = of_texts_and_images(signals, name)
+    old, new = (signals[stack][name].parts["processor"].cases for stack in (OLD, NEW))
+    both = {c for c in old if c in new and old[c].outputs and new[c].outputs}
+    return finding.code, {c for c in both if old[c].outputs != new[c].outputs}
+
+
+def test_an_alpha_channel_reaches_the_whole_processor(signals):
+    """5.x puts it on white, as the image processor alone shows."""
+    assert only_case(signals, "llava") == ("SB833", {"a text and an image, RGBA"})
+
+
+def test_a_processor_is_asked_at_the_placeholder_that_it_takes(signals):
+    code, differing = only_case(signals, "begin-pair")
+    assert code == "SB835"
+    assert differing
+    assert all(case.endswith(", at <begin>") for case in differing)
+    cases = signals[NEW]["begin-pair"].parts["processor"].cases
+    assert cases["a text and an image"].raised == "ValueError"
+    assert not any(
+        case.endswith("<begin>") for case in signals[NEW]["pair"].parts["processor"].cases
+    )
+
+
+def test_an_image_that_is_converted_otherwise_by_the_whole_processor_is_named(signals):
+    assert only_case(signals, "transparent-pair") == ("SB833", {"a text and an image, RGBA"})
+
+
+def test_a_conversation_goes_through_the_template_and_the_processor(signals):
+    code, differing = only_case(signals, "talk")
+    assert code == "SB835"
+    assert {"a conversation with an image", "a conversation with two images"} <= differing
+    one, two = (
+        signals[NEW]["clean-talk"].parts["processor"].cases[f"a conversation with {images}"].outputs
+        for images in ("an image", "two images")
+    )
+    assert one["prompt"].text == '["<image>what do you see?"]'
+    assert two["input_ids"].shapes[0][1] == one["input_ids"].shapes[0][1] + 4
+    assert two["pixel_values"].shapes[0][0] == 2
+
+
+@pytest.mark.parametrize("name", ["clean-pair", "clean-begin-pair", "clean-talk"])
 def test_a_processor_of_texts_and_images_that_gives_the_same_is_not_accused(signals, name):
     assert of_texts_and_images(signals, name) == []
 

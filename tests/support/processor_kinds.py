@@ -150,13 +150,19 @@ class TinyProcessor(ProcessorMixin):
     image_processor_class = "AutoImageProcessor"
     tokenizer_class = "AutoTokenizer"
     image_token = "<image>"
+    boi_token = "TOKEN"
 
-    def __init__(self, image_processor=None, tokenizer=None, **kwargs):
-        super().__init__(image_processor, tokenizer)
+    def __init__(self, image_processor=None, tokenizer=None, chat_template=None, **kwargs):
+        super().__init__(image_processor, tokenizer, chat_template=chat_template)
 
     def __call__(self, text=None, images=None, padding=False, return_tensors=None, **kwargs):
+        text = [text] if isinstance(text, str) else text
+        if any("TOKEN" not in part for part in text):
+            raise ValueError("a text has no place for an image")
+        if getattr(images, "mode", "RGB") == "RGBA":
+            images = images.convert(MODE)
         pixels = self.image_processor(images=images, return_tensors=return_tensors)
-        text = [part.replace("<image>", "<image>" * COUNT) for part in text]
+        text = [part.replace("TOKEN", "<image>" * COUNT) for part in text]
         ids = self.tokenizer(text, padding=padding, return_tensors=return_tensors)
         return BatchFeature({**pixels, **ids})
 '''
@@ -214,15 +220,35 @@ OF_IMAGES = {
     "model_input_names": ["input_ids", "attention_mask"],
 }
 """Keys of tokenizer_config.json; without the second one 4.x returns token_type_ids, too."""
-PAIRED = {"clean-pair": "4", "pair": "(5 if IS_NEW else 4)"}
-"""Kind of a processor of texts and images -> the number of tokens that an image takes."""
+_MORE = "(5 if IS_NEW else 4)"
+PAIRED = {
+    "clean-pair": {},
+    "pair": {"COUNT": _MORE},
+    "clean-begin-pair": {"TOKEN": "<begin>"},
+    "begin-pair": {"TOKEN": "<begin>", "COUNT": _MORE},
+    "transparent-pair": {"MODE": '"L" if IS_NEW else "RGB"'},
+    "clean-talk": {},
+    "talk": {"COUNT": "(5 if IS_NEW and 'see?' in text[0] else 4)"},
+}
+"""Kind of a processor of texts and images -> what stands for an image, how many tokens it becomes, and the mode of an
+image with an alpha channel."""
+_USUAL = {"TOKEN": "<image>", "COUNT": "4", "MODE": '"RGB"'}
+TEMPLATE = (
+    "{% for m in messages %}{% for p in m['content'] %}"
+    "{{ p['text'] if p['type'] == 'text' else '<image>' }}{% endfor %}{% endfor %}"
+)
 
 
 def write_pair(folder, kind):
     """Write a checkpoint's folder with a processor of texts and images, and their parts."""
     folder = declare(folder, "llama", image_processor_type="CLIPImageProcessor")
     tokenizer_kinds.write(folder, "byte-level", **OF_IMAGES)
-    (folder / "processing_tiny.py").write_text(PAIRS.replace("COUNT", PAIRED[kind]))
+    code = PAIRS
+    for place, value in (_USUAL | PAIRED[kind]).items():
+        code = code.replace(place, value)
+    (folder / "processing_tiny.py").write_text(code)
+    if kind.endswith("talk"):
+        (folder / "chat_template.json").write_text(json.dumps({"chat_template": TEMPLATE}))
     auto = {"AutoProcessor": "processing_tiny.TinyProcessor"}
     content = {"processor_class": "TinyProcessor", "auto_map": auto}
     (folder / "processor_config.json").write_text(json.dumps(content))

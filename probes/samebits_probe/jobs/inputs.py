@@ -157,8 +157,16 @@ class Chooser:
             way = multimodal.way(kind, self.model_class, self.config, self.signature)
         except DoesNotApply as reason:
             return {kind: {"reason": str(reason), "why": reason.why}}
-        lengths = {kind: multimodal.LENGTHS[:1], f"{kind}-padded": multimodal.LENGTHS}
-        return {name: self._of_way(name, way, rows) for name, rows in lengths.items()}
+        rows: dict[str, multimodal.Rows] = {kind: multimodal.ONE_IMAGE[:1]}
+        if not way.is_longer:  # where the padding of a row would be is not known
+            rows[f"{kind}-padded"] = multimodal.ONE_IMAGE
+        if way.in_rows is not None:
+            rows["two-images"] = multimodal.TWO_IMAGES
+        made = {name: self._of_way(name, way, parts) for name, parts in rows.items()}
+        if way.no_two:
+            one = f"the model takes one image per row: {way.no_two}"
+            made["two-images"] = {"reason": one, "why": DoesNotApply.why}
+        return made
 
     def _special(self, fed: tuple[str, ...]) -> Fact:
         """Return a prompt with special tokens, for a model of text that does not generate.
@@ -199,9 +207,9 @@ class Chooser:
         }
         return {name: {"tensors": self._refs(t), "constants": {}} for name, t in made.items()}
 
-    def _of_way(self, name: str, way: multimodal.Way, lengths: tuple[int, ...]) -> Fact:
-        tensors = way.tensors(name, self.config, self.signature, lengths)
-        real_rows = input_set.Arguments(tensors, {}).real_rows() if len(lengths) > 1 else None
+    def _of_way(self, name: str, way: multimodal.Way, rows: multimodal.Rows) -> Fact:
+        tensors = way.tensors(name, self.config, self.signature, rows)
+        real_rows = input_set.Arguments(tensors, {}).real_rows() if len(rows) > 1 else None
         optional = [name for name in multimodal.OPTIONAL if name in tensors]
         facts = {"tensors": self._refs(tensors), "constants": {}, "real_rows": real_rows}
         return facts | {"optional": optional}

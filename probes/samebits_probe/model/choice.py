@@ -22,7 +22,11 @@ NO_SHAPES: Shapes = MappingProxyType({})
 TOKENS = "input_ids"
 MASK = "attention_mask"
 DECODER = "decoder_input_ids"
+IMAGE_PLACES = "image_embeds_position_mask"
+"""Where Kosmos-2 has its image among its tokens; it takes neither of them alone."""
 PIXELS = "pixel_values"
+IMAGE_NAMES = (PIXELS, "pixel_values_images", "image_patches")
+"""Parameters for an image: the second is Video-LLaVA's in earlier releases, the third Fuyu's."""
 VALUES = (PIXELS, "input_features", "input_values")
 """Arguments for seeded numbers: an image, the features of a sound, or a sound."""
 MAIN_INPUTS = (TOKENS, *VALUES)
@@ -264,9 +268,13 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
     A mask for a padded batch is added later, if forward takes one.
 
     Raises:
+        DoesNotApply: forward takes no text without an image at its place.
         NotFed: forward needs an argument that samebits cannot make.
 
     """
+    if {IMAGE_PLACES, PIXELS} <= signature.names:
+        msg = f"forward takes {PIXELS} with {IMAGE_PLACES}, and no text without them"
+        raise DoesNotApply(msg)
     chosen = [_main_argument(signature, traits)]
     chosen += [
         name for name in _two_part_arguments(signature, traits, chosen[0]) if name not in chosen

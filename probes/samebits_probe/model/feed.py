@@ -19,7 +19,7 @@ from samebits_probe.model.tensor import stored
 from samebits_probe.process import files, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import torch
 
@@ -102,9 +102,11 @@ class Feed:
                 length = model_inputs.decoder_length(max(map(len, rows)))
                 tensors[choice.DECODER] = tensors[choice.DECODER][:, :length].contiguous()
             tensors, real_rows = padded.kwargs | tensors, padded.real_rows
-        kwargs = {name: self._on_device(tensor) for name, tensor in tensors.items()}
+        renamed = _renamed(tensors, model)
+        kwargs = {renamed.get(n, n): self._on_device(tensor) for n, tensor in tensors.items()}
         constants = record.get("constants")
-        return Inputs(kwargs | (constants or {}), real_rows, text, constants is not None, taken)
+        is_set = constants is not None
+        return Inputs(kwargs | (constants or {}), real_rows, text, is_set, taken, renamed)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_floating_point():
@@ -114,6 +116,12 @@ class Feed:
 
 def _read_record(inputs: InputsSource) -> Fact | None:
     return files.read_sealed(Path(inputs["record"])) if inputs["record"] else None
+
+
+def _renamed(names: Iterable[str], model: Any) -> dict[str, str]:
+    """Return argument -> its name in this release, for an image that has another one here."""
+    here = [n for n in choice.IMAGE_NAMES if model is not None and forks.accepts(model, n)]
+    return {n: here[0] for n in names if here and n in choice.IMAGE_NAMES and n not in here}
 
 
 def _row_ids(row: Fact, tokenizer: Any) -> list[int]:

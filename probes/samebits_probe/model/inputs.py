@@ -7,6 +7,7 @@ a model gets. model.feed gives each job the bytes that were made once for all st
 from __future__ import annotations
 
 import hashlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from samebits_probe.model import forks
 from samebits_probe.model.choice import NotFed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 Prompt = dict[str, Any]
 
@@ -41,6 +42,8 @@ class Inputs(NamedTuple):
     """True for an input set of the user's, and for a prompt with an image or a sound."""
     optional: tuple[str, ...] = ()
     """Those of the arguments that only some releases take or use."""
+    renamed: Mapping[str, str] = MappingProxyType({})
+    """Argument, as the release that chose it names it -> its name in this one, if that is another."""
 
 
 def text_config(config: Any) -> Any:

@@ -1,9 +1,10 @@
-"""Prompts with an image or a sound, for models that take one among their token ids.
+"""Prompts with images or a sound, for models that take them among their token ids.
 
 How a model takes an image is in no config: the shape of its pixels, what it needs beside them, and how many placeholder
 tokens stand for one image. So layouts are tried in a small model that the class makes of the config. One fits if forward
 takes it for one row and for two, and what it computes follows from the image. The number of placeholder tokens is the
-largest with which it does: a release that does not count them must not decide it.
+largest with which it does: a release that does not count them must not decide it. Two images per row are tried in the
+same model: an image must change what is computed of its own row, and of no other.
 """
 
 from __future__ import annotations
@@ -11,12 +12,21 @@ from __future__ import annotations
 import math
 import re
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import outputs, shrink, tried
-from samebits_probe.model.choice import DECODER, MASK, PIXELS, TOKENS, NotFed
+from samebits_probe.model.choice import (
+    DECODER,
+    IMAGE_NAMES,
+    IMAGE_PLACES,
+    MASK,
+    PIXELS,
+    TOKENS,
+    NotFed,
+)
 from samebits_probe.model.inputs import (
     DECODER_LENGTH,
     decoder_ids,
@@ -36,18 +46,35 @@ if TYPE_CHECKING:
     from samebits_probe.model.choice import Signature
 
 Tensors = dict[str, torch.Tensor]
+Rows = tuple[tuple[int, ...], ...]
+"""For each row, the tokens of text before, between and behind its images."""
 
 FEATURES = "input_features"
 TOKEN_TYPES, SEGMENTS = "mm_token_type_ids", "token_type_ids"
-OPTIONAL = (TOKEN_TYPES, SEGMENTS)
+_PATCH_NUMBERS = "image_patches_indices"
+OPTIONAL = (TOKEN_TYPES, SEGMENTS, _PATCH_NUMBERS)
 """What processors of some releases add to the tokens: 5.x has no positions of an image without the first, and no prefix of
-PaliGemma without the other."""
+PaliGemma without the second; 4.48 has no patches of Fuyu without the third."""
 VIDEOS = frozenset({"pixel_values_videos", "pixel_values_video", "videos"})
-LENGTHS = (9, 5)
-"""Tokens of text of the two rows of a batch; a single row is as long as the first."""
+ONE_IMAGE: Rows = ((1, 8), (1, 4))
+"""An image or a sound in each row of a padded batch; a single row is the first of them."""
+TWO_IMAGES: Rows = ((1, 0, 8), (1, 4, 4))
+"""Two images side by side in one row, and with text between in the other."""
 _GRID = (2, 3)
 """Rows and columns of merged patches where the number of patches is free; unequal, so that neither passes for the other."""
 _TILES = 5
+_MISMATCH = "match"
+"""Part of a refusal of a number of tokens."""
+_MODELS = 2
+"""Small models that are tried: one with fewer layers may not run."""
+_ROUNDING = 1e-3
+"""Part of an image's effect on its own row that may be an effect on another row."""
+_QUESTION_LENGTH = 6
+"""Tokens of the text that the Q-Former of InstructBLIP reads beside the image."""
+_FILLER = 4
+"""Token id at the places of an image where a mask tells them and the config names no placeholder: no text has it."""
+_VISIBLE = ("cross_attention_mask", "image_attention_mask")
+"""Masks of the images that each token sees."""
 _PLACEHOLDERS = {
     "image": ("image_token_id", "image_token_index", "img_token_id", "im_token_id"),
     "audio": ("audio_token_id", "audio_token_index", "audio_token"),
@@ -60,6 +87,8 @@ _COUNTS = (
     "image_seq_length",
     "image_seq_len",
     "num_image_tokens",
+    "latent_query_num",
+    "vision_soft_tokens_per_image",
     "num_tokens_per_image",
     "perceiver_n_latents",
     "resampler_n_latents",
@@ -78,6 +107,9 @@ class Layout(NamedTuple):
     beside: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | int], ...] = ()
     """Further argument, shape of one row, and its values, or the one value of all."""
 
+    are_patches: bool = False
+    """True for the patches of an image in a row, one for each placeholder, as Fuyu's are."""
+
     def tensors(self, name: str, rows: int) -> Tensors:
         """Return the arguments; floats depend on the name alone."""
         shape = (rows * self.shape[0], *self.shape[1:]) if self.joined else (rows, *self.shape)
@@ -87,61 +119,126 @@ class Layout(NamedTuple):
             tensors[argument] = filled.reshape(1, *own).repeat(rows, *[1] * len(own))
         return tensors
 
+    def times(self, count: int) -> Layout:
+        """Return the layout of several images per row, along the first size of a row."""
+        beside = tuple(
+            (
+                name,
+                (count * own[0], *own[1:]),
+                values if isinstance(values, int) else count * values,
+            )
+            for name, own, values in self.beside
+        )
+        return self._replace(shape=(count * self.shape[0], *self.shape[1:]), beside=beside)
+
 
 class Way(NamedTuple):
-    """How a model takes one image or sound per row."""
+    """How a model takes images or a sound among the tokens of each row."""
 
     kind: str
     layout: Layout
     placeholder: int | None
     n_tokens: int
     """Placeholder tokens of one image."""
+    is_longer: bool = False
+    """True if what forward returns has the features of the image before the tokens, as GIT's does."""
+    in_rows: bool | None = None
+    """True if the images of a row have a dimension of their own behind that of the rows, False if they are as many rows;
+    None for a model that takes no two images per row."""
+    no_two: str = ""
+    """Why it takes no two of them."""
 
-    def tensors(
-        self, name: str, config: Any, signature: Signature, lengths: tuple[int, ...]
-    ) -> Tensors:
-        """Return the arguments of forward for rows of text with one image each, padded on the left."""
-        rows = [self._row(f"{name}[{i}]", config, n) for i, n in enumerate(lengths)]
-        width = max(map(len, rows))
+    def tensors(self, name: str, config: Any, signature: Signature, rows: Rows) -> Tensors:
+        """Return the arguments of forward, padded on the left; each row has its tokens of text around its images."""
+        made = [self._row(f"{name}[{i}]", config, parts) for i, parts in enumerate(rows)]
+        width, count = max(len(ids) for ids, _ in made), len(rows[0]) - 1
         pad = pad_id(token_config(config))
-        ids = torch.tensor([[pad] * (width - len(row)) + row for row in rows])
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
-        is_image = (
-            (ids == self.placeholder) & (mask == 1) if self.placeholder is not None else ids < 0
-        )
-        tensors = {TOKENS: ids, MASK: mask} | self.layout.tensors(name, len(rows))
-        if "cross_attention_mask" in signature.names:
+        ids = torch.tensor([[pad] * (width - len(row)) + row for row, _ in made])
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row, _ in made])
+        images = torch.tensor([[-1] * (width - len(row)) + row for _, row in made])
+        is_image = (images >= 0).long()
+        tensors = {TOKENS: ids, MASK: mask} | self._of_layout(name, len(rows), count)
+        if names := signature.names & {*_VISIBLE}:
+            visible = self._visible(images, mask, count)
             tiles = self.layout.shape[1]
-            tensors["cross_attention_mask"] = mask[:, :, None, None].repeat(1, 1, 1, tiles)
+            tensors |= {
+                n: visible[..., None].repeat(1, 1, 1, tiles) if n == _VISIBLE[0] else visible
+                for n in names
+            }
+        if IMAGE_PLACES in signature.names:
+            tensors[IMAGE_PLACES] = is_image
+        if self.layout.are_patches:
+            tensors[_PATCH_NUMBERS] = torch.where(is_image == 1, is_image.cumsum(1) - 1, -1)
+        if "qformer_input_ids" in signature.names:
+            tensors |= _question(name, config, len(rows))
         if SEGMENTS in signature.names:
             # gemma3 lets tokens of one image see each other; to others all of it is the first segment
             sees_each_other = hasattr(config, "mm_tokens_per_image")
-            tensors[SEGMENTS] = is_image.long() if sees_each_other else torch.zeros_like(ids)
+            tensors[SEGMENTS] = is_image if sees_each_other else torch.zeros_like(ids)
         if self.kind == "image":
-            tensors[TOKEN_TYPES] = is_image.long()
+            tensors[TOKEN_TYPES] = is_image
         if getattr(config, "is_encoder_decoder", False) and signature.takes(DECODER):
             ids_of_decoder = decoder_ids(name, config, DECODER_LENGTH)
             tensors[DECODER] = torch.tensor([ids_of_decoder] * len(rows))
         return tensors
 
-    def _row(self, name: str, config: Any, length: int) -> list[int]:
-        text = seeded_ids(name, length, token_config(config), _reserved(config))
+    def _of_layout(self, name: str, rows: int, count: int) -> Tensors:
+        if self.in_rows:
+            return self.layout.times(count).tensors(name, rows)
+        return self.layout.tensors(name, rows * count)
+
+    def _visible(self, images: torch.Tensor, mask: torch.Tensor, count: int) -> torch.Tensor:
+        """Return which images each token sees: those that began before it, or all where they have no place."""
         if self.placeholder is None:
-            return text
+            return mask[..., None].repeat(1, 1, count)
+        begun = images.cummax(1).values[..., None] >= torch.arange(count)
+        return begun.long() * mask[..., None]
+
+    def _row(self, name: str, config: Any, parts: tuple[int, ...]) -> tuple[list[int], list[int]]:
+        """Return the ids of a row, and for each of them the number of its image, or -1."""
+        placeholders = [] if self.placeholder is None else [self.placeholder]
+        reserved = [*_reserved(config), *placeholders]
+        text = seeded_ids(name, sum(parts), token_config(config), reserved)
+        if not placeholders:
+            return text, [-1] * len(text)
         start, end = (_first(config, names) for names in (_STARTS, _ENDS))
-        around = ([start] if start is not None else []), ([end] if end is not None else [])
-        return [text[0], *around[0], *[self.placeholder] * self.n_tokens, *around[1], *text[1:]]
+        before, behind = ([i] if i is not None else [] for i in (start, end))
+        ids, images = list[int](), list[int]()
+        for number, length in enumerate(parts):
+            if number:
+                ids += [*before, *placeholders * self.n_tokens, *behind]
+                places = [number - 1] * self.n_tokens
+                images += [*[-1] * len(before), *places, *[-1] * len(behind)]
+            ids += text[:length]
+            images += [-1] * length
+            text = text[length:]
+        return ids, images
+
+
+def _question(name: str, config: Any, rows: int) -> Tensors:
+    """Return the text of a Q-Former for each row."""
+    ids = [
+        seeded_ids(f"{name}[{i}]:question", _QUESTION_LENGTH, config.qformer_config)
+        for i in range(rows)
+    ]
+    tensor = torch.tensor(ids)
+    return {"qformer_input_ids": tensor, "qformer_attention_mask": torch.ones_like(tensor)}
 
 
 def kinds(config: Any, signature: Signature, fed: tuple[str, ...]) -> Iterator[str]:
     """Yield ``image`` and ``audio`` if forward takes it beside token ids, and ``fed`` has none."""
     if TOKENS not in signature.names:
         return
-    if PIXELS in signature.names and PIXELS not in fed:
+    if image_argument(signature) and PIXELS not in fed:
         yield "image"
     has_sound = _part(config, "audio") is not config or _first(config, _PLACEHOLDERS["audio"])
     if FEATURES in signature.names and FEATURES not in fed and has_sound:
         yield "audio"
+
+
+def image_argument(signature: Signature) -> str:
+    """Return the parameter of forward that takes images; '' if there is none."""
+    return next((name for name in IMAGE_NAMES if name in signature.names), "")
 
 
 def way(kind: str, model_class: Any, config: Any, signature: Signature) -> Way:
@@ -151,21 +248,19 @@ def way(kind: str, model_class: Any, config: Any, signature: Signature) -> Way:
         NotFed: no layout that is known fits, or no small model can be made to try them in.
 
     """
-    placeholder = _first(config, _PLACEHOLDERS[kind])
+    placeholder = _placeholder(kind, config, signature)
     named = next((n for n in _PLACEHOLDERS[kind] if _number(config, n) is not None), "")
     if named and placeholder is None:
         msg = f"{named} {_number(config, named)} is outside of the vocabulary of {vocabulary(token_config(config))}"
         raise NotFed(msg)
-    reason = "no layout is known"
-    for model in tried.small_models(model_class, config):
+    reason = "its class makes no small model of the config to try them in"
+    for model in islice(tried.small_models(model_class, config), _MODELS):
+        reason = "no layout is known"
         trial = _Trial(kind, model, signature, placeholder)
         for layout in _layouts(kind, config, signature):
-            if (count := trial.count(layout)) is not None:
-                return Way(kind, layout, placeholder, count)
+            if (found := trial.way(layout)) is not None:
+                return found._replace(placeholder=placeholder)
             reason = trial.reason or reason
-        break
-    else:
-        reason = "its class makes no small model of the config to try them in"
     article = "an image" if kind == "image" else "a sound"
     msg = f"samebits could not find out how the model takes {article} among its tokens: {reason}"
     raise NotFed(msg)
@@ -178,11 +273,80 @@ class _Trial:
         self, kind: str, model: Any, signature: Signature, placeholder: int | None
     ) -> None:
         self.reason = ""
+        """Why a layout does not fit: the first reason that is not a number of tokens, as other numbers are tried."""
         self._kind, self._model, self._signature = kind, model, signature
         self._has_placeholder = placeholder is not None
-        self._placeholder = _first(model.config, _PLACEHOLDERS[kind])
+        self._placeholder = _placeholder(kind, model.config, signature)
+        self._is_longer = False
+        self._is_seen = True
+        """False if what forward returns does not follow from the image, as a gate is closed at first."""
 
-    def count(self, layout: Layout) -> int | None:
+    def way(self, layout: Layout) -> Way | None:
+        """Return the way to feed images in a layout; None if it does not fit."""
+        count = self._count(layout)
+        if count is None:
+            return None
+        way = self._way(layout, count)
+        return self._with_two(way) if self._kind == "image" else way
+
+    def _way(self, layout: Layout, count: int) -> Way:
+        return Way(self._kind, layout, self._placeholder, count, self._is_longer)
+
+    def _with_two(self, way: Way) -> Way:
+        """Return the way with how it takes two images per row."""
+        if reason := self._why_one(way):
+            return way._replace(no_two=reason)
+        layout = way.layout
+        self.reason = ""
+        may_be_in_rows = layout.are_patches or (layout.shape[0] == 1 and not layout.joined)
+        for in_rows in (True, False) if may_be_in_rows else (False,):
+            two = way._replace(in_rows=in_rows)
+            if self._takes_two(two):
+                return two
+        return way._replace(no_two=self.reason)
+
+    def _why_one(self, way: Way) -> str:
+        """Return why nobody feeds two images per row, even if forward takes them; '' if somebody may."""
+        config, names = self._model.config, self._signature.names
+        if way.placeholder is None and not names & {*_VISIBLE}:
+            return "no token stands for an image"
+        if hasattr(config, "qformer_config") or IMAGE_PLACES in names or DECODER in names:
+            return "processors of its kind take one image per text"
+        return ""
+
+    def _takes_two(self, way: Way) -> bool:
+        """Return True if an image changes what forward returns of its own row, and of no other."""
+        kwargs = self._kwargs(way, "two", TWO_IMAGES)
+        main = kwargs[way.layout.main]
+        n_images = 2 * len(TWO_IMAGES)
+        try:
+            before = self._logits(kwargs)
+            for image in (1, 2):  # the second one of the first row, and the first one of the second
+                progress.tick("two images per row")
+                pixels = main.clone().reshape(n_images, -1)
+                pixels[image] = pixels[image].flip(0)
+                after = self._logits({**kwargs, way.layout.main: pixels.reshape(main.shape)})
+                if (
+                    before is None
+                    or after is None
+                    or not self._is_of_row(image // 2, before, after)
+                ):
+                    self.reason = (
+                        "what forward returns of a row does not follow from its own images"
+                    )
+                    return False
+        except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
+            self.reason = in_one_line(error, tried.MAX_REASON)
+            return False
+        return True
+
+    def _is_of_row(self, row: int, before: torch.Tensor, after: torch.Tensor) -> bool:
+        """Return True if an image changed this row; experts that all rows share may round otherwise in the others."""
+        changes = [float((a - b).abs().max()) for a, b in zip(before, after, strict=True)]
+        own = changes.pop(row)
+        return max(changes) <= own * _ROUNDING and (own > 0 or not self._is_seen)
+
+    def _count(self, layout: Layout) -> int | None:
         """Return the number of placeholder tokens with which a layout fits; None if it does not."""
         progress.tick("layouts of an image")
         if not self._has_placeholder:
@@ -194,16 +358,21 @@ class _Trial:
         # a forward that does not count them takes any number: one stands for the image, as in its processor
         return fitting[0] if not self._fits(layout, max(likely) + 1) else 1
 
+    def _note(self, reason: str) -> None:
+        if not self.reason or _MISMATCH in self.reason:
+            self.reason = reason
+
     def _likely_counts(self, layout: Layout) -> set[int]:
         """Return numbers of features: of the config, of a refusal's message, of what modules return."""
         config = self._model.config
         counts = {1, *(_number(config, name) or 0 for name in _COUNTS), *_patches(config)}
+        counts |= _codes(config)
         with _widths_seen(self._model) as seen:
             try:
                 self._run(layout, 1, "likely", rows=1)
             except Exception as error:  # noqa: BLE001  its message may tell the number
-                self.reason = in_one_line(error, tried.MAX_REASON)
-                if "match" in str(error):
+                self._note(in_one_line(error, tried.MAX_REASON))
+                if _MISMATCH in str(error):
                     counts |= {int(number) for number in re.findall(r"\d+", str(error))}
         return {count for count in (counts | seen) if 0 < count <= 1 << 14}
 
@@ -213,13 +382,14 @@ class _Trial:
             other = self._run(layout, count, "first", rows=1, pixels="other")
             self._run(layout, count, "batch", rows=2)
         except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
-            self.reason = in_one_line(error, tried.MAX_REASON)
+            self._note(in_one_line(error, tried.MAX_REASON))
             return False
         if first is None or other is None:
-            self.reason = "forward made the row longer, or returned no tensor"
+            self._note("forward made the row longer, or returned no tensor")
             return False
-        if tensor_hash(first) == tensor_hash(other) and not self._runs_more(layout, count):
-            self.reason = "what forward returns does not follow from the image"
+        self._is_seen = tensor_hash(first) != tensor_hash(other)
+        if not self._is_seen and not self._runs_more(layout, count):
+            self._note("what forward returns does not follow from the image")
             return False
         return True
 
@@ -238,24 +408,29 @@ class _Trial:
         self, layout: Layout, count: int, name: str, *, rows: int, pixels: str = "same"
     ) -> torch.Tensor | None:
         """Return the first output; None if forward made the row longer, as if a token were an image."""
-        model = self._model
-        way = Way(self._kind, layout, self._placeholder, count)
-        kwargs = way.tensors(name, model.config, self._signature, LENGTHS[:rows])
+        way = self._way(layout, count)
+        kwargs = self._kwargs(way, name, ONE_IMAGE[:rows])
         if pixels == "other":
-            kwargs |= {layout.main: way.layout.tensors("other", rows)[layout.main]}
+            kwargs |= {layout.main: layout.tensors("other", rows)[layout.main]}
         elif not pixels:
-            for argument in (layout.main, "cross_attention_mask", *(n for n, *_ in layout.beside)):
+            for argument in (layout.main, *_VISIBLE, IMAGE_PLACES, *(n for n, *_ in layout.beside)):
                 kwargs.pop(argument, None)
-        kwargs = {
-            k: v for k, v in kwargs.items() if k not in OPTIONAL or k in self._signature.names
-        }
+        return self._logits(kwargs)
+
+    def _kwargs(self, way: Way, name: str, rows: Rows) -> Tensors:
+        kwargs = way.tensors(name, self._model.config, self._signature, rows)
+        return {k: v for k, v in kwargs.items() if k not in OPTIONAL or k in self._signature.names}
+
+    def _logits(self, kwargs: Tensors) -> torch.Tensor | None:
         with torch.no_grad():
-            result = model(**kwargs)
+            result = self._model(**kwargs)
         logits = outputs.usual_logits_of(result)
-        is_decoder = DECODER in kwargs
-        if logits is None or not (is_decoder or logits.shape[1] == kwargs[TOKENS].shape[1]):
-            return None
-        return logits
+        if logits is None or DECODER in kwargs:
+            return logits
+        if logits.shape[1] == kwargs[TOKENS].shape[1]:
+            return logits
+        self._is_longer = not self._has_placeholder
+        return logits if self._is_longer else None
 
 
 def _layouts(kind: str, config: Any, signature: Signature) -> Iterator[Layout]:
@@ -265,7 +440,7 @@ def _layouts(kind: str, config: Any, signature: Signature) -> Iterator[Layout]:
 
 
 def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
-    vision = _part(config, "vision")
+    vision, pixels = _part(config, "vision"), image_argument(signature)
     channels = _any_number(vision, ("num_channels", "in_channels", "in_chans")) or 3
     patch = _any_number(vision, ("patch_size", "spatial_patch_size")) or 14
     if "image_grid_thw" in signature.names:
@@ -282,7 +457,7 @@ def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
             (channels * patch**2,),
             (channels, patch, patch),
         ):
-            yield Layout(PIXELS, (math.prod(grid), *row), joined=True, beside=of_grid)
+            yield Layout(pixels, (math.prod(grid), *row), joined=True, beside=of_grid)
         return
     height, width = _image_size(vision, config)
     image = (channels, height, width)
@@ -293,13 +468,15 @@ def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
             ("aspect_ratio_ids", (1,), 1),
             ("aspect_ratio_mask", (1, tiles), (1, *[0] * (tiles - 1))),
         )
-        yield Layout(PIXELS, (1, tiles, *image), beside=ratios)
+        yield Layout(pixels, (1, tiles, *image), beside=ratios)
         return
     tiles = max(_TILES, 1 + _largest_grid(config, height * width))
     for beside in dict.fromkeys(((), sizes)):
-        yield Layout(PIXELS, image, beside=beside)
-        yield Layout(PIXELS, (1, *image), beside=beside)
-        yield Layout(PIXELS, (tiles, *image), beside=beside)
+        yield Layout(pixels, image, beside=beside)
+        yield Layout(pixels, (1, *image), beside=beside)
+        yield Layout(pixels, (tiles, *image), beside=beside)
+    if vision is config:
+        yield Layout(pixels, (math.prod(_GRID), channels * patch**2), are_patches=True)
     if "spatial_shapes" in signature.names:
         rows, columns = (2 * n for n in _GRID)
         n_patches = rows * columns
@@ -307,7 +484,7 @@ def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
             ("spatial_shapes", (2,), (rows, columns)),
             ("pixel_attention_mask", (n_patches,), 1),
         )
-        yield Layout(PIXELS, (n_patches, channels * patch**2), beside=patches)
+        yield Layout(pixels, (n_patches, channels * patch**2), beside=patches)
 
 
 def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
@@ -319,9 +496,9 @@ def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     masks = [n for n in ("feature_attention_mask", "input_features_mask") if n in signature.names]
     for length in dict.fromkeys((2 * (positions or 50), 64)):
         beside = tuple((name, (length,), 1) for name in masks)
-        for choice in dict.fromkeys((beside, ())):
-            yield Layout(FEATURES, (bins, length), beside=choice)
-            yield Layout(FEATURES, (length, bins), beside=choice)
+        for arguments in dict.fromkeys((beside, ())):
+            yield Layout(FEATURES, (bins, length), beside=arguments)
+            yield Layout(FEATURES, (length, bins), beside=arguments)
 
 
 def _image_size(vision: Any, config: Any) -> tuple[int, int]:
@@ -340,6 +517,15 @@ def _patches(config: Any) -> set[int]:
         return set()
     height, width = (size // patch for size in _image_size(vision, config))
     return {height * width // merged**2 for merged in (1, 2, 3, 4)}
+
+
+def _codes(config: Any) -> set[int]:
+    """Return numbers of codes of a quantized image, with and without a token behind each row, as Emu3's have."""
+    if getattr(config, "vq_config", None) is None:
+        return set()
+    height, width = _image_size(_part(config, "vision"), config)
+    sides = [(height >> k, width >> k) for k in range(6)]
+    return {count for h, w in sides for count in (h * w, h * (w + 1))}
 
 
 def _largest_grid(config: Any, area: int) -> int:
@@ -387,6 +573,18 @@ def _reserved(config: Any) -> list[int]:
     values = {**token_config(config).to_dict(), **config.to_dict()}
     names = (n for n in values if re.fullmatch(r"\w+_token_(id|index)", n))
     return [values[n] for n in names if isinstance(values[n], int)]
+
+
+def _placeholder(kind: str, config: Any, signature: Signature) -> int | None:
+    """Return the token id that stands for an image or a sound; None if there is none.
+
+    Chameleon and Emu3 name it in a map from tokens to their ids.
+    """
+    by_token = getattr(config, "vocabulary_map", None) or {}
+    placeholder = _first(config, _PLACEHOLDERS[kind])
+    if placeholder is None and kind == "image":
+        placeholder = by_token.get("<image>", _FILLER if IMAGE_PLACES in signature.names else None)
+    return placeholder
 
 
 def _part(config: Any, kind: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,24 +13,39 @@ from samebits_probe.model import forks, shrink
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_MAX_BYTES = 1 << 30
-"""Bytes in float32 up to which a model is made."""
+_MAX_BYTES, _QUICK_BYTES = 1 << 30, 1 << 26
+"""Bytes in float32 up to which a model is made, and up to which a forward of it is quick."""
 MAX_REASON = 300
 """Characters of the exception of such a model."""
 
 
 def small_models(model_class: Any, config: Any) -> Iterator[Any]:
-    """Yield models of the config, or of one with fewer layers, that are small enough to try things in."""
-    smaller = (plan.config for plan in shrink.plans(config.to_dict(), {}))
-    for values in (None, *smaller):
+    """Yield models of the config, or of one with fewer layers, that are small enough to try things in.
+
+    A model of the whole config comes first if a forward of it is quick, else last.
+    """
+    smaller = [plan.config for plan in shrink.plans(config.to_dict(), {})]
+    is_quick = _n_bytes(model_class, config) <= _QUICK_BYTES
+    for values in (None, *smaller) if is_quick else (*smaller, None):
         try:
             made = copy.deepcopy(config) if values is None else type(config).from_dict(values)
-            arguments = {forks.dtype_keyword(): torch.float32}
-            with torch.device("meta"):
-                skeleton = model_class._from_config(copy.deepcopy(made), **arguments)
-            if 4 * sum(p.numel() for p in skeleton.parameters()) > _MAX_BYTES:
+            if _n_bytes(model_class, made) > _MAX_BYTES:
                 continue
             torch.manual_seed(0)
-            yield model_class._from_config(made, **arguments).eval()
+            yield model_class._from_config(made, **_in_float32()).eval()
         except Exception:  # noqa: BLE001, S112  a class may refuse a config in any way
             continue
+
+
+def _n_bytes(model_class: Any, config: Any) -> float:
+    """Return the bytes of a config's parameters in float32; without end if its class refuses it."""
+    try:
+        with torch.device("meta"):
+            skeleton = model_class._from_config(copy.deepcopy(config), **_in_float32())
+    except Exception:  # noqa: BLE001  a class may refuse a config in any way
+        return math.inf
+    return 4.0 * sum(int(p.numel()) for p in skeleton.parameters())
+
+
+def _in_float32() -> dict[str, torch.dtype]:
+    return {forks.dtype_keyword(): torch.float32}

@@ -49,6 +49,9 @@ class SeeingModel(PreTrainedModel):
                 features = self.tower(patches)
             if NEW and self.config.defect == "tower":
                 features = features * 1.5
+            if NEW and self.config.defect == "second" and len(features) > len(input_ids):
+                features = features.clone()
+                features[1::2] = features[::2]
             is_image = input_ids == self.config.image_token_id
             if is_image.sum() != features.shape[0] * features.shape[1]:
                 raise ValueError("Image features and image tokens do not match")

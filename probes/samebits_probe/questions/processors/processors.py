@@ -17,7 +17,8 @@ import transformers
 from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import plain
-from samebits_probe.questions.processors import arrays, postprocessing, samples, steps, widened
+from samebits_probe.questions.processors import arrays, calls, postprocessing, steps, widened
+from samebits_probe.questions.processors.calls import Call
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ BACKENDS = ("pil", "torchvision")
 SECONDS = 40.0
 """Time for all cases of a model; later ones are left out, with the reason."""
 FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+_TEMPLATES = ("chat_template.json", "chat_template.jinja")
+"""Files of a processor's chat template; some releases read the first one only."""
 _MAX_MESSAGE = 200
 _NOT_SETTINGS = frozenset(
     {
@@ -67,14 +70,6 @@ KINDS = {
     "video processor": Kind("AutoVideoProcessor", "video_processor_type", "video_processor"),
     "processor": Kind("AutoProcessor", "processor_class", ""),
 }
-
-
-class Call(NamedTuple):
-    """One case: how to make its input, and how to call the processor with it."""
-
-    made: Callable[[], Any]
-    called: Callable[[Any, Any], Any]
-    """From the processor and the input to its outputs."""
 
 
 class Clock:
@@ -128,6 +123,12 @@ def _file(source: Source, name: str) -> Path | None:
     return Path(cached) if cached else None
 
 
+def _talks(source: Source, declared: dict[str, dict[str, Any]]) -> bool:
+    """Return True if the files have a chat template for the processor, whether a release reads it or not."""
+    whole = declared.get("processor_config.json", {})
+    return "chat_template" in whole or any(_file(source, name) for name in _TEMPLATES)
+
+
 def _kinds(declared: dict[str, dict[str, Any]]) -> list[str]:
     """Return the kinds that the files declare."""
     return [kind for kind, entry in KINDS.items() if _declares(kind, entry, declared)]
@@ -165,7 +166,8 @@ def _parts(
     described = _described(kind, processor)
     if not hasattr(processor, "tokenizer") and kind == "processor" and len(_kinds(declared)) > 1:
         return {kind: described}  # its only part is observed by itself
-    cases = _cases(processor, load, _calls(kind, processor), clock)
+    made = calls.of(kind, processor, talks=_talks(source, declared))
+    cases = _cases(processor, load, made, clock)
     parts = {kind: described | {"cases": cases}}
     if later := _after(processor, load, clock):
         parts[kind + AFTER] = {**described, "role": "after", "settings": {}, "cases": later}
@@ -187,11 +189,11 @@ def _loaded(load: Callable[..., Any], **options: Any) -> tuple[Any, dict[str, An
 
 def _after(processor: Any, load: Callable[[], Any], clock: Clock) -> dict[str, Any]:
     """Return the cases of the methods that take outputs of a model."""
-    calls = {
+    made = {
         name: Call(lambda: None, _without_input(call))
         for name, call in postprocessing.calls(processor).items()
     }
-    return _cases(processor, load, calls, clock)
+    return _cases(processor, load, made, clock)
 
 
 def _without_input(call: Callable[[Any], dict[str, Any]]) -> Callable[[Any, Any], Any]:
@@ -218,7 +220,7 @@ def _other_backend(
     described = _described(kind, processor)
     if described["backend"] != other:
         return {name: {"absent": f"this release gives {described['class_name']} in its place"}}
-    cases = _cases(processor, lambda: load(**options), _calls(kind, processor), clock)
+    cases = _cases(processor, lambda: load(**options), calls.of(kind, processor), clock)
     return {name: described | {"cases": cases}}
 
 
@@ -234,22 +236,9 @@ def _demand(auto: Any, backend: str) -> dict[str, Any]:
 def _described(kind: str, processor: Any) -> dict[str, Any]:
     return {
         "class_name": type(processor).__name__,
-        "backend": _backend(processor),
+        "backend": calls.backend_of(processor),
         "settings": {} if kind == "processor" else _settings(processor),
     }
-
-
-def _backend(processor: Any) -> str:
-    """Return what computes: ``torchvision``, ``pil``, or ``python`` for numpy and all else."""
-    backend = getattr(processor, "backend", None)
-    if isinstance(backend, str):
-        return backend
-    names = [base.__name__ for base in type(processor).__mro__]
-    if any(name in ("BaseImageProcessorFast", "BaseVideoProcessor") for name in names):
-        return "torchvision"
-    if "BaseImageProcessor" in names:
-        return "pil"
-    return "python"
 
 
 def _settings(processor: Any) -> dict[str, str]:
@@ -269,118 +258,16 @@ def _settings(processor: Any) -> dict[str, str]:
     }
 
 
-def _calls(kind: str, processor: Any) -> dict[str, Call]:
-    if kind == "feature extractor":
-        if hasattr(processor, "preprocess"):
-            return _of_images()  # a feature extractor of images, which releases still load
-        return _of_sounds()
-    if kind == "video processor":
-        return {name: Call(made, _watch) for name, made in samples.videos().items()}
-    if kind == "processor":
-        return _of_texts(processor)
-    return _of_images()
-
-
-def _of_images() -> dict[str, Call]:
-    return {
-        name: Call(made, _look) for name, made in (samples.arrays() | samples.pictures()).items()
-    }
-
-
-def _tensors(processor: Any) -> str:
-    return "pt" if _backend(processor) == "torchvision" else "np"
-
-
-def _look(processor: Any, image: Any) -> Any:
-    return processor(images=image, return_tensors=_tensors(processor))
-
-
-def _watch(processor: Any, video: Any) -> Any:
-    return processor(videos=[video], return_tensors="pt")
-
-
-def _of_sounds() -> dict[str, Call]:
-    calls = {name: Call(made, _hearing(rate)) for name, (made, rate) in samples.sounds().items()}
-    short = samples.sounds()["1 s"][0]
-    several = samples.sounds()["two of different lengths"][0]
-    calls["1 s, attention mask"] = Call(short, _hearing(samples.RATE, return_attention_mask=True))
-    calls["two, padded"] = Call(several, _hearing(samples.RATE, padding=True))
-    calls["two, padded, attention mask"] = Call(
-        several, _hearing(samples.RATE, padding=True, return_attention_mask=True)
-    )
-    calls["1 s, cut"] = Call(
-        short, _hearing(samples.RATE, truncation=True, max_length=4_000, padding="max_length")
-    )
-    return calls
-
-
-def _hearing(rate: int, **options: Any) -> Callable[[Any, Any], Any]:
-    def hear(processor: Any, sound: Any) -> Any:
-        return processor(sound, sampling_rate=rate, return_tensors="np", **options)
-
-    return hear
-
-
-def _of_texts(processor: Any) -> dict[str, Call]:
-    """Return calls of a processor of several kinds of inputs: texts with images or sounds."""
-    calls: dict[str, Call] = {}
-    if getattr(processor, "image_processor", None) is not None:
-        token = _placeholder(processor, "image_token", "<image>")
-        pictures = samples.pictures()
-        one, two = pictures["RGB 97 x 64"], pictures["two images"]
-        calls["a text and an image"] = Call(lambda: ([f"{token} a cat"], [one()]), _read_images)
-        calls["a text and two images"] = Call(
-            lambda: ([f"{token}{token} two cats"], two()), _read_images
-        )
-        calls["two texts of different lengths, an image each"] = Call(
-            lambda: ([f"{token} a cat", f"what do you see here? {token}"], two()), _read_padded
-        )
-    if getattr(processor, "feature_extractor", None) is not None:
-        token = _placeholder(processor, "audio_token", "")
-        sound = samples.sounds()["1 s"][0]
-        calls["a sound"] = Call(sound, _read_sound)
-        calls["a text and a sound"] = Call(
-            lambda: ([f"{token} what is it"], sound()), _read_text_and_sound
-        )
-    if not calls and getattr(processor, "tokenizer", None) is None:
-        return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images()
-    return calls
-
-
-def _placeholder(processor: Any, name: str, default: str) -> str:
-    token = getattr(processor, name, None)
-    return str(getattr(token, "content", token)) if token is not None else default
-
-
-def _read_images(processor: Any, case: Any) -> Any:
-    texts, images = case
-    return processor(text=texts, images=images, return_tensors="pt")
-
-
-def _read_padded(processor: Any, case: Any) -> Any:
-    texts, images = case
-    return processor(text=texts, images=images, padding=True, return_tensors="pt")
-
-
-def _read_sound(processor: Any, sound: Any) -> Any:
-    return processor(audio=sound, sampling_rate=samples.RATE, return_tensors="pt")
-
-
-def _read_text_and_sound(processor: Any, case: Any) -> Any:
-    texts, sound = case
-    return processor(text=texts, audio=sound, sampling_rate=samples.RATE, return_tensors="pt")
-
-
 def _cases(
-    processor: Any, load: Callable[[], Any], calls: dict[str, Call], clock: Clock
+    processor: Any, load: Callable[[], Any], made: dict[str, Call], clock: Clock
 ) -> dict[str, Any]:
     results: dict[str, Any] = {}
-    for name, call in calls.items():
+    for name, call in made.items():
         if clock.is_over:
             results[name] = {"left_out": "the cases before it took the time for all of them"}
             continue
         results[name] = _case(processor, call)
-    returned = {name: calls[name] for name, result in results.items() if "outputs" in result}
+    returned = {name: made[name] for name, result in results.items() if "outputs" in result}
     for name, promoted in _in_float64(load, returned, clock).items():
         results[name] |= promoted
     return results
@@ -401,17 +288,17 @@ def _case(processor: Any, call: Call) -> dict[str, Any]:
 
 
 def _in_float64(
-    load: Callable[[], Any], calls: dict[str, Call], clock: Clock
+    load: Callable[[], Any], made: dict[str, Call], clock: Clock
 ) -> dict[str, dict[str, Any]]:
     """Return outputs and steps of a processor that is made, and called, in float64."""
-    if not calls:
+    if not made:
         return {}
     with widened.in_float64() as notes:
         try:
             processor = load()
         except Exception as error:  # noqa: BLE001  code that does not take float64
-            return {name: {"not_promoted": in_words(error)} for name in calls}
-        return {name: _promoted(processor, call, notes, clock) for name, call in calls.items()}
+            return {name: {"not_promoted": in_words(error)} for name in made}
+        return {name: _promoted(processor, call, notes, clock) for name, call in made.items()}
 
 
 def _promoted(processor: Any, call: Call, notes: widened.Notes, clock: Clock) -> dict[str, Any]:

@@ -1,0 +1,200 @@
+"""How users call a model's processors: each case with its input and its call."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from samebits_probe.questions.processors import samples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MODES = ("gray", "RGBA", "palette")
+"""Kinds of images that a processor converts by its own defaults."""
+_USUAL = "<image>"
+_OTHER_PLACEHOLDERS = ("boi_token", "fake_image_token", "start_image_token", "image_placeholder")
+"""Attributes of processors for what stands for an image in a text, where it is not image_token."""
+
+
+class Call(NamedTuple):
+    """One case: how to make its input, and how to call the processor with it."""
+
+    made: Callable[[], Any]
+    called: Callable[[Any, Any], Any]
+    """From the processor and the input to its outputs."""
+
+
+def of(kind: str, processor: Any, *, talks: bool = False) -> dict[str, Call]:
+    """Return case -> call for a part of a kind; ``talks`` if the checkpoint has a chat template for it."""
+    if kind == "feature extractor":
+        if hasattr(processor, "preprocess"):
+            return _of_images()  # a feature extractor of images, which releases still load
+        return _of_sounds()
+    if kind == "video processor":
+        return {name: Call(made, _watch) for name, made in samples.videos().items()}
+    if kind == "processor":
+        return _of_texts(processor, talks=talks)
+    return _of_images()
+
+
+def _of_images() -> dict[str, Call]:
+    return {
+        name: Call(made, _look) for name, made in (samples.arrays() | samples.pictures()).items()
+    }
+
+
+def _tensors(processor: Any) -> str:
+    return "pt" if backend_of(processor) == "torchvision" else "np"
+
+
+def _look(processor: Any, image: Any) -> Any:
+    return processor(images=image, return_tensors=_tensors(processor))
+
+
+def _watch(processor: Any, video: Any) -> Any:
+    return processor(videos=[video], return_tensors="pt")
+
+
+def _of_sounds() -> dict[str, Call]:
+    calls = {name: Call(made, _hearing(rate)) for name, (made, rate) in samples.sounds().items()}
+    short = samples.sounds()["1 s"][0]
+    several = samples.sounds()["two of different lengths"][0]
+    calls["1 s, attention mask"] = Call(short, _hearing(samples.RATE, return_attention_mask=True))
+    calls["two, padded"] = Call(several, _hearing(samples.RATE, padding=True))
+    calls["two, padded, attention mask"] = Call(
+        several, _hearing(samples.RATE, padding=True, return_attention_mask=True)
+    )
+    calls["1 s, cut"] = Call(
+        short, _hearing(samples.RATE, truncation=True, max_length=4_000, padding="max_length")
+    )
+    return calls
+
+
+def _hearing(rate: int, **options: Any) -> Callable[[Any, Any], Any]:
+    def hear(processor: Any, sound: Any) -> Any:
+        return processor(sound, sampling_rate=rate, return_tensors="np", **options)
+
+    return hear
+
+
+def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
+    """Return calls of a processor of several kinds of inputs: texts with images or sounds."""
+    calls: dict[str, Call] = {}
+    if getattr(processor, "image_processor", None) is not None:
+        token = _placeholder(processor, "image_token", _USUAL)
+        calls |= _of_pairs(token)
+        if own := _other_placeholder(processor, token):
+            calls |= _of_pairs(own)
+        if talks:
+            calls["a conversation with an image"] = Call(lambda: [_one()], _converse)
+            calls["a conversation with two images"] = Call(_two, _converse)
+    if getattr(processor, "feature_extractor", None) is not None:
+        token = _placeholder(processor, "audio_token", "")
+        sound = samples.sounds()["1 s"][0]
+        calls["a sound"] = Call(sound, _read_sound)
+        calls["a text and a sound"] = Call(
+            lambda: ([f"{token} what is it"], sound()), _read_text_and_sound
+        )
+    if not calls and getattr(processor, "tokenizer", None) is None:
+        return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images()
+    return calls
+
+
+def _of_pairs(token: str) -> dict[str, Call]:
+    """Return calls with texts and images at a placeholder, which the case names: releases may have another one."""
+    pictures = samples.pictures()
+    calls = {
+        "a text and an image": Call(lambda: ([f"{token} a cat"], [_one()]), _read_images),
+        "a text and two images": Call(lambda: ([f"{token}{token} two cats"], _two()), _read_images),
+        "a text between two images": Call(
+            lambda: ([f"{token} a cat, and here {token} two"], _two()), _read_images
+        ),
+        "two texts of different lengths, an image each": Call(
+            lambda: (_texts(token), _two()), _read_padded
+        ),
+        "two texts of different lengths, a list of an image each": Call(
+            lambda: (_texts(token), [[image] for image in _two()]), _read_padded
+        ),
+    }
+    for mode in _MODES:
+        calls[f"a text and an image, {mode}"] = Call(pictures[mode], _reading(f"{token} a cat"))
+    return calls if token == _USUAL else {f"{n}, at {token}": c for n, c in calls.items()}
+
+
+def _reading(text: str) -> Callable[[Any, Any], Any]:
+    def read(processor: Any, image: Any) -> Any:
+        return _read_images(processor, (text, image))
+
+    return read
+
+
+def _one() -> Any:
+    return samples.pictures()["RGB 97 x 64"]()
+
+
+def _two() -> list[Any]:
+    return list(samples.pictures()["two images"]())
+
+
+def _texts(token: str) -> list[str]:
+    return [f"{token} a cat", f"what do you see here? {token}"]
+
+
+def _other_placeholder(processor: Any, token: str) -> str:
+    """Return what stands for an image where ``token`` does not; '' if it does, or nothing else is known.
+
+    Gemma 3 takes its token of the begin of an image, and Llama 4 one that is not in the model's ids.
+    """
+    names = [_placeholder(processor, name, "") for name in _OTHER_PLACEHOLDERS]
+    for other in ("", *(name for name in dict.fromkeys(names) if name not in ("", token))):
+        with suppress(Exception):
+            _read_images(processor, ([f"{other or token} a cat"], [_one()]))
+            return other
+    return ""
+
+
+def _placeholder(processor: Any, name: str, default: str) -> str:
+    token = getattr(processor, name, None)
+    return str(getattr(token, "content", token)) if token is not None else default
+
+
+def _read_images(processor: Any, case: Any) -> Any:
+    texts, images = case
+    return processor(text=texts, images=images, return_tensors="pt")
+
+
+def _converse(processor: Any, images: Any) -> Any:
+    """Return what users get of a conversation: the text of the template, and what is made of it and the images."""
+    parts = [*({"type": "image"} for _ in images), {"type": "text", "text": "what do you see?"}]
+    prompt = processor.apply_chat_template(
+        [{"role": "user", "content": parts}], tokenize=False, add_generation_prompt=True
+    )
+    return {"prompt": prompt, **_read_images(processor, ([prompt], images))}
+
+
+def _read_padded(processor: Any, case: Any) -> Any:
+    texts, images = case
+    return processor(text=texts, images=images, padding=True, return_tensors="pt")
+
+
+def _read_sound(processor: Any, sound: Any) -> Any:
+    return processor(audio=sound, sampling_rate=samples.RATE, return_tensors="pt")
+
+
+def _read_text_and_sound(processor: Any, case: Any) -> Any:
+    texts, sound = case
+    return processor(text=texts, audio=sound, sampling_rate=samples.RATE, return_tensors="pt")
+
+
+def backend_of(processor: Any) -> str:
+    """Return what computes: ``torchvision``, ``pil``, or ``python`` for numpy and all else."""
+    backend = getattr(processor, "backend", None)
+    if isinstance(backend, str):
+        return backend
+    names = [base.__name__ for base in type(processor).__mro__]
+    if any(name in ("BaseImageProcessorFast", "BaseVideoProcessor") for name in names):
+        return "torchvision"
+    if "BaseImageProcessor" in names:
+        return "pil"
+    return "python"
