@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from samebits.findings.case import Case
     from samebits.records.capture import AttentionCall, Capture, SdpaCall
+    from samebits.records.comparison import CellResult
 
 
 def _functions(capture: Capture) -> set[str]:
@@ -52,6 +53,17 @@ def _different_function(case: Case) -> Iterator[Sighting]:
             f"{_effect_text(is_same)} (prompt {prompt})" for prompt, is_same in eager.items()
         ]
         yield Sighting("attention.kernel", (change, case.ladder.reason, *effects))
+
+
+def _fused_stack(result: CellResult) -> str:
+    """Return the stack whose attention is fused: it leaves out what a fused kernel cannot compute."""
+    for change in result.changes.get("attention.kernel", ()):
+        sides = (isinstance(change.reference, dict), isinstance(change.candidate, dict))
+        if sides == (True, False) and result.reference is not None:
+            return result.reference.stack
+        if sides == (False, True):
+            return result.cell.stack
+    return ""
 
 
 def _effect_text(is_same: bool) -> str:
@@ -180,5 +192,5 @@ RULES = (
     Rule("SB602", _longer_mask, explains=RAISED),
     Rule("SB603", raised("TypeError", r"create_\w*causal_mask\(\)"), explains=RAISED),
     Rule("SB604", _packed, explains=DECODED),
-    Rule("SB605", _different_function, explains=COMPUTED),
+    Rule("SB605", _different_function, explains=COMPUTED, faulty=_fused_stack),
 )

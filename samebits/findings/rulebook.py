@@ -17,7 +17,7 @@ _MAX_TEXT = 4000
 
 def title(text: RuleText) -> Markdown:
     """Return code and name of a rule."""
-    return fill("{} {}", text.code, _text_with_code(text.name))
+    return fill("{} {}", text.code, text_with_code(text.name))
 
 
 def plain_title(text: RuleText) -> str:
@@ -29,8 +29,8 @@ def short_advice(text: RuleText) -> Markdown:
     """Return cause and remedy of a rule, for report.md; the models' pages have the rest."""
     return page(
         [
-            fill("**Cause.** {}", _text_with_code(text.cause)),
-            fill("**Remedy.** {}", _text_with_code(text.remedy)),
+            fill("**Cause.** {}", text_with_code(text.cause)),
+            fill("**Remedy.** {}", text_with_code(text.remedy)),
         ]
     )
 
@@ -39,14 +39,14 @@ def advice(text: RuleText) -> Markdown:
     """Return cause, remedy, releases and references of a rule, for a model's page."""
     return page(
         [
-            fill("**Cause.** {}", _text_with_code(text.cause)),
-            fill("**Remedy.** {}", _text_with_code(text.remedy)),
+            fill("**Cause.** {}", text_with_code(text.cause)),
+            fill("**Remedy.** {}", text_with_code(text.remedy)),
             fence(text.example, "python") if text.example else EMPTY,
             table(
                 ["name", "instead"],
-                [[code(n), _text_with_code(i)] for n, i in text.instead.items()],
+                [[code(n), text_with_code(i)] for n, i in text.instead.items()],
             ),
-            fill("**Releases.** {}", _text_with_code(text.releases)),
+            fill("**Releases.** {}", text_with_code(text.releases)),
             fill("**See** {}", _references(text)) if text.references else EMPTY,
         ]
     )
@@ -54,12 +54,12 @@ def advice(text: RuleText) -> Markdown:
 
 def _references(text: RuleText) -> Markdown:
     references = (
-        linked(r) if r.startswith("https://") else _text_with_code(r) for r in text.references
+        linked(r) if r.startswith("https://") else text_with_code(r) for r in text.references
     )
     return join(references, "; ")
 
 
-def _text_with_code(text: str) -> Markdown:
+def text_with_code(text: str) -> Markdown:
     """Return the text of a rule with names of code set as code."""
     parts = []
     for i, part in enumerate(CODE_NAME.split(text)):

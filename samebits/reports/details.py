@@ -150,7 +150,7 @@ def links(paths: Collection[str], models: int) -> Markdown:
         if each.path in paths
     ]
     if models:
-        lines.append(fill("models/: {}, one for each model that differs", plural(models, "page")))
+        lines.append(fill("models/: {}, one for each model", plural(models, "page")))
     json = link("report.json", "report.json")
     text = fill("{}: all facts, of which the pages show the most telling ones", json)
     return page([heading(2, "More"), bullets([*lines, text])])
