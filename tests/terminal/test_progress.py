@@ -391,7 +391,6 @@ def story(make):
     stream = Stream()
     progress = make(stream, 4, clock)
     phases = Phases(progress, clock)
-    progress.note("the last run took 10 min 5 s for 4 cells (2026-11-20)")
     with phases("stacks", 2, "2 to resolve and build") as ended:
         for stack in ("4.48", "5.x"):
             progress.stack(stack, "resolving and building")
