@@ -153,9 +153,9 @@ def _of_the_hub(text: str, *, offline: bool) -> NamedModel:
 
 def _no_folder(name: str) -> str:
     """Return why a bare name is no model; the hub is not asked, which takes half a minute offline."""
-    hint = _near_folder(Path(name))
+    hint = _near_folder(Path(name)) or "."
     return (
-        f"there is no folder {name} here{hint}. For a model of the hub write its owner, too: "
+        f"there is no folder {name} here{hint} For a model of the hub write its owner, too: "
         f"org/{name}"
     )
 

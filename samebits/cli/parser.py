@@ -137,6 +137,9 @@ Examples:
   samebits init ./a ./b               then: samebits matrix
 """
 
+_NO_COMMAND = 2
+"""Exit code of samebits alone, which prints the help: a script that forgot the command is to notice."""
+
 _OF_MODEL = ("trust_remote_code", "packages", "stack_packages", "imports", "model_class", "inputs")
 _OF_VARIANTS = ("dtypes", "attention", "devices")
 _DEPTH = ("level", "causes", "repro")
@@ -239,7 +242,7 @@ def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace
     parser, commands = make_parser(spoken)
     if not arguments:
         parser.print_help()
-        parser.exit()
+        parser.exit(_NO_COMMAND)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         command = commands[options.command]
