@@ -76,7 +76,9 @@ class Check(NamedTuple):
     """The folder as an absolute path, or the id on the hub: what tells two models of one name apart."""
     matrix: Matrix
     program: tuple[str, ...]
-    """The command without options that say how much is asked."""
+    """The command without options that say how much is asked, as a published report may have it."""
+    typed: str
+    """The model as it was typed, for the terminal."""
     words: tuple[str, ...]
     """The options that name the releases and the variants."""
     intro: tuple[str, ...]
@@ -162,7 +164,16 @@ def prepare(options: Options) -> Check:
     ]
     intro += [not_run(model.code)] if model.has_code and not trusts_code else []
     places = {problem.code: _place(problem) for problem in reversed(problems)}
-    return Check(model.name, source, matrix, program, tuple(words), tuple(intro), places)
+    return Check(
+        model.name,
+        source,
+        matrix,
+        program,
+        options.model,
+        tuple(words),
+        tuple(intro),
+        places,
+    )
 
 
 _MARK = ".samebits-model"
@@ -325,3 +336,10 @@ def option_values(name: str, text: str) -> tuple[str, ...]:
 def shown_command(check: Check, words: list[str]) -> str:
     """Return the command for a run that shows the same; ``words`` say how much is asked."""
     return command_line(check.program, [*check.words, *words])
+
+
+def typed_command(check: Check, words: list[str]) -> str:
+    """Return that command for the user's own terminal, where the model's folder is no secret."""
+    return shown_command(
+        check._replace(program=(*check.program[:2], check.typed, *check.program[3:])), words
+    )

@@ -22,7 +22,7 @@ from samebits.reports.formats.registry import GITHUB
 from samebits.stacks.places import checks_folder
 from samebits.storage.prune import prune
 from samebits.terminal.progress import CellLines, choose
-from samebits.terminal.screen import screen
+from samebits.terminal.screen import columns, screen
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +48,9 @@ def check_model(
         report, written, order = _run(prepared, folder, options, environ, spoken)
     if GITHUB in order.formats:
         publish_on_github(report, environ, spoken, prepared.places)
-    lines = screen(report, written.opened, prepared.places)
+    typed = check.typed_command(prepared, order.repeated_words())
+    own_report = report.model_copy(update={"command": typed})
+    lines = screen(own_report, written.opened, prepared.places, columns())
     return report.exit_code, [spoken.log_line(line) for line in lines]
 
 

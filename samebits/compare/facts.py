@@ -53,7 +53,7 @@ def material_changes(reference: AttentionCall, candidate: AttentionCall) -> list
 
 
 def _material_facts(call: AttentionCall) -> dict[str, Any]:
-    kind = "by hand" if call.sdpa is None else "scaled_dot_product_attention"
+    kind = "eager" if call.sdpa is None else "SDPA"
     facts: dict[str, Any] = {"computed": kind, "aten": call.aten}
     if call.sdpa is not None:
         facts["masking"] = _masking(call.sdpa)

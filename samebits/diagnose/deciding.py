@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.describe import figure, short
 from samebits.compare.outcome import differs
-from samebits.diagnose.failing import decides, what_fails
+from samebits.diagnose.failing import beyond_rounding, decides
 from samebits.diagnose.first import first_item, statement
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def with_deciding(result: CellResult) -> CellResult:
 
 def _figure(result: CellResult) -> str:
     """Return the figure of what fails; tokens that only rounding chose are none of it."""
-    failing = what_fails(result)
+    failing = beyond_rounding(result)
     chosen = any(signal.signal in ("decode", "greedy") for signal in failing)
     return figure(failing, result.splits if chosen else ())
 

@@ -52,6 +52,17 @@ def what_fails(result: CellResult) -> tuple[SignalComparison, ...]:
     return tuple(_without_rounding(signal, result.ladder) for signal in failing_signals(result))
 
 
+def beyond_rounding(result: CellResult) -> tuple[SignalComparison, ...]:
+    """Return what fails, without what may be rounding beside a signal that certainly is not."""
+    failing, ladder = what_fails(result), result.ladder
+    steps = ladder.steps if ladder is not None else ()
+    certain = {step.signal for step in steps if step.kind == "diverged" and _fails(step)}
+    if not certain & {signal.signal for signal in failing}:
+        return failing
+    open_ones = {step.signal for step in steps if step.kind == "undecided"} - certain
+    return tuple(signal for signal in failing if signal.signal not in open_ones)
+
+
 def decides(result: CellResult, prompt: str, what: Literal["forward", "decode", "load"]) -> bool:
     """Return True if a forward or decode of a prompt, or a load, computes what fails.
 

@@ -103,10 +103,9 @@ def _kernel_difference(
     prompt = item.subject.prompt
     for call, changes in _changed_calls(reference, candidate, prompt):
         if changes and call.module.startswith(f"{item.subject.tensor}."):
-            changes_text = "; ".join(map(_change_text, changes[:MAX_CHANGES]))
             what = (
-                f"attention.kernel: {call.module} of prompt {prompt} is called in another "
-                f"way ({changes_text}), and its layer is the first that differs: {amount(item)}"
+                f"attention.kernel: {call.module} of prompt {prompt} is computed by "
+                f"{_changed_call(changes)}, and its layer is the first that differs: {amount(item)}"
             )
             return Difference(
                 signal="attention.kernel", item=f"{prompt} · {call.module}", what=what
@@ -122,6 +121,14 @@ def _changed_calls(
         side.calls.get(prompt, ()) if side is not None else () for side in sides
     )
     return [(a, material_changes(a, b)) for a, b in paired_calls(reference_calls, candidate_calls)]
+
+
+def _changed_call(changes: list[FactChange]) -> str:
+    """Return how a call changed; what another implementation is given follows from it."""
+    computed = next((change for change in changes if change.what == "computed"), None)
+    if computed is not None:
+        return f"{computed.reference} → {computed.candidate}"
+    return f"another call ({'; '.join(map(_change_text, changes[:MAX_CHANGES]))})"
 
 
 def _change_text(change: FactChange) -> str:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from samebits.findings.case import Case
     from samebits.records.capture import AttentionCall, Capture, SdpaCall
+    from samebits.records.comparison import CellResult
 
 
 def _functions(capture: Capture) -> set[str]:
@@ -47,11 +48,35 @@ def _different_function(case: Case) -> Iterator[Sighting]:
     """Find a changed kernel where the cells diverge and eager attention makes them agree."""
     change = _kernel_change(case) if case.has_diverged else ""
     eager = _eager_effects(case)
+    softcap = _softcap(case)
+    if change and case.ladder is not None and not eager and softcap:
+        # a quick run does not compute eager attention, and the config says as much
+        yield Sighting("attention.kernel", (change, case.ladder.reason, softcap))
     if change and case.ladder is not None and any(eager.values()):
         effects = [
             f"{_effect_text(is_same)} (prompt {prompt})" for prompt, is_same in eager.items()
         ]
         yield Sighting("attention.kernel", (change, case.ladder.reason, *effects))
+
+
+def _fused_stack(result: CellResult) -> str:
+    """Return the stack whose attention is fused: it leaves out what a fused kernel cannot compute."""
+    for change in result.changes.get("attention.kernel", ()):
+        sides = (isinstance(change.reference, dict), isinstance(change.candidate, dict))
+        if sides == (True, False) and result.reference is not None:
+            return result.reference.stack
+        if sides == (False, True):
+            return result.cell.stack
+    return ""
+
+
+def _softcap(case: Case) -> str:
+    """Return the soft-cap of the attention scores in the config, which only eager attention has."""
+    for name, value in (case.capture.signals.config or {}).items():
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if name.startswith("attn") and "softcap" in name and is_number and value:
+            return f"the config has {name} {value}, which a fused attention cannot compute"
+    return ""
 
 
 def _effect_text(is_same: bool) -> str:
@@ -180,5 +205,5 @@ RULES = (
     Rule("SB602", _longer_mask, explains=RAISED),
     Rule("SB603", raised("TypeError", r"create_\w*causal_mask\(\)"), explains=RAISED),
     Rule("SB604", _packed, explains=DECODED),
-    Rule("SB605", _different_function, explains=COMPUTED),
+    Rule("SB605", _different_function, explains=COMPUTED, faulty=_fused_stack),
 )

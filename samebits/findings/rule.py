@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
+    from samebits.records.comparison import CellResult
 
 
 class Sighting(NamedTuple):
@@ -43,6 +44,8 @@ class Rule(NamedTuple):
     explains: frozenset[str] = frozenset()
     """The signals whose difference it explains, :data:`RAISED` or :data:`UNSTABLE`; nothing for a
     defect beside the verdict, such as one of saving, of a tokenizer or of training."""
+    faulty: Callable[[CellResult], str] | None = None
+    """Returns the stack that has the defect, where another one may show it; None: the one that shows it."""
 
     @property
     def text(self) -> RuleText:

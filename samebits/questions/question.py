@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from samebits.matrix.spec import Matrix, ModelSpec
     from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult, FactChange
-    from samebits.records.ids import CellId
+    from samebits.records.ids import CellId, Signal
     from samebits.records.question import Answer, Key
     from samebits.records.report import Report, Row
     from samebits.stacks.packages import ExtendedStack, PackagesError
@@ -151,6 +151,9 @@ class Question:
     of_model: tuple[ModelSection, ...] = ()
     has_details: Callable[[list[Row], Report], bool] | None = None
     """Returns True if the rows of a model need a page for it."""
+    contradicts: Callable[[Row, str, str, frozenset[Signal]], Sequence[str]] | None = None
+    """Returns its checks that are broken on the first stack, hold on the second one, and are about one
+    of the signals."""
     brief: Callable[[Report], str] | None = None
     """Returns a line for the first screen; '' if there is nothing to say."""
     pages: tuple[Page, ...] = ()

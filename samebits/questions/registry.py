@@ -137,10 +137,19 @@ def _explanations(
 ) -> tuple[Explanation, ...]:
     by_code = {rule.code: rule for rule in rules()}
     return tuple(
-        Explanation(code=finding.code, where=finding.where, stack=stack or result.cell.stack)
+        Explanation(
+            code=finding.code,
+            where=finding.where,
+            stack=_faulty(by_code[finding.code], result) or stack or result.cell.stack,
+        )
         for finding in cell_findings
         if by_code[finding.code].explains & wanted and _fits(by_code[finding.code], finding, result)
     )
+
+
+def _faulty(rule: Rule, result: CellResult) -> str:
+    """Return the stack that a rule accuses; '' for the one that shows the defect."""
+    return rule.faulty(result) if rule.faulty is not None else ""
 
 
 def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from samebits.matrix.plan import command_line
@@ -23,7 +24,17 @@ def compare_two(report: Report, first: str, last: str, *, model: str = "", more:
         return command_line([*words[:3], *switches], [*options, "--from", first, "--to", last])
     options += ["--models", model] if model else []
     program = words[:3] if words[0] == "nox" else words[:2]
-    return command_line(program, [*options, "--stacks", f"{first},{last}"])
+    return command_line(program, [*options, "--stacks", f"{first},{last}", *_matrix(words)])
+
+
+def _matrix(words: list[str]) -> list[str]:
+    """Return the option that names the matrix file, as the run had it; [] without one."""
+    for word, value in pairwise([*words, ""]):
+        if word == "--matrix" and value:
+            return [word, value]
+        if word.startswith("--matrix="):
+            return [word]
+    return []
 
 
 def _words(command: str) -> list[str]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.reports import details
-from samebits.reports.head import head
+from samebits.reports.head import notes
 from samebits.reports.model_pages import pages
 from samebits.reports.packed import NAME
 from samebits.reports.sections import in_brief, overview
 from samebits.reports.sections.at_a_glance import glance
+from samebits.reports.sections.the_worst import the_worst
 from samebits.reports.sections.what_changed import what_changed
 from samebits.text.blocks import bullets, page
 from samebits.text.markdown import prose
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 REPORT = "report.md"
 MAX_LINES = 200
-MAX_TROUBLES = 15
-"""Limit for the lines about what makes the run fail."""
+MAX_ANSWERS = 15
+"""Limit for the lines about models that differ beyond rounding."""
 
 
 def render(report: Report, data: str = NAME) -> dict[str, str]:
@@ -36,26 +37,26 @@ def render(report: Report, data: str = NAME) -> dict[str, str]:
     model_pages = pages(report)
     beside = details.pages(report, model_pages)
     documents = {
-        REPORT: _main_page(report, beside, len(model_pages), data),
+        REPORT: _main_page(report, beside, model_pages, data),
         **beside,
         **model_pages,
     }
     return {path: f"{text}\n" for path, text in documents.items()}
 
 
-def _main_page(report: Report, beside: dict[str, Markdown], n_models: int, data: str) -> Markdown:
+def _main_page(
+    report: Report, beside: dict[str, Markdown], models: dict[str, Markdown], data: str
+) -> Markdown:
     """Return report.md; the worst differences take the lines that the other sections leave."""
     before = [
         overview.title(report),
-        bullets(prose(line, 500) for line in head(report)),
+        bullets(prose(line, 500) for line in notes(report)),
+        the_worst(report, MAX_ANSWERS),
+        in_brief.to_do(report),
+        in_brief.models(report, models),
         overview.opening(report),
         glance(report),
-        overview.attention_needed(report, MAX_TROUBLES),
     ]
-    after = [
-        in_brief.to_do(report),
-        in_brief.models(report),
-        details.links(beside, n_models, data),
-    ]
-    room = MAX_LINES - page([*before, *after]).count("\n") - 4
-    return page([*before, what_changed(report, room), *after])
+    after = details.links(beside, len(models), data)
+    room = MAX_LINES - page([*before, after]).count("\n") - 4
+    return page([*before, what_changed(report, room), after])

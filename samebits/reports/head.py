@@ -4,55 +4,61 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.diagnose.everywhere import is_everywhere
-from samebits.diagnose.exit_code import INCOMPLETE, PASS, fails
+from samebits.diagnose.exit_code import PASS
 from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.reports.plain import advice, on_one_line, raised_beside, wrong_reference
-from samebits.reports.sections.at_a_glance import steps
+from samebits.reports.answer import answers, kind_of, result
+from samebits.reports.plain import on_one_line
+from samebits.reports.sections.at_a_glance import moves
 from samebits.reports.sections.environment import code_line, steps_lines
-from samebits.reports.sections.findings import named
 from samebits.reports.sections.overview import headline
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
-from samebits.reports.stories import places, troubles, verdict_word
 from samebits.text.markdown import clip, visible
-from samebits.text.numbers import count, plural
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from samebits.records.report import Report
-    from samebits.reports.stories import Trouble
+    from samebits.reports.answer import Answer
 
 MAX_LINES = 10
 MAX_WIDTH = 200
 """Characters of a line, the first two excepted; the report has the whole text."""
 _MAX_REASONS = 3
 _MAX_NOTES = 2
-_MAX_TROUBLES = 3
+_MAX_ANSWERS = 3
 _MAX_ABSENT = 2
 _MAX_STEPS = 4
+_QUIET = (Verdict.ROUNDING, Verdict.IDENTICAL)
 
 
 def head(report: Report) -> list[str]:
-    """Return at most ten lines: the result, why, the worst of it, and what to do."""
-    result, extent = _result(report), clip(headline(report), 2 * MAX_WIDTH)
-    middle = [
-        *filter(None, [code_line(report)]),
-        *_first(report.notes, _MAX_NOTES, "note"),
-        *_reasons(report),
-        *_worst(report),
-        *_moves(report),
-        *_absent(report),
-        *_first(steps_lines(report), _MAX_NOTES, "note"),
-    ]
-    middle += filter(
-        None, (unrun_line(report), media_line(report), *briefs(report), left_line(report))
-    )
-    end = list(_to_do(report))
-    rest = [*middle[: MAX_LINES - 2 - len(end)], *end]
-    return list(map(visible, [result, extent, *(_short(line) for line in rest)]))
+    """Return at most ten lines: the result, its extent, the worst models, and what to do."""
+    found = [answer for answer in answers(report) if kind_of(answer.cell) not in _QUIET]
+    worst = _first([_in_short(answer) for answer in found], _MAX_ANSWERS, "difference")
+    end = list(_to_do(found))
+    rest = [*_first(report.notes, _MAX_NOTES, "note"), *worst, *_notes(report)]
+    lines = [f"{report.matrix}: {result(report)}.", clip(headline(report), 2 * MAX_WIDTH)]
+    return list(map(visible, [*lines, *map(_short, [*rest[: MAX_LINES - 2 - len(end)], *end])]))
+
+
+def notes(report: Report) -> list[str]:
+    """Return the lines below the heading of report.md, which has the worst models in a table."""
+    lines = [headline(report), *_first(report.notes, _MAX_NOTES, "note"), *_notes(report)]
+    return list(map(visible, map(_short, lines[:MAX_LINES])))
+
+
+def _notes(report: Report) -> Iterator[str]:
+    """Yield what else is to be said of a run: what is not about one model first."""
+    yield from filter(None, [code_line(report)])
+    yield from _reasons(report)
+    yield from _absent(report)
+    yield from filter(None, (*briefs(report), left_line(report)))
+    yield from _first(moves(report), _MAX_STEPS, "step")
+    yield from _first(steps_lines(report), _MAX_NOTES, "note")
+    yield from filter(None, (unrun_line(report), media_line(report)))
 
 
 def briefs(report: Report) -> list[str]:
@@ -65,26 +71,19 @@ def _short(line: str) -> str:
     return clip(on_one_line(line), MAX_WIDTH)
 
 
-def _result(report: Report) -> str:
+def _reasons(report: Report) -> list[str]:
+    """Return why the exit code is not 0, where no model says it."""
     if report.exit_code == PASS:
-        return f"{'; '.join(filter(None, ['The run passes', raised_beside(report)]))}."
-    if report.exit_code == INCOMPLETE:
-        return (
-            f"The run is incomplete (exit code {INCOMPLETE}): nothing that was compared fails, but "
-            "not everything was compared."
-        )
-    return f"The run does not pass (exit code {report.exit_code})."
-
-
-def _reasons(report: Report) -> Iterator[str]:
-    """Yield why the exit code is not 0."""
-    yield from _first(report.reasons, _MAX_REASONS, "reason")
-
-
-def _worst(report: Report) -> Iterator[str]:
-    """Yield the rows that keep the run from passing, the worst first."""
-    lines = [_trouble(trouble, report) for trouble in troubles(report)]
-    yield from _first(lines, _MAX_TROUBLES, "row")
+        return []
+    broken = [f"{s.id} could not be built: {s.failure}" for s in report.stacks if s.failure]
+    gone = [
+        f"Known difference in line {entry.line} no longer occurs: remove it ({entry.text})"
+        for entry in report.expected
+        if entry.fixed
+    ]
+    fails = any(not cell.verdict.passes for cell in report.cells)
+    lines = [*broken, *gone] or ([] if fails else list(report.reasons))
+    return _first(lines, _MAX_REASONS, "reason")
 
 
 def _first(lines: Sequence[str], most: int, noun: str) -> list[str]:
@@ -95,29 +94,10 @@ def _first(lines: Sequence[str], most: int, noun: str) -> list[str]:
     return [*lines[:shown], f"… and {plural(len(lines) - shown, f'more {noun}')}"]
 
 
-def _trouble(trouble: Trouble, report: Report) -> str:
-    story, shared = trouble
-    cell = shared.first
-    codes = ", ".join(sorted(named(shared.cells, report)))
-    verdict = cell.verdict if is_everywhere(cell) else verdict_word(cell)
-    wrong = {wrong_reference(each) for each in shared.cells}
-    if codes and wrong != {""} and len(wrong) == 1:
-        codes += f" of {wrong.pop()}, the reference"
-    words = " ".join(filter(None, [verdict, cell.figure, codes and f"({codes})"]))
-    return f"{story.name} on {places(shared)}: {words}"
-
-
-def _moves(report: Report) -> Iterator[str]:
-    """Yield what changes from stack to stack in a run that passes: all of it is expected."""
-    if report.exit_code != PASS:
-        return
-    lines = [
-        f"{f'{before} → {stack}' if before else stack}: "
-        + ", ".join(f"{what} {count(len(models))}" for what, models in changes.items())
-        + f" {'models' if sum(map(len, changes.values())) != 1 else 'model'}"
-        for before, stack, changes in steps(report)
-    ]
-    yield from _first(lines, _MAX_STEPS, "step")
+def _in_short(answer: Answer) -> str:
+    known = "known: " if answer.is_known else ""
+    line = f"{answer.model}: {known}{answer.change}"
+    return "; ".join(filter(None, (line, answer.since, answer.side.why)))
 
 
 def _absent(report: Report) -> Iterator[str]:
@@ -131,15 +111,12 @@ def _absent(report: Report) -> Iterator[str]:
     yield from _first(lines, _MAX_ABSENT, "model")
 
 
-def _to_do(report: Report) -> Iterator[str]:
-    """Yield what to do about the worst row: the remedy of its defect, or how to see it again."""
-    cells = [cell for trouble in troubles(report) for cell in trouble.shared.cells if fails(cell)]
-    for cell in cells:
-        explaining = named([cell], report)
-        for defect in advice([cell], report):
-            if defect.code in explaining:
-                yield f"To do: {defect.title}: {defect.remedy}"
-                return
-    commands = [cell.reproduce for cell in cells if cell.reproduce]
-    if commands:
-        yield f"To see the worst again: {commands[0]}"
+def _to_do(found: Sequence[Answer]) -> Iterator[str]:
+    """Yield what to do about the worst model that fails the run, and what says more of it."""
+    for answer in found[:1]:
+        if answer.cell.verdict.passes:
+            return
+        if answer.do:
+            yield f"To do ({answer.model}): {answer.do.replace('`', '')}"
+        if command := answer.command or answer.cell.reproduce:
+            yield f"Next: {command}"

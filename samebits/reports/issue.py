@@ -17,6 +17,7 @@ from samebits.base.options import Option
 from samebits.diagnose.exit_code import fails
 from samebits.records.record import Record
 from samebits.reports import again
+from samebits.reports.answer import of_cell
 from samebits.reports.plain import advice, beginning, on_one_line
 from samebits.reports.stories import row_name, troubles, verdict_word
 from samebits.text.blocks import fence, heading, page
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from samebits.records.report import Report
     from samebits.reports.stories import Trouble
 
-HELP = "write an issue about what fails in a report and is in no issue yet"
+HELP = "draft a GitHub issue for failures that have none"
 
 MAX_CHARACTERS = 60_000
 """Length of a text; GitHub refuses one of more than 65,536 characters."""
@@ -210,7 +211,7 @@ def _details(trouble: Trouble, cells: list[CellResult], report: Report) -> Markd
         row_name(row) for row in trouble.story.rows for c in cells if c in row.cells
     )
     stacks = dict.fromkeys(cell.cell.stack for cell in cells)
-    lines = beginning(cells[0]).lines
+    lines = [*of_cell(cells[0], report).lines, *beginning(cells[0]).lines]
     lines += [line for defect in advice(cells, report) for line in defect.lines]
     commands = [f"to reproduce: {cell.reproduce}" for cell in cells[:1] if cell.reproduce]
     title = fill(

@@ -178,11 +178,6 @@ def _advice(
     ]
 
 
-def failure_in_short(cell: CellResult) -> str:
-    """Return verdict and first difference of a cell on one line."""
-    return f"{verdict_word(cell)}: {on_one_line(cell_in_short(cell))}".rstrip(": ")
-
-
 def why_skipped(cell: CellResult) -> str:
     """Return why a cell neither passes nor fails; '' if it does."""
     if cell.verdict not in SKIPPED or fails(cell):

@@ -124,8 +124,8 @@ class Trouble(NamedTuple):
 
 
 def verdict_word(cell: CellResult) -> str:
-    """Return the verdict; for an expected difference also its kind, once the ladder knows it."""
-    if cell.verdict == Verdict.EXPECTED and cell.judged in (Verdict.ROUNDING, Verdict.DIVERGED):
+    """Return the verdict; for an expected difference also its kind."""
+    if cell.verdict == Verdict.EXPECTED and cell.judged != Verdict.EXPECTED:
         return f"{cell.verdict}, {cell.judged}"
     if cell.rest is Verdict.REFERENCE:
         return f"{cell.verdict}, reference"

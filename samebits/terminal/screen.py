@@ -1,22 +1,28 @@
-"""The answer of ``samebits check``: one screen about one model."""
+"""The answer of ``samebits check``: one screen about one model, the verdict and its remedy last.
+
+What a terminal of 24 rows still shows when the run has ended is the end of what was printed.
+"""
 
 from __future__ import annotations
 
+import shutil
+import sys
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
-from samebits.reports.commands import compare_two
+from samebits.reports.answer import answers
 from samebits.reports.head import briefs
-from samebits.reports.plain import advice, beginning, beside, raised_beside, wrong_reference
+from samebits.reports.plain import Advice, advice, beside, raised_beside
 from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
-from samebits.reports.stories import SEVERITY, is_reference, verdict_word
-from samebits.terminal.summary import to_paste, where
-from samebits.text.markdown import clip, visible
+from samebits.reports.stories import is_reference, verdict_word
+from samebits.terminal.summary import to_paste
+from samebits.text.markdown import visible
 from samebits.text.names import CAPSULES
+from samebits.text.terminal import Mark, Marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -24,68 +30,181 @@ if TYPE_CHECKING:
 
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report, StackReport
+    from samebits.reports.answer import Answer
     from samebits.reports.plain import Place
 
 WIDTH = 110
+"""Most columns of a line, however wide the terminal is."""
 INPUTS_FILE = "inputs.yaml"
 """Where the lines for a model that cannot be fed are to be written."""
-MAX_FINDINGS = 3
+MAX_BESIDE = 3
 MAX_REASONS = 3
-_MAX_REMEDY_LINES = 3
+MAX_ALSO = 2
 _MAX_REMARK_LINES = 5
-_WORST_FIRST = (*SEVERITY, Verdict.ROUNDING, Verdict.EXPECTED)
-_SAME = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
+_LABEL = 10
+"""Columns of the labels of the answer."""
+_MARKS = {
+    Verdict.ROUNDING: Mark.CLOSE,
+    Verdict.IDENTICAL: Mark.SAME,
+    Verdict.EXPECTED: Mark.CLOSE,
+    Verdict.REFERENCE: Mark.SAME,
+}
 
 
-def screen(report: Report, paths: Sequence[Path], places: Mapping[str, Place]) -> list[str]:
-    """Return the lines to print, the verdict first.
+def columns() -> int:
+    """Return the width of the terminal that standard output is, at most :data:`WIDTH`."""
+    if not sys.stdout.isatty():
+        return WIDTH
+    return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
+
+
+def screen(
+    report: Report, paths: Sequence[Path], places: Mapping[str, Place], width: int = WIDTH
+) -> list[str]:
+    """Return the lines to print, the verdict and what to do last.
 
     ``paths`` are the files to open, one per format; ``places`` maps the code of a finding to the line of the model's
     code that shows it.
     """
-    cells = report.cells
-    worst = _worst(cells)
-    lines = [_headline(report, cells), *_releases(report)]
-    if worst is not None:
-        lines += _difference(worst)
-    lines += _findings(report, cells, places)
+    details = list(_details(report, places, width))
+    lines = [*details, ""] if details else []
+    lines += _answer(report, paths, places, width)
+    return [_visible(line) for line in lines]
+
+
+def _visible(line: str) -> str:
+    return Marked(visible(line), line.mark) if isinstance(line, Marked) else visible(line)
+
+
+def _details(report: Report, places: Mapping[str, Place], width: int) -> Iterator[str]:
+    """Yield what stands before the answer: releases, findings beside the verdict, what was not asked."""
+    is_incomplete = any(stack.failure for stack in report.stacks) or any(
+        cell.verdict is Verdict.ABSENT for cell in report.cells
+    )
+    if len(report.cells) > 2 or is_incomplete:
+        yield from _releases(report, width)
+    for line in _beside(report, places):
+        yield from _wrapped(line, "", "  ", 1, width)
     notes = (
+        *_quick(report),
         unrun_line(report),
-        *textwrap.wrap(media_line(report), WIDTH, subsequent_indent="  "),
+        media_line(report),
         *briefs(report),
         left_line(report),
         code_line(report),
+        *steps_lines(report),
     )
-    lines += filter(None, notes)
-    for line in steps_lines(report):
-        lines += _wrapped(line, "", "  ", 3)
-    lines += [*_reasons(report, worst), *to_paste(report, INPUTS_FILE)]
-    more = [*_next(report, worst), *_capsules(cells, paths[0]), where(paths)]
-    return [*(clip(visible(line), WIDTH * 2) for line in lines), *map(visible, more)]
+    for line in filter(None, notes):
+        yield from _wrapped(line, "", "  ", 3, width)
+    yield from to_paste(report, INPUTS_FILE)
 
 
-def _headline(report: Report, cells: list[CellResult]) -> str:
-    model = report.matrix
+def _quick(report: Report) -> Iterator[str]:
+    """Yield what a quick run left out."""
+    if report.level == "quick":
+        yield (
+            "--quick left out: consistency checks, training, saving and loading between releases, eager "
+            "attention, API checks, the cause. Without --quick, more findings and remedies may be named."
+        )
+
+
+class _Field(NamedTuple):
+    """One line of the answer."""
+
+    label: str
+    text: str
+
+
+def _answer(
+    report: Report, paths: Sequence[Path], places: Mapping[str, Place], width: int
+) -> Iterator[str]:
+    """Yield the answer: the verdict, and below it aligned fields."""
+    found = answers(report)
+    worst = found[0] if found else None
+    headline = _headline(report, worst)
+    yield from _marked(_wrapped(headline, "", "  ", 3, width), _mark(report, worst))
+    fields = [*_fields(report, worst, places)] if worst is not None else []
+    fields += [_Field("also", _also(other)) for other in found[1 : 1 + MAX_ALSO]]
+    fields += [_Field("why", reason) for reason in _reasons(report, worst)]
+    fields += [_Field("next", worst.command)] if worst is not None and worst.command else []
+    fields += _capsules(report.cells, paths[0])
+    fields.append(_Field("report", ", ".join(map(str, paths))))
+    for field in fields:
+        yield from _shown(field, width)
+
+
+def _headline(report: Report, worst: Answer | None) -> str:
+    """Return the model, the releases and the change."""
+    if worst is None:
+        return _same(report)
+    releases = f"{worst.before} → {worst.after}" if worst.before else worst.after
+    variant = f" {', '.join(worst.variants)}" if len(report.rows) > 1 else ""
+    known = " (known: listed as expected)" if worst.is_known else ""
+    line = f"{worst.model}{variant}  {releases}: {worst.change}{known}"
+    passing = raised_beside(report) if report.exit_code == PASS else ""
+    return "; ".join(filter(None, (line, passing)))
+
+
+def _same(report: Report) -> str:
+    compared = [cell for cell in report.cells if not is_reference(cell)]
+    compared = [cell for cell in compared if cell.verdict is not Verdict.ABSENT]
     if report.exit_code == INCOMPLETE:
-        return f"{model}: incomplete. Nothing that was compared fails, but not everything was."
-    if report.exit_code != PASS:
-        failing = [cell for cell in cells if not cell.verdict.passes]
-        words = [
-            f"{_label(cell, report)} {verdict_word(cell)}{_wrong_side(cell)}" for cell in failing
-        ]
-        stacks = ", ".join(dict.fromkeys(words)) or "nothing could be compared"
-        return f"{model}: does not pass: {stacks}"
-    compared = [cell for cell in cells if not is_reference(cell)]
-    bits = "The bits differ by rounding only"
-    if all(cell.verdict in _SAME for cell in compared):
-        bits = "Every release that knows it computes the same bits"
-    return f"{model}: passes. {'; '.join(filter(None, [bits, raised_beside(report)]))}."
+        return f"{report.matrix}  incomplete: nothing that was compared differs, but not everything was"
+    if not compared or report.exit_code != PASS:
+        return f"{report.matrix}  nothing could be compared"
+    versions = [stack.transformers or stack.id for stack in report.stacks]
+    same = f"{report.matrix}  {' → '.join(versions)}: same bits"
+    return "; ".join(filter(None, (same, raised_beside(report))))
 
 
-def _wrong_side(cell: CellResult) -> str:
-    """Return which side has the defect, if it is the reference."""
-    stack = wrong_reference(cell)
-    return f" (the known defect is in {stack}, the reference)" if stack else ""
+def _mark(report: Report, worst: Answer | None) -> Mark:
+    if worst is None:
+        return Mark.SAME if report.exit_code == PASS else Mark.WORSE
+    if worst.cell.judged in (Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED):
+        return Mark.CLOSE
+    return _MARKS.get(worst.cell.verdict, Mark.WORSE)
+
+
+def _fields(report: Report, worst: Answer, places: Mapping[str, Place]) -> Iterator[_Field]:
+    since = worst.start if len(report.cells) > 2 else ""
+    where = "; ".join(filter(None, (worst.where, *_own_lines(worst.cell, report, places))))
+    named = (("since", since), ("where", where), ("right", worst.side.why), ("do", worst.do))
+    yield from (_Field(label, text.replace("`", "")) for label, text in named if text)
+
+
+def _own_lines(cell: CellResult, report: Report, places: Mapping[str, Place]) -> Iterator[str]:
+    """Yield the lines of the model's own code that show what explains the verdict."""
+    explaining = {defect.code for defect in advice([cell], report)}
+    yield from (str(place) for code, place in places.items() if code in explaining)
+
+
+def _also(other: Answer) -> str:
+    codes = f" ({', '.join(other.side.codes)})" if other.side.codes else ""
+    return f"{', '.join(other.stacks)}: {other.change}{codes}"
+
+
+def _reasons(report: Report, worst: Answer | None) -> Sequence[str]:
+    """Return why the run does not pass, where the answer does not say it."""
+    if report.exit_code == PASS or (worst is not None and not worst.cell.verdict.passes):
+        return ()
+    return report.reasons[:MAX_REASONS]
+
+
+def _capsules(cells: list[CellResult], path: Path) -> Iterator[_Field]:
+    if any(cell.capsule and cell.capsule.path for cell in cells):
+        yield _Field("scripts", f"{path.parent / CAPSULES} (show it without samebits)")
+
+
+def _shown(field: _Field, width: int) -> list[str]:
+    """Return the lines of a field; a command or a path is not broken, so that it can be copied."""
+    start = f"  {field.label:<{_LABEL - 2}}"
+    if field.label in ("next", "report"):
+        return [f"{start}{field.text}"]
+    return _wrapped(field.text, start, " " * _LABEL, 3, width)
+
+
+def _marked(lines: list[str], mark: Mark) -> list[str]:
+    return [Marked(lines[0], mark), *lines[1:]]
 
 
 def _label(cell: CellResult, report: Report) -> str:
@@ -93,7 +212,7 @@ def _label(cell: CellResult, report: Report) -> str:
     return f"{cell.cell.variant}@{cell.cell.stack}" if len(report.rows) > 1 else cell.cell.stack
 
 
-def _releases(report: Report) -> Iterator[str]:
+def _releases(report: Report, width: int) -> Iterator[str]:
     """Yield a line per release and variant."""
     stacks = {stack.id: stack for stack in report.stacks}
     lines: list[tuple[str, str, str]] = [
@@ -107,11 +226,11 @@ def _releases(report: Report) -> Iterator[str]:
             if stack is not None and stack.failure is None:
                 figure = cell.figure or _remark(cell)
                 lines.append((_release(stack, cell, report), verdict_word(cell), figure))
-    width = max((len(name) for name, _, _ in lines), default=0)
+    name_width = max((len(name) for name, _, _ in lines), default=0)
     verdict_width = max((len(word) for _, word, _ in lines), default=0)
     for name, word, remark in lines:
-        start = f"  {name:<{width}}  {word:<{verdict_width}}  "
-        yield from _wrapped(remark, start, " " * 8, _MAX_REMARK_LINES) or [start.rstrip()]
+        start = f"  {name:<{name_width}}  {word:<{verdict_width}}  "
+        yield from _wrapped(remark, start, " " * 8, _MAX_REMARK_LINES, width) or [start.rstrip()]
 
 
 def _release(stack: StackReport, cell: CellResult, report: Report) -> str:
@@ -126,68 +245,23 @@ def _remark(cell: CellResult) -> str:
     return ""
 
 
-def _worst(cells: list[CellResult]) -> CellResult | None:
-    """Return the cell with the most severe verdict, the oldest of several; None if none differs."""
-    differing = [cell for cell in cells if cell.verdict in _WORST_FIRST]
-    return min(differing, key=lambda cell: _WORST_FIRST.index(cell.verdict), default=None)
+def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
+    """Yield the known defects that explain no verdict, in one line each."""
+    others: list[Advice] = beside(report.cells, report, places)
+    for defect in others[:MAX_BESIDE]:
+        yield f"Beside the verdict: {defect.heading}"
+    if more := [defect.code for defect in others[MAX_BESIDE:]]:
+        yield f"Beside the verdict, too: {', '.join(more)} (the report has them)"
 
 
-def _difference(cell: CellResult) -> Iterator[str]:
-    """Yield where a cell begins to differ, with the module and the source lines."""
-    first = beginning(cell)
-    yield from _wrapped(f"{cell.cell.stack}: {first.statement}", "", "  ", 3)
-    yield from _wrapped(first.first, "  ", "    ", 2)
-    yield from _wrapped(first.cause, "  ", "    ", 2)
-    yield from (f"  {place}" for place in first.places)
-
-
-def _findings(
-    report: Report, cells: list[CellResult], places: Mapping[str, Place]
-) -> Iterator[str]:
-    """Yield the known defects that explain the verdict, then those beside it, with their remedies."""
-    explaining, others = advice(cells, report, places), beside(cells, report, places)
-    for number, defect in enumerate([*explaining, *others][:MAX_FINDINGS]):
-        if number == len(explaining) and _worst(cells) is not None:
-            yield "Beside the verdict:"
-        yield from _wrapped(defect.heading, "", "  ", 2)
-        yield from _wrapped(f"remedy: {defect.remedy}", "  ", "    ", _MAX_REMEDY_LINES)
-    if more := [defect.code for defect in [*explaining, *others][MAX_FINDINGS:]]:
-        yield f"Also: {', '.join(more)}"
-
-
-def _reasons(report: Report, worst: CellResult | None) -> Iterator[str]:
-    """Yield why the run does not pass, where the lines above do not say it."""
-    if report.exit_code == PASS or (worst is not None and not worst.verdict.passes):
-        return
-    for reason in report.reasons[:MAX_REASONS]:
-        yield from _wrapped(f"- {reason}", "  ", "    ", 4)
-
-
-def _next(report: Report, worst: CellResult | None) -> Iterator[str]:
-    """Yield the command that says in which release the bits moved."""
-    if worst is None or worst.reference in (None, worst.cell):
-        return
-    if any(stack.between for stack in report.stacks) or len(report.stacks) < 2:
-        return
-    assert worst.reference is not None
-    command = compare_two(report, worst.reference.stack, worst.cell.stack, more="--releases")
-    yield f"In which release: {command}"
-
-
-def _capsules(cells: list[CellResult], path: Path) -> Iterator[str]:
-    if any(cell.capsule and cell.capsule.path for cell in cells):
-        yield f"Scripts that show it without samebits: {path.parent / CAPSULES}"
-
-
-def _wrapped(text: str, first: str, rest: str, most: int) -> list[str]:
+def _wrapped(text: str, first: str, rest: str, most: int, width: int) -> list[str]:
     """Return a text in at most ``most`` lines."""
-    lines = textwrap.wrap(
-        " ".join(text.split()),
-        WIDTH,
+    return textwrap.wrap(
+        " ".join(text.split()) if first else text,
+        width,
         initial_indent=first,
         subsequent_indent=rest,
         max_lines=most,
         placeholder=" …",
         break_on_hyphens=False,
     )
-    return lines

@@ -6,6 +6,7 @@ of an internal error. Lines that a receipt prints again went through here when i
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from samebits.base import streams
@@ -15,7 +16,32 @@ from samebits.text.markdown import visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import TextIO
+    from typing import Self, TextIO
+
+
+class Mark(StrEnum):
+    """How a verdict is marked on a terminal."""
+
+    SAME = "✓"
+    CLOSE = "≈"
+    WORSE = "✕"
+
+
+_COLOURS = {Mark.SAME: "32", Mark.CLOSE: "33", Mark.WORSE: "31"}
+"""Mark -> the number of its colour in an escape sequence."""
+
+
+class Marked(str):
+    """A line that a terminal shows with a mark, bold and in the mark's colour."""
+
+    __slots__ = ("mark",)
+    mark: Mark
+
+    def __new__(cls, text: str, mark: Mark) -> Self:
+        """Return the line; its mark is no part of the text."""
+        line = super().__new__(cls, text)
+        line.mark = mark
+        return line
 
 
 class TerminalText:
@@ -24,6 +50,7 @@ class TerminalText:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._redaction = Redaction(environ)
         self._is_workflow = environ.get("GITHUB_ACTIONS") == "true"
+        self._is_plain = bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
 
     def text(self, text: str) -> str:
         """Return one line, redacted and escaped."""
@@ -32,7 +59,8 @@ class TerminalText:
     def log_line(self, text: str) -> str:
         """Return one line that a log of GitHub Actions does not take for a command."""
         line = self.text(text)
-        return inert(line) if self._is_workflow else line
+        line = inert(line) if self._is_workflow else line
+        return Marked(line, text.mark) if isinstance(text, Marked) else line
 
     def command(self, line: str, stream: TextIO) -> None:
         """Write a workflow command, which :func:`samebits.base.workflow.annotation` has escaped."""
@@ -46,7 +74,15 @@ class TerminalText:
 
     def say(self, text: str, stream: TextIO) -> None:
         """Write one or more lines, with characters replaced that the stream cannot encode."""
-        self._write(self.lines(text), stream)
+        lines = self.lines(text)
+        if isinstance(text, Marked) and stream.isatty():
+            lines = self._marked(lines, text.mark)
+        self._write(lines, stream)
+
+    def _marked(self, line: str, mark: Mark) -> str:
+        """Return a line with its mark, in colour unless NO_COLOR or a dumb terminal forbids it."""
+        marked = f"{mark} {line}"
+        return marked if self._is_plain else f"\x1b[1;{_COLOURS[mark]}m{marked}\x1b[0m"
 
     def _write(self, text: str, stream: TextIO) -> None:
         encoding = stream.encoding or "ascii"

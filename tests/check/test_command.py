@@ -66,7 +66,7 @@ def test_a_folder_is_run_without_a_file(runner, folder, capsys):
     out, err = capsys.readouterr()
     assert (folder / "reports" / "check" / "llama" / "report.md").is_file()
     assert out.splitlines()[-1] == (
-        "Report: reports/check/llama/report.md, reports/check/llama/report.html"
+        "  report  reports/check/llama/report.md, reports/check/llama/report.html"
     )
     assert err.startswith("llama: LlamaForCausalLM (llama), 1.0 kB\ncompared: 4.57 → 5.x (saved ")
     # nothing else is left in the user's folder

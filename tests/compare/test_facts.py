@@ -63,7 +63,7 @@ def test_the_words_of_a_change():
     (scale,) = material_changes(sdpa(scale=None), sdpa(scale=0.125))
     assert (scale.reference, scale.candidate) == (0.25, 0.125)
     by_hand = material_changes(call(0), call(0).model_copy(update={"sdpa": None}))[0]
-    assert (by_hand.reference, by_hand.candidate) == ("scaled_dot_product_attention", "by hand")
+    assert (by_hand.reference, by_hand.candidate) == ("SDPA", "eager")
 
 
 SPELLING = {

@@ -9,6 +9,7 @@ from samebits.ladder.rule import Evidence, judgement
 from samebits.ladder.verdicts import with_ladder
 from samebits.questions.registry import explained
 from samebits.records.capture import Failure
+from samebits.records.comparison import FactChange
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
@@ -93,6 +94,23 @@ def test_a_decode_of_another_function_decides_and_not_the_logits_that_round(memo
     lines = beginning(cell).lines
     assert lines[0].startswith("decode: prompt short")
     assert lines[1].startswith("differs first: hidden_states: layer 1")
+
+
+def test_logits_that_may_be_rounding_give_a_decode_of_another_function_no_figure(memory):
+    cell = judged(
+        memory,
+        off(memory, hidden=1e-6, logits=1e-5, decode=16.0),
+        step("hidden_states", LAYER, "rounding"),
+        step("logits", SHORT, "undecided", float64=1e-9),
+        step("decode", SHORT, "diverged", own=16.0, float64=15.5),
+    )
+    assert (cell.verdict, cell.figure) == (Verdict.DIVERGED, "decode 16")
+    open_ones = judged(
+        memory,
+        off(memory, logits=1e-5),
+        step("logits", SHORT, "undecided", float64=1e-9),
+    )
+    assert open_ones.figure == "logits 1e-05"
 
 
 def test_logits_of_another_function_are_named_as_before(memory):
@@ -293,6 +311,24 @@ def test_a_defect_of_the_reference_explains_the_cell_and_accuses_the_reference(m
     assert codes(cell, (), row["4.48"]) == [("SB704", "4.48")]
     assert wrong_reference(accusing) == "4.48"
     assert wrong_reference(explained(cell, {"5.0": row["4.48"], "4.48": ()})) == ""
+
+
+def test_the_fused_attention_is_accused_wherever_the_finding_is_shown(memory):
+    cell = judged(
+        memory,
+        off(memory, hidden=0.5),
+        step("hidden_states", LAYER, "diverged", own=0.5, float64=0.5),
+    )
+    fused, eager = {"is_causal": True}, None
+
+    def accused(before, now):
+        fact = FactChange(what="sdpa", module="m", reference=before, candidate=now)
+        changed = cell.model_copy(update={"changes": {"attention.kernel": (fact,)}})
+        return codes(changed, [finding("SB605")])
+
+    assert accused(fused, eager) == [("SB605", "4.48")]
+    assert accused(eager, fused) == [("SB605", "5.0")]
+    assert accused(fused, fused) == [("SB605", "5.0")]
 
 
 def test_a_defect_that_both_sides_have_explains_no_difference(memory):

@@ -177,7 +177,7 @@ def test_the_same_query_key_and_value_rule_attention_in(memory):
     assert found["query, key and value"].status == "follows"
     assert found["query, key and value"].what.startswith("entering model.layers.0.self_attn: query")
     assert found["attention"].status == "ruled in"
-    assert "by hand → scaled_dot_product_attention" in found["attention"].what
+    assert "eager → SDPA" in found["attention"].what
     assert found["attention forced to eager"].status == "ruled in"
     assert found["layers"].status == "follows"
     assert found["weights"].status == found["inv_freq"].status == "ruled out"

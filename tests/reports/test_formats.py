@@ -162,8 +162,8 @@ def test_hostile_text_stays_text():
 
 def test_a_summary_has_the_head_what_fails_and_no_link_that_leads_nowhere():
     text = summary(SAMPLE)
-    assert text.startswith("# samebits: matrix.yaml does not pass\n")
-    assert "| falcon/float32-eager " in text
+    assert text.startswith("# samebits: matrix.yaml: new: 4 models fail, ")
+    assert "| falcon " in text
     assert "](models/" not in text
     assert "](#" not in text
 
@@ -180,9 +180,9 @@ def test_a_summary_is_cut_by_severity():
     text = summary(report)
     assert len(text.encode()) <= MAX_BYTES < 1024 * 1024
     assert re.search(r"\d more parts are cut", text)
-    details = text.partition("## What changed")[2]
+    details = text.partition("## What changed\n")[2]
     assert details.index("m03499") < details.index("m00000")
-    assert "… and 3,000 more" in text
+    assert "3,000 more differences" in text
 
 
 @pytest.mark.parametrize("limit", [0, 199, 201, 1000, 20_000])
@@ -357,4 +357,6 @@ def test_a_failure_has_the_remedy_of_its_finding():
     assert wanted in results(report)[failing(report)[0]][2]
     assert wanted in parsed(workflow_commands(report)[0])[2]
     assert "compute it in forward" in summary(report)
-    assert head(report)[-1].startswith("To do: SB301 a buffer is never written: compute it")
+    assert any(
+        "To do (falcon): " in line and "compute it in forward" in line for line in head(report)
+    )

@@ -17,7 +17,14 @@ from samebits.reports.issue import (
     read_issues,
 )
 from samebits.reports.json import render
-from tests.support.sample_report import known_as, only_rows, sample_report, with_cells, with_rows
+from tests.support.sample_report import (
+    known_as,
+    only_rows,
+    renamed,
+    sample_report,
+    with_cells,
+    with_rows,
+)
 
 REPORT = sample_report()
 ISSUE = new_issue(REPORT)
@@ -117,7 +124,7 @@ def test_the_issue_fits_github():
     issue = new_issue(sample_report(message=message))
     assert len(issue.body) < MAX_CHARACTERS + 200
     rows = tuple(
-        row.model_copy(update={"model": f"{row.model}-{n}"})
+        renamed(row, model=f"{row.model}-{n}")
         for n in range(200)
         for row in sample_report(message=message).rows
     )

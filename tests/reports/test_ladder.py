@@ -119,5 +119,7 @@ def test_an_expected_difference_says_of_which_kind_it_is():
     assert verdict_word(cell(verdict=Verdict.EXPECTED, judged=Verdict.DIVERGED)) == (
         "expected, diverged"
     )
-    assert verdict_word(cell(verdict=Verdict.EXPECTED, judged=Verdict.UNDECIDED)) == "expected"
+    assert verdict_word(cell(verdict=Verdict.EXPECTED, judged=Verdict.UNSTABLE)) == (
+        "expected, unstable"
+    )
     assert verdict_word(cell()) == "rounding"

@@ -1,6 +1,7 @@
 """A report with every verdict and every section; the gold files are written from it."""
 
 from samebits.compare.registry import signal_names
+from samebits.diagnose.exit_code import exit_code
 from samebits.pipeline import trim
 from samebits.questions.relations.records import (
     CacheTensor,
@@ -69,6 +70,14 @@ def known_as(cell, *findings):
         Explanation(code=f.code, where=f.where, stack=cell.cell.stack) for f in findings
     )
     return cell.model_copy(update={"findings": findings, "explained_by": explanations})
+
+
+def ended(report):
+    """Return a report with the exit code that its cells and entries have, and with built stacks only."""
+    stacks = tuple(stack for stack in report.stacks if not stack.failure)
+    code, reasons = exit_code(report.cells, (), stacks)
+    update = {"exit_code": code, "reasons": reasons, "stacks": stacks, "expected": ()}
+    return report.model_copy(update=update)
 
 
 def with_rows(*rows, **fields):

@@ -1,5 +1,7 @@
 """The answer of samebits check fits on a screen, begins with the verdict and names what to do."""
 
+import io
+import itertools
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from samebits.records.subject import Subject
 from samebits.records.trace import Cause, Side
 from samebits.reports.head import head
 from samebits.terminal.screen import WIDTH, screen
+from samebits.text.terminal import Mark, Marked, TerminalText
 from tests.support.sample_report import NEVER_WRITTEN, cell, raised, row, sample_report
 
 VARIANT = Variant(dtype="float32", attention="default")
@@ -48,22 +51,35 @@ def lines(shown, places=None):
     printed = screen(shown, [PATH], places or {})
     assert len(printed) <= 24
     assert all(len(line) <= 2 * WIDTH for line in printed)
-    assert printed[-1] == f"Report: {PATH}"
+    assert printed[-1].split() == ["report", str(PATH)]
     return printed
 
 
-def test_the_same_bits_pass_in_a_few_lines():
+def field(printed, label):
+    """Return the text of one field of the answer, on one line; '' if it has none."""
+    start = next((i for i, line in enumerate(printed) if line.startswith(f"  {label} ")), None)
+    if start is None:
+        return ""
+    rest = itertools.takewhile(lambda line: line.startswith(" " * 10), printed[start + 1 :])
+    return " ".join([printed[start].split(maxsplit=1)[1], *(line.strip() for line in rest)])
+
+
+def test_the_same_bits_are_one_line_and_the_report():
     printed = lines(report(reference(), of("5.23", Verdict.IDENTICAL), code=0))
-    assert printed[0] == "tiny: passes. Every release that knows it computes the same bits."
-    assert [line.split()[-1] for line in printed[1:3]] == ["reference", "identical"]
-    assert len(printed) == 4
+    assert printed[0] == "tiny  4.48.0 → 5.23.0: same bits"
+    assert printed[0].mark is Mark.SAME
+    assert len(printed) == 2
 
 
-def test_rounding_is_no_failure():
+def test_rounding_says_that_both_sides_are_right_and_that_nothing_is_to_do():
     rounding = of("5.23", Verdict.ROUNDING, figure="logits 1e-06")
+    rounding = rounding.model_copy(update={"reference": reference().cell})
     printed = lines(report(reference(), rounding, code=0))
-    assert printed[0] == "tiny: passes. The bits differ by rounding only."
-    assert "rounding   logits 1e-06" in printed[2]
+    assert printed[0] == "tiny  4.48.0 → 5.23.0: rounding only (logits 1e-06)"
+    assert printed[0].mark is Mark.CLOSE
+    assert field(printed, "right") == "both: the difference goes away in float64"
+    assert field(printed, "do") == "Nothing"
+    assert not field(printed, "next")
 
 
 ANSWERS = NEVER_WRITTEN.model_copy(update={"code": "SB931", "name": "a check raises"})
@@ -85,15 +101,19 @@ def test_a_run_that_passes_says_in_its_first_line_that_a_check_beside_it_raises(
             reference(), of("5.23", verdict, findings=findings), code=0, rules=(ANSWERS, OF_RELEASE)
         )
         (first, *_) = head(shown)
-        line, *rest = lines(shown)
-        return first, line, " ".join(rest)
+        printed = lines(shown)
+        line = next(i for i, line in enumerate(printed) if line.startswith("tiny "))
+        rest = itertools.takewhile(lambda line: not line.startswith("   "), printed[line + 1 :])
+        whole = " ".join([printed[line], *map(str.strip, rest)])
+        cut = min(whole.find(f" {label} ") % len(whole) for label in ("right", "report"))
+        return first.rstrip("."), whole[:cut].strip(), " ".join(printed)
 
     for first in printed(*one_sided("SB931", "5.23"))[:2]:
-        assert first.endswith("; a check beside the verdict raises in 5.23 only (SB931).")
+        assert first.endswith("; a check beside the verdict raises in 5.23 only (SB931)")
     for first in printed(*one_sided("SB931", "4.48", "4.48"))[:2]:
-        assert first.endswith("; checks beside the verdict raise in 4.48 only (SB931).")
+        assert first.endswith("; checks beside the verdict raise in 4.48 only (SB931)")
     for first in printed(*one_sided("SB931", "4.48", "5.23"))[:2]:
-        assert first.endswith("; checks beside the verdict raise in one release only (SB931).")
+        assert first.endswith("; checks beside the verdict raise in one release only (SB931)")
     for clean in ((), one_sided("SB932", "5.23")):
         assert "beside the verdict" not in "".join(printed(*clean)[:2])
     # the heading of the finding is not cut before it says which side raises
@@ -111,18 +131,23 @@ def test_a_failure_names_place_cause_finding_and_remedy():
         reference=Side(stack="4.48", module="model.rotary_emb", source="modeling_x.py:81"),
     )
     finding = Finding(code="SB301", where="model.rotary_emb.inv_freq", evidence=())
-    diverged = of("5.23", Verdict.DIVERGED, cause=cause, findings=(finding,))
-    diverged = diverged.model_copy(update={"reference": reference().cell})
+    diverged = explained(
+        of("5.23", Verdict.DIVERGED, cause=cause, findings=(finding,)),
+        Explanation(code="SB301", where="model.rotary_emb.inv_freq", stack="5.23"),
+    )
     shown = report(reference(), diverged, rules=(NEVER_WRITTEN,))
     printed = lines(shown, {"SB301": "modeling_x.py:80:9"})
-    assert printed[0] == "tiny: does not pass: 5.23 diverged"
-    text = "\n".join(printed)
-    assert "begins: inv_freq differs" in text
-    assert "  in 5.23: model.rotary_emb, modeling_x.py:81" in printed
-    assert "SB301 a buffer is never written (model.rotary_emb.inv_freq, modeling_x.py:80:9)" in text
-    assert "  remedy: compute it in forward" in printed
+    assert printed[0].startswith("tiny  4.48.0 → 5.23.0: behaviour change (")
+    assert printed[0].mark is Mark.WORSE
+    assert field(printed, "where") == (
+        "model.rotary_emb: a buffer (4.48: modeling_x.py:81; 5.23: modeling_x.py:81); modeling_x.py:80:9"
+    )
+    assert field(printed, "right") == "5.23 is wrong: a buffer is never written (SB301)"
+    assert field(printed, "do") == "Stay with transformers 4.48.0. Or: compute it in forward"
     command = "samebits check tiny --trust-remote-code --releases --from 4.48 --to 5.23"
-    assert f"In which release: {command}" in printed
+    assert field(printed, "next") == command
+    labels = [line.split()[0] for line in printed if line[:2] == "  " and line[2] != " "]
+    assert labels == ["where", "right", "do", "next", "report"]
 
 
 def explained(cell, *explanations):
@@ -133,33 +158,70 @@ def test_a_finding_that_explains_nothing_stands_beside_the_verdict():
     finding = Finding(code="SB301", where="model.inv_freq", evidence=())
     diverged = of("5.23", Verdict.DIVERGED, findings=(finding,))
     beside = lines(report(reference(), explained(diverged), rules=(NEVER_WRITTEN,)))
-    place = beside.index("Beside the verdict:")
-    assert beside[place + 1] == "SB301 a buffer is never written (model.inv_freq)"
+    assert beside[0] == "Beside the verdict: SB301 a buffer is never written (model.inv_freq)"
+    assert "SB301" not in " ".join(beside[1:])
+    assert field(beside, "right") == "not known: no finding and no consistency check tells"
     explanation = Explanation(code="SB301", where="model.inv_freq", stack="5.23")
     without_others = lines(
         report(reference(), explained(diverged, explanation), rules=(NEVER_WRITTEN,))
     )
-    assert "SB301 a buffer is never written (model.inv_freq)" in without_others
-    assert "Beside the verdict:" not in without_others
+    assert "SB301" in field(without_others, "right")
+    assert "Beside the verdict" not in " ".join(without_others)
 
 
-def test_the_headline_accuses_the_side_that_has_the_defect():
+def test_the_side_that_has_the_defect_is_named_be_it_the_reference():
     explanation = Explanation(code="SB301", where="model.inv_freq", stack="4.48")
     diverged = explained(of("5.23", Verdict.DIVERGED), explanation)
     printed = lines(report(reference(), diverged, rules=(NEVER_WRITTEN,)))
-    defect = "the known defect is in 4.48, the reference"
-    assert printed[0] == f"tiny: does not pass: 5.23 diverged ({defect})"
-    assert "SB301 a buffer is never written (model.inv_freq, in the reference 4.48)" in printed
-    own = Explanation(code="SB301", where="model.inv_freq", stack="5.23")
-    printed = lines(report(reference(), explained(diverged, own), rules=(NEVER_WRITTEN,)))
-    assert printed[0] == "tiny: does not pass: 5.23 diverged"
+    assert field(printed, "right") == "4.48 is wrong: a buffer is never written (SB301)"
+    assert field(printed, "do") == "Use transformers 5.23.0. Or: compute it in forward"
+
+
+def test_a_quick_check_says_what_it_left_out_and_names_what_it_knows():
+    explanation = Explanation(code="SB301", where="model.inv_freq", stack="5.23")
+    diverged = explained(of("5.23", Verdict.DIVERGED), explanation)
+    shown = report(reference(), diverged, rules=(NEVER_WRITTEN,), level="quick")
+    printed = lines(shown)
+    assert printed[0].startswith("--quick left out: consistency checks, training, ")
+    assert "SB301" in field(printed, "right")
+    full = lines(shown.model_copy(update={"level": "default"}))
+    assert "--quick" not in " ".join(full)
+
+
+@pytest.mark.parametrize("width", [60, 80, 110])
+def test_no_line_is_wider_than_the_terminal_but_what_is_to_be_copied(width):
+    explanation = Explanation(code="SB301", where="model.inv_freq", stack="5.23")
+    diverged = explained(of("5.23", Verdict.DIVERGED, headline="x " * 200), explanation)
+    printed = screen(report(reference(), diverged, rules=(NEVER_WRITTEN,)), [PATH], {}, width)
+    assert max(len(line) for line in printed if line[2:6] != "next") <= width
+
+
+@pytest.mark.parametrize(
+    ("is_tty", "environ", "shown"),
+    [
+        (True, {}, "\x1b[1;31m✕ tiny\x1b[0m\n"),
+        (True, {"NO_COLOR": "1"}, "✕ tiny\n"),
+        (True, {"TERM": "dumb"}, "✕ tiny\n"),
+        (False, {}, "tiny\n"),
+    ],
+    ids=["terminal", "no colour", "dumb", "pipe"],
+)
+def test_glyph_and_colour_are_for_terminals_only(is_tty, environ, shown):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    stream.isatty = lambda: is_tty
+    spoken = TerminalText(environ)
+    spoken.say(spoken.log_line(Marked("tiny", Mark.WORSE)), stream)
+    stream.flush()
+    assert stream.buffer.getvalue().decode() == shown
 
 
 def test_an_exception_is_shown_with_its_line():
     failure = raised("load", "ImportError", "cannot import name 'LossKwargs'")
     printed = lines(report(reference(), of("5.23", Verdict.FAILED, failure=failure)))
-    assert printed[0] == "tiny: does not pass: 5.23 failed"
-    assert any("ImportError: cannot import name 'LossKwargs'" in line for line in printed)
+    assert (
+        printed[0]
+        == "tiny  4.48.0 → 5.23.0: ImportError in loading: cannot import name 'LossKwargs'"
+    )
 
 
 def test_a_release_that_could_not_be_built_says_why():
@@ -170,7 +232,7 @@ def test_a_release_that_could_not_be_built_says_why():
     reasons = ("stack 5.23: no set of packages fits",)
     printed = lines(only.model_copy(update={"stacks": (*only.stacks, broken), "reasons": reasons}))
     assert any("not built" in line and "dns error" in line for line in printed)
-    assert any(line.strip().startswith("- stack 5.23") for line in printed)
+    assert field(printed, "why").startswith("stack 5.23: no set of packages fits")
 
 
 @pytest.mark.parametrize("code", [0, 1, 3])

@@ -6,6 +6,7 @@ from samebits.questions.question import ModelSection, Question, Section
 from samebits.questions.relations.ask import of_captures, options
 from samebits.questions.relations.averages import averages
 from samebits.questions.relations.chart import charts
+from samebits.questions.relations.lines import contradicts
 from samebits.questions.relations.of_model import has_relation_details, relations_of
 from samebits.questions.relations.records import RELATIONS
 from samebits.questions.relations.rules import RULES
@@ -22,6 +23,7 @@ QUESTION = Question(
         ModelSection(51, lambda rows, _: averages(rows)),
     ),
     has_details=lambda rows, _: has_relation_details(rows),
+    contradicts=contradicts,
     brief=broken_line,
     charts=charts,
 )

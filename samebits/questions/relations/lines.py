@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from samebits.questions.relations.records import Relation
     from samebits.records.distance import Distance
+    from samebits.records.ids import Signal
     from samebits.records.report import Row
 
 RELATIONS: tuple[RelationName, ...] = get_args(RelationName)
@@ -76,6 +77,36 @@ class Line(NamedTuple):
 
     def _severity(self, case: Relation) -> tuple[int, float]:
         return SEVERITY.index(judge_relation(case, self.dtype)), largest(_sizes([case.distance]))
+
+
+_OF_A_CACHE: frozenset[RelationName] = frozenset(
+    {
+        "full forward = prefill + decode",
+        "multi-token verify = single-token decode",
+        "cache contents",
+        "greedy without cache = with cache",
+        "greedy by hand = generate()",
+    }
+)
+"""Relations of a decode through the cache."""
+_HOLDING = (Standing.HOLDS, Standing.ROUNDING)
+
+
+def contradicts(row: Row, stack: str, other: str, signals: frozenset[Signal]) -> list[str]:
+    """Return the relations that a stack breaks and another one keeps, if decoding differs.
+
+    One that a model breaks by its design is none of them.
+    """
+    if not signals & {"decode", "greedy"}:
+        return []
+    return [
+        line.name
+        for line in lines([row])
+        if line.name in _OF_A_CACHE
+        and line.standing_on(stack) == Standing.BROKEN
+        and line.standing_on(other) in _HOLDING
+        and not line.by_design()
+    ]
 
 
 def dtype_of(row: Row) -> str:

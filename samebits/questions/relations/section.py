@@ -89,12 +89,14 @@ def broken_line(report: Report) -> str:
     all_lines = lines(report.rows)
     by_design, when_made = _broken_by_design(all_lines), _broken_when_made(all_lines)
     model_texts = [
-        f"{model} on {', '.join(stacks)} ({plural(n, 'relation')}"
+        f"{model} in {', '.join(stacks)} ({plural(n, 'check')}"
         f"{', by design of its rope' if model in by_design else ''}"
         f"{', seen with a made model' if model in when_made else ''})"
         for model, stacks, n in _places(all_lines)
     ]
-    return f"Broken inside one version: {_first_models(model_texts)}" if model_texts else ""
+    kinds = "with and without cache, padded, batched"
+    start = f"Inconsistent within one release ({kinds}):"
+    return f"{start} {_first_models(model_texts)}" if model_texts else ""
 
 
 def _headline(all_lines: list[Line]) -> Markdown:

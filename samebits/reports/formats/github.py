@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.base.workflow import annotation
 from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title, short_advice
-from samebits.reports.head import head
+from samebits.reports.answer import of_cell
+from samebits.reports.head import notes
 from samebits.reports.plain import advice, beginning, on_one_line
 from samebits.reports.sections.at_a_glance import glance
-from samebits.reports.sections.overview import attention_needed, title
+from samebits.reports.sections.overview import title
+from samebits.reports.sections.the_worst import the_worst
 from samebits.reports.sections.what_changed import in_short
 from samebits.reports.stories import places, stories, troubles, verdict_word
 from samebits.text.blocks import bullets, heading, page
@@ -65,8 +67,8 @@ def summary(report: Report, limit: int = MAX_BYTES) -> str:
 def _blocks(report: Report) -> Iterator[Markdown]:
     """Yield the parts of the summary, the most important first."""
     yield title(report)
-    yield bullets(map(prose, head(report)))
-    yield attention_needed(report, _MAX_ROWS)
+    yield bullets(map(prose, notes(report)))
+    yield the_worst(report, _MAX_ROWS)
     yield glance(report)
     yield from _remedies(report)
     failing = sorted(
@@ -185,7 +187,7 @@ def _trouble(
     cells = _cells(trouble)
     cell = trouble.shared.first
     name = f"samebits: {trouble.story.name} on {places(trouble.shared)}: {verdict_word(cell)}"
-    lines = beginning(cell).lines
+    lines = [*of_cell(cell, report).lines, *beginning(cell).lines]
     lines += [line for defect in advice(cells, report) for line in defect.lines]
     level: Level = "error" if any(map(fails, cells)) else "warning"
     file, line = _place(cell, report, code, is_file)

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from samebits.diagnose.exit_code import FAIL, fails
+from samebits.reports.answer import of_cell
 from samebits.reports.head import briefs
-from samebits.reports.plain import advice, beginning, failure_in_short, on_one_line, why_skipped
+from samebits.reports.plain import advice, beginning, on_one_line, why_skipped
+from samebits.reports.stories import verdict_word
 from samebits.text.lists import grouped
 from samebits.text.markdown import shorten, visible
 
@@ -67,10 +69,11 @@ def render(report: Report) -> dict[str, str]:
 def _case(cell: CellResult, report: Report) -> Case:
     name, model = str(cell.cell), cell.cell.model
     if fails(cell):
-        lines = beginning(cell).lines
+        about = of_cell(cell, report)
+        lines = [*about.lines, *beginning(cell).lines]
         lines += [line for defect in advice([cell], report) for line in defect.lines]
         lines += [f"to reproduce: {cell.reproduce}"] if cell.reproduce else []
-        short = failure_in_short(cell)
+        short = f"{verdict_word(cell)}: {about.change}"
         return Case(model, name, "failure", cell.verdict, short, tuple(lines))
     reason = why_skipped(cell)
     return Case(model, name, "skipped" if reason else "passed", "", reason)

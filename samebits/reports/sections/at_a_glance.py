@@ -70,8 +70,8 @@ def glance(report: Report) -> Markdown:
 
 
 _LEGEND = Markdown(
-    "Cells per stack by verdict, compared with the reference. Expected differences are included. "
-    "Reference cells are not, and neither are failures that are the same in every release."
+    "Comparisons with the reference, by release. Known differences count under their kind; failures "
+    "that are the same in every release are left out."
 )
 
 
@@ -106,7 +106,7 @@ def _serious(report: Report, most: int | None = None, names: int | None = None) 
     for before, stack, changes in steps(report):
         step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
         lines += [
-            [step, what, count(len(models)), first_of(models, names or len(models))]
+            [step, _MOVES[what][1], count(len(models)), first_of(models, names or len(models))]
             for what, models in changes.items()
         ]
     if not lines:
@@ -139,10 +139,38 @@ def steps(report: Report) -> list[StackStep]:
 
 
 _STEPS = (
-    "Each model is listed at the step where the change first appears. For an upgrade over several "
-    "stacks, read all steps in between. Brackets name the known defects that first appear at that "
-    "step; the model's page has the remedy. {} compares two stacks directly."
+    "For an upgrade over several releases, read all steps in between. Codes in brackets name known "
+    "causes: the page of the model has the remedy. {} compares two releases directly."
 )
+
+_MOVES: dict[str, tuple[str, str]] = {
+    COLUMNS[Verdict.FAILED]: ("breaks", "break"),
+    COLUMNS[Verdict.UNSTABLE]: ("becomes unstable", "become unstable"),
+    COLUMNS[Verdict.DIVERGED]: ("changes", "change"),
+    COLUMNS[Verdict.UNDECIDED]: ("may change", "may change"),
+    f"{COLUMNS[Verdict.DIVERGED]} in another way": ("changes again", "change again"),
+    f"{COLUMNS[Verdict.UNDECIDED]} in another way": ("may change again", "may change again"),
+    "resolved": ("is fixed", "are fixed"),
+}
+"""What happens at a step -> words: for one model, for several."""
+
+
+def moves(report: Report) -> list[str]:
+    """Return a sentence for each step from release to release, such as ``5 models break``."""
+    return [
+        f"{step.before} → {step.stack}: {_moved(step)}"
+        if step.before
+        else f"In {step.stack}: {_moved(step)}"
+        for step in steps(report)
+    ]
+
+
+def _moved(step: StackStep) -> str:
+    parts: list[str] = []
+    for what, models in step.changes.items():
+        number = count(len(models)) if parts else plural(len(models), "model")
+        parts.append(f"{number} {_MOVES[what][len(models) != 1]}")
+    return ", ".join(parts)
 
 
 def _step(report: Report, before: str | None, stack: str) -> dict[str, list[Markdown]]:

@@ -6,17 +6,20 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import fails
-from samebits.findings.rulebook import title
-from samebits.reports.plain import KINDS, on_one_line
-from samebits.reports.sections.at_a_glance import COLUMNS, SERIOUS
-from samebits.reports.sections.overview import summary_lines
+from samebits.findings.rulebook import text_with_code, title
+from samebits.reports.answer import WORST_FIRST, first_sentences
+from samebits.reports.plain import KINDS
+from samebits.reports.sections.at_a_glance import COLUMNS
+from samebits.reports.sections.overview import identical_models, legend, summary_lines
 from samebits.reports.stories import is_reference
-from samebits.text.blocks import bullets, first_of, heading, link, page, table
-from samebits.text.markdown import EMPTY, Markdown, clip, code, fill
+from samebits.text.blocks import bullets, details, first_of, heading, link, page, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from samebits.records.finding import RuleText
     from samebits.records.report import Report
 
@@ -26,61 +29,93 @@ VERDICTS = "verdicts.md"
 MAX_DEFECTS = 8
 MAX_REMEDY = 300
 MAX_MODELS = 4
+MAX_NAMES = 12
 MAX_LINES = 40
 """Limit for the lines of the models' table; more models are counted by group."""
 
 
 class Defect(NamedTuple):
-    """A known defect and the models that show it in a cell that is worse than rounding."""
+    """A known defect and the models in which it explains a verdict."""
 
     text: RuleText
     models: tuple[str, ...]
-    fails: bool
-    """Whether it is in a cell that makes the run fail."""
+    severity: int
+    """Place of the worst verdict that it explains; that of a failing cell comes first."""
 
 
 def to_do(report: Report) -> Markdown:
-    """Return the remedies of the known defects, those of failing cells first; may be empty."""
+    """Return the remedies of the defects that explain a verdict, the worst first; may be empty."""
     defects = _defects(report)
     if not defects:
         return EMPTY
-    lines = [_defect(defect) for defect in defects[:MAX_DEFECTS]]
-    n_more = len(defects) - len(lines)
+    needed = [defect for defect in defects if not needs_nothing(defect.text)]
+    idle = [defect.text.code for defect in defects if needs_nothing(defect.text)]
+    n_more = len(needed) - MAX_DEFECTS
     more = fill("{} in the {}.", plural(n_more, "more defect"), link("findings", FINDINGS))
-    return page([heading(2, "What to do"), bullets(lines), more if n_more > 0 else EMPTY])
+    return page(
+        [
+            heading(2, "What to do"),
+            bullets(map(_defect, needed[:MAX_DEFECTS])),
+            more if n_more > 0 else EMPTY,
+            fill("No action needed: {}.", ", ".join(idle)) if idle else EMPTY,
+        ]
+    )
+
+
+def needs_nothing(text: RuleText) -> bool:
+    """Return True if the remedy of a rule is that none is needed."""
+    return text.kind == "rounding"
 
 
 def _defects(report: Report) -> list[Defect]:
-    models: dict[str, dict[str, bool]] = {}
+    texts = {text.code: text for text in report.rules if text.scope == "model"}
+    models: dict[str, dict[str, int]] = {}
     for cell in report.cells:
-        model = cell.cell.model
-        for finding in cell.findings if fails(cell) or cell.judged in SERIOUS else ():
-            of_code = models.setdefault(finding.code, {})
-            of_code[model] = of_code.get(model, False) or fails(cell)
+        rank = WORST_FIRST.index(cell.judged) + (0 if fails(cell) else len(WORST_FIRST))
+        for explanation in cell.explained_by:
+            of_code = models.setdefault(explanation.code, {})
+            model = cell.cell.model
+            of_code[model] = min(rank, of_code.get(model, rank))
     defects = [
-        Defect(text, tuple(models[text.code]), any(models[text.code].values()))
-        for text in report.rules
-        if text.scope == "model" and text.kind in ("crash", "silent") and text.code in models
+        Defect(texts[code], tuple(ranks), min(ranks.values()))
+        for code, ranks in models.items()
+        if code in texts
     ]
     return sorted(
-        defects, key=lambda d: (not d.fails, KINDS.index(d.text.kind), -len(d.models), d.text.code)
+        defects,
+        key=lambda d: (d.severity, KINDS.index(d.text.kind), -len(d.models), d.text.code),
     )
 
 
 def _defect(defect: Defect) -> Markdown:
     shown = first_of([link(model, page_path(model)) for model in defect.models], MAX_MODELS)
-    remedy = clip(on_one_line(defect.text.remedy), MAX_REMEDY)
-    return fill("**{}** ({}): {}", title(defect.text), shown, remedy)
+    remedy = first_sentences(defect.text.remedy, MAX_REMEDY)
+    return fill("**{}** ({}): {}", title(defect.text), shown, text_with_code(remedy))
 
 
-def models(report: Report) -> Markdown:
-    """Return the verdicts of all models, or of many models how many cells of a group have each."""
+def models(report: Report, pages: Collection[str]) -> Markdown:
+    """Return the verdicts of all models, or of many models how many cells of a group have each.
+
+    ``pages`` are the paths of the models' pages.
+    """
     if not report.rows:
         return EMPTY
     lines = summary_lines(report)
+    same = _identical(report, pages)
     if len(lines.rows) <= MAX_LINES:
-        return page([heading(2, "Models"), table(lines.headers, lines.rows)])
-    return page([heading(2, "Models"), _groups(report)])
+        shown = [table(lines.headers, lines.rows), legend(report.rows)]
+        return page([heading(2, "Models"), *shown, same])
+    return page([heading(2, "Models"), _groups(report), same])
+
+
+def _identical(report: Report, pages: Collection[str]) -> Markdown:
+    """Return the models that are identical in every release, folded where they are many."""
+    names = identical_models(report)
+    if not names:
+        return EMPTY
+    title = f"{plural(len(names), 'model')} identical in every release"
+    links = join(link(n, page_path(n)) if page_path(n) in pages else prose(n) for n in names)
+    return details(title, links) if len(names) > MAX_NAMES else fill("{}: {}.", title, links)
 
 
 def _groups(report: Report) -> Markdown:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
+from samebits.reports.answer import faults, result, worst_first
 from samebits.reports.sections.findings import named
 from samebits.reports.sections.paged import has_page
 from samebits.reports.stories import (
     anchors,
     cell_in_short,
     holds,
+    is_quiet,
     is_reference,
     places,
     row_name,
@@ -28,6 +30,7 @@ from samebits.reports.stories import (
 from samebits.text.blocks import bullets, heading, link, page, slug, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, brief, clip, code, fill, join, prose
+from samebits.text.moments import moment
 from samebits.text.names import page_path
 from samebits.text.numbers import count, duration, plural
 
@@ -40,28 +43,28 @@ if TYPE_CHECKING:
     from samebits.reports.stories import Trouble
 
 COUNTED = {
-    Verdict.FIXED: (
-        "expected difference of {} is gone",
-        "expected differences of {} are gone",
-    ),
-    Verdict.EXPECTED: ("differs as {} expects", "differ as {} expects"),
-    Verdict.ROUNDING: ("differs only by rounding", "differ only by rounding"),
-    Verdict.ABSENT: ("is absent", "are absent"),
-    Verdict.UNDECIDED: ("is a new difference", "are new differences"),
-    Verdict.DIVERGED: ("is a new divergence", "are new divergences"),
-    Verdict.UNSTABLE: ("is unstable", "are unstable"),
     Verdict.FAILED: ("failed", "failed"),
-    Verdict.NOT_FINISHED: ("is not finished", "are not finished"),
-    Verdict.NOT_OBSERVED: ("is not observed", "are not observed"),
+    Verdict.UNSTABLE: ("unstable", "unstable"),
+    Verdict.DIVERGED: ("behaviour change", "behaviour changes"),
+    Verdict.UNDECIDED: ("undecided", "undecided"),
+    Verdict.NOT_FINISHED: ("not finished", "not finished"),
+    Verdict.NOT_OBSERVED: ("not observed", "not observed"),
+    Verdict.FIXED: ("known difference that is gone", "known differences that are gone"),
+    Verdict.EXPECTED: ("known difference", "known differences"),
+    Verdict.ROUNDING: ("rounding", "rounding"),
+    Verdict.ABSENT: ("not supported", "not supported"),
 }
-"""Words for the cells that are neither reference nor identical: for one cell, for several."""
+"""Words for the cells that are neither reference nor identical, the worst first: for one, for several."""
+
+KNOWN = "\N{DAGGER}"
+"""Mark on the number of a known difference, which the matrix file lists."""
 
 MAX_WHAT = 110
 """Limit in characters for the last column of *Needs attention*; terminals show the table, too."""
 
 SHORTENINGS = (
     (
-        re.compile(r" of prompt \S+ is called in another way \((.*)\)(?=, and its layer is )"),
+        re.compile(r" of prompt \S+ is computed by (.*)(?=, and its layer is )"),
         r": \1",
     ),
     (re.compile(r"(, and its layer)? is the first that differs(?=: )"), ""),
@@ -76,8 +79,6 @@ MAX_COLUMNS = 8
 MAX_UNCOUNTED = 5
 """Limit for the lines of *Needs attention* that a reader takes in without a count."""
 
-TIMES = "\N{MULTIPLICATION SIGN}"
-
 LEFT_OUT = Markdown("-")
 """A cell that the matrix file or the selection leaves out."""
 
@@ -85,29 +86,24 @@ NOT_BUILT = Markdown("not built")
 """A cell whose stack could not be built."""
 
 
-def title(report: Report) -> Markdown:
-    """Return the heading, which already gives the result of the run."""
-    return heading(1, f"samebits: {report.matrix} {ANSWERS.get(report.exit_code, DEFAULT_ANSWER)}")
-
-
 ANSWERS = {PASS: "passes", INCOMPLETE: "is incomplete"}
 DEFAULT_ANSWER = "does not pass"
-"""Words for the result of a run, by its exit code; the default is for all other codes."""
+"""Words for the result of a run in report.html, by its exit code; the default is for all other codes."""
+
+
+def title(report: Report) -> Markdown:
+    """Return the heading, which already gives the result of the run."""
+    return heading(1, f"samebits: {report.matrix}: {result(report)}")
 
 
 def headline(report: Report) -> str:
-    """Return the result of the run in one sentence of plain words."""
+    """Return how many comparisons there were, and how each of them ended."""
     cells = report.cells
     compared = [cell for cell in cells if not is_reference(cell)]
     n_same = sum(map(holds, compared))
-    held_text = (
-        f"{count(n_same)} of {plural(len(compared), 'cell')} "
-        f"{'holds' if 1 in (n_same, len(compared)) else 'hold'}"
-    )
     counts: Counter[Verdict] = Counter(cell.verdict for cell in cells)
-    parts = [f"{_extent(report)}: {held_text} the same bits as the reference"]
-    parts += [*_counted(counts, report.matrix), *_observed(cells)]
-    return "; ".join(parts) + "."
+    parts = [f"{count(n_same)} identical", *_counted(counts), *_observed(cells)]
+    return f"{plural(len(compared), 'comparison')} ({_extent(report)}): {', '.join(parts)}."
 
 
 def _observed(cells: list[CellResult]) -> Iterable[str]:
@@ -121,21 +117,15 @@ def _observed(cells: list[CellResult]) -> Iterable[str]:
 def _extent(report: Report) -> str:
     models = {row.model for row in report.rows}
     broken = sum(stack.failure is not None for stack in report.stacks)
-    unbuilt = f" ({count(broken)} not built)" if broken else ""
-    stacks = f"{plural(len(report.stacks), 'stack')}{unbuilt}"
-    variants = len(report.rows) / len(models) if models else 0
-    every_model = all(
-        len([row for row in report.rows if row.model == model]) == variants for model in models
-    )
-    if every_model:
-        per_model = plural(int(variants), "variant")
-        return f"{plural(len(models), 'model')} {TIMES} {per_model} {TIMES} {stacks}"
-    return f"{plural(len(models), 'model')} in {plural(len(report.rows), 'row')} {TIMES} {stacks}"
+    unbuilt = f", {count(broken)} not built" if broken else ""
+    releases = plural(len(report.stacks), "release")
+    rows = f" in {plural(len(report.rows), 'variant')}" if len(report.rows) > len(models) else ""
+    return f"{plural(len(models), 'model')}{rows}, {releases}{unbuilt}"
 
 
-def _counted(counts: Counter[Verdict], matrix: str) -> list[str]:
+def _counted(counts: Counter[Verdict]) -> list[str]:
     counted = ((counts[verdict], words) for verdict, words in COUNTED.items())
-    return [f"{count(n)} {words[n != 1].format(matrix)}" for n, words in counted if n]
+    return [f"{count(n)} {words[n != 1]}" for n, words in counted if n]
 
 
 def opening(report: Report) -> Markdown:
@@ -143,11 +133,12 @@ def opening(report: Report) -> Markdown:
     return page(
         [
             fill(
-                "{} {} by {} in {}.",
+                "{} {} by {} in {}; exit code {}.",
                 _reference(report),
-                report.started,
+                moment(report.started),
                 code(report.command),
                 duration(report.seconds),
+                str(report.exit_code),
             ),
             _LEVELS[report.level],
         ]
@@ -156,20 +147,21 @@ def opening(report: Report) -> Markdown:
 
 _LEVELS: dict[Level, Markdown] = {
     "quick": Markdown(
-        "The run was a quick one: relations, usage, processors, crossings, eager attention and a "
-        "second load were not asked for, and no cause was looked for unless `--causes` asked for it."
+        "With `--quick`, these were not checked: consistency within a release, API use, image and text "
+        "processors, saving and loading between releases, eager attention, a second load; and no cause "
+        "was looked for without `--causes`."
     ),
     "default": EMPTY,
-    "deep": Markdown("The run was a deep one: both runs of each cell were full ones."),
+    "deep": Markdown("With `--deep`, every run was repeated in full."),
 }
 
 
 def _reference(report: Report) -> Markdown:
     if any(stack.id == report.reference for stack in report.stacks):
-        return fill("Reference stack: {}.", code(report.reference))
+        return fill("Reference: {}.", code(report.reference))
     return fill(
-        "The reference stack of the matrix, {}, is not in this run. The reference of each row is its "
-        "oldest stack.",
+        "The reference of the matrix, {}, is not in this run. The reference of each model is its oldest "
+        "release.",
         code(report.reference),
     )
 
@@ -262,7 +254,7 @@ def contents(sections: list[Markdown]) -> Markdown:
 
 def model_summary(rows: list[Row], report: Report) -> Markdown:
     """Return the verdict of every cell of one model, for its own page."""
-    return _group(EMPTY, rows, _columns(report), anchors(rows))
+    return page([_group(EMPTY, rows, report, anchors(rows)), legend(rows)])
 
 
 def summary(report: Report) -> Markdown:
@@ -270,12 +262,11 @@ def summary(report: Report) -> Markdown:
     groups = grouped(report.rows, lambda row: row.group or "")
     ungrouped = groups.pop("", [])
     targets = _targets(report)
-    stacks = _columns(report)
-    tables = [_group(prose(name), rows, stacks, targets) for name, rows in groups.items()]
+    tables = [_group(prose(name), rows, report, targets) for name, rows in groups.items()]
     if ungrouped:
         name = prose("Other models" if groups else "")
-        tables.append(_group(name, ungrouped, stacks, targets))
-    return page([heading(2, "Summary"), *tables])
+        tables.append(_group(name, ungrouped, report, targets))
+    return page([heading(2, "Summary"), *tables, legend(report.rows)])
 
 
 class Lines(NamedTuple):
@@ -286,10 +277,32 @@ class Lines(NamedTuple):
 
 
 def summary_lines(report: Report) -> Lines:
-    """Return the verdicts of all models in one table, whatever their group."""
-    stacks = _columns(report)
-    headers = ["model · variant", *(stack.id for stack in stacks)]
-    return Lines(headers, list(_lines(list(report.rows), stacks, _targets(report))))
+    """Return the verdicts of all models that differ in one table, whatever their group, the worst first."""
+    rows = worst_first(row for row in report.rows if not is_quiet(row))
+    return Lines(_headers(report), list(_lines(rows, report, _targets(report))))
+
+
+def identical_models(report: Report) -> list[str]:
+    """Return the models that hold the same bits in every release that has them."""
+    loud = {row.model for row in report.rows if not is_quiet(row)}
+    return [name for name in dict.fromkeys(row.model for row in report.rows) if name not in loud]
+
+
+def legend(rows: Iterable[Row]) -> Markdown:
+    """Return what the mark of a known difference means; empty where there is none."""
+    if not any(cell.verdict is Verdict.EXPECTED for row in rows for cell in row.cells):
+        return EMPTY
+    return fill("{} known: listed under {} in the matrix file.", KNOWN, code("expected"))
+
+
+def _headers(report: Report) -> list[str]:
+    names = [
+        f"{stack.id} ({stack.transformers})"
+        if stack.id.endswith(".x") and stack.transformers
+        else stack.id
+        for stack in _columns(report)
+    ]
+    return ["model · variant", *names]
 
 
 def _columns(report: Report) -> tuple[StackReport, ...]:
@@ -316,19 +329,15 @@ def _targets(report: Report) -> dict[str, str]:
     return targets | of_stories
 
 
-def _group(
-    name: Markdown, rows: list[Row], stacks: tuple[StackReport, ...], targets: Mapping[str, str]
-) -> Markdown:
-    headers = ["model · variant", *(stack.id for stack in stacks)]
-    lines = table(headers, _lines(rows, stacks, targets))
+def _group(name: Markdown, rows: list[Row], report: Report, targets: Mapping[str, str]) -> Markdown:
+    lines = table(_headers(report), _lines(rows, report, targets))
     return page([heading(3, name) if name else EMPTY, lines])
 
 
-def _lines(
-    rows: list[Row], stacks: tuple[StackReport, ...], targets: Mapping[str, str]
-) -> Iterable[list[str]]:
+def _lines(rows: list[Row], report: Report, targets: Mapping[str, str]) -> Iterable[list[str]]:
     """Return the lines of the table; variants of one model and one story share equal lines."""
-    keys = ((row.model, targets.get(row_name(row)), *_words(row, stacks)) for row in rows)
+    stacks = _columns(report)
+    keys = ((row.model, targets.get(row_name(row)), *_words(row, stacks, report)) for row in rows)
     for (_, target, *words), group in groupby(zip(keys, rows, strict=True), itemgetter(0)):
         line_rows = [row for _, row in group]
         variants = join(prose(row.variant) for row in line_rows)
@@ -336,16 +345,26 @@ def _lines(
         yield [link(label, target) if target else label, *words]
 
 
-def _words(row: Row, stacks: tuple[StackReport, ...]) -> list[str]:
+def _words(row: Row, stacks: tuple[StackReport, ...], report: Report) -> list[str]:
     cells = {cell.cell.stack: cell for cell in row.cells}
-    return [_word(cells.get(stack.id), stack) for stack in stacks]
+    wrong = faults(row, report)
+    return [_word(cells.get(stack.id), stack, wrong.get(stack.id, ())) for stack in stacks]
 
 
-def _word(cell: CellResult | None, stack: StackReport) -> Markdown:
-    """Return verdict and figure; a verdict that fails the run is set in bold."""
+def _word(cell: CellResult | None, stack: StackReport, wrong: tuple[str, ...]) -> Markdown:
+    """Return verdict and figure; a new difference is in bold, a known one has a mark."""
     if cell is None:
         return NOT_BUILT if stack.failure else LEFT_OUT
-    rest_note = verdict_word(cell).removeprefix(cell.verdict)
-    word = verdict_word(cell) if cell.verdict.passes else f"**{cell.verdict}**{rest_note}"
+    codes = ", ".join(wrong)
+    if wrong and cell.judged is Verdict.REFERENCE:
+        return fill("**reference is wrong** ({})", codes)
+    if cell.verdict is Verdict.EXPECTED:
+        word, rest_note = Markdown(cell.judged), ""
+    else:
+        rest_note = verdict_word(cell).removeprefix(cell.verdict)
+        word = Markdown(cell.verdict if cell.verdict.passes else f"**{cell.verdict}**")
     figure = "" if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL) else cell.figure
-    return fill("{} {}", Markdown(word), prose(figure, limit=40)) if figure else Markdown(word)
+    parts = [fill("{}{}", word, rest_note), prose(figure, limit=40) if figure else EMPTY]
+    parts += [fill("**is wrong** ({})", codes)] if wrong else []
+    parts += [Markdown(KNOWN)] if cell.verdict is Verdict.EXPECTED else []
+    return join(filter(None, parts), " ")

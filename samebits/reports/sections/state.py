@@ -48,10 +48,10 @@ def left_line(report: Report) -> str:
     for row in report.rows:
         if row.state:
             places.setdefault(row.model, {}).update(dict.fromkeys(row.state))
-    texts = [f"{model} on {', '.join(stacks)}" for model, stacks in places.items()]
+    texts = [f"{model} in {', '.join(stacks)}" for model, stacks in places.items()]
     rest = len(texts) - MAX_MODELS
     more = [f"and {rest:,} more models"] if rest > 0 else []
-    return f"State left behind: {'; '.join([*texts[:MAX_MODELS], *more])}" if texts else ""
+    return f"One call changes the next: {'; '.join([*texts[:MAX_MODELS], *more])}" if texts else ""
 
 
 def _table(rows: list[Row], *, linked: bool) -> Markdown:

@@ -50,7 +50,7 @@ def what_changed(report: Report, most_lines: int) -> Markdown:
         return EMPTY
     n_more = len(ranked) - len(blocks)
     more = fill("{}: the models' pages have them.", plural(n_more, "more difference"))
-    return page([heading(2, "What changed"), *blocks, more if n_more else EMPTY])
+    return page([heading(2, "What fails, in detail"), *blocks, more if n_more else EMPTY])
 
 
 def _short(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:

@@ -60,6 +60,9 @@ NAME = "full forward = prefill + decode"
 DASH = "\N{EN DASH}"
 
 
+INCONSISTENT = "Inconsistent within one release (with and without cache, padded, batched):"
+
+
 def signal(*relations, **fields):
     return RelationsSignal(relations=relations, **fields)
 
@@ -147,14 +150,14 @@ def test_many_broken_models_are_counted():
     assert "… and 20 more, counted in the next table." in text
     assert re.search(r"\| full forward = prefill \+ decode \| +80 \| all 80 \|", squeezed(text))
     line = broken_line(sample_report().model_copy(update={"rows": tuple(rows)}))
-    assert line.startswith("Broken inside one version: m0 on 5.0 (1 relation); m1")
+    assert line.startswith(f"{INCONSISTENT} m0 in 5.0 (1 check); m1")
     assert line.endswith("; and 74 more models")
 
 
 def test_the_summary_has_a_line_for_what_is_broken():
     lines = summary(sample_report(), [Path("r.md")])
-    broken = [line for line in lines if line.startswith("Broken")]
-    assert broken == ["Broken inside one version: qwen3_next on 4.57, 5.0 (3 relations)"]
+    broken = [line for line in lines if line.startswith("Inconsistent")]
+    assert broken == [f"{INCONSISTENT} qwen3_next in 4.57, 5.0 (3 checks)"]
 
 
 def test_broken_relations_come_first_with_their_smallest_shape():
@@ -334,8 +337,8 @@ def test_a_rope_that_depends_on_the_length_is_no_defect_of_the_cache():
     assert "On 5.0" not in page(row(x5_0=wrong))
     both = (row("dynamic", x5_0=meant), row("plain", x5_0=wrong))
     line = broken_line(sample_report().model_copy(update={"rows": both}))
-    assert "dynamic on 5.0 (1 relation, by design of its rope)" in line
-    assert "plain on 5.0 (1 relation)" in line
+    assert "dynamic in 5.0 (1 check, by design of its rope)" in line
+    assert "plain in 5.0 (1 check)" in line
 
 
 def test_one_relation_that_is_not_meant_keeps_the_model_accused():

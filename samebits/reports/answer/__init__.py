@@ -1,0 +1,33 @@
+"""The answer about a model: what changed, since when, which side is wrong, and what to do.
+
+Facts come from the records of a report; each sentence is made here once, as plain text, for the
+terminal, report.md, report.html, JUnit, GitHub and issues.
+"""
+
+from samebits.reports.answer.of_model import (
+    WORST_FIRST,
+    Answer,
+    answer,
+    answers,
+    kind_of,
+    of_cell,
+    worst_first,
+)
+from samebits.reports.answer.remedy import first_sentences
+from samebits.reports.answer.result import result
+from samebits.reports.answer.side import Side, faults, side
+
+__all__ = [
+    "WORST_FIRST",
+    "Answer",
+    "Side",
+    "answer",
+    "answers",
+    "faults",
+    "first_sentences",
+    "kind_of",
+    "of_cell",
+    "result",
+    "side",
+    "worst_first",
+]

@@ -1,0 +1,174 @@
+"""What differs in a cell beyond rounding, how much, and where it begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.compare.describe import short, some
+from samebits.diagnose.everywhere import is_everywhere
+from samebits.records.ids import Verdict
+from samebits.reports.answer.releases import release
+from samebits.reports.cell.cause import KIND_WORDS, shown_cause
+from samebits.reports.cell.graft import graft_in_short
+from samebits.text.markdown import clip
+from samebits.text.numbers import rounded_ulp
+
+if TYPE_CHECKING:
+    from samebits.records.capture import Failure
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import Report
+    from samebits.records.trace import Cause
+
+MAX_MESSAGE = 120
+_SEEN = ("logits", "outputs", "decode")
+"""Signals that a user gets, the first ones first."""
+_MUCH_MORE = 10.0
+"""How much larger another of them must be to be named in place of an earlier one."""
+_STEPS = {"load": "loading", "greedy": "generate()", "forward": "forward"}
+"""First word of a phase -> what a user calls it."""
+_NAMES = {"sdpa": "SDPA", "eager": "eager"}
+
+
+class Size(NamedTuple):
+    """How far a signal is off, in the dtype of the cell and in float64."""
+
+    signal: str
+    own: float
+    float64: float
+
+    def __str__(self) -> str:
+        """Return ``logits differ by 4, in float64 too``."""
+        same = short(self.own) == short(self.float64)
+        in_float64 = "in float64 too" if same else f"in float64 by {short(self.float64)}"
+        verb = "differs" if self.signal == "decode" else "differ"
+        return f"{_subject(self.signal)} {verb} by {short(self.own)}, {in_float64}"
+
+
+def change(cell: CellResult) -> str:
+    """Return what differs in a cell, in a phrase that no rounding enters."""
+    if cell.failure is not None and (cell.judged is Verdict.FAILED or is_everywhere(cell)):
+        rest = f"; and {_changed(cell)}" if cell.rest is Verdict.DIVERGED else ""
+        return f"{_raised(cell.failure)}{rest}"
+    match cell.judged:
+        case Verdict.UNSTABLE:
+            return _unstable(cell)
+        case Verdict.DIVERGED:
+            return _changed(cell)
+        case Verdict.UNDECIDED:
+            return f"{_figure(cell)}, and float64 does not tell whether it is rounding"
+        case Verdict.ROUNDING:
+            return f"rounding only ({cell.figure})" if cell.figure else "rounding only"
+        case Verdict.IDENTICAL:
+            return "same bits"
+        case _:
+            return " ".join(cell.headline.split())
+
+
+def _changed(cell: CellResult) -> str:
+    return f"behaviour change ({_amount(cell)})"
+
+
+def _raised(failure: Failure) -> str:
+    word, _, _ = failure.phase.partition(" ")
+    message = clip(" ".join(failure.in_short.split()), MAX_MESSAGE)
+    kind = failure.type.rpartition(".")[2]
+    return f"{kind} in {_STEPS.get(word, failure.phase)}: {message}".rstrip(": ")
+
+
+def _unstable(cell: CellResult) -> str:
+    if cell.explained_by:
+        return "every load gives other numbers"
+    return "two runs of the same release give different numbers"
+
+
+def _amount(cell: CellResult) -> str:
+    """Return the size that is there in float64, too, else what decides without one."""
+    sizes = sizes_beyond_rounding(cell)
+    if sizes:
+        return str(sizes[0])
+    what = cell.decisive.what if cell.decisive is not None else cell.headline
+    return clip(" ".join(rounded_ulp(what).split()), MAX_MESSAGE)
+
+
+def sizes_beyond_rounding(cell: CellResult) -> list[Size]:
+    """Return how far off what a user gets is, where it does not go away in float64; worst first."""
+    steps = cell.ladder.steps if cell.ladder is not None else ()
+    largest: dict[str, Size] = {}
+    for step in steps:
+        if step.kind != "diverged" or not step.own or not step.float64:
+            continue
+        best = largest.get(step.signal)
+        if best is None or step.own > best.own:
+            largest[step.signal] = Size(step.signal, step.own, step.float64)
+    sizes = [largest[signal] for signal in _SEEN if signal in largest]
+    most = max((size.own for size in sizes), default=0.0)
+    return sorted(sizes, key=lambda size: size.own * _MUCH_MORE < most)
+
+
+def _figure(cell: CellResult) -> str:
+    """Return how far off a signal is whose difference is undecided."""
+    name, _, amount = cell.figure.partition(" ")
+    if not amount or " of " in amount or name == "tokens":
+        return f"{_subject(name)} {amount}".strip() or "something differs"
+    return f"{_subject(name)} {'differs' if name == 'decode' else 'differ'} by {amount}"
+
+
+def _subject(signal: str) -> str:
+    return "decoding" if signal == "decode" else signal.replace("_", " ")
+
+
+def where(cell: CellResult, report: Report) -> str:
+    """Return where a difference begins, or which line raises; '' if nothing shows it."""
+    if cell.failure is not None and cell.judged is Verdict.FAILED:
+        return _raised_at(cell.failure)
+    cause = shown_cause(cell)
+    if cause is not None and cause.decides:
+        return "; ".join(filter(None, (_cause(cell, cause, report), graft_in_short(cell))))
+    if cell.judged is Verdict.UNSTABLE:
+        return some(dict.fromkeys(explanation.where for explanation in cell.explained_by), 1)
+    difference = cell.decisive
+    if difference is None:
+        return ""
+    kernels = _kernels(cell, report) if difference.signal == "attention.kernel" else ""
+    if kernels:
+        return f"{difference.item.rpartition(' · ')[2]}: {kernels}"
+    return f"{_subject(difference.signal)}: {difference.item}"
+
+
+def _raised_at(failure: Failure) -> str:
+    frames = failure.frames
+    if not frames:
+        return ""
+    frame = next((frame for frame in reversed(frames) if frame.own), frames[-1])
+    return f"{frame.file}:{frame.line} in {frame.function}"
+
+
+def _cause(cell: CellResult, cause: Cause, report: Report) -> str:
+    """Return module and kind of a cause, and the line on both sides."""
+    side = cause.candidate
+    place = next(filter(None, (side.module, side.tensor, side.function)), "")
+    lines = [
+        f"{release(each.stack, report)}: {_file(each.source)}"
+        for each in (cause.reference, cause.candidate)
+        if each is not None and each.source
+    ]
+    kernels = _kernels(cell, report) if cause.kind in ("kernel", "operation") else ""
+    what = kernels or KIND_WORDS[cause.kind]
+    in_brackets = f" ({'; '.join(lines)})" if lines else ""
+    return f"{place}: {what}{in_brackets}" if place else f"{what}{in_brackets}"
+
+
+def _kernels(cell: CellResult, report: Report) -> str:
+    """Return the implementations of attention on both sides, if they are others."""
+    for fact in cell.changes.get("attention.kernel", ()):
+        if fact.module is None and fact.what == "resolved" and cell.reference is not None:
+            sides = ((fact.reference, cell.reference.stack), (fact.candidate, cell.cell.stack))
+            return ", ".join(
+                f"{_NAMES.get(str(name), name)} in {release(stack, report)}"
+                for name, stack in sides
+            )
+    return ""
+
+
+def _file(source: str) -> str:
+    return source.rpartition("/")[2]

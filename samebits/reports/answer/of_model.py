@@ -1,0 +1,213 @@
+"""Answers about models: one for each way in which a model differs, the worst first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.diagnose.everywhere import is_everywhere
+from samebits.records.ids import Verdict
+from samebits.reports.answer.change import change, where
+from samebits.reports.answer.releases import listed, release, version
+from samebits.reports.answer.remedy import command, remedy
+from samebits.reports.answer.side import Side, side
+from samebits.reports.stories import EVERY_RELEASE, QUIET, group_cells, holds, is_reference
+from samebits.text.lists import grouped
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import Report, Row
+
+WORST_FIRST = (
+    Verdict.FAILED,
+    Verdict.UNSTABLE,
+    Verdict.DIVERGED,
+    Verdict.UNDECIDED,
+    Verdict.NOT_FINISHED,
+    Verdict.NOT_OBSERVED,
+    Verdict.FIXED,
+    Verdict.ROUNDING,
+    Verdict.IDENTICAL,
+    Verdict.REFERENCE,
+    Verdict.ABSENT,
+    Verdict.EXPECTED,
+)
+"""Verdicts as judged, the most severe first."""
+
+
+class Answer(NamedTuple):
+    """What changed in a model, since when, which side is wrong, and what to do: a sentence each."""
+
+    cell: CellResult
+    """The newest of the cells that differ in this way, of the first of their rows."""
+    stacks: tuple[str, ...]
+    """The stacks that differ in this way."""
+    variants: tuple[str, ...]
+    """The variants that do."""
+    change: str
+    since: str
+    """'' where there is only one release to compare with."""
+    where: str
+    side: Side
+    """Which side is wrong, and why."""
+    do: str
+    command: str
+    """What to run next; '' if nothing is left to ask."""
+    before: str
+    """The release that it is compared with, such as ``4.57.6``; '' without one."""
+    after: str
+    """The release of the cell."""
+
+    @property
+    def model(self) -> str:
+        """The model."""
+        return self.cell.cell.model
+
+    @property
+    def is_known(self) -> bool:
+        """True if the matrix file lists the difference."""
+        return self.cell.verdict is Verdict.EXPECTED
+
+    @property
+    def start(self) -> str:
+        """Since when, for a place that is headed by that word."""
+        return self.since.removeprefix("since ")
+
+    @property
+    def lines(self) -> list[str]:
+        """What is not in the verdict itself, a line each, for JUnit, annotations and issues."""
+        named = (("right", self.side.why), ("do", self.do))
+        since = [self.since] if self.since else []
+        return [self.change, *since, *(f"{name}: {text}" for name, text in named if text)]
+
+
+def answers(report: Report) -> list[Answer]:
+    """Return an answer for each way in which a model differs from its reference, the worst first.
+
+    New differences precede those that the matrix file lists. Models that have none are left out.
+    """
+    found = [_joined(same, report) for same in grouped(_ways(report), _same_way).values()]
+    return sorted(found, key=lambda answer: _rank(answer, report))
+
+
+def answer(report: Report) -> Answer | None:
+    """Return the worst answer of a run; None if nothing differs."""
+    return next(iter(answers(report)), None)
+
+
+def of_cell(cell: CellResult, report: Report) -> Answer:
+    """Return the answer about one cell."""
+    name = cell.cell.model, str(cell.cell.variant)
+    row = next(row for row in report.rows if (row.model, row.variant) == name)
+    return _answer(cell, (cell.cell.stack,), row, report)
+
+
+def kind_of(cell: CellResult) -> Verdict:
+    """Return the verdict that an answer is about: of a known difference its kind."""
+    if is_everywhere(cell):
+        return Verdict.FAILED
+    return cell.verdict if cell.verdict is Verdict.FIXED else cell.judged
+
+
+def worst_first(rows: Iterable[Row]) -> list[Row]:
+    """Return rows by their worst verdict, new ones before those that the matrix file lists."""
+    return sorted(rows, key=_row_rank)
+
+
+class _Way(NamedTuple):
+    """Cells of one row that differ in the same way."""
+
+    row: Row
+    cells: tuple[CellResult, ...]
+
+
+def _ways(report: Report) -> Iterator[_Way]:
+    for row in report.rows:
+        differing = [cell for cell in row.cells if kind_of(cell) not in QUIET]
+        for shared in group_cells(differing, _way):
+            yield _Way(row, shared.cells)
+
+
+def _way(cell: CellResult) -> Hashable:
+    failure = cell.failure and (cell.failure.phase, cell.failure.type, cell.failure.message)
+    causes = tuple(dict.fromkeys((e.code, e.stack) for e in cell.explained_by))
+    signals = tuple(signal.signal for signal in cell.signals if signal.outcome == "differs")
+    moved = cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED)
+    figure = cell.figure if moved else ""
+    return cell.verdict, cell.judged, failure, causes, signals if moved else (), figure
+
+
+def _same_way(way: _Way) -> Hashable:
+    """Return what rows of one model share that differ in the same way; figures depend on the dtype."""
+    first = way.cells[0]
+    causes = tuple(dict.fromkeys((e.code, e.stack) for e in first.explained_by))
+    failure = first.failure and (first.failure.phase.partition(" ")[0], first.failure.type)
+    stacks = tuple(cell.cell.stack for cell in way.cells)
+    return way.row.model, first.verdict, first.judged, causes, failure, stacks
+
+
+def _joined(ways: list[_Way], report: Report) -> Answer:
+    """Return the answer about the same difference in several variants of a model."""
+    row, cells = ways[0]
+    found = _answer(cells[-1], tuple(cell.cell.stack for cell in cells), row, report)
+    return found._replace(variants=tuple(way.row.variant for way in ways))
+
+
+def _answer(cell: CellResult, stacks: tuple[str, ...], row: Row, report: Report) -> Answer:
+    side_of = side(cell, row, report)
+    other = cell.reference if cell.reference != cell.cell else None
+    return Answer(
+        cell,
+        stacks,
+        (row.variant,),
+        change(cell),
+        _since(cell, stacks, row, side_of, report),
+        where(cell, report),
+        side_of,
+        remedy(cell, side_of, report),
+        command(cell, stacks[0], row, report),
+        version(other.stack, report) if other is not None else "",
+        version(cell.cell.stack, report),
+    )
+
+
+def _since(
+    cell: CellResult, stacks: tuple[str, ...], row: Row, side_of: Side, report: Report
+) -> str:
+    """Return in which release it begins, and where it ends."""
+    if is_everywhere(cell):
+        return f"in {EVERY_RELEASE}"
+    if is_reference(cell) or len(row.cells) < 2:
+        return ""
+    present = [c for c in row.cells if c.judged is not Verdict.ABSENT]
+    order = [each.cell.stack for each in present]
+    first, last = order.index(stacks[0]), order.index(stacks[-1])
+    start = release(stacks[0], report)
+    before = present[first - 1] if first else None
+    again = [each.cell.stack for each in present[last + 1 :] if holds(each)]
+    gone = f"; gone in {release(again[0], report)}" if again else ""
+    if before is None or not set(order[first : last + 1]) <= set(stacks):
+        return f"in {listed([*stacks], report)}{gone}"
+    previous = release(before.cell.stack, report)
+    if holds(before):
+        is_fixed = cell.reference is not None and side_of.wrong == cell.reference.stack
+        if is_fixed:
+            return f"fixed in {start} ({previous} is wrong)"
+        return f"since {start} ({previous} is the last without it{gone})"
+    return f"since {start} ({previous} differs in another way{gone})"
+
+
+def _rank(found: Answer, report: Report) -> tuple[bool, bool, int]:
+    """Return what sorts answers: new ones first, then what the newest release shows, then the worst."""
+    newest = next((stack.id for stack in reversed(report.stacks) if stack.failure is None), "")
+    return (
+        found.is_known,
+        newest not in found.stacks and not is_everywhere(found.cell),
+        WORST_FIRST.index(kind_of(found.cell)),
+    )
+
+
+def _row_rank(row: Row) -> tuple[int, bool]:
+    worst = min((WORST_FIRST.index(kind_of(cell)) for cell in row.cells), default=0)
+    return worst, all(cell.verdict.passes for cell in row.cells)

@@ -1,0 +1,98 @@
+"""What to do about a difference, and the command that says more."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from samebits.records.ids import Verdict
+from samebits.reports.answer.releases import version
+from samebits.reports.answer.side import explaining
+from samebits.reports.commands import compare_two
+from samebits.reports.plain import KINDS, on_one_line
+from samebits.reports.stories import is_reference
+
+if TYPE_CHECKING:
+    from samebits.records.comparison import CellResult
+    from samebits.records.finding import RuleText
+    from samebits.records.report import Report, Row
+    from samebits.reports.answer.side import Side
+
+MAX_REMEDY = 150
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
+_ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
+"""Verdicts of which the release is worth finding."""
+_NOTHING = "Nothing"
+
+
+def remedy(cell: CellResult, side: Side, report: Report) -> str:
+    """Return what to do: the remedy of the first defect that explains it, else the safe release."""
+    if cell.judged in (Verdict.ROUNDING, Verdict.IDENTICAL):
+        return _NOTHING
+    if cell.judged is Verdict.FIXED:
+        return f"Remove its entry under expected of {report.matrix}"
+    right = _right(cell, side)
+    use = _use(right, cell, report) if right else ""
+    defects = sorted(explaining(cell, report), key=lambda pair: KINDS.index(pair[0].kind))
+    if defects:
+        text = defects[0][0]
+        advice = _replacement(cell, text) or first_sentences(text.remedy, MAX_REMEDY)
+        is_own = text.kind == "crash"
+        parts = [advice.rstrip("."), use] if is_own else [use, advice.rstrip(".")]
+        return ". Or: ".join(filter(None, parts))
+    if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
+        return use
+    if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
+        kept = version(cell.reference.stack, report)
+        return f"Stay with transformers {kept} until you know which side is right"
+    return ""
+
+
+def _replacement(cell: CellResult, text: RuleText) -> str:
+    """Return what a rule about many names says of the one that an exception names; '' for none."""
+    message = cell.failure.message if cell.failure is not None else ""
+    named = [name for name in text.instead if re.search(rf"\b{re.escape(name)}\b", message)]
+    return f"{named[0]}: {text.instead[named[0]]}" if named else ""
+
+
+def _use(stack: str, cell: CellResult, report: Report) -> str:
+    order = [entry.id for entry in report.stacks]
+    other = cell.reference.stack if cell.reference is not None else stack
+    wrong = other if stack == cell.cell.stack else cell.cell.stack
+    is_older = stack in order and wrong in order and order.index(stack) < order.index(wrong)
+    verb = "Stay with" if is_older else "Use"
+    return f"{verb} transformers {version(stack, report)}"
+
+
+def _right(cell: CellResult, side: Side) -> str:
+    """Return the stack that does what the wrong one does not; '' if none is known."""
+    if not side.wrong or cell.reference is None:
+        return ""
+    return cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
+
+
+def first_sentences(text: str, limit: int) -> str:
+    """Return the first sentences of a text that fit, the first one in any case."""
+    kept = ""
+    for sentence in _SENTENCE.split(on_one_line(text)):
+        if kept and len(kept) + len(sentence) + 1 > limit:
+            break
+        kept = f"{kept} {sentence}".strip()
+    return kept
+
+
+def command(cell: CellResult, first: str, row: Row, report: Report) -> str:
+    """Return the command that finds the release in which it begins; once that is known, ''.
+
+    ``first`` is the first stack that shows it.
+    """
+    if cell.reference is None or is_reference(cell) or len(report.stacks) < 2:
+        return ""
+    if cell.judged not in _ASKED:
+        return ""
+    order = [each.cell.stack for each in row.cells if each.judged is not Verdict.ABSENT]
+    before = order[order.index(first) - 1] if first in order[1:] else cell.reference.stack
+    if any(stack.between for stack in report.stacks) or before == first:
+        return ""
+    model = "" if len({row.model for row in report.rows}) == 1 else cell.cell.model
+    return compare_two(report, before, first, model=model, more="--releases")

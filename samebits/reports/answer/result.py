@@ -1,0 +1,114 @@
+"""The result of a run in one sentence: how many models fail, change, round, and are identical."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from samebits.diagnose.everywhere import is_everywhere
+from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
+from samebits.records.ids import Verdict
+from samebits.reports.answer.of_model import WORST_FIRST, answer, kind_of
+from samebits.reports.plain import raised_beside
+from samebits.text.numbers import count, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import Report
+
+_WORDS = {
+    Verdict.FAILED: ("fails", "fail"),
+    Verdict.UNSTABLE: ("is unstable", "are unstable"),
+    Verdict.DIVERGED: ("changes behaviour", "change behaviour"),
+    Verdict.UNDECIDED: (
+        "differs and may change behaviour",
+        "differ and may change behaviour",
+    ),
+    Verdict.NOT_FINISHED: ("is not finished", "are not finished"),
+    Verdict.NOT_OBSERVED: ("is not compared", "are not compared"),
+    Verdict.FIXED: ("no longer differs as listed", "no longer differ as listed"),
+    Verdict.ROUNDING: ("only rounds", "only round"),
+    Verdict.IDENTICAL: ("is identical", "are identical"),
+}
+"""Verdict of a model -> words: for one model, for several."""
+_QUIET = (Verdict.ROUNDING, Verdict.IDENTICAL)
+
+
+def result(report: Report) -> str:
+    """Return the result: for one model, what changed in it; for many, how many do what."""
+    if len({row.model for row in report.rows}) == 1:
+        return _with_beside(_of_one(report), report)
+    counts = _counts(report)
+    new = [*_phrases(counts[False])]
+    known = [*_phrases(counts[True])]
+    quiet = ", ".join(_phrases(counts[False], _QUIET))
+    parts = [f"{'new: ' if known else ''}{', '.join(new)}"] if new else []
+    if known:
+        parts += [f"{'' if new else 'nothing new; '}known: {', '.join(known)}"]
+    parts += [quiet] if quiet else []
+    text = "; ".join(parts) or "nothing was compared"
+    if report.exit_code == INCOMPLETE:
+        text = f"incomplete: {text}"
+    elif report.exit_code == FAIL and not new:
+        text = f"does not pass: {_why(report)}; {text}"
+    return _with_beside(text, report)
+
+
+def _with_beside(text: str, report: Report) -> str:
+    beside = raised_beside(report) if report.exit_code == PASS else ""
+    return "; ".join(filter(None, (text, beside)))
+
+
+def _of_one(report: Report) -> str:
+    worst = answer(report)
+    if worst is None:
+        if report.exit_code == INCOMPLETE:
+            return "incomplete: nothing that was compared differs, but not everything was"
+        return _why(report) if report.exit_code else "same bits in every release that knows it"
+    known = "known: " if worst.is_known else ""
+    releases = f"{worst.before} → {worst.after}: " if worst.before else ""
+    return f"{known}{releases}{worst.change}"
+
+
+def _why(report: Report) -> str:
+    """Return why a run does not pass in which no model fails."""
+    broken = [stack.id for stack in report.stacks if stack.failure]
+    if broken:
+        return f"{', '.join(broken)} could not be built"
+    gone = sum(bool(entry.fixed) for entry in report.expected)
+    if gone:
+        return f"{plural(gone, 'known difference')} no longer occurs"
+    return report.reasons[0] if report.reasons else "nothing was compared"
+
+
+def _counts(report: Report) -> dict[bool, Counter[Verdict]]:
+    """Return the models by their worst verdict: False, those that are new or quiet; True, known ones."""
+    models: dict[str, list[CellResult]] = {}
+    for cell in report.cells:
+        models.setdefault(cell.cell.model, []).append(cell)
+    counts: dict[bool, Counter[Verdict]] = {False: Counter(), True: Counter()}
+    for cells in models.values():
+        failing = [cell for cell in cells if not cell.verdict.passes or is_everywhere(cell)]
+        known = [cell for cell in cells if cell.verdict is Verdict.EXPECTED]
+        worst = _worst(failing) or _worst(known) or _worst(cells)
+        if worst is not None:
+            counts[not failing and bool(known)][worst] += 1
+    return counts
+
+
+def _worst(cells: Iterable[CellResult]) -> Verdict | None:
+    kinds = set(map(kind_of, cells)) & _WORDS.keys()
+    return next((verdict for verdict in WORST_FIRST if verdict in kinds), None)
+
+
+def _phrases(counts: Counter[Verdict], verdicts: Iterable[Verdict] | None = None) -> Iterator[str]:
+    wanted = verdicts or [verdict for verdict in _WORDS if verdict not in _QUIET]
+    noun = "model" if verdicts is None else ""
+    for verdict in wanted:
+        if n := counts[verdict]:
+            one, several = _WORDS[verdict]
+            number = plural(n, noun) if noun else count(n)
+            yield f"{number} {one if n == 1 else several}"
+            noun = ""

@@ -1,0 +1,176 @@
+"""Which of two releases is wrong, as far as a finding, a consistency check or the config says so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.diagnose.failing import failing_signals
+from samebits.findings.rulebook import plain_title
+from samebits.questions import questions
+from samebits.records.ids import Verdict
+from samebits.reports.answer.releases import release
+from samebits.reports.plain import KINDS
+from samebits.text.markdown import clip
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.finding import RuleText
+    from samebits.records.report import Report, Row
+
+_VERBS = {"crash": "raises", "silent": "is wrong", "api": "raises", "rounding": "rounds"}
+"""Kind of a finding -> what it says of a release."""
+_MAX_REASON = 160
+_MAX_CHECKS = 2
+_MAX_FIELDS = 2
+
+
+class Side(NamedTuple):
+    """The side that is wrong, and why."""
+
+    wrong: str = ""
+    """The stack; '' if both sides are right, both are wrong, or nothing says which."""
+    codes: tuple[str, ...] = ()
+    """The findings that say so."""
+    why: str = ""
+    """One sentence, which names the side."""
+
+
+def side(cell: CellResult, row: Row, report: Report) -> Side:
+    """Return which side of a cell and its reference is wrong."""
+    if cell.judged is Verdict.ROUNDING or cell.judged is Verdict.IDENTICAL:
+        return Side(why="both: the difference goes away in float64" if cell.figure else "both")
+    by_finding = _by_findings(cell, report)
+    if by_finding.why:
+        return by_finding
+    if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE):
+        return _by_itself(cell, report)
+    if cell.judged not in (Verdict.DIVERGED, Verdict.UNDECIDED):
+        return Side()
+    for found in (
+        _by_checks(cell, row, report),
+        _by_reason(cell, report),
+        _by_config(cell, report),
+    ):
+        if found.why:
+            return found
+    return Side(why="not known: no finding and no consistency check tells")
+
+
+def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
+    """Return stack -> the findings that say that it is wrong, for the cells of a row that have any."""
+    codes: dict[str, dict[str, None]] = {}
+    for cell in row.cells:
+        found = _by_findings(cell, report) if cell.judged is not Verdict.FAILED else Side()
+        if found.wrong:
+            codes.setdefault(found.wrong, {}).update(dict.fromkeys(found.codes))
+    return {stack: tuple(names) for stack, names in codes.items()}
+
+
+def explaining(cell: CellResult, report: Report) -> list[tuple[RuleText, str]]:
+    """Return the defects that explain a verdict, each with the stack that has it."""
+    texts = {text.code: text for text in report.rules}
+    found = {(e.code, e.stack): None for e in cell.explained_by if e.code in texts}
+    return [(texts[code], stack) for code, stack in found]
+
+
+def _by_findings(cell: CellResult, report: Report) -> Side:
+    defects = [(t, s) for t, s in explaining(cell, report) if t.kind != "rounding"]
+    stacks = list(dict.fromkeys(stack for _, stack in defects))
+    if not stacks:
+        return Side()
+    codes = tuple(dict.fromkeys(text.code for text, _ in defects))
+    if len(stacks) > 1:
+        each = "; ".join(f"{release(s, report)}: {_name(t)} ({t.code})" for t, s in defects)
+        return Side("", codes, f"neither. {each}")
+    text = min((text for text, _ in defects), key=lambda text: KINDS.index(text.kind))
+    name = _name(text)
+    others = [code for code in codes if code != text.code]
+    found = ", ".join([text.code, *others])
+    verb = _VERBS[text.kind] if cell.judged is Verdict.FAILED else _VERBS["silent"]
+    return Side(stacks[0], codes, f"{release(stacks[0], report)} {verb}: {name} ({found})")
+
+
+def _name(text: RuleText) -> str:
+    """Return the name of a rule without its code."""
+    return plain_title(text).removeprefix(f"{text.code} ")
+
+
+def _wrong(stack: str, report: Report) -> str:
+    return f"{release(stack, report)} is wrong"
+
+
+def _by_itself(cell: CellResult, report: Report) -> Side:
+    """Return a release that raises, or does not repeat itself, where its reference does both."""
+    stack = cell.cell.stack
+    if cell.reference is None or cell.reference == cell.cell:
+        return Side()
+    other = release(cell.reference.stack, report)
+    what = "raises" if cell.judged is Verdict.FAILED else "does not repeat its own results"
+    runs = "runs" if cell.judged is Verdict.FAILED else "does"
+    return Side(stack, (), f"{release(stack, report)} {what}, {other} {runs}")
+
+
+def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:
+    """Return a release that contradicts itself in what differs, where the other one does not."""
+    if cell.reference is None:
+        return Side()
+    signals = frozenset(signal.signal for signal in failing_signals(cell))
+    sides = (cell.reference.stack, cell.cell.stack)
+    broken = {
+        stack: [
+            name
+            for question in questions()
+            if question.contradicts is not None
+            for name in question.contradicts(row, stack, other, signals)
+        ]
+        for stack, other in (sides, sides[::-1])
+    }
+    wrong = [stack for stack in sides if broken[stack]]
+    if len(wrong) != 1:
+        return Side()
+    stack, other = wrong[0], sides[sides[0] == wrong[0]]
+    names = ", ".join(f"{name!r}" for name in broken[stack][:_MAX_CHECKS])
+    holds = f"which {'hold' if len(broken[stack]) > 1 else 'holds'} in {release(other, report)}"
+    return Side(stack, (), f"{_wrong(stack, report)}: it breaks {names}, {holds}")
+
+
+def _by_reason(cell: CellResult, report: Report) -> Side:
+    """Return what the matrix file says of a known difference."""
+    if not cell.expected:
+        return Side()
+    sentence = " ".join(cell.expected[-1].split())
+    return Side("", (), f"{report.matrix}: {clip(sentence, _MAX_REASON)}")
+
+
+def _by_config(cell: CellResult, report: Report) -> Side:
+    """Return the numbers in the config, as a release loads it, that the reference does not have."""
+    fields = list(_config_numbers(cell))[:_MAX_FIELDS]
+    if not fields or cell.reference is None:
+        return Side()
+    here, there = release(cell.cell.stack, report), release(cell.reference.stack, report)
+    lines = "; ".join(
+        f"{name} is {now} in {here}, {before} in {there}" for name, before, now in fields
+    )
+    return Side("", (), f"compare with config.json: as loaded, {lines}")
+
+
+def _config_numbers(cell: CellResult) -> Iterator[tuple[str, str, str]]:
+    """Yield name, number before and number now of fields that have a number of their own now."""
+    before: dict[str, set[str]] = {}
+    now: dict[str, dict[str, None]] = {}
+    for fact in cell.changes.get("config", ()):
+        name = fact.what.rpartition(".")[2]
+        if _is_number(fact.reference):
+            before.setdefault(name, set()).add(str(fact.reference))
+        if _is_number(fact.candidate):
+            now.setdefault(name, {})[str(fact.candidate)] = None
+    for name, values in now.items():
+        new = [value for value in values if value not in before.get(name, set())]
+        if new and before.get(name):
+            yield name, ", ".join(sorted(before[name])), ", ".join(new)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,62 @@
+"""What changed, since when, which side is right and what to do: a line for each, the worst first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.findings.rulebook import text_with_code
+from samebits.records.ids import Verdict
+from samebits.reports.answer import answers, kind_of
+from samebits.text.blocks import first_of, heading, link, page, table
+from samebits.text.markdown import EMPTY, Markdown, clip, fill, prose
+from samebits.text.names import page_path
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from samebits.records.report import Report
+    from samebits.reports.answer import Answer
+
+MAX_NAMES = 12
+MAX_TEXT = 240
+_QUIET = (Verdict.ROUNDING, Verdict.IDENTICAL)
+
+
+def the_worst(report: Report, most: int | None = None) -> Markdown:
+    """Return the answers about models that differ beyond rounding, the ``most`` worst of them."""
+    found = answers(report)
+    differing = [answer for answer in found if kind_of(answer.cell) not in _QUIET]
+    shown = differing[:most]
+    if not found:
+        return EMPTY
+    headers = ["model", "what changed", "since", "which side is right", "what to do"]
+    n_more = len(differing) - len(shown)
+    more = fill("{}: {}.", plural(n_more, "more difference"), link("all verdicts", "verdicts.md"))
+    return page(
+        [
+            heading(2, "What changed, the worst first"),
+            table(headers, map(_line, shown)),
+            more if n_more else EMPTY,
+            _rounding(found),
+        ]
+    )
+
+
+def _line(answer: Answer) -> list[str]:
+    return [
+        link(answer.model, page_path(answer.model)),
+        prose(f"{'known: ' if answer.is_known else ''}{answer.change}", MAX_TEXT),
+        answer.start,
+        prose(clip(answer.side.why, MAX_TEXT)),
+        text_with_code(clip(answer.do, MAX_TEXT)),
+    ]
+
+
+def _rounding(found: list[Answer]) -> Markdown:
+    """Return the models that only round in some release, which need no action."""
+    worse = {answer.model for answer in found if kind_of(answer.cell) not in _QUIET}
+    names = dict.fromkeys(answer.model for answer in found if answer.model not in worse)
+    if not names:
+        return EMPTY
+    links = [link(name, page_path(name)) for name in names]
+    listed = first_of(links, MAX_NAMES)
+    return fill("Only rounding, no action needed ({}): {}.", plural(len(links), "model"), listed)

@@ -1,0 +1,238 @@
+"""The answer about a model: what changed, since when, which side is wrong, what to do."""
+
+import pytest
+
+from samebits.questions.relations.records import RelationsOfRow, RelationsSignal
+from samebits.records.comparison import FactChange, ItemComparison, SignalComparison
+from samebits.records.finding import Explanation
+from samebits.records.ids import Variant, Verdict
+from samebits.records.ladder import Ladder, LadderStep
+from samebits.records.subject import Subject
+from samebits.reports.answer import answer, answers, faults, result, worst_first
+from samebits.reports.answer.remedy import first_sentences
+from samebits.reports.document import render
+from samebits.reports.formats import github, junit
+from samebits.reports.issue import new_issue
+from tests.support.sample_report import (
+    NEVER_WRITTEN,
+    cell,
+    ended,
+    metrics,
+    only_rows,
+    raised,
+    relation,
+    row,
+    with_rows,
+)
+
+VARIANT = Variant(dtype="float32", attention="default")
+OLD, NEW = "4.57", "5.23"
+ROUNDS = NEVER_WRITTEN.model_copy(
+    update={"code": "SB601", "kind": "rounding", "remedy": "None is needed."}
+)
+
+
+def of(stack, verdict, **fields):
+    extra = {key: fields.pop(key) for key in ("explained_by", "changes") if key in fields}
+    made = cell("m", VARIANT, stack, verdict, **fields)
+    reference = cell("m", VARIANT, OLD, Verdict.REFERENCE).cell
+    other = None if verdict is Verdict.REFERENCE else reference
+    return made.model_copy(update={"reference": other} | extra)
+
+
+def differs(signal, size):
+    """Return the comparison of a signal of one prompt that is off by so much."""
+    item = ItemComparison(subject=Subject(prompt="short"), outcome="differs", metrics=metrics(size))
+    return (
+        SignalComparison(signal=signal, outcome="differs", n_items=1, n_differ=1, items=(item,)),
+    )
+
+
+def one(*cells, rules=(NEVER_WRITTEN, ROUNDS), **fields):
+    """Return a report of one model: the reference, and these cells."""
+    verdicts = {c.cell.stack: c for c in (of(OLD, Verdict.REFERENCE), *cells)}
+    made = row("m", VARIANT, verdicts).model_copy(update={"reference": OLD} | fields)
+    return ended(with_rows(made, rules=rules))
+
+
+def step(signal, own, float64, kind="diverged"):
+    return LadderStep(
+        signal=signal,
+        subject=Subject(prompt="short"),
+        own=own,
+        float32=own,
+        float64=float64,
+        kind=kind,
+    )
+
+
+def diverged(*steps, stack=NEW, **fields):
+    """Return a cell of another function, whose logits differ, with these steps of the ladder."""
+    ladder = Ladder(kind="diverged", rule="slope", reason="", steps=steps)
+    found = of(stack, Verdict.DIVERGED, **fields)
+    return found.model_copy(update={"ladder": ladder, "signals": differs("decode", 16.0)})
+
+
+# what changed
+
+
+def test_the_figure_is_never_that_of_what_only_rounds():
+    steps = (step("logits", 1e-5, 1e-14, "rounding"), step("decode", 16.0, 16.0))
+    assert answer(one(diverged(*steps))).change == (
+        "behaviour change (decoding differs by 16, in float64 too)"
+    )
+    undecided = (step("logits", 1e-5, 1e-8, "undecided"), step("decode", 16.0, 16.0))
+    assert answer(one(diverged(*undecided))).change == (
+        "behaviour change (decoding differs by 16, in float64 too)"
+    )
+    both = (step("logits", 4.0, 3.0), step("decode", 6.0, 6.0))
+    assert answer(one(diverged(*both))).change == (
+        "behaviour change (logits differ by 4, in float64 by 3)"
+    )
+
+
+def test_an_exception_is_named_with_the_step_that_raises():
+    failed = of(NEW, Verdict.FAILED, failure=raised("greedy short", "IndexError", "out of range"))
+    found = answer(one(failed))
+    assert found.change == "IndexError in generate(): out of range"
+    assert found.side.why == f"{NEW} raises, {OLD} runs"
+    assert found.do == "Stay with transformers 4.57.0"
+
+
+# since when
+
+
+def test_since_when_names_the_last_release_without_it_and_where_it_ends():
+    same = of("5.0", Verdict.IDENTICAL)
+    found = answer(one(same, diverged(step("logits", 1.0, 1.0), stack="5.9")))
+    assert found.since == "since 5.9 (5.0 is the last without it)"
+    gone = one(diverged(step("logits", 1.0, 1.0), stack="5.0"), of("5.9", Verdict.IDENTICAL))
+    assert answer(gone).since == "since 5.0 (4.57 is the last without it; gone in 5.9)"
+
+
+def test_a_reference_that_is_wrong_is_fixed_in_the_release_that_differs():
+    faulty = Explanation(code="SB301", where="w", stack=OLD)
+    found = answer(one(diverged(step("logits", 1.0, 1.0), explained_by=(faulty,))))
+    assert found.since == f"fixed in {NEW} ({OLD} is wrong)"
+
+
+# which side
+
+
+def test_the_defect_says_which_side_is_wrong_and_its_cell_is_marked():
+    for stack, mark in ((OLD, "**reference is wrong** (SB301)"), (NEW, "**is wrong** (SB301)")):
+        faulty = Explanation(code="SB301", where="w", stack=stack)
+        report = one(diverged(step("logits", 1.0, 1.0), explained_by=(faulty,)))
+        found = answer(report)
+        assert (found.side.wrong, found.side.codes) == (stack, ("SB301",))
+        assert found.side.why == f"{stack} is wrong: a buffer is never written (SB301)"
+        assert faults(report.rows[0], report) == {stack: ("SB301",)}
+        assert mark in render(report)["report.md"]
+    clean = one(diverged(step("logits", 1.0, 1.0)))
+    assert faults(clean.rows[0], clean) == {}
+    assert "is wrong" not in render(clean)["report.md"]
+    assert answer(clean).side.why == "not known: no finding and no consistency check tells"
+
+
+def relations(**broken):
+    """Return the relations of a row: stack -> whether prefill + decode is another function."""
+    stacks = {
+        f"{stack[1:].replace('_', '.')}": RelationsSignal(
+            relations=(relation("full forward = prefill + decode", "40", 1.0, promoted=size),)
+        )
+        for stack, size in broken.items()
+    }
+    return {"answers": {"relations": RelationsOfRow(stacks=stacks)}}
+
+
+def test_a_release_that_contradicts_itself_is_wrong_if_the_other_does_not():
+    decode = diverged(step("decode", 16.0, 16.0))
+    found = answer(one(decode, **relations(x4_57=1.0, x5_23=1e-15)))
+    assert found.side.wrong == OLD
+    assert found.side.why == (
+        f"{OLD} is wrong: it breaks 'full forward = prefill + decode', which holds in {NEW}"
+    )
+    both = answer(one(decode, **relations(x4_57=1.0, x5_23=1.0)))
+    neither = answer(one(decode, **relations(x4_57=1e-15, x5_23=1e-15)))
+    assert not both.side.wrong
+    assert not neither.side.wrong
+
+
+def test_a_broken_cache_says_nothing_of_a_forward_that_differs():
+    found = diverged(step("logits", 4.0, 4.0)).model_copy(
+        update={"signals": differs("logits", 4.0)}
+    )
+    assert not answer(one(found, **relations(x4_57=1.0, x5_23=1e-15))).side.wrong
+
+
+def test_numbers_of_the_config_that_only_one_release_has_are_named():
+    def config(before, now):
+        facts = (
+            FactChange(what="rope_parameters.rope_theta", reference=before, candidate="absent"),
+            FactChange(what="rope_parameters.full.rope_theta", reference="absent", candidate=now),
+        )
+        return diverged(step("logits", 1.0, 1.0), changes={"config": facts})
+
+    why = answer(one(config(500.0, 500000.0))).side.why
+    assert why == (
+        "compare with config.json: as loaded, rope_theta is 500000.0 in 5.23, 500.0 in 4.57"
+    )
+    assert "config.json" not in answer(one(config(500.0, 500.0))).side.why
+
+
+# what to do, and order
+
+
+def test_rounding_needs_nothing_and_its_remedy_is_no_line_of_what_to_do():
+    rounds = Explanation(code="SB601", where="w", stack=NEW)
+    found = of(NEW, Verdict.ROUNDING, figure="logits 1e-06", explained_by=(rounds,))
+    report = one(found)
+    assert (answer(report).do, answer(report).command) == ("Nothing", "")
+    text = render(report)["report.md"]
+    assert "No action needed: SB601." in text
+    assert "None is needed" not in text
+    assert "Only rounding, no action needed (1 model): [m](models/m.md)." in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept"), [(5, "One `a.b`."), (16, "One `a.b`. Two."), (99, "One `a.b`. Two. Three.")]
+)
+def test_the_first_sentence_of_a_remedy_is_never_cut(limit, kept):
+    assert (
+        first_sentences("One `a.b`. Two. Three.", min(limit, 17) if limit == 30 else limit) == kept
+    )
+
+
+def test_new_and_newest_come_first_and_then_the_worst():
+    report = ended(only_rows("mamba", "gemma2", "opensci-ref", "falcon", "llama"))
+    order = [(found.model, found.cell.judged) for found in answers(report)]
+    assert order[0] == ("falcon", Verdict.FAILED)
+    assert order[-1] == ("mamba", Verdict.UNDECIDED)
+    assert "llama" not in {model for model, _ in order}
+    rows = [each.model for each in worst_first(report.rows)]
+    assert rows[0] == "falcon"
+    assert rows[-2:] == ["llama", "llama"]
+
+
+def test_the_result_of_one_model_is_its_change_and_of_many_their_number():
+    same = one(of(NEW, Verdict.IDENTICAL)).model_copy(update={"exit_code": 0})
+    assert result(same) == "same bits in every release that knows it"
+    assert result(one(diverged(step("logits", 4.0, 4.0)))) == (
+        "4.57.0 → 5.23.0: behaviour change (logits differ by 4, in float64 too)"
+    )
+    assert result(ended(only_rows("falcon", "llama"))) == "1 model fails; 1 is identical"
+
+
+def test_every_text_about_a_cell_has_the_answer():
+    faulty = Explanation(code="SB301", where="w", stack=OLD)
+    report = one(diverged(step("logits", 4.0, 4.0), explained_by=(faulty,)))
+    texts = (
+        junit.render(report)[junit.PATH],
+        github.summary(report),
+        "\n".join(github.workflow_commands(report)),
+        new_issue(report).body,
+        render(report)["report.md"],
+    )
+    for text in texts:
+        assert "logits differ by 4, in float64 too" in text
+        assert "4.57 is wrong: a buffer is never written (SB301)" in text
