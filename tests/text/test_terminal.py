@@ -116,7 +116,7 @@ def test_a_word_on_the_command_line(folder, capsys):
 
 
 def test_the_summary_and_what_a_receipt_prints_again(folder, monkeypatch, capsys):
-    report = sample_report().model_copy(update={"reasons": (TOLD,)})
+    report = sample_report().model_copy(update={"notes": (TOLD,)})
     running(monkeypatch, report=report)
     answers = []
     monkeypatch.setattr(
