@@ -40,6 +40,7 @@ Exit codes:
   1  something fails
   2  there is a mistake in matrix.yaml or on the command line
   3  incomplete: nothing fails, but a cell is not finished or not observed
+  4  with --strict: as 0, but changed code within reach did not run in any check
 """
 
 
@@ -102,7 +103,7 @@ _COMMANDS = {
 }
 """Command -> its help in one line, and at length."""
 
-_ASKED = ("fresh", "upgrade", "level", "releases", "scan", "causes", "store", "jobs")
+_ASKED = ("fresh", "upgrade", "level", "releases", "scan", "causes", "strict", "store", "jobs")
 """Fields of the order that say how much is asked."""
 
 

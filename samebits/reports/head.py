@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
-from samebits.diagnose.exit_code import INCOMPLETE, PASS, fails
+from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED, fails
 from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.plain import advice, on_one_line, raised_beside, wrong_reference
@@ -61,13 +61,24 @@ def briefs(report: Report) -> list[str]:
     return list(filter(None, lines))
 
 
+def limits(report: Report) -> str:
+    """Return how far a result that passes holds, a part of its headline; '' if no question says so."""
+    parts = (question.limit(report) for question in questions() if question.limit is not None)
+    return "; ".join(filter(None, parts))
+
+
 def _short(line: str) -> str:
     return clip(on_one_line(line), MAX_WIDTH)
 
 
 def _result(report: Report) -> str:
-    if report.exit_code == PASS:
-        return f"{'; '.join(filter(None, ['The run passes', raised_beside(report)]))}."
+    if report.exit_code in (PASS, UNASKED):
+        passes = (
+            "The run passes"
+            if report.exit_code == PASS
+            else f"The run passes, but not in full (exit code {UNASKED})"
+        )
+        return f"{'; '.join(filter(None, [passes, limits(report), raised_beside(report)]))}."
     if report.exit_code == INCOMPLETE:
         return (
             f"The run is incomplete (exit code {INCOMPLETE}): nothing that was compared fails, but "
@@ -77,7 +88,9 @@ def _result(report: Report) -> str:
 
 
 def _reasons(report: Report) -> Iterator[str]:
-    """Yield why the exit code is not 0."""
+    """Yield why the exit code is not 0, where the headline does not say it."""
+    if report.exit_code == UNASKED:
+        return
     yield from _first(report.reasons, _MAX_REASONS, "reason")
 
 
@@ -109,7 +122,7 @@ def _trouble(trouble: Trouble, report: Report) -> str:
 
 def _moves(report: Report) -> Iterator[str]:
     """Yield what changes from stack to stack in a run that passes: all of it is expected."""
-    if report.exit_code != PASS:
+    if report.exit_code not in (PASS, UNASKED):
         return
     lines = [
         f"{f'{before} → {stack}' if before else stack}: "

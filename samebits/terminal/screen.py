@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from samebits.diagnose.exit_code import INCOMPLETE, PASS
+from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
-from samebits.reports.head import briefs
+from samebits.reports.head import briefs, limits
 from samebits.reports.plain import advice, beginning, beside, raised_beside, wrong_reference
 from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.state import left_line
@@ -68,7 +68,7 @@ def _headline(report: Report, cells: list[CellResult]) -> str:
     model = report.matrix
     if report.exit_code == INCOMPLETE:
         return f"{model}: incomplete. Nothing that was compared fails, but not everything was."
-    if report.exit_code != PASS:
+    if report.exit_code not in (PASS, UNASKED):
         failing = [cell for cell in cells if not cell.verdict.passes]
         words = [
             f"{_label(cell, report)} {verdict_word(cell)}{_wrong_side(cell)}" for cell in failing
@@ -79,7 +79,10 @@ def _headline(report: Report, cells: list[CellResult]) -> str:
     bits = "The bits differ by rounding only"
     if all(cell.verdict in _SAME for cell in compared):
         bits = "Every release that knows it computes the same bits"
-    return f"{model}: passes. {'; '.join(filter(None, [bits, raised_beside(report)]))}."
+    passes = (
+        "passes" if report.exit_code == PASS else f"passes, but not in full (exit code {UNASKED})"
+    )
+    return f"{model}: {passes}. {'; '.join(filter(None, [bits, limits(report), raised_beside(report)]))}."
 
 
 def _wrong_side(cell: CellResult) -> str:
@@ -157,7 +160,7 @@ def _findings(
 
 def _reasons(report: Report, worst: CellResult | None) -> Iterator[str]:
     """Yield why the run does not pass, where the lines above do not say it."""
-    if report.exit_code == PASS or (worst is not None and not worst.verdict.passes):
+    if report.exit_code in (PASS, UNASKED) or (worst is not None and not worst.verdict.passes):
         return
     for reason in report.reasons[:MAX_REASONS]:
         yield from _wrapped(f"- {reason}", "  ", "    ", 4)

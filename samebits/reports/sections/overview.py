@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
-from samebits.diagnose.exit_code import INCOMPLETE, PASS
+from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.records.ids import Verdict
 from samebits.reports.sections.findings import named
 from samebits.reports.stories import (
@@ -89,7 +89,7 @@ def title(report: Report) -> Markdown:
     return heading(1, f"samebits: {report.matrix} {ANSWERS.get(report.exit_code, DEFAULT_ANSWER)}")
 
 
-ANSWERS = {PASS: "passes", INCOMPLETE: "is incomplete"}
+ANSWERS = {PASS: "passes", INCOMPLETE: "is incomplete", UNASKED: "passes, but not in full"}
 DEFAULT_ANSWER = "does not pass"
 """Words for the result of a run, by its exit code; the default is for all other codes."""
 
