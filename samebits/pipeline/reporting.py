@@ -90,10 +90,10 @@ def report_of(
         exit_code=code,
         reasons=reasons,
     )
-    return _strictly(report) if order.strict else report
+    return strictly(report) if order.strict else report
 
 
-def _strictly(report: Report) -> Report:
+def strictly(report: Report) -> Report:
     """Return a report whose exit code says too whether something within reach was left unasked."""
     texts = (question.unasked(report) for question in questions() if question.unasked is not None)
     reasons = tuple(filter(None, texts))

@@ -32,12 +32,19 @@ class Calls:
 
     def __init__(self) -> None:
         self._recorder: _Counted | _Monitored | None = None
+        self._is_wanted = False
         self._of_children: set[tuple[str, int]] = set()
 
-    def begin(self) -> None:
-        """Record from now on, until this process ends."""
+    def prepare(self) -> None:
+        """Read the modules that are imported now, which this process's children need not read again."""
         if self._recorder is None:
             self._recorder = _Monitored() if hasattr(sys, "monitoring") else _Counted()
+        self._recorder.prepare()
+
+    def begin(self) -> None:
+        """Say in :meth:`table` what was entered, until this process ends."""
+        self.prepare()
+        self._is_wanted = True
 
     def add_table(self, table: Mapping[str, Iterable[int]]) -> None:
         """Add what a child recorded."""
@@ -45,7 +52,7 @@ class Calls:
 
     def table(self) -> Table:
         """Return what was recorded so far; empty if nothing is."""
-        if self._recorder is None:
+        if self._recorder is None or not self._is_wanted:
             return {}
         table: Table = {}
         places = {_place(code) for code in self._recorder.entered()}
@@ -61,7 +68,10 @@ class _Counted:
     def __init__(self) -> None:
         self._counter = _counter()
         self._codes = _Codes()
-        self._codes.all()  # now, as children read no module again
+
+    def prepare(self) -> None:
+        """Read the modules that are imported now."""
+        self._codes.all()
 
     def entered(self) -> Iterator[CodeType]:
         """Yield the functions whose counter is no longer that of new code."""
@@ -85,6 +95,9 @@ class _Monitored:
             start = monitoring.events.PY_START
             monitoring.register_callback(_TOOL, start, self._note)
             monitoring.set_events(_TOOL, start)
+
+    def prepare(self) -> None:
+        """Do nothing: it is told by Python."""
 
     def _note(self, code: CodeType, _offset: int) -> Any:
         self._codes.append(code)

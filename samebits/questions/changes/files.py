@@ -95,6 +95,12 @@ def kind_of(file: str) -> Kind | None:
     return next((kind for kind in KINDS if kind.files.match(file)), None)
 
 
+def is_run_by(file: str, questions: Collection[str]) -> bool:
+    """Return True if one of some questions runs such files."""
+    kind = kind_of(file)
+    return kind is not None and bool(set(kind.questions) & set(questions))
+
+
 def area_of(file: str, name: str) -> tuple[Area, tuple[str, ...]]:
     """Return what a definition serves, and the questions that run such code."""
     if "eager" in name:
@@ -117,7 +123,7 @@ def reasons(
     lacks = {
         kind.area
         for kind in KINDS
-        if kind.area in _INPUTS and kind.area not in used and not off.intersection(kind.questions)
+        if kind.area in _INPUTS and kind.area not in used and not set(kind.questions) & set(off)
     }
     return {
         file: why

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.questions.changes.files import reasons
+from samebits.questions.changes.files import is_run_by, reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -86,9 +86,9 @@ def reached(release: Release, calls: Calls, model: Model) -> Reached:
     within = {place: d for place, d in definitions.items() if place.file not in left_out}
     ran = _with_parts(_entered(release, calls.compared) & within.keys(), within, model)
     spread = _Spread(ran, within, _followed(within, model))
-    spread.from_what_ran()
+    spread.from_what_ran(model.off)
     gated = _Spread(ran, within, lambda place: _all_names(within[place]))
-    gated.from_what_ran()
+    gated.from_what_ran(model.off)
     why: dict[Place, Why] = {
         place: left_out.get(place.file) or ("config" if place in gated.distances else "name")
         for place in definitions
@@ -181,12 +181,19 @@ class _Spread:
         self._referred: set[str] = set()
         self.distances: dict[Place, int] = {}
 
-    def from_what_ran(self) -> None:
-        """Follow the names in what ran, then those in what users may call on the same objects."""
+    def from_what_ran(self, off: Collection[str]) -> None:
+        """Follow the names in what ran, then those in what users may call on the same objects.
+
+        Classes that a question would use which is ``off`` are such objects as well.
+        """
         self._follow(self._ran, 0)
+        self._follow_public(self._ran)
+        self._follow_public({place for place in self.distances if is_run_by(place.file, off)})
+
+    def _follow_public(self, classes: set[Place]) -> None:
         public = {
             method
-            for owner in self._ran
+            for owner in classes
             for method in self._methods.get(owner, ())
             if not last(method.name).startswith("_") and self._is_open(method)
         }

@@ -115,13 +115,13 @@ def of_model(rows: list[Row], report: Report) -> Markdown:
     blocks = [block for row in rows for step in steps_of(row) for block in _of_step(step, report)]
     off = sorted({name for row in rows for name in off_of(row)})
     if off:
-        blocks.append(join([prose(f"{_left_out(report.level)}: "), codes(off)], ""))
+        blocks.append(fill("{}: {}", _left_out(report.level), codes(off)))
     return page([heading(2, TITLE), *blocks]) if blocks else EMPTY
 
 
-def _left_out(level: Level) -> str:
+def _left_out(level: Level) -> Markdown:
     where = "`--quick` or the matrix file" if level == "quick" else "The matrix file"
-    return f"{where} leaves out these questions"
+    return Markdown(f"{where} leaves out these questions")
 
 
 def _of_step(step: Step, report: Report) -> Iterator[Markdown]:

@@ -306,10 +306,15 @@ def _referred(parts: Iterable[ast.AST]) -> _Referred:
 def _entries(node: ast.AST) -> tuple[list[tuple[str, ast.expr]], list[ast.AST]]:
     """Return the entries of a table, ``{"a": b}`` or ``[("a", b)]``, and the parts that are none."""
     pairs: list[tuple[ast.expr | None, ast.expr]] = []
+    others: list[ast.AST] = []
     if isinstance(node, ast.Dict):
         pairs = list(zip(node.keys, node.values, strict=True))
     elif isinstance(node, ast.List):
-        pairs = [(e.elts[0], e.elts[1]) for e in node.elts if _is_pair(e)]
+        for part in node.elts:
+            if isinstance(part, ast.Tuple) and len(part.elts) == 2:
+                pairs.append((part.elts[0], part.elts[1]))
+            else:
+                others.append(part)
     entries = [
         (key.value, value)
         for key, value in pairs
@@ -317,12 +322,7 @@ def _entries(node: ast.AST) -> tuple[list[tuple[str, ast.expr]], list[ast.AST]]:
     ]
     if not entries or len(entries) < len(pairs):
         return [], list(ast.iter_child_nodes(node))
-    parts = () if isinstance(node, ast.Dict) else (e for e in node.elts if not _is_pair(e))
-    return entries, list(parts)
-
-
-def _is_pair(node: ast.expr) -> bool:
-    return isinstance(node, ast.Tuple) and len(node.elts) == 2
+    return entries, others
 
 
 def _digest(parts: Iterable[str]) -> str:
