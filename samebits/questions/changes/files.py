@@ -80,11 +80,10 @@ KINDS = (
         ("training", "trainer"),
     ),
     Kind("generation", re.compile(r"(generation/|cache_utils)"), ("usage",)),
-    Kind(
-        "attention", re.compile(r"masking_utils|modeling_attn|integrations/(sdpa|flex|flash|eager)")
-    ),
-    Kind("model", re.compile(r"models/(?!auto/)")),
+    Kind("model", re.compile(r"models/(?!auto/)|masking_utils|modeling_rope|activations")),
 )
+_ATTENTION = re.compile(r"(?i)eager|flex|flash")
+"""In names of what another implementation of attention than the default one runs."""
 _SAVES = re.compile(r"(^|\.)_?(save|push_to|revert)")
 _INPUTS: tuple[Area, ...] = ("image", "text")
 """Areas that a model may lack: it then has no processor or no tokenizer."""
@@ -103,7 +102,7 @@ def is_run_by(file: str, questions: Collection[str]) -> bool:
 
 def area_of(file: str, name: str) -> tuple[Area, tuple[str, ...]]:
     """Return what a definition serves, and the questions that run such code."""
-    if "eager" in name:
+    if _ATTENTION.search(name):
         return "attention", ()
     if _SAVES.search(name):
         return "saving", ("crossings", "usage")

@@ -13,6 +13,7 @@ from samebits.questions.changes import release
 from samebits.questions.changes.ask import ask
 from samebits.questions.changes.records import CHANGES, ChangesOfRow, Step, Unrun
 from samebits.questions.changes.section import brief, limit, of_model, of_run, unasked
+from samebits.reports.formats import junit
 from samebits.reports.head import head
 from samebits_wire import seal
 from tests.support.asked_run import CELL, LATER, PLAN, REF
@@ -187,6 +188,10 @@ def test_a_strict_run_ends_with_a_code_of_its_own(report):
     assert "12 of 16" in strict.reasons[0]
     assert head(strict)[0].startswith("The run passes, but not in full (exit code 4); 12 of 16")
     assert strict.cells == passes.cells
+    nothing_fails = {"rows": (), "stacks": (), "expected": ()}
+    for each, failures in ((strict, 1), (passes, 0)):
+        text = junit.render(each.model_copy(update=nothing_fails))["junit.xml"]
+        assert f'failures="{failures}"' in text
     assert strictly(report.model_copy(update={"exit_code": 1})).exit_code == 1
 
 
