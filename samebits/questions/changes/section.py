@@ -119,6 +119,11 @@ def of_model(rows: list[Row], report: Report) -> Markdown:
     return page([heading(2, TITLE), *blocks]) if blocks else EMPTY
 
 
+def has_unrun(rows: Iterable[Row]) -> bool:
+    """Return True if the page of a model has definitions to list."""
+    return any(step.unrun for step in _steps(rows))
+
+
 def _left_out(level: Level) -> Markdown:
     where = "`--quick` or the matrix file" if level == "quick" else "The matrix file"
     return Markdown(f"{where} leaves out these questions")

@@ -9,12 +9,14 @@ import pytest
 from samebits.diagnose.exit_code import UNASKED
 from samebits.jobs.common import ReadyCell
 from samebits.pipeline.reporting import strictly
-from samebits.questions.changes import release
+from samebits.questions.changes import QUESTION, release
 from samebits.questions.changes.ask import ask
 from samebits.questions.changes.records import CHANGES, ChangesOfRow, Step, Unrun
-from samebits.questions.changes.section import brief, limit, of_model, of_run, unasked
+from samebits.questions.changes.section import TITLE, brief, limit, of_model, of_run, unasked
 from samebits.reports.formats import junit
 from samebits.reports.head import head
+from samebits.reports.model_pages import pages
+from samebits.text.names import page_path
 from samebits_wire import seal
 from tests.support.asked_run import CELL, LATER, PLAN, REF
 from tests.support.builders import model_spec
@@ -220,6 +222,16 @@ def test_the_page_of_a_model_lists_the_nearest(report):
     assert "give inputs that need it" in page
     assert "3: only values that its config does not have lead to them" in page
     assert "x.py" in page
+
+
+def test_a_model_that_is_identical_has_a_page_if_changed_code_did_not_run(report):
+    row = report.rows[0]
+    identical = row.model_copy(update={"cells": row.cells[:1]})
+    alone = report.model_copy(update={"rows": (identical,)})
+    assert TITLE in pages(alone)[page_path(row.model)]
+    step = Step(reference="4.48", candidate="5.0", ran=4)
+    clean = with_step(alone, step)
+    assert not QUESTION.has_details(list(clean.rows), clean)
 
 
 def test_all_models_are_in_one_table(report):
