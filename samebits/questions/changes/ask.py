@@ -24,7 +24,7 @@ from samebits.questions.changes.records import (
 )
 from samebits.questions.changes.release import Release
 from samebits.questions.question import RowName
-from samebits.records.question import switches
+from samebits.records.question import keys
 from samebits.records.record import read_record
 from samebits.stacks.build import transformers_folder
 from samebits.storage.receipt import source_digest
@@ -114,7 +114,7 @@ def _digest(folder: Path) -> str:
 def _off(run: Run, row: RowName) -> set[str]:
     """Return the questions that a model is not asked."""
     model = run.matrix.model(row.model)
-    return {name for name in switches() if not model.asks(name)}
+    return {key.name for key in keys() if not model.asks(key.name)}
 
 
 async def _cells(run: Run, row: PlannedRow) -> Cells:

@@ -85,6 +85,8 @@ KINDS = (
 _ATTENTION = re.compile(r"(?i)eager|flex|flash")
 """In names of what another implementation of attention than the default one runs."""
 _SAVES = re.compile(r"(^|\.)_?(save|push_to|revert)")
+_SEES = re.compile(r"(?i)image|vision|pixel|video|audio|speech|placeholder")
+"""In names of what a model does with images, videos and sounds."""
 _INPUTS: tuple[Area, ...] = ("image", "text")
 """Areas that a model may lack: it then has no processor or no tokenizer."""
 
@@ -92,6 +94,11 @@ _INPUTS: tuple[Area, ...] = ("image", "text")
 def kind_of(file: str) -> Kind | None:
     """Return the purpose of a file; None if it has no one."""
     return next((kind for kind in KINDS if kind.files.match(file)), None)
+
+
+def is_of_model(file: str) -> bool:
+    """Return True for a file in the folder of a model."""
+    return _MODEL.match(file) is not None
 
 
 def is_run_by(file: str, questions: Collection[str]) -> bool:
@@ -106,6 +113,8 @@ def area_of(file: str, name: str) -> tuple[Area, tuple[str, ...]]:
         return "attention", ()
     if _SAVES.search(name):
         return "saving", ("crossings", "usage")
+    if is_of_model(file) and _SEES.search(name):
+        return "image", ()
     kind = kind_of(file)
     return (kind.area, kind.questions) if kind else ("other", ())
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.questions.changes.files import is_run_by, reasons
+from samebits.questions.changes.files import is_of_model, is_run_by, reasons
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -84,13 +84,17 @@ def reached(release: Release, calls: Calls, model: Model) -> Reached:
     }
     left_out = reasons(release, closure, calls.compared, model.off)
     within = {place: d for place, d in definitions.items() if place.file not in left_out}
-    ran = _with_parts(_entered(release, calls.compared) & within.keys(), within, model)
+    entered = _entered(release, calls.compared) & within.keys()
+    others = _not_made(entered, within)
+    within = {place: d for place, d in within.items() if place not in others}
+    ran = _with_parts(entered, within, model)
     spread = _Spread(ran, within, _followed(within, model))
     spread.from_what_ran(model.off)
     gated = _Spread(ran, within, lambda place: _all_names(within[place]))
     gated.from_what_ran(model.off)
     why: dict[Place, Why] = {
-        place: left_out.get(place.file) or ("config" if place in gated.distances else "name")
+        place: left_out.get(place.file)
+        or ("class" if place in others else "config" if place in gated.distances else "name")
         for place in definitions
         if place not in ran and place not in spread.distances
     }
@@ -106,6 +110,20 @@ def _entered(release: Release, calls: Mapping[str, Iterable[int]]) -> set[Place]
         for line in lines
         if (name := release.source(file).by_line.get(line))
     }
+
+
+def _not_made(entered: set[Place], definitions: Mapping[Place, Definition]) -> set[Place]:
+    """Return the classes of models' files that were never made, with their methods.
+
+    A load makes all parts of a model, so these are other heads or parts of another model.
+    """
+    classes = {
+        owner
+        for place in definitions
+        if last(place.name) == "__init__" and is_of_model(place.file) and place not in entered
+        if (owner := owner_of(place))
+    }
+    return {place for place in definitions if place in classes or owner_of(place) in classes}
 
 
 def _all_names(definition: Definition) -> frozenset[str]:

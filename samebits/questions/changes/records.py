@@ -17,10 +17,10 @@ Near = Literal["own", "ran", "imported"]
 of which nothing ran."""
 Area = Literal["model", "image", "text", "training", "saving", "generation", "attention", "other"]
 """What a definition serves, which says what makes it run."""
-Why = Literal["name", "config", "family", "input", "package", "framework", "message"]
+Why = Literal["name", "class", "config", "family", "input", "package", "framework", "message"]
 """Why a model cannot reach a definition.
 
-name: nothing that it reaches refers to it. config: only a value that its config does not have leads to it.
+name: nothing that it reaches refers to it. class: its class is no part of the model. config: only a value that its config does not have leads to it.
 family: it is of another model. input: the model has no tokenizer or no processor. package: it needs a
 quantized checkpoint, a device or another package. framework: it is of TensorFlow or Flax. message: it
 imports, documents, logs or downloads.

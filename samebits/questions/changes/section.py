@@ -54,6 +54,7 @@ _SHORT: dict[Area, str] = {
 }
 _WHY: dict[Why, str] = {
     "name": "nothing that the model reaches refers to them",
+    "class": "they belong to classes that are no part of the model, such as other heads",
     "config": "only values that its config does not have lead to them",
     "family": "they belong to other models",
     "input": "the model has no tokenizer or no processor",

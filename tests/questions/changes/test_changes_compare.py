@@ -33,7 +33,16 @@ class TinyModel:
     def _unused(self):
         return 0
 
+    def _init_weights(self, module):
+        return isinstance(module, OtherHead)
+
+    def image_features(self, x):
+        return x, OtherHead
+
 class OtherHead:
+    def __init__(self):
+        self.head = TinyModel()
+
     def forward(self, x):
         return x
 """
@@ -183,6 +192,12 @@ def test_a_planted_change_that_no_check_runs_comes_first(release):
     ]
 
 
+def test_a_part_of_the_model_that_was_not_fed_says_what_to_give(release):
+    """Its clean twin: the same class, never made, is out of reach."""
+    result = of(release, ("return x, OtherHead", "return -x, OtherHead"))
+    assert [(e.name, e.area) for e in result.first] == [("TinyModel.image_features", "image")]
+
+
 def test_what_only_a_check_ran_that_raised_did_not_run(release):
     aside = lines("def _masked")
     result = of(release, ("x + mask", "x - mask"), aside=aside)
@@ -213,6 +228,7 @@ def test_what_stands_in_a_table_is_within_reach_of_a_config_that_names_it(
         (("x // 3", "x // 4"), "package"),
         (("x // 5", "x // 6"), "family"),
         (("x // 7", "x // 8"), "input"),
+        (("self.head = TinyModel()", "self.body = TinyModel()"), "class"),
         (("def get():\n    return 1", "def get():\n    return 2"), "message"),
     ],
 )
