@@ -211,13 +211,16 @@ def _in_short(entry: Unrun, level: Level) -> str:
 
 def nearest(report: Report) -> list[Unrun]:
     """Return the first definitions of each step that did not run, the nearest to any model first."""
-    best: dict[tuple[str, str], tuple[int, Unrun]] = {}
-    for step in _steps(report.rows):
-        for rank, entry in enumerate(step.first):
-            place = entry.file, entry.name
-            if place not in best or rank < best[place][0]:
-                best[place] = rank, entry
-    return [entry for _, entry in sorted(best.values(), key=itemgetter(0))]
+    ranked = [
+        (list(_NEAR).index(entry.near), rank, entry)
+        for step in _steps(report.rows)
+        for rank, entry in enumerate(step.first)
+    ]
+    ranked.sort(key=itemgetter(0, 1))
+    firsts: dict[tuple[str, str], Unrun] = {}
+    for *_, entry in ranked:
+        firsts.setdefault((entry.file, entry.name), entry)
+    return list(firsts.values())
 
 
 def unasked(report: Report) -> str:
