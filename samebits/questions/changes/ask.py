@@ -142,11 +142,19 @@ async def _step(run: Run, row: RowName, sides: Cells, shelf: Shelf) -> Step | No
         return file.step
     calls = {stack: _calls(run, cells) for stack, cells in sides.items()}
     of_pair = None
-    if all(of_stack.compared for of_stack in calls.values()):
+    if all(of_stack.compared and _has_sources(sides[stack]) for stack, of_stack in calls.items()):
         releases = {stack: shelf.release(stack, cells[0]) for stack, cells in sides.items()}
         of_pair = await asyncio.to_thread(_compared, calls, releases, _model(run, row, sides))
     _keep(run, path, StepFile(step=of_pair))
     return of_pair
+
+
+def _has_sources(cells: Sequence[ReadyCell]) -> bool:
+    """Return True if this machine has the environment of a stack, which may be on another one."""
+    try:
+        return transformers_folder(cells[0].stack).is_dir()
+    except (OSError, StopIteration):
+        return False
 
 
 def _of_jobs(run: Run, cells: Sequence[ReadyCell]) -> list[tuple[str, list[int]]]:

@@ -112,6 +112,13 @@ def test_what_a_release_defines_is_read_once_and_kept(sources, monkeypatch):
     assert asked(FakeRun(sources)) == first
 
 
+def test_a_stack_that_is_on_another_machine_has_no_step(sources, monkeypatch):
+    monkeypatch.setattr(
+        sys.modules[ask.__module__], "transformers_folder", lambda _: next(sources.glob("none"))
+    )
+    assert asyncio.run(ask(FakeRun(sources))) == {}
+
+
 def test_stacks_whose_jobs_recorded_nothing_have_no_step(sources):
     assert asyncio.run(ask(FakeRun(sources, entered={}))) == {}
 
