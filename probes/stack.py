@@ -240,6 +240,7 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
     board = progress.Board(float(job["timeout"]))
     parent = os.getpid()
     sys.stdout.flush()
+    calls.CALLS.prepare()
     gc.freeze()
     try:
         pid = os.fork()

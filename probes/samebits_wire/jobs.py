@@ -112,7 +112,6 @@ class CellModel(FedModel):
     """The model of a cell."""
 
     prompts: dict[str, Prompt | InputSet]
-    functions: bool
 
 
 class Options(TypedDict):

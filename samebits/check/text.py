@@ -68,10 +68,7 @@ def matrix_text(
         "defaults:",
         "  dtypes: [float32]  # or several of float64, float32, float16, bfloat16",
         "  # What is tried beside weights, forward and decoding; false leaves it out.",
-        *(
-            f"  {key.name}: {str(key.by_default).lower()}  # {key.hint}"
-            for key in switches().values()
-        ),
+        *(f"  {key.name}: true  # {key.hint}" for key in switches().values()),
         "",
         "models:",
     ]

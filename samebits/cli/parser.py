@@ -34,6 +34,7 @@ Exit codes:
   1  something fails or changes behaviour
   2  there is a mistake in matrix.yaml or on the command line
   3  incomplete: nothing fails, but something was not finished or not observed
+  4  with --strict: as 0, but changed code within reach did not run in any check
 """
 
 _MATRIX = f"""\
@@ -143,9 +144,9 @@ _NO_COMMAND = 2
 _OF_MODEL = ("trust_remote_code", "packages", "stack_packages", "imports", "model_class", "inputs")
 _OF_VARIANTS = ("dtypes", "attention", "devices")
 _DEPTH = ("level", "causes", "repro")
-_RUN = ("fresh", "upgrade", "store", "jobs")
+_RUN = ("strict", "fresh", "upgrade", "store", "jobs")
 
-_ASKED = ("fresh", "upgrade", "level", "releases", "scan", "causes", "store", "jobs")
+_ASKED = ("fresh", "upgrade", "level", "releases", "scan", "causes", "strict", "store", "jobs")
 """Fields of the order that say how much is asked."""
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from samebits.records.report import ExpectedReport, StackReport
 
 PASS, FAIL, INCOMPLETE = 0, 1, 3
+UNASKED = 4
+"""With ``--strict``: nothing fails and all was compared, but something within reach was left unasked."""
 
 OPEN = frozenset({Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED})
 """Verdicts of cells with something unknown, but without a failure."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits.jobs.records import CellModel
 from samebits.matrix.spec import Prompt
 from samebits.records.inputs import Inputs
-from samebits.records.question import keys
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,13 +66,7 @@ def model_of(model: ModelSpec, checkpoint: Checkpoint) -> CellModel:
         **loading(model, checkpoint),
         prompts=prompts_of(model, checkpoint),
         inputs=inputs_of(checkpoint),
-        functions=records_functions(model),
     )
-
-
-def records_functions(model: ModelSpec) -> bool:
-    """Return True if a question needs to know which functions the jobs of a model enter."""
-    return any(key.of_functions and model.asks(key.name) for key in keys())
 
 
 def prompts_of(model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Prompt | InputSetEntry]:
@@ -152,5 +145,4 @@ def follows_from(ready: ReadyCell) -> dict[str, Any]:
         "prompts": {name: prompt.model_dump() for name, prompt in ready.model.prompts.items()},
         "inputs": digest_of_inputs(ready.checkpoint),
         "threads": ready.threads,
-        **({"functions": True} if records_functions(ready.model) else {}),
     }

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from samebits.records.kinds import CellKind, F
     from samebits.records.result import CellFile
 
+Functions = dict[str, set[int]]
+"""File of transformers -> first lines of functions."""
+
 
 class Lab:
     """Asks cells; what is asked is a task of a kind."""
@@ -30,8 +33,10 @@ class Lab:
         self._of_several: dict[Path, asyncio.Task[CellFile | Failure]] = {}
         self.at_close: list[Callable[[], None]] = []
         """What questions do when the run ends."""
-        self.entered: dict[CellId, dict[str, set[int]]] = {}
-        """Cell -> file of transformers -> first lines of the functions that its jobs entered."""
+        self.entered: dict[CellId, Functions] = {}
+        """Cell -> the functions that its jobs entered, of those whose answers are compared."""
+        self.aside: dict[CellId, Functions] = {}
+        """Cell -> the functions that jobs entered which ended with an exception."""
 
     def close(self) -> None:
         """Let questions remove what no later run may use."""
@@ -57,16 +62,17 @@ class Lab:
         )
         if not kind.of_several:
             result = await self.cache.result(job, ready.process)
-            return result if isinstance(result, Failure) else self._counted(result)
+            return result if isinstance(result, Failure) else self.counted(result)
         if path not in self._of_several:
             self._of_several[path] = asyncio.create_task(self.cache.result(job, ready.process))
         answer = await asyncio.shield(self._of_several[path])
         assert isinstance(answer, (kind.record, Failure))
         return answer
 
-    def _counted(self, answer: F) -> F:
+    def counted(self, answer: F) -> F:
         """Return an answer without the functions that its job entered, which count for its cell."""
-        of_cell = self.entered.setdefault(answer.cell, {})
+        kept = self.entered if answer.failure is None else self.aside
+        of_cell = kept.setdefault(answer.cell, {})
         for file, lines in answer.entered.items():
             of_cell.setdefault(file, set()).update(lines)
         return answer.model_copy(update={"entered": {}}) if answer.entered else answer

@@ -99,8 +99,6 @@ class CellModel(FedModel):
     """The model of a cell."""
 
     prompts: dict[str, WrittenPrompt]
-    functions: bool = False
-    """Whether to record which functions of transformers the job enters."""
 
 
 class Options(Record):

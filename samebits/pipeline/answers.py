@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
     from samebits.jobs.common import ReadyCell, ReadyPair
+    from samebits.jobs.lab import Functions
     from samebits.jobs.records import Options
     from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import ModelSpec
@@ -52,14 +53,21 @@ class ComparedRun:
         self._scheduler = scheduler
         self._runs = runs or {}
 
-    def entered(self, cells: Iterable[CellId]) -> Mapping[str, set[int]]:
-        """Return the functions of transformers that checks of cells entered: file -> first lines."""
-        entered: dict[str, set[int]] = {}
+    def entered(self, cells: Iterable[CellId], *, aside: bool = False) -> Functions:
+        """Return the functions of transformers that checks of cells entered, compared ones or others."""
+        entered: Functions = {}
+        of_jobs = self.lab.aside if aside else self.lab.entered
         for cell in cells:
-            captured = self._runs[cell][0].entered if cell in self._runs else {}
-            for file, lines in (*captured.items(), *self.lab.entered.get(cell, {}).items()):
+            capture = self.capture(cell)
+            is_meant = capture is not None and (capture.status == "complete") is not aside
+            captured = capture.entered if capture is not None and is_meant else {}
+            for file, lines in (*captured.items(), *of_jobs.get(cell, {}).items()):
                 entered.setdefault(file, set()).update(lines)
         return entered
+
+    def capture(self, cell: CellId) -> Capture | None:
+        """Return the capture of run a of a cell; None if there is none."""
+        return self._runs[cell][0] if cell in self._runs else None
 
     def capture_key(self, ready: ReadyCell) -> str:
         """Return the digest of everything that determines the captures of a cell."""

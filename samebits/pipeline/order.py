@@ -107,6 +107,9 @@ class Order(Files):
     """Run every cell again; reuse no results of earlier runs."""
     upgrade: Annotated[bool, Option(), Use(repeated=False, receipt=False)] = False
     """Re-resolve environments to the newest matching releases."""
+    strict: Annotated[bool, Option()] = False
+    """Exit with code 4 if changed code of transformers within reach of a model that passes did not run
+    in any check."""
     releases: Annotated[bool | Literal["all"], Option("all", apart="between")] = False
     """Also run every minor release between the stacks; --releases all: every patch release, too, as a
     bug may live in one of them alone."""

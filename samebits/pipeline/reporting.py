@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from samebits.base.checkpoint import own_code
 from samebits.diagnose import verdict
+from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.findings import release
 from samebits.grafts.questions import with_graft
 from samebits.matrix.plan import Selection, plan, shown_path
 from samebits.pipeline import early
 from samebits.pipeline.answers import joined, of_row
-from samebits.questions import registry
+from samebits.questions import questions, registry
 from samebits.records.ids import Verdict
 from samebits.records.report import (
     CheckpointReport,
@@ -65,7 +66,7 @@ def report_of(
     }
     code, reasons = verdict.exit_code(results, expected, stacks, user_models)
     by_cell = {result.cell: result for result in results}
-    return Report(
+    report = Report(
         samebits=samebits_version(),
         matrix=order.matrix.name,
         matrix_path="" if order.checks else shown_path(order.matrix),
@@ -89,6 +90,16 @@ def report_of(
         exit_code=code,
         reasons=reasons,
     )
+    return strictly(report) if order.strict else report
+
+
+def strictly(report: Report) -> Report:
+    """Return a report whose exit code says too whether something within reach was left unasked."""
+    texts = (question.unasked(report) for question in questions() if question.unasked is not None)
+    reasons = tuple(filter(None, texts))
+    if report.exit_code != PASS or not reasons:
+        return report
+    return report.model_copy(update={"exit_code": UNASKED, "reasons": reasons})
 
 
 def locks_of(scheduler: Scheduler, report: Report) -> dict[str, str | bytes]:

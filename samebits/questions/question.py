@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from samebits.findings.rule import Rule
     from samebits.jobs.common import ReadyCell, ReadyPair
-    from samebits.jobs.lab import Lab
+    from samebits.jobs.lab import Functions, Lab
     from samebits.jobs.records import Options
     from samebits.matrix.plan import Plan
     from samebits.matrix.spec import Matrix, ModelSpec
@@ -69,8 +69,14 @@ class Run(Protocol):
     def answers(self) -> Mapping[str, ByRow]:
         """The answers of the questions before it: question -> row -> answer."""
 
-    def entered(self, cells: Iterable[CellId]) -> Mapping[str, set[int]]:
-        """Return the functions of transformers that checks of cells entered: file -> first lines."""
+    def entered(self, cells: Iterable[CellId], *, aside: bool = False) -> Functions:
+        """Return the functions of transformers that checks of cells entered.
+
+        ``aside``: those of checks that ended with an exception, so that nothing was compared.
+        """
+
+    def capture(self, cell: CellId) -> Capture | None:
+        """Return the capture of run a of a cell; None if there is none."""
 
     def capture_key(self, ready: ReadyCell) -> str:
         """Return the digest of everything that determines the captures of a cell."""
@@ -156,6 +162,10 @@ class Question:
     of the signals."""
     brief: Callable[[Report], str] | None = None
     """Returns a line for the first screen; '' if there is nothing to say."""
+    limit: Callable[[Report], str] | None = None
+    """Returns how far a result that passes holds, a part of its headline; '' if there is nothing to say."""
+    unasked: Callable[[Report], str] | None = None
+    """Returns what was left unasked, as a reason of ``--strict``; '' if nothing was."""
     pages: tuple[Page, ...] = ()
     charts: Callable[[Row], Sequence[tuple[str, Chart]]] | None = None
     """Returns charts for report.html, each under the name of a relation, a batch …"""

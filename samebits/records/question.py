@@ -71,10 +71,6 @@ class Key(Generic[C, R]):
     """Description of its key in matrix.yaml, which switches it off; '' if it has none."""
     hint: str = ""
     """The same as a few words for the matrix.yaml that ``samebits init`` writes."""
-    by_default: bool = True
-    """Whether it is asked where matrix.yaml does not say."""
-    of_functions: bool = False
-    """Whether it follows from which functions of transformers jobs enter, which are recorded for it."""
     always: bool = False
     """Whether it is asked at every level, ``--quick`` included."""
     of_pairs: bool = False
@@ -117,11 +113,6 @@ def arrange(ordered: Iterable[Key[Any, Any]]) -> None:
 def is_question(name: str) -> bool:
     """Return True if a question has this name."""
     return name in _KEYS
-
-
-def is_by_default(name: str) -> bool:
-    """Return True if a question is asked where matrix.yaml does not say."""
-    return name not in _KEYS or _KEYS[name].by_default
 
 
 def is_of_release(name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.diagnose.exit_code import PASS
+from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer import answers, kind_of, result
@@ -73,7 +73,7 @@ def _short(line: str) -> str:
 
 def _reasons(report: Report) -> list[str]:
     """Return why the exit code is not 0, where no model says it."""
-    if report.exit_code == PASS:
+    if report.exit_code in (PASS, UNASKED):
         return []
     broken = [f"{s.id} could not be built: {s.failure}" for s in report.stacks if s.failure]
     gone = [

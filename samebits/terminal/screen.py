@@ -10,11 +10,11 @@ import sys
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.diagnose.exit_code import INCOMPLETE, PASS
+from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.records.ids import Verdict
-from samebits.reports.answer import answers
+from samebits.reports.answer import answers, passing
 from samebits.reports.head import briefs
-from samebits.reports.plain import Advice, advice, beside, raised_beside
+from samebits.reports.plain import Advice, advice, beside
 from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
@@ -141,8 +141,7 @@ def _headline(report: Report, worst: Answer | None) -> str:
     variant = f" {', '.join(worst.variants)}" if len(report.rows) > 1 else ""
     known = " (known: listed as expected)" if worst.is_known else ""
     line = f"{worst.model}{variant}  {releases}: {worst.change}{known}"
-    passing = raised_beside(report) if report.exit_code == PASS else ""
-    return "; ".join(filter(None, (line, passing)))
+    return "; ".join((line, *passing(report)))
 
 
 def _same(report: Report) -> str:
@@ -150,16 +149,16 @@ def _same(report: Report) -> str:
     compared = [cell for cell in compared if cell.verdict is not Verdict.ABSENT]
     if report.exit_code == INCOMPLETE:
         return f"{report.matrix}  incomplete: nothing that was compared differs, but not everything was"
-    if not compared or report.exit_code != PASS:
+    if not compared or report.exit_code not in (PASS, UNASKED):
         return f"{report.matrix}  nothing could be compared"
     versions = [stack.transformers or stack.id for stack in report.stacks]
     same = f"{report.matrix}  {' → '.join(versions)}: same bits"
-    return "; ".join(filter(None, (same, raised_beside(report))))
+    return "; ".join((same, *passing(report)))
 
 
 def _mark(report: Report, worst: Answer | None) -> Mark:
     if worst is None:
-        return Mark.SAME if report.exit_code == PASS else Mark.WORSE
+        return Mark.SAME if report.exit_code in (PASS, UNASKED) else Mark.WORSE
     if worst.cell.judged in (Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED):
         return Mark.CLOSE
     return _MARKS.get(worst.cell.verdict, Mark.WORSE)
@@ -185,7 +184,7 @@ def _also(other: Answer) -> str:
 
 def _reasons(report: Report, worst: Answer | None) -> Sequence[str]:
     """Return why the run does not pass, where the answer does not say it."""
-    if report.exit_code == PASS or (worst is not None and not worst.cell.verdict.passes):
+    if report.exit_code in (PASS, UNASKED) or (worst is not None and not worst.cell.verdict.passes):
         return ()
     return report.reasons[:MAX_REASONS]
 

@@ -162,7 +162,6 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "reloads": True,
         "large": False,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
-        "functions": False,
         "inputs": inputs.model_dump(mode="json"),
     }
     assert first["store"] == {

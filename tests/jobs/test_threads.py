@@ -87,7 +87,7 @@ GRAFT = partial(
 
 def crossing(cache, model):
     party = ReadyCell(CELL, model, checkpoint(1), STACK, None)
-    folder = Crosser(cache)._saved_folder(party)
+    folder = Crosser(Lab(cache))._saved_folder(party)
     return folder, job_of(party, folder)["threads"]
 
 

@@ -11,6 +11,7 @@ from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
 from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
+from samebits.jobs.lab import Lab
 from samebits.pipeline import scheduler
 from samebits.questions.crossings.crosser import Crosser
 from samebits.stacks import build
@@ -77,7 +78,7 @@ def test_what_is_from_the_future_is_not_old(work):
     cells._remove_leftovers(work / "captures/m/v/s/k")
     build._remove_leftovers(work / "stacks")
     scheduler._remove_old(work / "logs", f"*-{scheduler._ANY_RUN}.log")
-    Crosser(JobCache(work, Store(work), "p", "m")).close()
+    Crosser(Lab(JobCache(work, Store(work), "p", "m"))).close()
     assert sorted(work.rglob("*")) == before
 
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from samebits.questions.changes.section import off_of
+from samebits.questions.changes.section import steps_of as changes_of
 from samebits.questions.trainer.records import runs_of
 from samebits.questions.training.records import steps_of
 from samebits.reports import document
@@ -111,3 +113,22 @@ def test_the_section_has_what_trainer_does_otherwise(report):
     text = document.render(report)["relations.md"].partition("## Training")[2]
     assert "By Trainer" in text
     assert "num_items_in_batch" in text
+
+
+def test_changed_code_that_a_question_runs_which_is_off_names_it(report):
+    """Its clean twin: code that Trainer ran is not among what did not run."""
+    for row in report.rows:
+        steps = changes_of(row)
+        assert [(step.reference, step.candidate) for step in steps] == [
+            ("4.48", "5.2"),
+            ("5.2", "5.x"),
+        ]
+        assert {"crossings", "relations", "usage"} <= set(off_of(row))
+        for step in steps:
+            assert step.ran
+            assert step.unrun
+            assert step.unreached["family"]
+            listed = {(entry.file, entry.name): entry for entry in step.first}
+            assert ("trainer.py", "Trainer.training_step") not in listed
+            assert not [file for file, _ in listed if file.startswith("models/gpt2/")]
+            assert any("usage" in entry.off for entry in step.first)

@@ -5,6 +5,7 @@ import asyncio
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import ReadyCell
+from samebits.jobs.lab import Lab
 from samebits.questions.crossings.crosser import Crosser
 from samebits.records.ids import CellId, Variant
 from samebits.stacks.process import StackProcess
@@ -35,7 +36,7 @@ def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None
             )
             for id in stacks
         ]
-        crosser = Crosser(JobCache(root, Store(root), probed, "machine", fresh=fresh))
+        crosser = Crosser(Lab(JobCache(root, Store(root), probed, "machine", fresh=fresh)))
         report = await asyncio.wait_for(crosser.cross(parties), 10)
         crosser.close()
         for party in parties:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.model import source
-from samebits_probe.process.calls import CALLS
 from samebits_probe.process.own import REMOTE, is_own
 from samebits_probe.process.paths import package_path
 
@@ -23,16 +21,12 @@ class Executed:
         self._calls: dict[int, list[Any]] = {}
 
     def __enter__(self) -> Executed:  # noqa: PYI034  no subclass; 3.10 has no Self
-        self._pause = ExitStack()
-        self._pause.enter_context(CALLS.paused())
         self._before = sys.getprofile()
         sys.setprofile(self._note)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.setprofile(self._before)
-        CALLS.add(code for code, *_ in self._calls.values())
-        self._pause.close()
 
     def _note(self, frame: FrameType, event: str, _arg: object) -> None:
         if event != "call":

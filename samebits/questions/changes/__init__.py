@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from samebits.questions.changes.ask import ask
 from samebits.questions.changes.records import CHANGES
-from samebits.questions.changes.section import brief, of_model, of_run
+from samebits.questions.changes.section import brief, has_unrun, limit, of_model, of_run, unasked
 from samebits.questions.question import ModelSection, Question, Section
 
 QUESTION = Question(
@@ -12,5 +12,8 @@ QUESTION = Question(
     ask=ask,
     sections=(Section("verdicts.md", 90, of_run),),
     of_model=(ModelSection(130, of_model),),
+    has_details=lambda rows, _: has_unrun(rows),
     brief=brief,
+    limit=limit,
+    unasked=unasked,
 )

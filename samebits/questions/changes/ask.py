@@ -1,4 +1,7 @@
-"""Which steps are looked at: from each stack of a model to the next one."""
+"""Which steps are looked at: from each stack of a model to the next one.
+
+What the files of a release define is kept, as to read them takes seconds; so are the steps themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,47 +11,110 @@ import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from samebits.base.digests import digest_of_file
 from samebits.matrix.plan import first_on_cpu
 from samebits.questions.changes.compare import Side, step
-from samebits.questions.changes.records import CHANGES, KEPT, ChangesOfRow, StepFile
+from samebits.questions.changes.reach import Calls, Model
+from samebits.questions.changes.records import (
+    CHANGES,
+    KEPT,
+    ChangesOfRow,
+    SourcesFile,
+    StepFile,
+)
 from samebits.questions.changes.release import Release
 from samebits.questions.question import RowName
+from samebits.records.question import keys
 from samebits.records.record import read_record
 from samebits.stacks.build import transformers_folder
 from samebits.storage.receipt import source_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from samebits.jobs.common import ReadyCell
     from samebits.matrix.plan import PlannedRow
     from samebits.questions.changes.records import Step
     from samebits.questions.question import Run
+    from samebits.records.result import JobFile
 
 Cells = dict[str, list["ReadyCell"]]
 """Stack -> the cells of one model, in all variants; oldest stack first."""
 
 
 async def ask(run: Run) -> dict[RowName, ChangesOfRow]:
-    """Compare the sources of each two neighbouring stacks, for every model that ran in both.
-
-    The sources of a stack are forgotten once no later step needs them, as those of thirty are large.
-    """
+    """Compare the sources of each two neighbouring stacks, for every model that ran in both."""
     rows = first_on_cpu(run.plan, lambda model: run.matrix.model(model).asks(CHANGES.name))
+    shelf = Shelf(run)
     cells = {RowName(row.model, str(row.variant)): await _cells(run, row) for row in rows}
     by_pair: dict[tuple[str, str], list[RowName]] = {}
     for row, stacks in cells.items():
         for pair in pairwise(stacks):
             by_pair.setdefault(pair, []).append(row)
     steps: dict[RowName, list[Step]] = {}
-    releases: dict[str, Release] = {}
     for pair, names in by_pair.items():
-        releases = {stack: releases[stack] for stack in pair if stack in releases}
+        shelf.leave(frozenset(pair))
         for row in names:
             sides = {stack: cells[row][stack] for stack in pair}
-            if (of_pair := await _step(run, row, sides, releases)) is not None:
+            if (of_pair := await _step(run, row, sides, shelf)) is not None:
                 steps.setdefault(row, []).append(of_pair)
-    return {row: ChangesOfRow(steps=tuple(of_row)) for row, of_row in steps.items()}
+    shelf.leave(frozenset())
+    return {
+        row: ChangesOfRow(steps=tuple(of_row), off=tuple(sorted(_off(run, row))))
+        for row, of_row in steps.items()
+    }
+
+
+class Shelf:
+    """The releases whose sources are in memory, and the files that keep them."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._releases: dict[str, tuple[Path, Release]] = {}
+
+    def release(self, stack: str, cell: ReadyCell) -> Release:
+        """Return the sources of a stack."""
+        if stack not in self._releases:
+            cache = self._run.lab.cache
+            folder = transformers_folder(cell.stack)
+            path = cache.path(KEPT.folder, facts=_facts() | {"release": _digest(folder)})
+            cache.dependencies.file(path)
+            self._releases[stack] = path, Release(folder, read_record(path, SourcesFile))
+        return self._releases[stack][1]
+
+    def leave(self, wanted: frozenset[str]) -> None:
+        """Keep and forget the sources of all stacks but some, as those of thirty are large."""
+        for stack in [*self._releases]:
+            path, release = self._releases[stack]
+            if stack in wanted:
+                continue
+            if (file := release.to_keep()) is not None:
+                _keep(self._run, path, file)
+            del self._releases[stack]
+
+
+def _keep(run: Run, path: Path, file: JobFile) -> None:
+    with contextlib.suppress(OSError):  # without room on the disk the next run reads them again
+        run.store.write_json(path, file.model_dump_json())
+    run.lab.cache.dependencies.file(path)
+
+
+def _facts() -> dict[str, object]:
+    return {"samebits": source_digest(), "python": sys.version_info[:2]}
+
+
+def _digest(folder: Path) -> str:
+    """Return the digest of a package's list of files, which has their hashes; else of its place."""
+    for record in folder.parent.glob("transformers-*.dist-info/RECORD"):
+        return digest_of_file(record)
+    return str(folder)
+
+
+def _off(run: Run, row: RowName) -> set[str]:
+    """Return the questions that a model is not asked."""
+    model = run.matrix.model(row.model)
+    return {key.name for key in keys() if not model.asks(key.name)}
 
 
 async def _cells(run: Run, row: PlannedRow) -> Cells:
@@ -63,47 +129,70 @@ async def _cells(run: Run, row: PlannedRow) -> Cells:
     return {stack: cells[stack] for stack in stacks if stack in cells}
 
 
-async def _step(run: Run, row: RowName, sides: Cells, releases: dict[str, Release]) -> Step | None:
-    """Return the step of a model, which is kept, as to read the sources takes seconds.
-
-    None: no function was recorded in one of the stacks.
-    """
+async def _step(run: Run, row: RowName, sides: Cells, shelf: Shelf) -> Step | None:
+    """Return the step of a model, which is kept; None: no function was recorded in one of the stacks."""
     jobs = [_of_jobs(run, cells) for cells in sides.values()]
     keys = [[run.capture_key(cell) for cell in cells] for cells in sides.values()]
-    facts = {
-        "samebits": source_digest(),
-        "python": sys.version_info[:2],
-        "jobs": jobs,
-        "keys": keys,
-    }
+    facts = _facts() | {"jobs": jobs, "keys": keys, "off": sorted(_off(run, row))}
     cache = run.lab.cache
     path = cache.path(KEPT.folder, row.model, facts=facts)
     file = None if cache.fresh else read_record(path, StepFile)
     if file is not None:
         cache.dependencies.file(path)
         return file.step
-    entered = {stack: run.entered([c.cell for c in cells]) for stack, cells in sides.items()}
+    calls = {stack: _calls(run, cells) for stack, cells in sides.items()}
     of_pair = None
-    if all(entered.values()):
-        for stack, cells in sides.items():
-            releases.setdefault(stack, Release(transformers_folder(cells[0].stack)))
-        of_pair = await asyncio.to_thread(_compared, entered, releases)
-    with contextlib.suppress(OSError):  # without room on the disk the next run reads them again
-        run.store.write_json(path, StepFile(step=of_pair).model_dump_json())
-    cache.dependencies.file(path)
+    if all(of_stack.compared and _has_sources(sides[stack]) for stack, of_stack in calls.items()):
+        releases = {stack: shelf.release(stack, cells[0]) for stack, cells in sides.items()}
+        of_pair = await asyncio.to_thread(_compared, calls, releases, _model(run, row, sides))
+    _keep(run, path, StepFile(step=of_pair))
     return of_pair
+
+
+def _has_sources(cells: Sequence[ReadyCell]) -> bool:
+    """Return True if this machine has the environment of a stack, which may be on another one."""
+    try:
+        return transformers_folder(cells[0].stack).is_dir()
+    except (OSError, StopIteration):
+        return False
 
 
 def _of_jobs(run: Run, cells: Sequence[ReadyCell]) -> list[tuple[str, list[int]]]:
     """Return what jobs beside the captures entered, in order."""
-    files = [run.lab.entered.get(cell.cell, {}) for cell in cells]
-    return sorted((file, sorted(lines)) for of_cell in files for file, lines in of_cell.items())
+    tables = [table.get(c.cell, {}) for c in cells for table in (run.lab.entered, run.lab.aside)]
+    return sorted((file, sorted(lines)) for of_cell in tables for file, lines in of_cell.items())
 
 
-def _compared(
-    entered: Mapping[str, Mapping[str, set[int]]], releases: Mapping[str, Release]
-) -> Step:
+def _calls(run: Run, cells: Sequence[ReadyCell]) -> Calls:
+    names = [ready.cell for ready in cells]
+    return Calls(run.entered(names), run.entered(names, aside=True))
+
+
+def _model(run: Run, row: RowName, sides: Cells) -> Model:
+    """Return what the config of a model names, in any of its stacks."""
+    words: set[str] = set()
+    for ready in (ready for cells in sides.values() for ready in cells):
+        capture = run.capture(ready.cell)
+        if capture is not None:
+            signals = capture.signals
+            words.update(_strings(signals.config or {}))
+            words.update([signals.load.model_class] if signals.load else [])
+    return Model(frozenset(words), frozenset(_off(run, row)))
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for part in value.values():
+            yield from _strings(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _strings(part)
+
+
+def _compared(calls: Mapping[str, Calls], releases: Mapping[str, Release], model: Model) -> Step:
     reference, candidate = (
-        Side(stack, releases[stack], of_stack) for stack, of_stack in entered.items()
+        Side(stack, releases[stack], of_stack, model) for stack, of_stack in calls.items()
     )
-    return step(reference, candidate)
+    return step(reference, candidate, model)

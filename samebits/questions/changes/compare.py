@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections import Counter
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.questions.changes.reach import reached
+from samebits.questions.changes.files import area_of
+from samebits.questions.changes.reach import owner_of, reached
 from samebits.questions.changes.records import Step, Unrun
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from samebits.questions.changes.reach import Place, Reached
-    from samebits.questions.changes.records import Near
+    from samebits.questions.changes.reach import Calls, Model, Place, Reached
+    from samebits.questions.changes.records import Near, Why
     from samebits.questions.changes.release import Release
     from samebits.questions.changes.source import Definition
 
@@ -28,38 +31,45 @@ _ORDER: Mapping[Near, int] = {"own": 0, "ran": 1, "imported": 2}
 class Side:
     """One release as one model uses it."""
 
-    def __init__(self, stack: str, release: Release, calls: Mapping[str, Iterable[int]]) -> None:
+    def __init__(self, stack: str, release: Release, calls: Calls, model: Model) -> None:
         self.stack = stack
-        self.ran_files = frozenset(calls)
-        self.reached: Reached = reached(release, calls)
+        self.ran_files = frozenset(calls.compared)
+        self.reached: Reached = reached(release, calls, model)
         self._release = release
 
     def definition(self, place: Place) -> Definition | None:
         """Return a definition; None if the release does not have it."""
         return self._release.source(place.file).definitions.get(place.name)
 
+    def has_used(self, place: Place) -> bool:
+        """Return True if the class of a method ran, or, of what is in no class, its file."""
+        owner = owner_of(place)
+        return place.file in self.ran_files if owner is None else owner in self.reached.ran
 
-def step(reference: Side, candidate: Side) -> Step:
+
+def step(reference: Side, candidate: Side, model: Model) -> Step:
     """Return the step from one release to another one."""
-    ran, unreached = 0, 0
-    unrun: list[Unrun] = []
+    ran, sides = 0, (reference, candidate)
+    unrun: list[tuple[_Rank, Unrun]] = []
+    unreached: Counter[Why] = Counter()
     for place in _changed(reference, candidate):
-        sides = (reference, candidate)
         if any(place in side.reached.ran for side in sides):
             ran += 1
         elif distances := [d for s in sides if (d := s.reached.distance.get(place)) is not None]:
-            unrun.append(_unrun(place, reference, candidate, min(distances)))
+            entry = _unrun(place, reference, candidate, min(distances), model)
+            unrun.append((_rank(place, entry, sides), entry))
         else:
-            unreached += 1
-    unrun.sort(key=_rank)
+            unreached[candidate.reached.why[place]] += 1
+    unrun.sort(key=itemgetter(0))
     return Step(
         reference=reference.stack,
         candidate=candidate.stack,
         ran=ran,
         unrun=len(unrun),
-        unreached=unreached,
+        aside=sum(entry.aside for _, entry in unrun),
+        unreached=dict(unreached.most_common()),
         unread=tuple(sorted(reference.reached.unread | candidate.reached.unread)),
-        first=tuple(unrun[:LISTED]),
+        first=tuple(entry for _, entry in unrun[:LISTED]),
     )
 
 
@@ -74,10 +84,11 @@ def _changed(reference: Side, candidate: Side) -> Iterator[Place]:
             yield place
 
 
-def _unrun(place: Place, reference: Side, candidate: Side, distance: int) -> Unrun:
+def _unrun(place: Place, reference: Side, candidate: Side, distance: int, model: Model) -> Unrun:
     before, after = reference.definition(place), candidate.definition(place)
     assert before is not None
     assert after is not None
+    area, questions = area_of(place.file, place.name)
     return Unrun(
         file=place.file,
         name=place.name,
@@ -85,13 +96,38 @@ def _unrun(place: Place, reference: Side, candidate: Side, distance: int) -> Unr
         candidate_line=after.line,
         near=_near(place.file, reference.ran_files | candidate.ran_files),
         distance=distance,
+        aside=any(place in side.reached.aside for side in (reference, candidate)),
+        area=area,
+        off=tuple(name for name in questions if name in model.off),
     )
 
 
-def _rank(entry: Unrun) -> tuple[int, bool, int, str, str]:
-    """Return what sorts the nearest code that computes tensors, ids or inputs first."""
-    computes = _COMPUTES.match(entry.file) is not None
-    return _ORDER[entry.near], not computes, entry.distance, entry.file, entry.name
+def _rank(place: Place, entry: Unrun, sides: tuple[Side, Side]) -> _Rank:
+    """Return what sorts the nearest code that computes tensors, ids or inputs first.
+
+    What belongs to a class that ran comes before classes that only a name leads to, such as other caches.
+    """
+    definition = sides[1].definition(place)
+    is_function = definition is not None and definition.kind == "function"
+    return _Rank(
+        near=_ORDER[entry.near],
+        aside=_COMPUTES.match(entry.file) is None,
+        unused=not any(side.has_used(place) for side in sides),
+        passive=not is_function,
+        distance=entry.distance,
+        place=place,
+    )
+
+
+class _Rank(NamedTuple):
+    """What sorts definitions, the first ones first."""
+
+    near: int
+    aside: bool
+    unused: bool
+    passive: bool
+    distance: int
+    place: Place
 
 
 def _near(file: str, ran: frozenset[str]) -> Near:

@@ -2,60 +2,29 @@
 
 Python binds names when it runs, so this goes by names alone: a function is reached if something that is
 reached refers to its name. That is too much rather than too little. The public methods of a class that ran
-are reached as well, as users call them.
+are reached as well, as users call them. What stands in a table, such as the functions of rope types, is
+reached if the model's config names its key.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from samebits.questions.changes.files import is_of_model, is_run_by, reasons
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    from samebits.questions.changes.records import Why
     from samebits.questions.changes.release import Release
     from samebits.questions.changes.source import Definition
 
 BY_USERS = 3
 """Distance of a method that only users call."""
-
-_OPTIONAL = (
-    "commands/",
-    "distributed/",
-    "integrations/",
-    "kernels/",
-    "onnx/",
-    "pipelines/",
-    "quantizers/",
-    "sagemaker/",
-    "utils/dummy_",
-    "utils/quantization_config",
-)
-"""Starts of files that need a quantized checkpoint, a device or another package."""
-_ASIDE = (
-    "dependency_versions",
-    "integrations/deepspeed",
-    "integrations/integration_utils",
-    "testing_utils",
-    "utils/auto_docstring",
-    "utils/args_doc",
-    "utils/doc.py",
-    "utils/import_utils",
-    "utils/logging",
-    "utils/versions",
-    "utils/deprecation",
-    "utils/hub",
-)
-"""Starts of files that import, document, log, download and report."""
-_FRAMEWORKS = (
-    "_tf_",
-    "_flax_",
-    "tf_utils",
-    "flax_utils",
-    "_tf.py",
-    "_flax.py",
-    "tf_logits",
-    "flax_logits",
-)
+_BY_ARGUMENTS = ("generation/", "cache_utils")
+"""Starts of files whose tables have keys that users pass as arguments."""
+_MIN_ENDING = 4
+"""Characters of a key that may be the end of a word, such as ``ForCausalLM``."""
 
 
 class Place(NamedTuple):
@@ -63,6 +32,29 @@ class Place(NamedTuple):
 
     file: str
     name: str
+
+
+class Calls(NamedTuple):
+    """What the jobs of a model entered in one release: file -> first lines of functions."""
+
+    compared: Mapping[str, Iterable[int]]
+    aside: Mapping[str, Iterable[int]] = {}
+    """By jobs that ended with an exception, so that nothing was compared."""
+
+
+class Model(NamedTuple):
+    """What decides what a model can reach, beside what it ran."""
+
+    words: frozenset[str] = frozenset()
+    """Strings of its config and the name of its class."""
+    off: frozenset[str] = frozenset()
+    """Questions that it is not asked."""
+
+    def opens(self, key: str) -> bool:
+        """Return True if the config names the key of a table."""
+        return key in self.words or (
+            len(key) >= _MIN_ENDING and any(word.endswith(key) for word in self.words)
+        )
 
 
 class Reached(NamedTuple):
@@ -74,84 +66,154 @@ class Reached(NamedTuple):
     """Those of these files that cannot be read."""
     ran: frozenset[Place]
     """Functions that were entered, their classes with the bases, and constants that they refer to."""
+    aside: frozenset[Place]
+    """Those that only jobs entered which compared nothing."""
     distance: Mapping[Place, int]
     """Of what did not run: how many references lie between it and what ran."""
+    why: Mapping[Place, Why]
+    """Why the others cannot be reached."""
 
 
-def reached(release: Release, calls: Mapping[str, Iterable[int]]) -> Reached:
+def reached(release: Release, calls: Calls, model: Model) -> Reached:
     """Return what a model can reach, from the functions that its jobs entered."""
-    entered = {
+    closure = release.closure([*calls.compared, *calls.aside])
+    definitions = {
+        Place(file, name): definition
+        for file in closure
+        for name, definition in release.source(file).definitions.items()
+    }
+    left_out = reasons(release, closure, calls.compared, model.off)
+    within = {place: d for place, d in definitions.items() if place.file not in left_out}
+    entered = _entered(release, calls.compared) & within.keys()
+    others = _not_made(entered, within)
+    within = {place: d for place, d in within.items() if place not in others}
+    ran = _with_parts(entered, within, model)
+    spread = _Spread(ran, within, _followed(within, model))
+    spread.from_what_ran(model.off)
+    gated = _Spread(ran, within, lambda place: _all_names(within[place]))
+    gated.from_what_ran(model.off)
+    why: dict[Place, Why] = {
+        place: left_out.get(place.file)
+        or ("class" if place in others else "config" if place in gated.distances else "name")
+        for place in definitions
+        if place not in ran and place not in spread.distances
+    }
+    aside = _entered(release, calls.aside) & within.keys() - ran
+    unread = frozenset(release.unread & closure)
+    return Reached(definitions, unread, frozenset(ran), frozenset(aside), spread.distances, why)
+
+
+def _entered(release: Release, calls: Mapping[str, Iterable[int]]) -> set[Place]:
+    return {
         Place(file, name)
         for file, lines in calls.items()
         for line in lines
         if (name := release.source(file).by_line.get(line))
     }
-    closure = release.closure(calls)
-    files = (file for file in closure if not _is_left_out(file, file in calls))
-    definitions = {
-        Place(file, name): definition
-        for file in files
-        for name, definition in release.source(file).definitions.items()
+
+
+def _not_made(entered: set[Place], definitions: Mapping[Place, Definition]) -> set[Place]:
+    """Return the classes of models' files that were never made, with their methods.
+
+    A load makes all parts of a model, so these are other heads or parts of another model.
+    """
+    classes = {
+        owner
+        for place in definitions
+        if last(place.name) == "__init__" and is_of_model(place.file) and place not in entered
+        if (owner := owner_of(place))
     }
-    ran = _with_parts({place for place in entered if place in definitions}, definitions)
-    spread = _Spread(ran, definitions)
-    spread.from_what_ran()
-    unread = frozenset(release.unread & closure)
-    return Reached(definitions, unread, frozenset(ran), spread.distances)
+    return {place for place in definitions if place in classes or owner_of(place) in classes}
 
 
-def _is_left_out(file: str, has_run: bool) -> bool:
-    """Return True for a file that computes nothing, or only with what the model does without."""
-    if file.startswith(_ASIDE):
-        return True
-    return not has_run and (file.startswith(_OPTIONAL) or any(word in file for word in _FRAMEWORKS))
+def _all_names(definition: Definition) -> frozenset[str]:
+    return definition.names.union(*definition.table.values())
 
 
-def _with_parts(entered: set[Place], definitions: Mapping[Place, Definition]) -> set[Place]:
-    """Return functions that ran with their classes, the bases of these, and their constants."""
+def _followed(
+    definitions: Mapping[Place, Definition], model: Model
+) -> Callable[[Place], Collection[str]]:
+    """Return what gives the names that a definition refers to in this model."""
+
+    def names(place: Place) -> Collection[str]:
+        definition = definitions[place]
+        if not definition.table:
+            return definition.names
+        if place.file.startswith(_BY_ARGUMENTS):
+            return _all_names(definition)
+        opened = (found for key, found in definition.table.items() if model.opens(key))
+        return definition.names.union(*opened)
+
+    return names
+
+
+def _with_parts(
+    entered: set[Place], definitions: Mapping[Place, Definition], model: Model
+) -> set[Place]:
+    """Return functions that ran with their classes, the bases of these, and their constants.
+
+    A class without functions, as of an output, counts as a constant: nothing shows whether it ran.
+    """
+    owners = {owner for place in definitions if (owner := owner_of(place))}
     classes: dict[str, list[Place]] = {}
     constants: dict[str, list[Place]] = {}
     for place, definition in definitions.items():
+        is_plain = definition.kind == "class" and place not in owners
         if definition.kind == "class":
-            classes.setdefault(_last(place.name), []).append(place)
-        elif definition.kind == "constant":
+            classes.setdefault(last(place.name), []).append(place)
+        if definition.kind == "constant" or is_plain:
             constants.setdefault(place.name, []).append(place)
     ran = set(entered)
-    rest = [Place(place.file, place.name.rpartition(".")[0]) for place in entered]
+    rest = [owner for place in entered if (owner := owner_of(place))]
     while rest:
         place = rest.pop()
         if place in ran or place not in definitions:
             continue
         ran.add(place)
         rest += [base for name in definitions[place].names for base in classes.get(name, ())]
-    names = {name for place in entered for name in definitions[place].names}
-    ran |= {place for name in names for place in constants.get(name, ())}
+    followed, found = _followed(definitions, model), set(entered)
+    while found:
+        names = {name for place in found for name in followed(place)}
+        found = {place for name in names for place in constants.get(name, ())} - ran
+        ran |= found
     return ran
 
 
 class _Spread:
     """The definitions that are reached by names, with their distances from what ran."""
 
-    def __init__(self, ran: set[Place], definitions: Mapping[Place, Definition]) -> None:
+    def __init__(
+        self,
+        ran: set[Place],
+        definitions: Iterable[Place],
+        names: Callable[[Place], Collection[str]],
+    ) -> None:
         self._ran = ran
-        self._definitions = definitions
+        self._names = names
         self._by_name: dict[str, list[Place]] = {}
         self._methods: dict[Place, list[Place]] = {}
         for place in definitions:
-            self._by_name.setdefault(_last(place.name), []).append(place)
-            if owner := self._owner(place):
+            self._by_name.setdefault(last(place.name), []).append(place)
+            if owner := owner_of(place):
                 self._methods.setdefault(owner, []).append(place)
         self._referred: set[str] = set()
         self.distances: dict[Place, int] = {}
 
-    def from_what_ran(self) -> None:
-        """Follow the names in what ran, then those in what users may call on the same objects."""
+    def from_what_ran(self, off: Collection[str]) -> None:
+        """Follow the names in what ran, then those in what users may call on the same objects.
+
+        Classes that a question would use which is ``off`` are such objects as well.
+        """
         self._follow(self._ran, 0)
+        self._follow_public(self._ran)
+        self._follow_public({place for place in self.distances if is_run_by(place.file, off)})
+
+    def _follow_public(self, classes: set[Place]) -> None:
         public = {
             method
-            for owner in self._ran
+            for owner in classes
             for method in self._methods.get(owner, ())
-            if not _last(method.name).startswith("_") and self._is_open(method)
+            if not last(method.name).startswith("_") and self._is_open(method)
         }
         self.distances |= dict.fromkeys(public, BY_USERS)
         self._follow(public, BY_USERS)
@@ -159,31 +221,37 @@ class _Spread:
     def _follow(self, frontier: set[Place], distance: int) -> None:
         while frontier:
             distance += 1
-            names = {name for place in frontier for name in self._definitions[place].names}
+            names = {name for place in frontier for name in self._names(place)}
             names -= self._referred
             self._referred |= names
-            named = (place for name in names for place in self._by_name.get(name, ()))
-            of_classes = (
-                method
-                for place in frontier
-                for method in self._methods.get(place, ())
-                if _last(method.name) in self._referred
-            )
-            frontier = {place for place in (*named, *of_classes) if self._is_open(place)}
+            frontier = {p for p in (*self._named(names), *self._of(frontier)) if self._is_open(p)}
             self.distances |= dict.fromkeys(frontier, distance)
+
+    def _named(self, names: Iterable[str]) -> Iterator[Place]:
+        for name in names:
+            yield from self._by_name.get(name, ())
+
+    def _of(self, classes: Iterable[Place]) -> Iterator[Place]:
+        """Yield the methods of classes that something refers to."""
+        for place in classes:
+            for method in self._methods.get(place, ()):
+                if last(method.name) in self._referred:
+                    yield method
 
     def _is_open(self, place: Place) -> bool:
         """Return True if a definition is not reached yet, and a method's class is."""
         if place in self.distances or place in self._ran:
             return False
-        owner = self._owner(place)
+        owner = owner_of(place)
         return owner is None or owner in self._ran or owner in self.distances
 
-    def _owner(self, place: Place) -> Place | None:
-        """Return the class of a method; None for what is in no class."""
-        owner = place.name.rpartition(".")[0]
-        return Place(place.file, owner) if owner else None
+
+def owner_of(place: Place) -> Place | None:
+    """Return the class of a method; None for what is in no class."""
+    owner = place.name.rpartition(".")[0]
+    return Place(place.file, owner) if owner else None
 
 
-def _last(name: str) -> str:
+def last(name: str) -> str:
+    """Return the last part of a qualified name."""
     return name.rpartition(".")[2]

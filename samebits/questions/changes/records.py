@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
+from samebits.questions.changes.source import Source
 from samebits.records.kinds import Kind
 from samebits.records.question import Answer, Key, NoAnswer
 from samebits.records.record import Record
@@ -12,6 +15,16 @@ from samebits.records.result import JobFile
 Near = Literal["own", "ran", "imported"]
 """own: a file of the model's own folder. ran: another file of which something ran. imported: a file
 of which nothing ran."""
+Area = Literal["model", "image", "text", "training", "saving", "generation", "attention", "other"]
+"""What a definition serves, which says what makes it run."""
+Why = Literal["name", "class", "config", "family", "input", "package", "framework", "message"]
+"""Why a model cannot reach a definition.
+
+name: nothing that it reaches refers to it. class: its class is no part of the model. config: only a value that its config does not have leads to it.
+family: it is of another model. input: the model has no tokenizer or no processor. package: it needs a
+quantized checkpoint, a device or another package. framework: it is of TensorFlow or Flax. message: it
+imports, documents, logs or downloads.
+"""
 
 
 class Unrun(Record):
@@ -26,6 +39,11 @@ class Unrun(Record):
     near: Near
     distance: int
     """References between what ran and it; more for what only users call."""
+    aside: bool = False
+    """Whether a check ran it that ended with an exception, so that nothing was compared."""
+    area: Area = "other"
+    off: tuple[str, ...] = ()
+    """Questions that run such code and that the model was not asked."""
 
 
 class Step(Record):
@@ -36,9 +54,11 @@ class Step(Record):
     ran: int = 0
     """Changed definitions that a job of either stack ran."""
     unrun: int = 0
-    """Changed definitions that can be reached and that no job ran."""
-    unreached: int = 0
-    """Changed definitions of the same files to which nothing that can be reached refers."""
+    """Changed definitions that can be reached and that no compared job ran."""
+    aside: int = 0
+    """Those of them that only jobs ran which ended with an exception."""
+    unreached: dict[Why, int] = Field(default_factory=dict)
+    """Why the other changed definitions of the same files cannot be reached -> their number."""
     unread: tuple[str, ...] = ()
     """Files whose source the host's Python cannot read, so that nothing is known of them."""
     first: tuple[Unrun, ...] = ()
@@ -54,6 +74,8 @@ class ChangesOfRow(Answer):
     """The steps between the stacks of a model, in their order in matrix.yaml."""
 
     steps: tuple[Step, ...] = ()
+    off: tuple[str, ...] = ()
+    """Questions that the model was not asked, by the level of the run or by matrix.yaml."""
 
 
 class StepFile(JobFile):
@@ -65,6 +87,17 @@ class StepFile(JobFile):
     """None: no function was recorded in one of the stacks."""
 
 
+class SourcesFile(JobFile):
+    """What the files of one release define, kept for later runs."""
+
+    format: Literal["samebits-sources"] = "samebits-sources"
+    format_version: Literal[1] = 1
+    sources: dict[str, Source] = Field(default_factory=dict)
+    """File of transformers -> its definitions."""
+    unread: tuple[str, ...] = ()
+    """Files that the host's Python cannot read."""
+
+
 CHANGES_NAME = "changes"
 KEPT = Kind(CHANGES_NAME, CHANGES_NAME, lasts=False)
 """Steps that the host keeps; no stack does a job for them."""
@@ -74,8 +107,6 @@ CHANGES = Key(
     ChangesOfRow,
     switch="Whether to list changed code of transformers that no check of the model ran.",
     hint="which changed code did not run",
-    by_default=False,
-    of_functions=True,
     always=True,
     kinds=(KEPT,),
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.questions.changes import source
+from samebits.questions.changes.records import SourcesFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from samebits.questions.changes.source import Source
@@ -18,12 +19,19 @@ _NONE = source.Source({}, (), {})
 class Release:
     """The folder of transformers in an environment; each file is read once."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kept: SourcesFile | None = None) -> None:
         self._folder = folder
-        self._sources: dict[str, Source] = {}
-        self.unread: set[str] = set()
+        self._sources: dict[str, Source] = dict(kept.sources) if kept else {}
+        self._n_kept = len(self._sources)
+        self.unread: set[str] = set(kept.unread if kept else ())
         """Files that this interpreter cannot read as Python."""
         self._imported: dict[str, tuple[str, ...]] = {}
+
+    def to_keep(self) -> SourcesFile | None:
+        """Return what was read, for a later run; None if it was all kept before."""
+        if len(self._sources) == self._n_kept:
+            return None
+        return SourcesFile(sources=self._sources, unread=tuple(sorted(self.unread)))
 
     def source(self, file: str) -> Source:
         """Return what a file defines; nothing if there is no such file, or it cannot be read."""
@@ -37,15 +45,17 @@ class Release:
                 self.unread.add(file)
         return self._sources[file]
 
-    def closure(self, files: Iterable[str]) -> set[str]:
-        """Return these files and all files of transformers that they import."""
+    def closure(
+        self, files: Iterable[str], counts: Callable[[str], bool] = lambda _file: True
+    ) -> set[str]:
+        """Return these files and all files of transformers that they import, of those that count."""
         reached: set[str] = set()
         rest = list(files)
         while rest:
             file = rest.pop()
             if file not in reached:
                 reached.add(file)
-                rest += self._imports(file)
+                rest += filter(counts, self._imports(file))
         return reached
 
     def _imports(self, file: str) -> tuple[str, ...]:

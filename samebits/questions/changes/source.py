@@ -37,16 +37,18 @@ class Definition(NamedTuple):
     digest: str
     names: frozenset[str]
     """Names that it refers to: globals, attributes, bases, and strings that may be names."""
+    table: dict[str, frozenset[str]]
+    """Key -> names that it refers to under this key only, as in ``{"linear": _compute_linear}``."""
 
 
 class Source(NamedTuple):
     """One file."""
 
-    definitions: Mapping[str, Definition]
+    definitions: dict[str, Definition]
     """Qualified name -> definition; of several under one name, as behind a condition, one of all."""
     imports: tuple[str, ...]
     """Modules, relative ones with their dots, and names imported from them: ``..utils.logging``."""
-    by_line: Mapping[int, str]
+    by_line: dict[int, str]
     """First line of a function, nested ones too -> the definition that it is part of."""
 
 
@@ -57,23 +59,45 @@ def read(text: bytes, path: str) -> Source:
         SyntaxError, ValueError: this interpreter cannot read it.
 
     """
-    tree = _Bare().visit(ast.parse(text, path))
-    codes = _codes(compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True))
+    bare = _Bare()
+    tree = bare.visit(ast.parse(text, path))
+    codes = _codes(compile(tree, path, "exec", dont_inherit=True))
     by_line: dict[int, str] = {}
     definitions: dict[str, Definition] = {}
     for definition, lines in _definitions(tree, codes):
         earlier = definitions.get(definition.name)
         definitions[definition.name] = _joined(earlier, definition) if earlier else definition
         by_line |= dict.fromkeys(lines, definition.name)
-    return Source(definitions, tuple(dict.fromkeys(_imports(tree))), by_line)
+    return Source(definitions, tuple(dict.fromkeys(bare.imports)), by_line)
 
 
 def _joined(one: Definition, more: Definition) -> Definition:
-    return one._replace(digest=_digest([one.digest, more.digest]), names=one.names | more.names)
+    table = {
+        key: one.table.get(key, frozenset()) | more.table.get(key, frozenset())
+        for key in {*one.table, *more.table}
+    }
+    return one._replace(
+        digest=_digest([one.digest, more.digest]), names=one.names | more.names, table=table
+    )
 
 
 class _Bare(ast.NodeTransformer):
     """Removes what computes nothing; a function keeps its first line as ``first_line``."""
+
+    def __init__(self) -> None:
+        self.imports: list[str] = []
+
+    def visit_Import(self, node: ast.Import) -> ast.AST:
+        """Note the modules."""
+        self.imports += (alias.name for alias in node.names)
+        return node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST:
+        """Note the module, and its names, which may be modules."""
+        name = "." * node.level + (node.module or "")
+        separator = "" if name.endswith(".") else "."
+        self.imports += [name, *(f"{name}{separator}{alias.name}" for alias in node.names)]
+        return node
 
     def visit_Module(self, node: ast.Module) -> ast.AST:
         """Remove the docstring, as imports from the future come first."""
@@ -84,7 +108,7 @@ class _Bare(ast.NodeTransformer):
         """Visit the parts of a node; a body that nothing is left of passes."""
         super().generic_visit(node)
         if getattr(node, "body", None) == [] and not isinstance(node, ast.Module):
-            node.body = [ast.Pass()]  # type: ignore[attr-defined]
+            node.body = [ast.copy_location(ast.Pass(), node)]  # type: ignore[attr-defined]
         return node
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
@@ -177,10 +201,15 @@ def _definitions(
                 yield _of_class(prefix, node), []
                 rest.append((f"{prefix}{node.name}.", node))
             elif isinstance(node, Function):
-                if code := codes.get(_first_line(node)):
+                if not _is_empty(node) and (code := codes.get(_first_line(node))):
                     yield _of_function(prefix, node, code), list(_lines(node))
             elif scope is module:
                 yield from ((_constant(name, value, node), []) for name, value in _assigned(node))
+
+
+def _is_empty(node: Function) -> bool:
+    """Return True for a function that computes nothing, as its subclasses do it."""
+    return all(isinstance(statement, (ast.Pass, ast.Raise)) for statement in node.body)
 
 
 def _statements(scope: ast.AST) -> Iterator[ast.stmt]:
@@ -202,9 +231,9 @@ def _of_function(prefix: str, node: Function, code: CodeType) -> Definition:
     defaults = [part for part in (*node.args.defaults, *node.args.kw_defaults) if part]
     around = [*defaults, *node.decorator_list]
     digest = _digest([*map(ast.dump, around), repr(_facts(code))])
-    names = {*_names(code), *_referred(around)}
+    names = {*_names(code), *_referred(around).names}
     line: int = node.first_line  # type: ignore[union-attr]
-    return Definition(f"{prefix}{node.name}", "function", line, digest, frozenset(names))
+    return Definition(f"{prefix}{node.name}", "function", line, digest, frozenset(names), {})
 
 
 def _facts(code: CodeType) -> tuple[object, ...]:
@@ -229,14 +258,13 @@ def _of_class(prefix: str, node: ast.ClassDef) -> Definition:
     around = [*node.bases, *(keyword.value for keyword in node.keywords), *node.decorator_list]
     attributes = sorted(f"{name}={ast.dump(value)}" for name, value in values.items())
     digest = _digest([*map(ast.dump, around), *attributes])
-    names = frozenset(_referred([*around, *values.values()]))
-    return Definition(f"{prefix}{node.name}", "class", node.lineno, digest, names)
+    found = _referred([*around, *values.values()])
+    return Definition(f"{prefix}{node.name}", "class", node.lineno, digest, *found)
 
 
 def _constant(name: str, value: ast.expr, node: ast.stmt) -> Definition:
-    return Definition(
-        name, "constant", node.lineno, _digest([ast.dump(value)]), frozenset(_referred([value]))
-    )
+    digest = _digest([ast.dump(value)])
+    return Definition(name, "constant", node.lineno, digest, *_referred([value]))
 
 
 def _assigned(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
@@ -247,25 +275,54 @@ def _assigned(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
                 yield target.id, node.value
 
 
-def _referred(parts: Iterable[ast.AST]) -> Iterator[str]:
-    for node in (node for part in parts for node in ast.walk(part)):
+class _Referred(NamedTuple):
+    """Names that expressions refer to; those under a key of a table apart."""
+
+    names: frozenset[str]
+    table: dict[str, frozenset[str]]
+
+
+def _referred(parts: Iterable[ast.AST]) -> _Referred:
+    names: set[str] = set()
+    table: dict[str, frozenset[str]] = {}
+    rest = list(parts)
+    while rest:
+        node = rest.pop()
+        entries, others = _entries(node)
+        for key, value in entries:
+            below = _referred([value])
+            all_names = below.names.union(*below.table.values())
+            table[key] = table.get(key, frozenset()) | all_names
+        rest += others
         if isinstance(node, ast.Name):
-            yield node.id
+            names.add(node.id)
         elif isinstance(node, ast.Attribute):
-            yield node.attr
+            names.add(node.attr)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+            names.add(node.value)
+    return _Referred(frozenset(names), table)
 
 
-def _imports(module: ast.Module) -> Iterator[str]:
-    for node in ast.walk(module):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            module_name = "." * node.level + (node.module or "")
-            yield module_name
-            separator = "" if module_name.endswith(".") else "."
-            yield from (f"{module_name}{separator}{alias.name}" for alias in node.names)
+def _entries(node: ast.AST) -> tuple[list[tuple[str, ast.expr]], list[ast.AST]]:
+    """Return the entries of a table, ``{"a": b}`` or ``[("a", b)]``, and the parts that are none."""
+    pairs: list[tuple[ast.expr | None, ast.expr]] = []
+    others: list[ast.AST] = []
+    if isinstance(node, ast.Dict):
+        pairs = list(zip(node.keys, node.values, strict=True))
+    elif isinstance(node, ast.List):
+        for part in node.elts:
+            if isinstance(part, ast.Tuple) and len(part.elts) == 2:
+                pairs.append((part.elts[0], part.elts[1]))
+            else:
+                others.append(part)
+    entries = [
+        (key.value, value)
+        for key, value in pairs
+        if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    ]
+    if not entries or len(entries) < len(pairs):
+        return [], list(ast.iter_child_nodes(node))
+    return entries, others
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 async def ask(run: Run) -> dict[RowName, CrossingsOfRow]:
     """Save each model in every stack, and load each saved copy in every other stack."""
-    crosser = Crosser(run.lab.cache)
+    crosser = Crosser(run.lab)
     run.lab.at_close.append(crosser.close)
     rows = rows_to_cross(run.matrix, run.plan)
     models = plural(len(rows), "model")

@@ -46,12 +46,15 @@ from samebits_wire.atomic import remove
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from samebits.jobs.cache import JobCache, Left
+    from samebits.jobs.cache import Left
     from samebits.jobs.common import ReadyCell
+    from samebits.jobs.lab import Lab
     from samebits.records.capture import Failure
     from samebits.records.made import MadeModel
     from samebits.stacks.process import Ended
 
+Entered = dict[str, tuple[int, ...]]
+"""As in CellFile."""
 SIZE_LIMIT = 1 << 30
 """Largest model that is saved, in bytes; each stack's copy stays on disk."""
 
@@ -78,8 +81,9 @@ class Made(NamedTuple):
 class Crosser:
     """Runs the jobs that save and load models, and caches their results."""
 
-    def __init__(self, cache: JobCache) -> None:
-        self._cache = cache
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+        self._cache = lab.cache
         self._temporary: list[Path] = []
 
     async def cross(self, parties: Sequence[ReadyCell]) -> CrossingsOfRow:
@@ -116,6 +120,8 @@ class Crosser:
     async def _saved_copies(self, parties: Sequence[ReadyCell]) -> dict[str, SavedCopy]:
         """Return the copy of each stack, by stack id."""
         copies = await asyncio.gather(*(self._save(party) for party in parties))
+        for copy in copies:
+            self._lab.counted(copy.record)
         return {party.stack.id: copy for party, copy in zip(parties, copies, strict=True)}
 
     async def _made(self, parties: Sequence[ReadyCell]) -> Made | str:
@@ -188,13 +194,15 @@ class Crosser:
         path = self._result_path(party, ready)
         cached = await self._cache.find(path, CrossingsFile, party.checkpoint)
         if cached is not None:
+            self._lab.counted(cached)
             return {crossing.saver: crossing for crossing in cached.crossings}
-        compared = await self._run_loader(party, ready, path)
+        compared, entered = await self._run_loader(party, ready, path)
         crossings = {
             saver: crossing.model_copy(update={"restored": ready[saver].record.restored})
             for saver, crossing in compared.items()
         }
-        file = CrossingsFile(cell=party.cell, crossings=tuple(crossings.values()))
+        file = CrossingsFile(cell=party.cell, crossings=tuple(crossings.values()), entered=entered)
+        self._lab.counted(file)
         if party.checkpoint.pinned and file.is_repeatable:
             with contextlib.suppress(OSError):  # without room on the disk it is loaded again
                 self._cache.store.write_json(path, file.model_dump_json(indent=1))
@@ -219,16 +227,22 @@ class Crosser:
 
     async def _run_loader(
         self, party: ReadyCell, ready: Mapping[str, SavedCopy], path: Path
-    ) -> dict[str, Crossing]:
-        """Run the loader; after a crash, run it again for the copies after the one that crashed."""
+    ) -> tuple[dict[str, Crossing], Entered]:
+        """Run the loader; after a crash, run it again for the copies after the one that crashed.
+
+        Return the crossings, and the functions of transformers that the last job entered.
+        """
         crossings: dict[str, Crossing] = {}
+        entered: Entered = {}
         remaining = list(ready)
         while remaining:
             folders = {saver: str(ready[saver].folder) for saver in remaining}
             left = await self._run_job(party, folders, path)
             if left.result is None:
                 ended = left.ended
-                return crossings | _crossings_without_original(remaining, party.stack.id, ended)
+                lost = _crossings_without_original(remaining, party.stack.id, ended)
+                return crossings | lost, entered
+            entered = left.result.entered
             crossings |= {crossing.saver: crossing for crossing in left.result.crossings}
             remaining = [saver for saver in remaining if saver not in crossings]
             if remaining:
@@ -239,7 +253,7 @@ class Crosser:
                     outcome="load failed",
                     failure=no_result(left.ended, left.log),
                 )
-        return {saver: crossings[saver] for saver in ready}
+        return {saver: crossings[saver] for saver in ready}, entered
 
     async def _run_job(
         self, party: ReadyCell, folders: Mapping[str, str], path: Path

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
     from samebits.records.report import Row
 
-FORMAT_VERSION: Literal[5] = 5
+FORMAT_VERSION: Literal[6] = 6
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: tensors without plain bytes are named.
 # 4: its hashes are BLAKE3, which it names.
 # 5: it names its cell.
+# 6: which functions of transformers the job entered.
 
 CrossingOutcome = Literal[
     "same bits",
@@ -109,7 +110,7 @@ class SavedModel(CellFile):
     """The outcome of ``save_pretrained`` in one stack: ``saved.json`` in the model's folder."""
 
     format: Literal["samebits-saved"] = "samebits-saved"
-    format_version: Literal[5] = FORMAT_VERSION
+    format_version: Literal[6] = FORMAT_VERSION
     outcome: Literal["saved", "failed", "not loaded", "absent", "skipped"]
     """failed: saving raised. not loaded: loading the original raised. absent: the release does not
     know the model. skipped: the model is too large."""
@@ -126,7 +127,7 @@ class CrossingsFile(CellFile):
     """One stack's results for every checkpoint that the stacks saved of a model."""
 
     format: Literal["samebits-crossings"] = "samebits-crossings"
-    format_version: Literal[5] = FORMAT_VERSION
+    format_version: Literal[6] = FORMAT_VERSION
     crossings: tuple[Crossing, ...]
 
     @property

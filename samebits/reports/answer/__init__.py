@@ -14,7 +14,7 @@ from samebits.reports.answer.of_model import (
     worst_first,
 )
 from samebits.reports.answer.remedy import first_sentences
-from samebits.reports.answer.result import result
+from samebits.reports.answer.result import passing, result
 from samebits.reports.answer.side import Side, faults, side
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "first_sentences",
     "kind_of",
     "of_cell",
+    "passing",
     "result",
     "side",
     "worst_first",

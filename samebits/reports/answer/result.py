@@ -6,7 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
-from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
+from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS, UNASKED
+from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer.of_model import WORST_FIRST, answer, kind_of
 from samebits.reports.plain import raised_beside
@@ -57,8 +58,16 @@ def result(report: Report) -> str:
 
 
 def _with_beside(text: str, report: Report) -> str:
-    beside = raised_beside(report) if report.exit_code == PASS else ""
-    return "; ".join(filter(None, (text, beside)))
+    return "; ".join(filter(None, (text, *passing(report))))
+
+
+def passing(report: Report) -> tuple[str, ...]:
+    """Return how far a result holds that passes: what did not run, and what raises beside the verdict."""
+    if report.exit_code not in (PASS, UNASKED):
+        return ()
+    strict = f"not in full (exit code {UNASKED})" if report.exit_code == UNASKED else ""
+    limits = (question.limit(report) for question in questions() if question.limit is not None)
+    return tuple(filter(None, (strict, *limits, raised_beside(report))))
 
 
 def _of_one(report: Report) -> str:
@@ -66,7 +75,8 @@ def _of_one(report: Report) -> str:
     if worst is None:
         if report.exit_code == INCOMPLETE:
             return "incomplete: nothing that was compared differs, but not everything was"
-        return _why(report) if report.exit_code else "same bits in every release that knows it"
+        passes = report.exit_code in (PASS, UNASKED)
+        return "same bits in every release that knows it" if passes else _why(report)
     known = "known: " if worst.is_known else ""
     releases = f"{worst.before} → {worst.after}: " if worst.before else ""
     return f"{known}{releases}{worst.change}"

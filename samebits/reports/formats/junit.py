@@ -1,7 +1,7 @@
 """junit.xml: a test case for each cell, and for whatever else decides the exit code.
 
 A case fails if and only if it makes the run fail, so a reader of this file alone comes to the same
-result as the exit code: 0 and 3 have no failure and no error, 1 has at least one.
+result as the exit code: 0 and 3 have no failure and no error, 1 and 4 have at least one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from samebits.diagnose.exit_code import FAIL, fails
+from samebits.diagnose.exit_code import FAIL, UNASKED, fails
 from samebits.reports.answer import of_cell
 from samebits.reports.head import briefs
 from samebits.reports.plain import advice, beginning, on_one_line, why_skipped
@@ -102,7 +102,7 @@ def _cases_of_run(report: Report) -> Iterator[Case]:
         else:
             yield Case(_RUN, name, "skipped", "", "the filters left out every cell that it matches")
     broken = broken or any(fails(cell) for cell in report.cells)
-    if report.exit_code == FAIL and not broken:
+    if report.exit_code in (FAIL, UNASKED) and not broken:
         short = report.reasons[0] if report.reasons else "the run does not pass"
         yield Case(_RUN, "result", "failure", "run", short, report.reasons)
     else:

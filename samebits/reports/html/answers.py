@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS
 from samebits.records.ids import Verdict
-from samebits.reports.plain import wrong_reference
+from samebits.reports.answer import faults, of_cell
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _KIND_OF = {
 }
 """Verdict -> the kind of finding that may explain it, where a report does not say which one does."""
 
+_QUIET = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.ABSENT)
+
 
 class Known(NamedTuple):
     """A known defect of some cells, with the cell that has it and its stacks."""
@@ -41,6 +43,7 @@ class Answers:
     """The known defects of a report, and the cells that they explain."""
 
     def __init__(self, report: Report) -> None:
+        self._report = report
         self.rules = {rule.code: rule for rule in report.rules}
         kinds = list(KINDS)
         self._ranks = {rule.code: kinds.index(rule.kind) for rule in report.rules}
@@ -81,30 +84,25 @@ class Answers:
         rule = self.rules.get(finding.code)
         return rule.kind if rule else ""
 
-    def said(self, cell: CellResult, row: Row) -> list[tuple[str, str]]:
+    def said(self, cell: CellResult) -> list[tuple[str, str]]:
         """Return what to read first about a cell: sentences, each with a title or ''."""
-        lines = []
-        if wrong := self.wrong(row).get(cell.cell.stack):
-            lines.append(("This side is wrong", ", ".join(wrong)))
-        if stack := wrong_reference(cell):
-            lines.append(
-                ("The reference is wrong", f"only {stack} has what explains the difference")
-            )
-        if cell.deciding:
-            lines.append(("Decides", rounded_ulp(cell.deciding.what)))
-        if cell.first:
-            lines.append(("Differs first", rounded_ulp(cell.first.what)))
-        return lines if cell.first else [*lines, ("", cell.headline)]
+        if cell.judged in _QUIET:
+            return [("", cell.headline)]
+        found = of_cell(cell, self._report)
+        named = [
+            ("", found.change),
+            ("Since", found.start),
+            ("Where", found.where),
+            ("Right", found.side.why),
+            ("What to do", found.do),
+        ]
+        named += [("Decides", rounded_ulp(cell.deciding.what))] if cell.deciding else []
+        named += [("Differs first", rounded_ulp(cell.first.what))] if cell.first else []
+        return [(title, text) for title, text in named if text]
 
-    @staticmethod
-    def wrong(row: Row) -> dict[str, tuple[str, ...]]:
-        """Return stack -> the codes of the defects for which it is wrong, and not what it is compared with."""
-        wrong: dict[str, dict[str, None]] = {}
-        for cell in row.cells:
-            if stack := wrong_reference(cell):
-                codes = wrong.setdefault(stack, {})
-                codes |= dict.fromkeys(explanation.code for explanation in cell.explained_by)
-        return {stack: tuple(codes) for stack, codes in wrong.items()}
+    def wrong(self, row: Row) -> dict[str, tuple[str, ...]]:
+        """Return stack -> the codes of the defects for which it is wrong."""
+        return faults(row, self._report)
 
     def _of_reference(self, cells: list[CellResult], row: Row, own: set[str]) -> list[Known]:
         """Return the defects of the reference that explain the cells, each once."""

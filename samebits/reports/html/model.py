@@ -282,7 +282,7 @@ def _outcome(cells: tuple[CellResult, ...], row: Row, page: Page) -> Outcome:
         stacks=tuple(each.cell.stack for each in cells),
         anchors=tuple(cell_anchor(each.cell) for each in cells),
         state=state(cell, path, addresses),
-        said=tuple(page.answers.said(cell, row)),
+        said=tuple(page.answers.said(cell)),
         rest=rest_in_words(cell),
         expected=_reasons(cell, page.report.expected),
         stages=tuple(flow(cell)) if not is_reference(cell) else (),

@@ -12,8 +12,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
 from markupsafe import Markup
 
 from samebits.base.finding_pages import KINDS as RULE_KINDS
-from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
+from samebits.reports.answer import result
 from samebits.reports.commands import compare_two
 from samebits.reports.html import bands, matrix, model, upgrade
 from samebits.reports.html.addresses import (
@@ -34,7 +34,7 @@ from samebits.text.lists import grouped
 from samebits.text.markdown import visible
 from samebits.text.moments import moment
 from samebits.text.names import page_path
-from samebits.text.numbers import duration, number, plural
+from samebits.text.numbers import duration, number
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -154,7 +154,7 @@ def _home(report: Report, addresses: Addresses) -> Page:
         chips=matrix.chips(lines),
         filters=matrix.filters(lines),
         ranks=matrix.ranks(),
-        headline=_result(report),
+        headline=f"{report.matrix}: {result(report)}",
         pair=upgrade.default_pair(report),
         legend=legend(report),
         rules=rules_of(report, "model", "release"),
@@ -285,21 +285,7 @@ def _navigation(report: Report, path: str, addresses: Addresses) -> list[tuple[s
 
 
 def _title(report: Report) -> str:
-    return f"samebits: {visible(_result(report))}"
-
-
-def _result(report: Report) -> str:
-    """Return what is new in a run, as a heading."""
-    n_new = sum(any(not cell.verdict.passes for cell in row.cells) for row in report.rows)
-    if report.exit_code == PASS:
-        return f"{report.matrix}: nothing new"
-    if report.exit_code == INCOMPLETE:
-        return f"{report.matrix} is incomplete"
-    return (
-        f"{report.matrix}: {plural(n_new, 'new row')}"
-        if n_new
-        else f"{report.matrix} does not pass"
-    )
+    return f"samebits: {visible(f'{report.matrix}: {result(report)}')}"
 
 
 def nonce(report: Report) -> str:

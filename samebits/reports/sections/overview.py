@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
-from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.ids import Verdict
 from samebits.reports.answer import faults, result, worst_first
 from samebits.reports.sections.findings import named
@@ -84,11 +83,6 @@ LEFT_OUT = Markdown("-")
 
 NOT_BUILT = Markdown("not built")
 """A cell whose stack could not be built."""
-
-
-ANSWERS = {PASS: "passes", INCOMPLETE: "is incomplete"}
-DEFAULT_ANSWER = "does not pass"
-"""Words for the result of a run in report.html, by its exit code; the default is for all other codes."""
 
 
 def title(report: Report) -> Markdown:

@@ -6,10 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from samebits.diagnose.exit_code import UNASKED
 from samebits.jobs.common import ReadyCell
+from samebits.pipeline.reporting import strictly
+from samebits.questions.changes import QUESTION, release
 from samebits.questions.changes.ask import ask
 from samebits.questions.changes.records import CHANGES, ChangesOfRow, Step, Unrun
-from samebits.questions.changes.section import brief, of_model, of_run
+from samebits.questions.changes.section import TITLE, brief, limit, of_model, of_run, unasked
+from samebits.reports.formats import junit
+from samebits.reports.head import head
+from samebits.reports.model_pages import pages
+from samebits.text.names import page_path
 from samebits_wire import seal
 from tests.support.asked_run import CELL, LATER, PLAN, REF
 from tests.support.builders import model_spec
@@ -25,7 +32,7 @@ class FakeRun:
     def __init__(self, root, entered=F, fresh=False):
         self.plan = PLAN
         self.root = root
-        self.matrix = SimpleNamespace(model=lambda name: model_spec(name, changes=True))
+        self.matrix = SimpleNamespace(model=model_spec)
         self.reads = 0
         self._entered = entered
         cache = SimpleNamespace(
@@ -33,7 +40,7 @@ class FakeRun:
             dependencies=SimpleNamespace(file=lambda path: None),
             fresh=fresh,
         )
-        self.lab = SimpleNamespace(cache=cache, entered={})
+        self.lab = SimpleNamespace(cache=cache, entered={}, aside={})
         self.store = SimpleNamespace(write_json=self._write)
 
     def _write(self, path, text):
@@ -49,9 +56,12 @@ class FakeRun:
     def capture_key(self, ready):
         return str(ready.cell)
 
-    def entered(self, cells):
+    def entered(self, cells, *, aside=False):
         self.reads += 1
-        return self._entered
+        return {} if aside else self._entered
+
+    def capture(self, cell):
+        return None
 
 
 @pytest.fixture
@@ -94,6 +104,21 @@ def test_a_fresh_run_looks_again(sources):
     assert fresh.reads
 
 
+def test_what_a_release_defines_is_read_once_and_kept(sources, monkeypatch):
+    first = asked(FakeRun(sources))
+    for step in sources.glob("changes/*/*.json"):
+        step.unlink()  # of this model; another one comes to the same releases
+    monkeypatch.setattr(release.source, "read", lambda *_: pytest.fail("a file was read again"))
+    assert asked(FakeRun(sources)) == first
+
+
+def test_a_stack_that_is_on_another_machine_has_no_step(sources, monkeypatch):
+    monkeypatch.setattr(
+        sys.modules[ask.__module__], "transformers_folder", lambda _: next(sources.glob("none"))
+    )
+    assert asyncio.run(ask(FakeRun(sources))) == {}
+
+
 def test_stacks_whose_jobs_recorded_nothing_have_no_step(sources):
     assert asyncio.run(ask(FakeRun(sources, entered={}))) == {}
 
@@ -101,6 +126,7 @@ def test_stacks_whose_jobs_recorded_nothing_have_no_step(sources):
 UNRUN = Unrun(
     file="models/llama/modeling_llama.py",
     name="LlamaModel.`pad`",
+    area="model",
     reference_line=7,
     candidate_line=9,
     near="own",
@@ -108,22 +134,91 @@ UNRUN = Unrun(
 )
 
 
+def with_step(report, step, off=()):
+    """Return a report whose first row has a step."""
+    first, *rest = report.rows
+    answer = ChangesOfRow(steps=(step,), off=off)
+    row = first.model_copy(update={"answers": {**first.answers, CHANGES.name: answer}})
+    return report.model_copy(update={"rows": (row, *rest)})
+
+
 @pytest.fixture
 def report():
-    sample = sample_report()
     step = Step(
-        reference="4.48", candidate="5.0", ran=4, unrun=12, first=(UNRUN,), unread=("x.py",)
+        reference="4.48",
+        candidate="5.0",
+        ran=4,
+        unrun=12,
+        unreached={"config": 3},
+        first=(UNRUN,),
+        unread=("x.py",),
     )
-    first, *rest = sample.rows
-    row = first.model_copy(
-        update={"answers": {**first.answers, CHANGES.name: ChangesOfRow(steps=(step,))}}
-    )
-    return sample.model_copy(update={"rows": (row, *rest)})
+    return with_step(sample_report(), step)
 
 
 def test_the_first_screen_counts_what_did_not_run(report):
-    assert brief(report).startswith("12 of 16 changed definitions of transformers")
-    assert brief(sample_report()) == ""
+    assert limit(report) == "12 of 16 changed definitions of transformers within reach did not run"
+    assert "LlamaModel.`pad` (give inputs that need it), …" in brief(report)
+    assert brief(sample_report()) == limit(sample_report()) == ""
+
+
+def test_a_step_of_which_all_ran_says_so(report):
+    step = Step(reference="4.48", candidate="5.0", ran=4)
+    clean = with_step(sample_report(), step)
+    assert limit(clean) == "all of 4 changed definitions of transformers within reach ran"
+    assert brief(clean) == ""
+    assert "did not run" not in unasked(clean)
+
+
+@pytest.mark.parametrize(
+    ("level", "words"),
+    [("default", "`usage: true`"), ("quick", "run without `--quick` (usage)")],
+)
+def test_what_a_level_or_the_matrix_leaves_out_says_how_to_switch_it_on(report, level, words):
+    entry = UNRUN.model_copy(update={"area": "generation", "off": ("usage",)})
+    step = Step(reference="4.48", candidate="5.0", unrun=1, first=(entry,))
+    left_out = with_step(sample_report(), step, off=("usage",)).model_copy(update={"level": level})
+    page = of_model(list(left_out.rows), left_out)
+    assert words in page
+    assert "leaves out these questions: `usage`" in page
+    assert words.replace("`", "") in brief(left_out)
+
+
+def test_a_run_that_passes_says_how_far_it_holds(report):
+    passes = report.model_copy(update={"exit_code": 0})
+    assert "12 of 16 changed definitions" in head(passes)[0]
+    assert "12 of 16 changed definitions" not in head(report.model_copy(update={"exit_code": 1}))[0]
+
+
+def test_a_strict_run_ends_with_a_code_of_its_own(report):
+    passes = report.model_copy(update={"exit_code": 0, "reasons": ()})
+    strict = strictly(passes)
+    assert strict.exit_code == UNASKED
+    assert "12 of 16" in strict.reasons[0]
+    assert head(strict)[0].startswith("The run passes, but not in full (exit code 4); 12 of 16")
+    assert strict.cells == passes.cells
+    nothing_fails = {"rows": (), "stacks": (), "expected": ()}
+    for each, failures in ((strict, 1), (passes, 0)):
+        text = junit.render(each.model_copy(update=nothing_fails))["junit.xml"]
+        assert f'failures="{failures}"' in text
+    assert strictly(report.model_copy(update={"exit_code": 1})).exit_code == 1
+
+
+def test_a_strict_run_passes_if_all_ran(report):
+    step = Step(reference="4.48", candidate="5.0", ran=4)
+    rows = [
+        row.model_copy(
+            update={"answers": {**row.answers, CHANGES.name: ChangesOfRow(steps=(step,))}}
+        )
+        for row in report.rows
+    ]
+    clean = report.model_copy(update={"exit_code": 0, "rows": tuple(rows)})
+    assert strictly(clean).exit_code == 0
+
+
+def test_a_strict_run_does_not_pass_if_nobody_looked():
+    passes = sample_report().model_copy(update={"exit_code": 0})
+    assert "no changed code was looked for in" in strictly(passes).reasons[0]
 
 
 def test_the_page_of_a_model_lists_the_nearest(report):
@@ -131,7 +226,19 @@ def test_the_page_of_a_model_lists_the_nearest(report):
     assert "4.48 → 5.0: 12 of 16 changed definitions that the model can reach did not run" in page
     assert "modeling_llama.py:9" in page
     assert "11 more definitions did not run" in page
+    assert "give inputs that need it" in page
+    assert "3: only values that its config does not have lead to them" in page
     assert "x.py" in page
+
+
+def test_a_model_that_is_identical_has_a_page_if_changed_code_did_not_run(report):
+    row = report.rows[0]
+    identical = row.model_copy(update={"cells": row.cells[:1]})
+    alone = report.model_copy(update={"rows": (identical,)})
+    assert TITLE in pages(alone)[page_path(row.model)]
+    step = Step(reference="4.48", candidate="5.0", ran=4)
+    clean = with_step(alone, step)
+    assert not QUESTION.has_details(list(clean.rows), clean)
 
 
 def test_all_models_are_in_one_table(report):

@@ -4,15 +4,21 @@ import pytest
 
 from samebits.questions.changes.compare import Side
 from samebits.questions.changes.compare import step as step_between
+from samebits.questions.changes.reach import Calls, Model
 from samebits.questions.changes.release import Release
 
 MODELING = """from ...cache import Cache
+from ...rope import ROPES
 from ...utils import helper
+from ...quantizers import base
+from ... import tokenization_base, cache_utils
 
 class TinyModel:
     def forward(self, x, mask=None):
         if mask is not None:
             x = self._masked(x, mask)
+        for key in ROPES:
+            x = ROPES[key](x)
         return helper(x)
 
     def _masked(self, x, mask):
@@ -21,14 +27,27 @@ class TinyModel:
     def resize(self, n):
         return n
 
+    def save_parts(self, n):
+        return n, quantize, Tokenizer, OtherModel, DynamicCache
+
     def _unused(self):
         return 0
 
+    def _init_weights(self, module):
+        return isinstance(module, OtherHead)
+
+    def image_features(self, x):
+        return x, OtherHead
+
 class OtherHead:
+    def __init__(self):
+        self.head = TinyModel()
+
     def forward(self, x):
         return x
 """
 UTILS = """from .logging import get
+from ..models.other import modeling_other
 
 def helper(x):
     return x * 2
@@ -40,12 +59,32 @@ CACHE = """class Cache:
     def update(self):
         return 1
 """
+ROPE = """def linear(x):
+    return x // 11
+
+def yarn(x):
+    return x // 13
+
+ROPES = {"linear": linear, "yarn": yarn}
+"""
+CACHES = """class DynamicCache:
+    def update(self):
+        return 17
+
+    def reset(self):
+        raise NotImplementedError
+"""
 OWN = "models/tiny/modeling_tiny.py"
 FILES = {
     OWN: MODELING,
     "utils/__init__.py": UTILS,
     "cache.py": CACHE,
     "utils/logging.py": "def get():\n    return 1\n",
+    "rope.py": ROPE,
+    "quantizers/base.py": "def quantize(x):\n    return x // 3\n",
+    "models/other/modeling_other.py": "class OtherModel:\n    def forward(self, x):\n        return x // 5\n",
+    "tokenization_base.py": "class Tokenizer:\n    def encode(self, x):\n        return x // 7\n",
+    "cache_utils.py": CACHES,
 }
 
 
@@ -78,10 +117,10 @@ def lines(*names):
 RAN = lines("def forward(self, x, mask", "def helper")
 
 
-def of(release, *changes, entered=RAN):
-    return step_between(
-        Side("4.57", release("a"), entered), Side("5.2", release("b", *changes), entered)
-    )
+def of(release, *changes, entered=RAN, aside=None, model=Model()):  # noqa: B008  it is frozen
+    calls = Calls(entered, aside or {})
+    reference = Side("4.57", release("a"), calls, model)
+    return step_between(reference, Side("5.2", release("b", *changes), calls, model), model)
 
 
 def unrun(step):
@@ -94,7 +133,7 @@ def test_equal_releases_have_no_change(release):
 
 def test_a_changed_function_that_ran_counts_as_run(release):
     result = of(release, ("x * 2", "x * 3"))
-    assert (result.ran, result.unrun, result.unreached) == (1, 0, 0)
+    assert (result.ran, result.unrun, result.unreached) == (1, 0, {})
 
 
 @pytest.mark.parametrize(
@@ -115,7 +154,7 @@ def test_a_changed_function_within_reach_that_did_not_run_is_listed(release, cha
 )
 def test_what_nothing_refers_to_is_out_of_reach(release, change):
     result = of(release, change)
-    assert (result.changed, result.unreached) == (0, 1)
+    assert (result.changed, result.unreached) == (0, {"name": 1})
 
 
 def test_what_one_release_alone_has_counts_by_what_calls_it(release):
@@ -135,3 +174,82 @@ def test_a_file_that_cannot_be_read_is_named(release):
 def test_the_nearest_come_first(release):
     result = of(release, ("x + mask", "x - mask"), ("return n\n", "return n + 1\n"))
     assert [name for name, _ in unrun(result)] == ["TinyModel._masked", "TinyModel.resize"]
+
+
+def test_a_planted_change_that_no_check_runs_comes_first(release):
+    """Its clean twin: the same function, entered by a check."""
+    changes = [
+        ("x + mask", "x - mask"),
+        ("return n\n", "return n + 1\n"),
+        ("return 17", "return 19"),
+    ]
+    result = of(release, *changes)
+    first = result.first[0]
+    assert (first.name, first.area, first.off) == ("TinyModel._masked", "model", ())
+    entered = lines("def forward(self, x, mask", "def helper", "def _masked")
+    assert "TinyModel._masked" not in [
+        entry.name for entry in of(release, *changes, entered=entered).first
+    ]
+
+
+def test_a_part_of_the_model_that_was_not_fed_says_what_to_give(release):
+    """Its clean twin: the same class, never made, is out of reach."""
+    result = of(release, ("return x, OtherHead", "return -x, OtherHead"))
+    assert [(e.name, e.area) for e in result.first] == [("TinyModel.image_features", "image")]
+
+
+def test_what_only_a_check_ran_that_raised_did_not_run(release):
+    aside = lines("def _masked")
+    result = of(release, ("x + mask", "x - mask"), aside=aside)
+    assert (result.ran, result.unrun, result.aside) == (0, 1, 1)
+    assert result.first[0].aside
+
+
+@pytest.mark.parametrize(
+    ("words", "unrun_names", "unreached"),
+    [
+        ((), [], {"config": 2}),
+        (("yarn",), ["yarn"], {"config": 1}),
+        (("yarn", "linear"), ["linear", "yarn"], {}),
+    ],
+)
+def test_what_stands_in_a_table_is_within_reach_of_a_config_that_names_it(
+    release, words, unrun_names, unreached
+):
+    changes = [("x // 11", "x // 12"), ("x // 13", "x // 14")]
+    result = of(release, *changes, model=Model(frozenset(words)))
+    assert [name for name, _ in unrun(result)] == unrun_names
+    assert result.unreached == unreached
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("x // 3", "x // 4"), "package"),
+        (("x // 5", "x // 6"), "family"),
+        (("x // 7", "x // 8"), "input"),
+        (("self.head = TinyModel()", "self.body = TinyModel()"), "class"),
+        (("def get():\n    return 1", "def get():\n    return 2"), "message"),
+    ],
+)
+def test_what_this_model_cannot_reach_is_counted_with_the_reason(release, change, why):
+    imported = {**RAN, "models/tiny/modeling_tiny.py": RAN[OWN]}
+    assert of(release, change, entered=imported).unreached == {why: 1}
+
+
+def test_texts_that_nobody_asked_for_are_within_reach(release):
+    result = of(release, ("x // 7", "x // 8"), model=Model(off=frozenset({"texts", "usage"})))
+    assert [(e.name, e.area, e.off) for e in result.first] == [
+        ("Tokenizer.encode", "text", ("texts",))
+    ]
+
+
+def test_a_function_that_its_subclasses_compute_is_none(release):
+    assert of(release, ("raise NotImplementedError", "raise ValueError")).changed == 0
+
+
+def test_another_cache_does_not_come_before_a_method_of_the_model(release):
+    result = of(
+        release, ("return 17", "return 18"), ("return n, quantize", "return n + 1, quantize")
+    )
+    assert unrun(result)[0] == ("TinyModel.save_parts", "own")

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 from samebits_probe.model import heap
 from samebits_probe.model.load import Source
 from samebits_probe.process import threads
+from samebits_probe.process.calls import CALLS
 from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
     from samebits_probe.questions.crossings.jobs import CrossingJob
 
-_FORMAT_VERSION = 5
+_FORMAT_VERSION = 6
 """As in samebits/questions/crossings/records.py, which has its history."""
 
 
@@ -31,4 +32,5 @@ def head(form: str, job: CrossingJob) -> dict[str, Any]:
         "format_version": _FORMAT_VERSION,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
+        "entered": CALLS.table(),
     }
