@@ -243,7 +243,7 @@ def test_the_side_that_is_wrong_is_marked_be_it_the_reference(report):
     assert "wrong" in marked[0].classes
     assert [finding.code for finding in line.findings if finding.explains] == ["SB301"]
     page = site.folder(changed, ())["html/models/gemma2.html"]
-    assert "The reference is wrong" in page
+    assert re.search(r"<b>Right:</b> [\w. ]+ is wrong: ", page)
     assert "compute it in forward" in page
     assert not any(state.wrong for line in matrix_of(report) for state in line.states if state)
 
