@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import signal
 import sys
 import threading
@@ -12,7 +13,7 @@ import pytest
 from samebits import cli
 from samebits.base.errors import SelectionError, StackError
 from samebits.cli import interrupts
-from samebits.cli.parser import parsed
+from samebits.cli.parser import parsed, parsers
 from samebits.matrix.plan import Selection
 from samebits.pipeline.order import Order
 from samebits.terminal.progress import choose
@@ -74,7 +75,7 @@ def test_0_if_everything_passes(runner, folder, capsys):
     runner.passes()
     assert main("matrix") == 0
     out, err = capsys.readouterr()
-    assert "The run passes." in out
+    assert "\nmatrix.yaml: new: 4 models fail, " in out
     assert "latest/report.md" in out.splitlines()[0]
     assert err == ""
     written = {path.name for path in (folder / "reports" / "latest").iterdir()}
@@ -83,7 +84,7 @@ def test_0_if_everything_passes(runner, folder, capsys):
 
 def test_1_if_anything_does_not(runner, folder, capsys):
     assert main("matrix") == 1
-    assert "The run does not pass (exit code 1" in capsys.readouterr().out
+    assert "\nmatrix.yaml: new: 4 models fail, " in capsys.readouterr().out
     assert (folder / "reports" / "latest" / "report.md").is_file()
 
 
@@ -93,11 +94,11 @@ def test_3_if_nothing_fails_and_something_was_not_finished(runner, folder, capsy
     runner.report = runner.report.model_copy(update=open_)
     assert main("matrix") == 3
     out = capsys.readouterr().out
-    assert "The run is incomplete (exit code 3): nothing that was compared fails" in out
+    assert "\nmatrix.yaml: incomplete: new: " in out
     assert "does not pass" not in out
     text = (folder / "reports" / "latest" / "report.md").read_text()
-    assert text.startswith("# samebits: matrix.yaml is incomplete\n")
-    assert "- The run is incomplete (exit code 3): nothing that was compared fails" in text
+    assert text.startswith("# samebits: matrix.yaml: incomplete: new: ")
+    assert "; exit code 3." in text
 
 
 def test_2_for_a_mistake_in_the_matrix_without_a_traceback(folder, capsys):
@@ -216,10 +217,36 @@ def test_help_explains_and_exits_with_0(command, capsys):
             assert option in out
     if command == ["matrix"]:
         assert out.startswith("usage: samebits matrix ")
-        assert "0  everything is identical" in out
+        assert "0  nothing new: identical, rounding" in out
     else:
         start = "samebits probe " if command else "samebits"
         assert out.startswith(f"usage: {start}")
+
+
+def test_alone_it_prints_the_help_which_has_every_command_once(capsys):
+    with pytest.raises(SystemExit):
+        main()
+    alone = capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main("--help")
+    assert alone.out == capsys.readouterr().out
+    assert not alone.err
+    for name in parsers():
+        assert len(re.findall(rf"^  {name} ", alone.out, re.MULTILINE)) == 1
+    assert max(map(len, alone.out.splitlines())) <= 100
+    with pytest.raises(SystemExit) as caught:
+        main("--version")
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("samebits ")
+
+
+def test_the_help_of_check_has_groups_examples_and_exit_codes(capsys):
+    with pytest.raises(SystemExit):
+        main("check", "--help")
+    out = capsys.readouterr().out
+    for title in ("releases:", "model:", "variants:", "depth:", "output:", "run:", "Examples:"):
+        assert f"\n{title}\n" in out
+    assert "1  something fails or changes behaviour" in out
 
 
 @pytest.mark.parametrize(
@@ -466,7 +493,7 @@ def test_the_job_summary_is_appended_to_that_of_the_step(runner, folder, capsys)
     environ = {"HOME": "/h", "GITHUB_STEP_SUMMARY": str(summary)}
     assert cli.main(("matrix", "--format", "github"), environ) == 1
     text = summary.read_text("utf-8")
-    assert text.startswith("before\n# samebits: matrix.yaml does not pass\n")
+    assert text.startswith("before\n# samebits: matrix.yaml: new: 4 models fail, ")
     assert "::error title=samebits" in capsys.readouterr().out
     assert cli.main(("matrix", "--format", "md"), environ) == 1
     assert summary.read_text("utf-8") == text

@@ -57,7 +57,7 @@ def name_of(record: type[BaseModel], name: str) -> str:
 
 
 def add_options(
-    parser: argparse.ArgumentParser, record: type[BaseModel], *names: str, **defaults: str
+    parser: argparse._ActionsContainer, record: type[BaseModel], *names: str, **defaults: str
 ) -> None:
     """Add the options of a record's fields: of those named, or of all.
 

@@ -18,6 +18,8 @@ from samebits.matrix.known import near
 from samebits.matrix.values import NAME_LENGTH
 
 _HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?(@[^@\s]+)?", re.ASCII)
+_BARE = re.compile(r"[A-Za-z0-9_][\w-]*", re.ASCII)
+"""A name without an owner: the hub has no model of it, apart from some old ones under a second name."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAMED = 5
 _ENDS_OF_PATHS = ("/", ".yaml", ".yml", ".gguf", ".safetensors")
@@ -84,6 +86,8 @@ def read_model(text: str, *, offline: bool = False) -> NamedModel:
 
     """
     path = expanded(text)
+    if not path.exists() and not offline and _BARE.fullmatch(text):
+        raise CheckpointError(_no_folder(text))
     looks_like_path = text.startswith(("/", ".", "~")) or text.endswith(_ENDS_OF_PATHS)
     looks_like_path = looks_like_path or "\\" in text
     if path.exists() or looks_like_path or not _HUB_ID.fullmatch(text):
@@ -145,6 +149,15 @@ def _of_the_hub(text: str, *, offline: bool) -> NamedModel:
     config, commit = read_config(file.path), file.commit or revision or None
     folder = hub.settings_folder(id_, commit) or file.path.parent
     return NamedModel(name, config, hub=id_, revision=commit, code=own_code(folder))
+
+
+def _no_folder(name: str) -> str:
+    """Return why a bare name is no model; the hub is not asked, which takes half a minute offline."""
+    hint = _near_folder(Path(name)) or "."
+    return (
+        f"there is no folder {name} here{hint} For a model of the hub write its owner, too: "
+        f"org/{name}"
+    )
 
 
 def _check_folder(path: Path) -> None:

@@ -28,19 +28,22 @@ if TYPE_CHECKING:
 
     from samebits.text.terminal import TerminalText
 
-_MATRIX = """\
+EXIT_CODES = """\
+Exit codes:
+  0  nothing new: identical, rounding, not supported by the release, or a known difference
+  1  something fails or changes behaviour
+  2  there is a mistake in matrix.yaml or on the command line
+  3  incomplete: nothing fails, but something was not finished or not observed
+"""
+
+_MATRIX = f"""\
 Run every model of matrix.yaml in every stack, compare the results and write the report.
 
 Filters are names or shell patterns, separated by commas. A filter that matches nothing is an error.
 The report replaces the earlier one in the same folder. The commands after "To reproduce" in a report
 write to another folder, reports/reproduce/MODEL@STACK.
 
-Exit codes:
-  0  everything is identical, rounding, absent or expected
-  1  something fails
-  2  there is a mistake in matrix.yaml or on the command line
-  3  incomplete: nothing fails, but a cell is not finished or not observed
-"""
+{EXIT_CODES}"""
 
 
 _PLOT = """\
@@ -48,26 +51,28 @@ Write a chart of one cell as SVG or PNG, as report.html shows it. It needs the e
 """
 
 
-_MERGE = """\
+_MERGE = f"""\
 Write the report of a run whose shards ran on several machines (samebits matrix --shard I/N).
 
 The shards' results are fetched from the folders, and from --store. Give the same matrix.yaml, filters
 and level as the shards had. What needs several cells is computed here: comparisons, the precision
 ladder, causes. The report is that of one run. A shard that left no result is named.
 
-Exit codes: as of samebits matrix.
-"""
+{EXIT_CODES}"""
 
 
-_CHECK = """\
-Run one model under two releases of transformers and say what moved: no file is needed.
+_CHECK = f"""\
+Run one model under two releases of transformers: what changed, which side is right, what to do.
 
 MODEL is a folder with config.json, or an id on the hub. The releases are those from the one that saved
 the model to the newest, unless --from and --to name others. The report goes to reports/check/NAME in the
 current folder. What is kept between checks lies in the cache folder of the platform (SAMEBITS_CACHE).
 
-Exit codes: as of samebits matrix.
-"""
+Examples:
+  samebits check ./my-model
+  samebits check org/name --from 4.57 --to 5.x --quick
+
+{EXIT_CODES}"""
 
 
 _ISSUE = """\
@@ -89,18 +94,56 @@ written again. The exit code is 0 if the report was written, whatever the report
 _INIT = "Write matrix.yaml and, if there is none, noxfile.py into the current folder."
 
 _COMMANDS = {
-    "matrix": ("run the matrix and write the report", _MATRIX),
-    "probe": ("build the stacks and run the cells, without a comparison and a report", None),
-    "merge": ("write the report of a run from its shards", _MERGE),
-    "check": ("run one model, in a folder or on the hub, from one release to another", _CHECK),
-    "init": ("write a matrix.yaml for your models, and a noxfile.py", _INIT),
-    "report": ("write a report in other formats, from its report.json and without a run", _REPORT),
-    "issue": (issue.HELP, _ISSUE),
-    "plot": (plot.HELP, _PLOT),
-    "record": ("keep the bits of models in samebits.lock", gate.RECORD_HELP),
-    "verify": ("compare the project's environment with samebits.lock", gate.VERIFY_HELP),
+    "matrix": _MATRIX,
+    "probe": "Run the models of matrix.yaml in every environment, without a comparison and a report.",
+    "merge": _MERGE,
+    "check": _CHECK,
+    "init": _INIT,
+    "report": _REPORT,
+    "issue": _ISSUE,
+    "plot": _PLOT,
+    "record": gate.RECORD_HELP,
+    "verify": gate.VERIFY_HELP,
 }
-"""Command -> its help in one line, and at length."""
+"""Command -> its help at length."""
+
+_GROUPS = {
+    "Start": {
+        "check": "compare one model under two releases of transformers",
+        "lint": lint.HELP,
+    },
+    "Watch": {
+        "init": "write a matrix.yaml for your models, and a noxfile.py",
+        "matrix": "compare many models under many releases and write the report",
+        "report": "write a report in other formats, from its report.json",
+    },
+    "Keep": {
+        "record": "keep the bits of models in samebits.lock",
+        "verify": "compare the project's environment with samebits.lock",
+    },
+    "Advanced": {
+        "probe": "run the models of matrix.yaml without a comparison and a report",
+        "merge": "write the report of a run from its shards",
+        "plot": plot.HELP,
+        "issue": issue.HELP,
+    },
+}
+"""Group of the help -> its commands, each with its help in one line."""
+
+_EXAMPLES = """\
+Examples:
+  samebits check ./my-model           what changes for this model under the newest release
+  samebits lint ./my-model            custom code that breaks, without running it
+  samebits init ./a ./b               then: samebits matrix
+"""
+
+_NO_COMMAND = 2
+"""Exit code of samebits alone, which prints the help: a script that forgot the command is to notice."""
+
+_OF_MODEL = ("trust_remote_code", "packages", "stack_packages", "imports", "model_class", "inputs")
+_OF_VARIANTS = ("dtypes", "attention", "devices")
+_DEPTH = ("level", "causes", "repro")
+_RUN = ("fresh", "upgrade", "store", "jobs")
 
 _ASKED = ("fresh", "upgrade", "level", "releases", "scan", "causes", "store", "jobs")
 """Fields of the order that say how much is asked."""
@@ -119,15 +162,20 @@ def make_parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     """Return the main parser, and the parsers of its commands by name."""
     parser = _Parser(
         prog="samebits",
+        usage="samebits COMMAND [options]",
         description="Does a model compute the same bits under every transformers release?",
+        epilog=_listed(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.spoken = spoken
     parser.add_argument("--version", action="version", version=f"samebits {version('samebits')}")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="samebits"
+    )
     by_name: dict[str, _Parser] = {}
-    for name, (help, description) in _COMMANDS.items():
-        command = commands.add_parser(name, help=help, description=description)
-        if "\n\n" in (description or ""):
+    for name, description in _COMMANDS.items():
+        command = commands.add_parser(name, description=description)
+        if "\n\n" in description:
             command.formatter_class = argparse.RawDescriptionHelpFormatter
         command.spoken = spoken
         by_name[name] = command
@@ -135,8 +183,17 @@ def make_parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         by_name[name].prog = _shown_program(name)
     _add_options(by_name)
     # __main__ runs this command itself, without what is imported here
-    commands.add_parser("lint", help=lint.HELP, add_help=False)
+    commands.add_parser("lint", add_help=False)
     return parser, dict(commands.choices)
+
+
+def _listed() -> str:
+    """Return the commands by group, and examples."""
+    groups = [
+        "\n".join([f"{title}:", *(f"  {name:<8} {help}" for name, help in commands.items())])
+        for title, commands in _GROUPS.items()
+    ]
+    return "\n\n".join([*groups, _EXAMPLES, "Help of a command: samebits COMMAND --help"])
 
 
 def _add_options(parsers: Mapping[str, _Parser]) -> None:
@@ -144,16 +201,15 @@ def _add_options(parsers: Mapping[str, _Parser]) -> None:
     matrix, probe, merge, checked = (parsers[n] for n in ("matrix", "probe", "merge", "check"))
     add_options(matrix, Order, "on", "shard")
     add_options(merge, Order, "merged")
-    add_options(checked, check.Options)
+    _add_options_of_check(checked)
     for parser in (matrix, probe, merge):
         add_options(parser, Order, "matrix")
         add_options(parser, Selection)
-    for parser in (matrix, probe, merge, checked):
+    for parser in (matrix, probe, merge):
         add_options(parser, Order, *_ASKED)
     add_options(matrix, Files, reports="reports/latest")
     add_options(merge, Files, reports="reports/latest")
-    add_options(checked, Files, reports="reports/check/NAME")
-    for parser in (matrix, merge, checked):
+    for parser in (matrix, merge):
         add_options(parser, Order, "repro")
     add_options(parsers["init"], init.Options)
     add_options(parsers["report"], ReportOptions, reports="that of REPORT.json")
@@ -161,6 +217,19 @@ def _add_options(parsers: Mapping[str, _Parser]) -> None:
     add_options(parsers["plot"], plot.Options)
     for name, options in (("record", gate.RecordOptions), ("verify", gate.VerifyOptions)):
         add_options(parsers[name], options, *gate.own_first(options))
+
+
+def _add_options_of_check(parser: _Parser) -> None:
+    """Add the options of a check, in groups: more than twenty in a row hide those that are needed."""
+    add_options(parser, check.Options, "model")
+    group = parser.add_argument_group("releases")
+    add_options(group, check.Options, "first", "last")
+    add_options(group, Order, "releases", "scan")
+    add_options(parser.add_argument_group("model"), check.Options, *_OF_MODEL)
+    add_options(parser.add_argument_group("variants"), check.Options, *_OF_VARIANTS)
+    add_options(parser.add_argument_group("depth"), Order, *_DEPTH)
+    add_options(parser.add_argument_group("output"), Files, reports="reports/check/NAME")
+    add_options(parser.add_argument_group("run"), Order, *_RUN)
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -171,6 +240,9 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace:
     """Return the options; an unknown option is reported with the usage of the command."""
     parser, commands = make_parser(spoken)
+    if not arguments:
+        parser.print_help()
+        parser.exit(_NO_COMMAND)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         command = commands[options.command]

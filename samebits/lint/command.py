@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from samebits.lint.problem import Problem
 
-HELP = "read a model's own code: what means something else in some transformers release"
+HELP = "find custom code that breaks or changes meaning between releases"
 FORMATS = ("text", "json", "github")
 _PATIENCE = 5.0
 """Seconds between two lines about how far a run is."""

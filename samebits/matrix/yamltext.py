@@ -103,6 +103,9 @@ class Yaml:
         return pair
 
 
+_START = ": samebits init writes one for your models, and samebits check MODEL needs none"
+
+
 def read(path: Path) -> Yaml:
     """Read a file; if it cannot be read, the result has a problem and no data."""
     try:
@@ -111,7 +114,8 @@ def read(path: Path) -> Yaml:
     except FileNotFoundError:
         # nox runs in the noxfile's folder, which need not be that of the shell
         folder = "" if path.is_absolute() else f" in {Path.cwd()}"
-        return _unreadable(FILE, f"the file does not exist{folder}{_similar_names(path)}")
+        hint = _similar_names(path) or _START
+        return _unreadable(FILE, f"the file does not exist{folder}{hint}")
     except IsADirectoryError:
         return _unreadable(FILE, "this is a folder: add the name of a file in it")
     except (OSError, ValueError) as error:

@@ -50,7 +50,7 @@ class Explaining:
             return await ladder.climb(self._lab, await self._scheduler.ready(cell), ask)
 
         jobs = [(cell, ask) for cell, asks in questions.items() for ask in asks]
-        description = f"{plural(len(questions), 'cell')} on the precision ladder"
+        description = f"{plural(len(questions), 'run')} again in float64"
         files = await self._scheduler.all(
             "third look", description, [of_cell(cell, ask) for cell, ask in jobs]
         )
@@ -61,12 +61,12 @@ class Explaining:
 
     async def causes(self, requests: Mapping[CellId, TraceRequest]) -> dict[CellId, Cause | str]:
         """Return where cells start to differ from their references, or why no trace shows it."""
-        description = f"{plural(len(requests), 'pair')} traced to where the difference starts"
+        description = f"where {plural(len(requests), 'difference')} begins, operation by operation"
         return await self._of_pairs("causes", description, requests, trace.cause)
 
     async def grafts(self, requests: Mapping[CellId, GraftQuestions]) -> dict[CellId, Graft | str]:
         """Return which pieces of the references restore cells' bits, or why none was tried."""
-        description = f"pieces of the reference put into {plural(len(requests), 'cell')}"
+        description = f"which module restores the old result in {plural(len(requests), 'run')}"
         return await self._of_pairs("grafts", description, requests, graft.graft)
 
     async def _of_pairs(

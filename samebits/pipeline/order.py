@@ -70,8 +70,8 @@ def _shard(text: str) -> tuple[int, int]:
 
 _EACH_FORMAT = "; ".join(f"{format.name}: {format.what}" for format in FORMATS)
 _LEVELS = {
-    "quick": "every signal and the precision ladder; no relations, usage, processors, crossings, causes",
-    "deep": "run every cell twice in full, and ask everything of models of any size",
+    "quick": "outputs and the float64 check only: no consistency checks, API use, processors, saving and loading, causes",
+    "deep": "no size limits, no shortcuts (slow)",
 }
 
 
@@ -104,7 +104,7 @@ class Order(Files):
     fresh: Annotated[bool, Option(), Use(repeated=False, receipt=False)] = False
     """Run every cell again; reuse no results of earlier runs."""
     upgrade: Annotated[bool, Option(), Use(repeated=False, receipt=False)] = False
-    """Resolve the stacks again, to the newest releases that match."""
+    """Re-resolve environments to the newest matching releases."""
     releases: Annotated[bool | Literal["all"], Option("all", apart="between")] = False
     """Also run every minor release between the stacks; --releases all: every patch release, too, as a
     bug may live in one of them alone."""

@@ -19,11 +19,9 @@ from samebits.pipeline.reporting import locks_of, report_of, samebits_version
 from samebits.pipeline.rows import compared, explained, with_findings
 from samebits.pipeline.scheduler import outcome
 from samebits.records.shard import ShardRecord
-from samebits.stacks import costs
 from samebits.stacks.costs import Finished
 from samebits.storage.objects import check_address
 from samebits.storage.rows import RowCache
-from samebits.text.numbers import duration, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -63,7 +61,6 @@ async def run_matrix(
     async with opened(order, environ, progress, dependencies, matrix) as scheduler:
         scope = scheduler.scope
         _check_shards(scope)
-        scope.progress.note(_last_run(scope.root))
         rows_of = _row_cache(scope)
         runs = await scheduler.observe(None if order.fresh else rows_of.find)
         rows = await compared(scheduler, runs, rows_of)
@@ -180,16 +177,6 @@ def _asked(order: Order) -> list[str]:
     words = [word for name, text in filters.items() for word in (f"--{name}", text)]
     words += ["--fresh"] if order.fresh else []
     return [*words, *order.repeated_words()]
-
-
-def _last_run(root: Path) -> str:
-    """Return a line about the last run in this work folder."""
-    recorded = costs.read(root)
-    if recorded is None or recorded.last is None:
-        return "no earlier run to estimate from"
-    last = recorded.last
-    day = last.started.partition("T")[0]
-    return f"the last run took {duration(last.seconds)} for {plural(last.cells, 'cell')} ({day})"
 
 
 def _digest_or_empty(path: Path) -> str:

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from samebits.base import streams
 from samebits.base.workflow import annotation, inert
-from samebits.terminal.tally import Phase, Tally
+from samebits.terminal.tally import Phase, Tally, shown
 from samebits.text.numbers import duration, plural
 from samebits.text.terminal import PLAIN
 
@@ -96,9 +96,9 @@ class Progress:
             is_first = not self._tally.open
             self._tally.begin(phase, total)
         if what and is_first:
-            self._fold(phase)
+            self._fold(shown(phase))
         if what:
-            self._report(f"{phase}: {what}")
+            self._report(f"{shown(phase)}: {what}")
 
     def end(self, phase: str) -> None:
         """End a phase; say so if it was long."""
@@ -110,7 +110,7 @@ class Progress:
         if is_last:
             self._unfold()
         if seconds >= LONG:
-            self._report(f"{phase}: done in {duration(seconds)}")
+            self._report(f"{shown(phase)}: done in {duration(seconds)}")
 
     def failure(self, text: str) -> None:
         """Show one line on what failed and where."""
@@ -212,7 +212,7 @@ class Plain(Progress):
         self._last = clock()
         self._ticker = Ticker(self.tick)
         if total:  # before the plan is known, the total is 0
-            self.note(f"samebits: {plural(total, 'cell')} to run")
+            self.note(f"samebits: {plural(total, 'run')} to do")
 
     def ticking(self) -> Self:
         """Start to write status lines, until :meth:`close`; return self."""
@@ -224,7 +224,7 @@ class Plain(Progress):
         with self._lock:
             if self._tally.stacks.get(id) != state:
                 super().stack(id, state, is_busy=is_busy)
-                self.note(f"stack {id}: {state}")
+                self.note(f"environment {id}: {state}")
 
     def note(self, text: str) -> None:
         """Write the line."""
@@ -332,7 +332,7 @@ class Terminal(Progress):
             name, phase = "cells", tally.open["cells"]
         bar = ProgressBar(total=max(phase.total, 1), completed=phase.done, width=30)
         counted = f"{phase.done:,}/{phase.total:,}" if phase.total else ""
-        line.add_row(f"{name or 'starting':<8}", bar, counted, _times(tally))
+        line.add_row(f"{shown(name) or 'starting':<8}", bar, counted, _times(tally))
         return line
 
     def _running(self) -> Text | None:
@@ -371,11 +371,14 @@ class CellLines:
         """Pass it on, with a line."""
         self._progress.done(cell, outcome)
         if words := _OUTCOMES.get(outcome):  # a failure has a line of its own
-            self._progress.note(f"{cell.variant} under {self._stacks.get(cell.stack)}: {words}")
+            variant = "" if str(cell.variant) == _USUAL else f", {cell.variant}"
+            self._progress.note(f"{self._stacks.get(cell.stack)}{variant}: {words}")
 
 
+_USUAL = "float32-default"
+"""The variant of a check that names none."""
 _OUTCOMES = {
-    "complete": "runs to its end",
+    "complete": "done",
     "absent": "the release does not know the model",
     "unfinished": "not finished",
 }

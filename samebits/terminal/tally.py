@@ -18,6 +18,23 @@ _MIN_SHARE = 0.1
 """Minimum share of the cells' expected cost after which their pace adjusts later phases."""
 
 
+SHOWN = {
+    "stacks": "environments",
+    "cells": "runs",
+    "second look": "fetching values that differ",
+    "third look": "float64 check",
+    "grafts": "swap test",
+    "crossings": "save and load",
+    "capsules": "reproducers",
+}
+"""Phase -> its name for a reader, where that is another one."""
+
+
+def shown(phase: str) -> str:
+    """Return the name of a phase for a reader."""
+    return SHOWN.get(phase, phase)
+
+
 @dataclass
 class Phase:
     """One open phase of a run, with its count of jobs."""
@@ -189,16 +206,16 @@ class Tally:
         return min(10.0, max(0.1, seconds / expected))
 
     def where(self) -> str:
-        """Return the open phases that have jobs left, such as ``cells: 3 of 12``."""
+        """Return the open phases that have jobs left, such as ``runs: 3 of 12``."""
         parts = [
-            f"{name}: {phase.done:,} of {phase.total:,}" if phase.total else name
+            f"{shown(name)}: {phase.done:,} of {phase.total:,}" if phase.total else shown(name)
             for name, phase in self.open.items()
             if phase.done < phase.total or not phase.total or len(self.open) == 1
         ]
         if parts:
             return ", ".join(parts)
         last = next(reversed(self.taken), "")
-        return f"after {last}" if last else "starting"
+        return f"after {shown(last)}" if last else "starting"
 
     def busy(self) -> str:
         """Return the names of what runs now, at most ``MAX_RUNNING``; '' if there is none."""
@@ -241,5 +258,5 @@ class Tally:
 
     def closing(self) -> str:
         """Return the last line of a run: how many cells ended, and how."""
-        counts = f"{self.n_done:,} of {plural(self.total, 'cell')} in {duration(self.elapsed)}"
+        counts = f"{self.n_done:,} of {plural(self.total, 'run')} in {duration(self.elapsed)}"
         return f"{counts}: {self.summary()}" if self.outcomes else counts

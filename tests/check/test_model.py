@@ -126,6 +126,12 @@ def test_an_unknown_id_is_compared_with_the_folders_here(folder, monkeypatch):
     assert 'did you mean "llama-tiny"?' in str(caught.value)
 
 
+def test_a_bare_name_is_answered_without_the_hub(monkeypatch):
+    monkeypatch.setattr(hub, "config_file", lambda *_: pytest.fail("the hub was asked"))
+    with pytest.raises(CheckpointError, match=r"there is no folder gone here\. .* org/gone$"):
+        read_model("gone")
+
+
 def test_without_a_network_only_init_goes_on(monkeypatch):
     offline = hub.HubError("the hub cannot be reached", is_offline=True)
 
@@ -138,8 +144,9 @@ def test_without_a_network_only_init_goes_on(monkeypatch):
     checkpoint(Path("checkpoint"))
     with pytest.raises(CheckpointError) as caught:
         read_model("chekpoint")
-    assert str(caught.value).startswith(
-        'there is no folder chekpoint here: did you mean "checkpoint"?\nAs an id of the hub: the hub'
+    assert str(caught.value) == (
+        'there is no folder chekpoint here: did you mean "checkpoint"? For a model of the hub write its '
+        "owner, too: org/chekpoint"
     )
     assert read_model("org/name@abc", offline=True).typed == "org/name@abc"
 

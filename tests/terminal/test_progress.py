@@ -81,12 +81,12 @@ def test_plain_writes_whole_lines():
     clock.now += 75
     progress.close()
     assert stream.getvalue().splitlines() == [
-        "samebits: 3 cells to run",
-        "stack 4.48: building",
-        "stack 4.48: ready",
+        "samebits: 3 runs to do",
+        "environment 4.48: building",
+        "environment 4.48: ready",
         "failed: llama/float32-sdpa@5.0: load: KeyError: 'qwen3'\\x1b[31m",
         "two\\nlines",
-        "3 of 3 cells in 1 min 15 s: 1 complete, 2 failed",
+        "3 of 3 runs in 1 min 15 s: 1 complete, 2 failed",
     ]
 
 
@@ -99,7 +99,7 @@ def test_plain_survives_a_stream_without_the_characters():
 def test_plain_closing_without_any_cell():
     stream = Stream()
     Plain(stream, 2, Clock()).close()
-    assert stream.getvalue().endswith("0 of 2 cells in 0.0 s\n")
+    assert stream.getvalue().endswith("0 of 2 runs in 0.0 s\n")
 
 
 def test_plain_lines_of_many_threads_stay_whole():
@@ -143,7 +143,7 @@ def test_terminal_leaves_failures_and_a_closing_line():
     assert "1 failed" in shown(progress)
     progress.close()
     assert "failed: llama/float32-sdpa@4.48: [bold]load\\x1b[2J" in stream.getvalue()
-    assert stream.getvalue().rstrip().endswith("1 of 4 cells in 0.0 s: 1 failed")
+    assert stream.getvalue().rstrip().endswith("1 of 4 runs in 0.0 s: 1 failed")
 
 
 def test_terminal_names_few_of_many_running_cells():
@@ -202,7 +202,7 @@ def test_choose_takes_stderr_and_the_environment(monkeypatch):
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setattr("os.environ", {})
     choose(2).close()
-    assert stream.getvalue().startswith("samebits: 2 cells to run\n")
+    assert stream.getvalue().startswith("samebits: 2 runs to do\n")
 
 
 def test_what_is_asked_before_there_is_a_plan_says_that_alone():
@@ -276,9 +276,9 @@ def test_no_silence_is_longer_than_half_a_minute(make):
     assert stream.longest_silence <= 30
     status_lines = [line for line in stream.getvalue().splitlines() if line.startswith("[")]
     assert len(status_lines) > 1100 / 30
-    assert status_lines[0] == "[25 s] stacks: 0 of 1; 4.48 resolving and building"
+    assert status_lines[0] == "[25 s] environments: 0 of 1; 4.48 resolving and building"
     assert any(
-        line.endswith("cells: 0 of 2; running llama/float32-sdpa@4.48") for line in status_lines
+        line.endswith("runs: 0 of 2; running llama/float32-sdpa@4.48") for line in status_lines
     )
 
 
@@ -391,7 +391,6 @@ def story(make):
     stream = Stream()
     progress = make(stream, 4, clock)
     phases = Phases(progress, clock)
-    progress.note("the last run took 10 min 5 s for 4 cells (2026-11-20)")
     with phases("stacks", 2, "2 to resolve and build") as ended:
         for stack in ("4.48", "5.x"):
             progress.stack(stack, "resolving and building")
@@ -418,7 +417,7 @@ def story(make):
     pass_time(progress, clock, 60)
     progress.done(cells[2], "complete")
     phases.end("cells")
-    with phases("third look", 2, "1 cell on the precision ladder") as ended:
+    with phases("third look", 2, "1 run again in float64") as ended:
         progress.step("gpt2/float32-sdpa@5.x: ladder", "float64", 0, 0)
         pass_time(progress, clock, 30)
         progress.step("gpt2/float32-sdpa@5.x: ladder", "", 0, 0)
@@ -465,7 +464,7 @@ def test_an_interrupted_run_closes_its_fold():
     progress = GitHub(stream, 1, Clock())
     progress.begin("cells", 1, "1 cell of 1 model, each run twice")
     progress.close()
-    assert stream.getvalue().splitlines()[-2:] == ["::endgroup::", "0 of 1 cell in 0.0 s"]
+    assert stream.getvalue().splitlines()[-2:] == ["::endgroup::", "0 of 1 run in 0.0 s"]
 
 
 def test_a_phase_that_is_short_as_a_rule_is_told_only_when_it_is_not():
@@ -493,7 +492,7 @@ def test_each_cell_of_a_check_has_a_line_as_it_ends():
         progress.stack(stack, release, is_busy=False)
         progress.done(name(stack), outcome)
     lines = stream.getvalue().splitlines()
-    assert [line for line in lines if " under " in line] == [
-        "float32-sdpa under transformers 4.57.6: runs to its end",
-        "float32-sdpa under transformers 5.23.0: the release does not know the model",
+    assert [line for line in lines if line.startswith("transformers")] == [
+        "transformers 4.57.6, float32-sdpa: done",
+        "transformers 5.23.0, float32-sdpa: the release does not know the model",
     ]

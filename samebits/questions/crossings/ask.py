@@ -23,7 +23,7 @@ async def ask(run: Run) -> dict[RowName, CrossingsOfRow]:
     run.lab.at_close.append(crosser.close)
     rows = rows_to_cross(run.matrix, run.plan)
     models = plural(len(rows), "model")
-    description = f"{models} saved by each stack and loaded by every other one"
+    description = f"{models} saved in one release, loaded in the others"
     jobs = {RowName(row.model, str(row.variant)): _cross(row, run, crosser) for row in rows}
     answers = await run.each(CROSSINGS.name, description, jobs)
     return {row: answer for row, answer in answers.items() if answer is not None}
