@@ -48,6 +48,10 @@ def _different_function(case: Case) -> Iterator[Sighting]:
     """Find a changed kernel where the cells diverge and eager attention makes them agree."""
     change = _kernel_change(case) if case.has_diverged else ""
     eager = _eager_effects(case)
+    softcap = _softcap(case)
+    if change and case.ladder is not None and not eager and softcap:
+        # a quick run does not compute eager attention, and the config says as much
+        yield Sighting("attention.kernel", (change, case.ladder.reason, softcap))
     if change and case.ladder is not None and any(eager.values()):
         effects = [
             f"{_effect_text(is_same)} (prompt {prompt})" for prompt, is_same in eager.items()
@@ -63,6 +67,15 @@ def _fused_stack(result: CellResult) -> str:
             return result.reference.stack
         if sides == (False, True):
             return result.cell.stack
+    return ""
+
+
+def _softcap(case: Case) -> str:
+    """Return the soft-cap of the attention scores in the config, which only eager attention has."""
+    for name, value in (case.capture.signals.config or {}).items():
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if name.startswith("attn") and "softcap" in name and is_number and value:
+            return f"the config has {name} {value}, which a fused attention cannot compute"
     return ""
 
 

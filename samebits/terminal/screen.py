@@ -166,7 +166,7 @@ def _mark(report: Report, worst: Answer | None) -> Mark:
 
 
 def _fields(report: Report, worst: Answer, places: Mapping[str, Place]) -> Iterator[_Field]:
-    since = worst.since.removeprefix("since ") if len(report.cells) > 2 else ""
+    since = worst.start if len(report.cells) > 2 else ""
     where = "; ".join(filter(None, (worst.where, *_own_lines(worst.cell, report, places))))
     named = (("since", since), ("where", where), ("right", worst.side.why), ("do", worst.do))
     yield from (_Field(label, text.replace("`", "")) for label, text in named if text)

@@ -525,6 +525,26 @@ def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agre
     )
 
 
+def test_without_eager_attention_a_softcap_in_the_config_names_the_kernel(memory):
+    def found(config, eager=None):
+        reference, candidate, signals = moved_by_hand(memory, eager)
+        capped = with_config(candidate, config)
+        case = Case(capped, reference=reference, signals=signals, ladder=climbed("diverged"))
+        return [finding.code for finding in findings(case)]
+
+    capped = {"attn_logit_softcapping": 50.0}
+    assert found(capped) == ["SB605"]
+    assert found({"attn_logit_softcapping": None, "final_logit_softcapping": 30.0}) == []
+    # where eager attention was computed, it decides, and the defect is named once
+    assert found(capped, memory.put(values(1, 6, 8, seed=5))) == ["SB605"]
+
+
+def with_config(capture, config):
+    return capture.model_copy(
+        update={"signals": capture.signals.model_copy(update={"config": config})}
+    )
+
+
 def token(query, key, layer=0):
     layouts = {"query": f"float32{query} strides [1, 1, 1, 1]", "key": f"float32{key}"}
     attention_call = call(layer)

@@ -127,7 +127,12 @@ def where(cell: CellResult, report: Report) -> str:
     if cell.judged is Verdict.UNSTABLE:
         return some(dict.fromkeys(explanation.where for explanation in cell.explained_by), 1)
     difference = cell.decisive
-    return f"{_subject(difference.signal)}: {difference.item}" if difference is not None else ""
+    if difference is None:
+        return ""
+    kernels = _kernels(cell, report) if difference.signal == "attention.kernel" else ""
+    if kernels:
+        return f"{difference.item.rpartition(' · ')[2]}: {kernels}"
+    return f"{_subject(difference.signal)}: {difference.item}"
 
 
 def _raised_at(failure: Failure) -> str:

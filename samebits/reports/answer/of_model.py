@@ -70,6 +70,11 @@ class Answer(NamedTuple):
         return self.cell.verdict is Verdict.EXPECTED
 
     @property
+    def start(self) -> str:
+        """Since when, for a place that is headed by that word."""
+        return self.since.removeprefix("since ")
+
+    @property
     def lines(self) -> list[str]:
         """What is not in the verdict itself, a line each, for JUnit, annotations and issues."""
         named = (("right", self.side.why), ("do", self.do))

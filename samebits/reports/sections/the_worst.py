@@ -45,7 +45,7 @@ def _line(answer: Answer) -> list[str]:
     return [
         link(answer.model, page_path(answer.model)),
         prose(f"{'known: ' if answer.is_known else ''}{answer.change}", MAX_TEXT),
-        answer.since.removeprefix("since "),
+        answer.start,
         prose(clip(answer.side.why, MAX_TEXT)),
         text_with_code(clip(answer.do, MAX_TEXT)),
     ]

@@ -37,7 +37,7 @@ def test_every_model_crosses_between_all_stacks(tmp_path):
     pairs, notes = crossed(tmp_path, recipe(), recipe("small", "llama"))
     all_pairs = [(saver, loader) for saver in STACKS for loader in STACKS]
     assert pairs == {"llama": all_pairs, "small": all_pairs}
-    description = "2 models saved by each stack and loaded by every other one"
+    description = "2 models saved in one release, loaded in the others"
     assert notes == [f"begin crossings (2): {description}"]
 
 
