@@ -152,6 +152,8 @@ def test_a_release_that_contradicts_itself_is_wrong_if_the_other_does_not():
     assert found.side.why == (
         f"{OLD} is wrong: it breaks 'full forward = prefill + decode', which holds in {NEW}"
     )
+    report = one(decode, **relations(x4_57=1.0, x5_23=1e-15))
+    assert "**reference is wrong** (consistency check)" in render(report)["report.md"]
     both = answer(one(decode, **relations(x4_57=1.0, x5_23=1.0)))
     neither = answer(one(decode, **relations(x4_57=1e-15, x5_23=1e-15)))
     assert not both.side.wrong
