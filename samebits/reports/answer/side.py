@@ -47,7 +47,8 @@ def side(cell: CellResult, row: Row, report: Report) -> Side:
     if by_finding.why:
         return by_finding
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE):
-        return _by_itself(cell, report)
+        by_itself = _by_itself(cell, report)
+        return by_itself._replace(why=_by_reason(cell, report).why or by_itself.why)
     if cell.judged not in (Verdict.DIVERGED, Verdict.UNDECIDED):
         return Side()
     for found in (
