@@ -13,6 +13,7 @@ from samebits.reports.answer.remedy import first_sentences
 from samebits.reports.document import render
 from samebits.reports.formats import github, junit
 from samebits.reports.issue import new_issue
+from samebits.reports.sections.the_worst import MAX_OF_KIND
 from tests.support.sample_report import (
     NEVER_WRITTEN,
     cell,
@@ -21,6 +22,7 @@ from tests.support.sample_report import (
     only_rows,
     raised,
     relation,
+    renamed,
     row,
     with_rows,
 )
@@ -152,6 +154,8 @@ def test_a_release_that_contradicts_itself_is_wrong_if_the_other_does_not():
     assert found.side.why == (
         f"{OLD} is wrong: it breaks 'full forward = prefill + decode', which holds in {NEW}"
     )
+    report = one(decode, **relations(x4_57=1.0, x5_23=1e-15))
+    assert "**reference is wrong** (consistency check)" in render(report)["report.md"]
     both = answer(one(decode, **relations(x4_57=1.0, x5_23=1.0)))
     neither = answer(one(decode, **relations(x4_57=1e-15, x5_23=1e-15)))
     assert not both.side.wrong
@@ -236,3 +240,24 @@ def test_every_text_about_a_cell_has_the_answer():
     for text in texts:
         assert "logits differ by 4, in float64 too" in text
         assert "4.57 is wrong: a buffer is never written (SB301)" in text
+
+
+def test_many_failures_leave_room_for_other_kinds_in_the_table():
+    falcon, gemma = only_rows("falcon").rows[0], only_rows("gemma2").rows[0]
+    rows = [renamed(falcon, model=f"falcon{n}") for n in range(40)]
+    rows += [renamed(gemma, model=f"gemma{n}") for n in range(40)]
+    text = render(ended(with_rows(*rows)))["report.md"]
+    table = text.partition("## What changed")[2].partition("\n## ")[0]
+    assert MAX_OF_KIND <= table.count("| [gemma") < table.count("| [falcon")
+    assert "more differences: [all verdicts]" in table
+
+
+def test_a_known_failure_says_what_the_matrix_file_says_of_it():
+    failure = raised("greedy short", "IndexError", "out of range")
+    known = of(NEW, Verdict.FAILED, failure=failure).model_copy(
+        update={"verdict": Verdict.EXPECTED, "expected": ("the cache is too short",)}
+    )
+    found = answer(one(known))
+    assert found.is_known
+    assert found.side.wrong == NEW
+    assert found.side.why == "matrix.yaml: the cache is too short"

@@ -198,13 +198,17 @@ def _since(
     return f"since {start} ({previous} differs in another way{gone})"
 
 
-def _rank(found: Answer, report: Report) -> tuple[bool, bool, int]:
-    """Return what sorts answers: new ones first, then what the newest release shows, then the worst."""
+def _rank(found: Answer, report: Report) -> tuple[bool, bool, int, bool]:
+    """Return what sorts answers: new ones first, then what the newest release shows, then the worst.
+
+    Of exceptions, those in the library come before those in a model's own code, which hit one model.
+    """
     newest = next((stack.id for stack in reversed(report.stacks) if stack.failure is None), "")
     return (
         found.is_known,
         newest not in found.stacks and not is_everywhere(found.cell),
         WORST_FIRST.index(kind_of(found.cell)),
+        any(frame.own for frame in (found.cell.failure.frames if found.cell.failure else ())),
     )
 
 

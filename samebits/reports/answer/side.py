@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _VERBS = {"crash": "raises", "silent": "is wrong", "api": "raises", "rounding": "rounds"}
 """Kind of a finding -> what it says of a release."""
+CHECK = "consistency check"
+"""Stands where no finding but a check inside one release says that it is wrong."""
 _MAX_REASON = 160
 _MAX_CHECKS = 2
 _MAX_FIELDS = 2
@@ -45,7 +47,8 @@ def side(cell: CellResult, row: Row, report: Report) -> Side:
     if by_finding.why:
         return by_finding
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE):
-        return _by_itself(cell, report)
+        by_itself = _by_itself(cell, report)
+        return by_itself._replace(why=_by_reason(cell, report).why or by_itself.why)
     if cell.judged not in (Verdict.DIVERGED, Verdict.UNDECIDED):
         return Side()
     for found in (
@@ -59,13 +62,16 @@ def side(cell: CellResult, row: Row, report: Report) -> Side:
 
 
 def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
-    """Return stack -> the findings that say that it is wrong, for the cells of a row that have any."""
-    codes: dict[str, dict[str, None]] = {}
+    """Return stack -> what says that it is wrong: findings, or :data:`CHECK`; only such stacks."""
+    reasons: dict[str, dict[str, None]] = {}
     for cell in row.cells:
-        found = _by_findings(cell, report) if cell.judged is not Verdict.FAILED else Side()
-        if found.wrong:
-            codes.setdefault(found.wrong, {}).update(dict.fromkeys(found.codes))
-    return {stack: tuple(names) for stack, names in codes.items()}
+        if cell.judged not in (Verdict.DIVERGED, Verdict.UNDECIDED, Verdict.UNSTABLE):
+            continue
+        found = side(cell, row, report)
+        if found.wrong and (found.codes or cell.judged is not Verdict.UNSTABLE):
+            named = found.codes or (CHECK,)
+            reasons.setdefault(found.wrong, {}).update(dict.fromkeys(named))
+    return {stack: tuple(names) for stack, names in reasons.items()}
 
 
 def explaining(cell: CellResult, report: Report) -> list[tuple[RuleText, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from samebits.findings.rulebook import text_with_code
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from samebits.reports.answer import Answer
 
 MAX_NAMES = 12
+MAX_OF_KIND = 6
+"""Limit for the lines of one verdict, where there are more lines than a reader takes in."""
 MAX_TEXT = 240
 _QUIET = (Verdict.ROUNDING, Verdict.IDENTICAL)
 
@@ -25,7 +28,7 @@ def the_worst(report: Report, most: int | None = None) -> Markdown:
     """Return the answers about models that differ beyond rounding, the ``most`` worst of them."""
     found = answers(report)
     differing = [answer for answer in found if kind_of(answer.cell) not in _QUIET]
-    shown = differing[:most]
+    shown = differing if most is None else _of_each_kind(differing, most)
     if not found:
         return EMPTY
     headers = ["model", "what changed", "since", "which side is right", "what to do"]
@@ -39,6 +42,20 @@ def the_worst(report: Report, most: int | None = None) -> Markdown:
             _rounding(found),
         ]
     )
+
+
+def _of_each_kind(differing: list[Answer], most: int) -> list[Answer]:
+    """Return ``most`` answers in their order; many of one kind leave room for those of the others."""
+    if len(differing) <= most:
+        return differing
+    counts: Counter[Verdict] = Counter()
+    later: list[bool] = []
+    for answer in differing:
+        kind = kind_of(answer.cell)
+        counts[kind] += 1
+        later.append(counts[kind] > MAX_OF_KIND)
+    places = sorted(range(len(differing)), key=later.__getitem__)[:most]
+    return [differing[place] for place in sorted(places)]
 
 
 def _line(answer: Answer) -> list[str]:
