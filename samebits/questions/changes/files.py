@@ -28,6 +28,7 @@ _OPTIONAL = (
 )
 """Starts of files that need a quantized checkpoint, a device or another package."""
 _MESSAGES = (
+    "__init__",
     "debug_utils",
     "dependency_versions",
     "integrations/deepspeed",

@@ -24,7 +24,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.base.digests import digest_of, digest_of_file
+from samebits.base.digests import digest_of
 from samebits.base.filestate import is_older
 from samebits.base.hashes import hash_of_file
 from samebits.jobs.cache import no_result, run_aside
@@ -68,7 +68,7 @@ class SavedCopy(NamedTuple):
     folder: Path
     record: SavedModel
     digest: str
-    """Digest of ``saved.json``, which lists the hash of every file."""
+    """Digest of its record, which lists the hash of every file."""
 
 
 class Made(NamedTuple):
@@ -299,7 +299,9 @@ def _read_saved(folder: Path, *, even_if_transient: bool = False) -> SavedCopy |
         return None
     if not record.is_repeatable and not even_if_transient:
         return None
-    return SavedCopy(folder, record, digest_of_file(path))
+    # which functions ran may depend on what the stack's process had imported before
+    facts = record.model_dump(mode="json", exclude={"entered"})
+    return SavedCopy(folder, record, digest_of(facts))
 
 
 def _loadable(saved: Mapping[str, SavedCopy]) -> dict[str, SavedCopy]:
