@@ -435,6 +435,22 @@ def test_a_round_trip_that_loses_a_tensor_and_a_config_field():
     assert trip["logits"] == "differs"
 
 
+def test_a_save_names_its_tensors_its_keys_and_what_it_loses():
+    whole, losing = (integrity(defect)["written"] for defect in ("none", "forgets"))
+    assert whole["lost"] == {}
+    assert whole["tensors"]["proj.bias"] == "float32 [8]"
+    assert whole["files"]["config.json"]["keys"]["note"] == '"not the default"'
+    assert whole["files"]["config.json"]["digest"]
+    assert losing["lost"] == {"config.json": {"note": ['"not the default"', '"n"']}}
+    assert set(whole["tensors"]) - set(losing["tensors"]) == {"proj.bias"}
+    named = integrity("saves another name")["written"]
+    assert named["tensors"].keys() != whole["tensors"].keys()
+
+
+def test_a_model_that_refuses_to_be_saved_writes_nothing():
+    assert "written" not in integrity("refuses to be saved")
+
+
 def test_a_kernel_that_rounds_by_the_place_of_weights_is_no_loss():
     """The saved file's header is a multiple of 8 bytes long, so it begins elsewhere."""
     for behind in (4, 0):
