@@ -15,6 +15,7 @@ from raising import raised
 from safetensors.torch import save_file
 from samebits_probe.cell import cell as cell_module
 from samebits_probe.cell import session as cell_session
+from samebits_probe.cell import written
 from samebits_probe.cell.phases import integrity as integrity_phase
 from samebits_probe.cell.phases import weights as weights_phase
 from samebits_probe.model import determinism, heap, load
@@ -445,6 +446,15 @@ def test_a_save_names_its_tensors_its_keys_and_what_it_loses():
     assert set(whole["tensors"]) - set(losing["tensors"]) == {"proj.bias"}
     named = integrity("saves another name")["written"]
     assert named["tensors"].keys() != whole["tensors"].keys()
+
+
+def test_a_file_that_is_not_written_loses_no_key():
+    folder = checkpoint("none")
+    for name in ("config.json", "generation_config.json"):
+        (folder / name).write_text(json.dumps(written.json_of(folder / name) | {"more": 1}))
+    source = load.Source(str(folder), None, True, "float32", "default", "cpu")
+    empty = Path(tempfile.mkdtemp())
+    assert written.of_model(empty, source, None, None) == {"files": {}, "lost": {}, "tensors": None}
 
 
 def test_a_model_that_refuses_to_be_saved_writes_nothing():

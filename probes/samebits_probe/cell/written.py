@@ -40,11 +40,14 @@ _LINE = re.compile(rb'"(%s)": ("[^"]*"|null),?' % "|".join(_PLACES).encode())
 _OF_SAVE = {
     *_PLACES,
     *("_attn_implementation_autoset", "auto_map", "architectures", "model_type"),
-    *("dtype", "torch_dtype"),
+    *("dtype", "torch_dtype", "_from_model_config"),
 }
 """Keys that name the release, a folder, a class or code, and those that follow from how samebits loads a
 model."""
 _RENAMED = {"type": "rope_type"}
+_DEEP = 9
+_DEPTHS = {"tokenizer.json": 1, "tokenizer_config.json": 2, "special_tokens_map.json": 1}
+"""Levels of keys that are compared one by one; what is below them is one value."""
 _MAX_VALUE, _MAX_LOST = 120, 20
 _MAX_KEYS = 400
 """Keys of one file; a table of added tokens may have more."""
@@ -59,6 +62,8 @@ def of_model(
         classes = {_CONFIG: config_class, _GENERATION: GenerationConfig}
         written = {name: _leaves(json_of(folder / name)) for name in classes}
         for name, cls in classes.items():
+            if not written[name]:
+                continue  # a model that does not generate has no file for it
             read = partial(cls.from_pretrained, str(folder))
             yield name, _lost(_leaves(stated(source, name)), written, name, read)
 
@@ -81,7 +86,8 @@ def _file(path: Path) -> Facts:
         return {}
     content = path.read_bytes()
     facts: Facts = {"digest": short_hash(_LINE.sub(b"", content))}
-    leaves = _leaves(json_of(path)) if path.suffix == ".json" else {}
+    depth = _DEPTHS.get(path.name, _DEEP)
+    leaves = _leaves(json_of(path), depth=depth) if path.suffix == ".json" else {}
     kept = [(name, value) for name, value in leaves.items() if name not in _PLACES]
     return facts | {"keys": {name: text_of(value) for name, value in kept[:_MAX_KEYS]}}
 
@@ -124,12 +130,12 @@ def text_of(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}… {short_hash(text.encode())}"
 
 
-def _leaves(values: Mapping[str, Any], prefix: str = "") -> Facts:
+def _leaves(values: Mapping[str, Any], prefix: str = "", depth: int = _DEEP) -> Facts:
     """Return the values of a mapping by dotted names; a list, or a large mapping, is one value."""
     leaves: Facts = {}
     for key, value in values.items():
-        if isinstance(value, dict) and value and len(value) <= _MAX_KEYS:
-            leaves |= _leaves(value, f"{prefix}{key}.")
+        if depth > 1 and isinstance(value, dict) and value and len(value) <= _MAX_KEYS:
+            leaves |= _leaves(value, f"{prefix}{key}.", depth - 1)
         else:
             leaves[f"{prefix}{key}"] = value
     return leaves

@@ -12,7 +12,7 @@ from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, pros
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from samebits.questions.writes.records import Difference, WritesOfRow
     from samebits.records.report import Report, Row
@@ -32,14 +32,15 @@ def of_run(report: Report) -> Markdown:
     models = _models(report.rows)
     if not models:
         return EMPTY
+    with_tokenizer = {row.model for row in report.rows if row.tokenizers} & models.keys()
     stacks = [s.id for s in report.stacks if any(s.id in row.stacks for row in models.values())]
     lines = grouped(
         ((model, line) for model, row in models.items() for line in _lines(row, stacks)),
         lambda pair: pair[1],
     )
     shared = [
-        [*_place(place), *map(prose, kinds), _names([model for model, _ in group], len(models))]
-        for (place, kinds), group in lines.items()
+        [*_place(place), *map(prose, kinds), _names([m for m, _ in group], models, with_tokenizer)]
+        for (place, kinds), group in sorted(lines.items(), key=lambda line: -len(line[1]))
     ]
     intro = fill(
         "{} saved by each stack: names, shapes and dtypes of the tensors, and the files beside them, by "
@@ -107,5 +108,9 @@ def _value(text: str) -> Markdown:
     return prose(text) if text == ABSENT else code(clip(text, _MAX_VALUE))
 
 
-def _names(models: list[str], n_all: int) -> Markdown:
-    return prose(f"all {n_all}") if len(models) == n_all > 1 else codes(models, _MAX_MODELS)
+def _names(names: list[str], models: Collection[str], with_tokenizer: set[str]) -> Markdown:
+    if len(names) == len(models) > 1:
+        return prose(f"all {len(models)}")
+    if len(names) > 1 and {*names} == with_tokenizer:
+        return prose(f"all {len(names)} with a tokenizer")
+    return codes(names, _MAX_MODELS)

@@ -123,6 +123,15 @@ def test_what_all_models_share_is_one_line():
     assert "`b.weight`" in of_model([rows[0]], report)
 
 
+def test_what_all_models_with_a_tokenizer_share_is_one_line():
+    new = save(tokenizer_config={"a": "1"})
+    spoken = {"tokenizers": {"5.0": tokenizer()}}
+    rows = [row(name, new).model_copy(update=spoken) for name in ("m", "n")]
+    text = of_run(sample_report().model_copy(update={"rows": (*rows, row("o", save()))}))
+    assert "all 2 with a tokenizer" in text
+    assert "`m`" not in text
+
+
 def test_equal_saves_are_said_to_be_equal():
     report = sample_report().model_copy(update={"rows": (row("m", save()),)})
     assert "All releases write the same." in of_run(report)
