@@ -244,7 +244,11 @@ _CHANGES = {
         lambda s: None if s.load is None else s.load.model_dump(exclude={"seconds"})
     ),
     "tokenizer": _changes_of(
-        lambda s: None if s.tokenizer is None else _flattened(s.tokenizer.model_dump())
+        lambda s: (
+            None
+            if s.tokenizer is None
+            else _flattened(s.tokenizer.model_dump(exclude={"unlike", "written"}))
+        )
     ),
     "attention.kernel": _attention_changes,
     "weights layout": _layout_changes,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from samebits.compare.facts import ABSENT
 from samebits.findings.rule import RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
@@ -11,6 +13,20 @@ if TYPE_CHECKING:
 
     from samebits.findings.case import Case
     from samebits.records.tokenizer import TokenizerSignal
+
+_PACKAGE = (
+    r"(?i:(sentencepiece|protobuf)(?= library but it was not found)"
+    r"|(?<=No module named .)(sentencepiece|google|tiktoken)"
+    r"|(?<=need to have )sentencepiece|(?<=`)tiktoken(?=` is required))"
+)
+"""The package that an exception of a tokenizer's load says is missing, from 4.48 to 5.24."""
+_WITH = (
+    "--stack-package sentencepiece --stack-package protobuf",
+    "--stack-package tiktoken",
+)
+"""5.x names tiktoken wherever it cannot read a file by sentencepiece."""
+_ADDS = {"add_bos_token": "bos", "add_eos_token": "eos"}
+_MAX_LINES = 6
 
 
 def tokenizer_pair(case: Case) -> tuple[TokenizerSignal, TokenizerSignal] | None:
@@ -76,6 +92,53 @@ def _changed_methods(case: Case) -> Iterator[Sighting]:
         yield Sighting(tokenizers[1].class_name, tuple(lines))
 
 
+def _not_as_stated(case: Case) -> Iterator[Sighting]:
+    """Find keys of the checkpoint's files of which the tokenizer has another value.
+
+    One that it has not at all counts where the reference has it.
+    """
+    tokenizer = case.capture.signals.tokenizer
+    if tokenizer is None:
+        return
+    pair = tokenizer_pair(case)
+    others = pair[0] if pair is not None else None
+    lines: dict[str, list[str]] = {}
+    for key, (stated, there) in tokenizer.unlike.items():
+        if there == ABSENT and (others is None or key in others.unlike):
+            continue
+        if key in _ADDS and _adds(tokenizer, _ADDS[key]) == (stated == "true"):
+            continue  # a post-processor does what is stated
+        line = f"{key}: the checkpoint states {stated}, {tokenizer.class_name} has {there}"
+        if others is not None:
+            had = others.unlike[key][1] if key in others.unlike else "it"
+            line += f"; the reference has {had}"
+        lines.setdefault(key.partition(".")[0], []).append(line)
+    for where, of_key in lines.items():
+        yield Sighting(where, tuple(of_key[:_MAX_LINES]))
+
+
+def _adds(tokenizer: TokenizerSignal, name: str) -> bool:
+    """Return True if the tokenizer adds a special token to a text."""
+    fixed, token = tokenizer.texts.get("fixed"), tokenizer.special.get(name)
+    return fixed is not None and token in fixed.ids and token not in fixed.bare
+
+
+def _package_missing(case: Case) -> Iterator[Sighting]:
+    """Find a tokenizer that cannot be loaded without a package that the stack does not have.
+
+    4.x asks for protobuf while it handles any other exception, of which the traceback tells.
+    """
+    failure = case.failure
+    if failure is None or failure.phase != "tokenizer":
+        return
+    missing = case.raised("ImportError|ModuleNotFoundError|ValueError", _PACKAGE)
+    hidden, during, _ = failure.traceback.partition("During handling of the above exception")
+    if missing is not None and (not during or re.search(_PACKAGE, hidden)):
+        name = missing[0].lower()
+        remedy = " or, for a file of tiktoken, ".join(_WITH) if name == "tiktoken" else _WITH[0]
+        yield Sighting(name, (*case.exception_lines(), f"with it: samebits check {remedy}"))
+
+
 RULES = (
     Rule("SB807", _changed_padding_side),
     Rule("SB808", _chat_template_type),
@@ -85,4 +148,6 @@ RULES = (
         raised("ValueError", r"Tokenizer class TokenizersBackend does not exist"),
         explains=RAISED,
     ),
+    Rule("SB827", _not_as_stated),
+    Rule("SB828", _package_missing, explains=RAISED),
 )

@@ -42,7 +42,7 @@ def facts(captures: Mapping[str, Capture], bands: Sequence[Band], reference: str
         calls=calls,
         state=trimmed(lambda s: s.state if s.state and s.state.is_left else None, state),
         integrity=trimmed(lambda s: s.integrity, load),
-        tokenizers=each(lambda s: s.tokenizer),
+        tokenizers=trimmed(lambda s: s.tokenizer, lambda t: t.model_copy(update={"written": None})),
         unrun=each(lambda s: s.unrun),
         settings=each(lambda s: s.settings.changes if s.settings else None),
         device=each(lambda s: s.device),
@@ -94,7 +94,7 @@ def load(signal: IntegritySignal) -> LoadReport:
     unusual = {name: facts for name, facts in signal.tensors.items() if not facts.is_plain}
     fields = {name: getattr(signal, name) for name in type(signal).model_fields}
     counted = {source: sources.count(source) for source in dict.fromkeys(sources)}
-    return LoadReport(**fields | {"tensors": unusual, "counts": counted})
+    return LoadReport(**fields | {"tensors": unusual, "counts": counted, "written": None})
 
 
 def attention(

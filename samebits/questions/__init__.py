@@ -16,6 +16,7 @@ from samebits.questions import (
     trainer,
     training,
     usage,
+    writes,
 )
 from samebits.records.question import arrange
 
@@ -28,6 +29,7 @@ QUESTIONS: tuple[Question, ...] = (
     relations.QUESTION,
     crossings.QUESTION,
     usage.QUESTION,
+    writes.QUESTION,
     training.QUESTION,
     trainer.QUESTION,
     changes.QUESTION,

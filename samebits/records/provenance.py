@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from samebits.records.record import RAISED, Record
+from samebits.records.written import Written
 
 Source = Literal[
     "loaded",
@@ -96,6 +97,8 @@ class IntegritySignal(Record):
     """dtype -> number of parameters after a load without a dtype argument; None: not tried, for
     example because checkpoint and config have no other dtype than float32."""
     round_trip: RoundTrip | None = None
+    written: Written | None = None
+    """What the save of the round trip wrote; None: nothing was saved, and in a report."""
     raised: Annotated[dict[str, str], RAISED] = Field(default_factory=dict)
     """``second load``, ``save``, ``load of the saved``, ``load without a dtype`` -> the exception, '' if it
     worked."""

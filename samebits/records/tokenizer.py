@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from samebits.records.record import Record
+from samebits.records.written import Written
 
 
 class Encoded(Record):
@@ -52,6 +53,13 @@ class TokenizerSignal(Record):
     """Method that some release from 4.48 to 5.23 lacks -> whether it exists."""
     saved_class: str | None = None
     """tokenizer_class that save_pretrained writes; None if it failed or wrote none."""
+    attributes: dict[str, str] = Field(default_factory=dict)
+    """Attribute, or key of tokenizer_config.json -> its value as a short JSON text; ``absent``: neither an
+    attribute nor an argument that it keeps."""
+    unlike: dict[str, tuple[str, str]] = Field(default_factory=dict)
+    """Key of the tokenizer's files -> the value that they state, and another one that the tokenizer has."""
+    written: Written | None = None
+    """What its save_pretrained writes; None in a report."""
     knows_backend: bool
     """True if the release has the class TokenizersBackend, which 5.x writes."""
 

@@ -62,7 +62,7 @@ def read(path: Path) -> Source:
             f"({document['samebits']})"
         )
         raise ReportFileError(msg)
-    current = document if version == SCHEMA_VERSION else earlier.now(document)
+    current = document if version > earlier.LAST else earlier.now(document)
     current = {key: value for key, value in current.items() if key != "schema_version"}
     try:
         return Source(Report.model_validate_json(json.dumps(current)), document)

@@ -1,7 +1,7 @@
 """Reports of earlier versions, in the form of now.
 
 Until schema_version 10 fields were only added. 11 left some out. In 12 what questions say of a row lies
-under ``answers``.
+under ``answers``, and 13 only added fields.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+LAST = 11
+"""The last version that has another form."""
 _GONE = (
     "an adapter leaves other gradients",
     "bfloat16 by autocast = by weights",

@@ -734,6 +734,67 @@ def test_another_padding_side_is_a_finding():
     assert tokenized(padding_side="right") == ["SB807"]
 
 
+STATES = {"extra": ('{"a": 1}', '{"a": 2}')}
+UNREAD = {"add_bos_token": ("true", "false")}
+NO_BOS = {"texts": texts_of("Hello", 5, 6)}
+
+
+def test_a_key_that_the_tokenizer_has_otherwise_is_a_finding():
+    assert tokenized(unlike=STATES) == ["SB827"]
+    assert codes_of(sound(Memory(), tokenizer=tokenizer(unlike=STATES))) == ["SB827"]
+    reference = sound(Memory(), tokenizer=tokenizer(unlike=STATES))
+    candidate = sound(Memory(), "5.x", tokenizer=tokenizer())
+    assert codes_of(candidate, reference=reference) == []
+
+
+def test_a_key_that_no_tokenizer_keeps_is_no_finding():
+    absent = {"extra": ("1", "absent")}
+    assert tokenized(unlike=absent) == ["SB827"]
+    assert codes_of(sound(Memory(), tokenizer=tokenizer(unlike=absent))) == []
+    reference = sound(Memory(), tokenizer=tokenizer(unlike=absent))
+    candidate = sound(Memory(), "5.x", tokenizer=tokenizer(unlike=absent))
+    assert codes_of(candidate, reference=reference) == []
+
+
+def test_an_attribute_is_no_finding_where_the_ids_are_as_stated():
+    assert tokenized(unlike=UNREAD) == []
+    assert tokenized(unlike=UNREAD, **NO_BOS) == ["SB801", "SB827"]
+    assert tokenized(unlike={"add_eos_token": ("false", "true")}) == []
+
+
+NEEDED = [
+    ("ImportError", "\nLlamaConverter requires the protobuf library but it was not found in your"),
+    ("ImportError", "\nXTokenizer requires the SentencePiece library but it was not found in your"),
+    ("ValueError", "`tiktoken` is required to read a `tiktoken` file. Install it with `pip …`."),
+    ("ValueError", "… You need to have sentencepiece or tiktoken installed to convert a slow …"),
+    ("ModuleNotFoundError", "No module named 'sentencepiece'"),
+]
+
+
+@pytest.mark.parametrize(("type_name", "message"), NEEDED)
+def test_a_package_that_a_tokenizer_needs_is_a_finding_with_its_command(type_name, message):
+    run = failed(type_name, message, phase="tokenizer")
+    (finding,) = findings(Case(capture=run))
+    assert finding.code == "SB828"
+    assert "samebits check --stack-package sentencepiece" in finding.evidence[-1]
+    assert "SB828" not in codes_of(failed(type_name, message))
+
+
+def test_another_failure_of_a_tokenizer_needs_no_package():
+    assert codes_of(failed("ValueError", "sentencepiece: wrong magic", phase="tokenizer")) == []
+    assert codes_of(failed("OSError", "`tiktoken` is required", phase="tokenizer")) == []
+    run = failed(
+        "ImportError", "requires the protobuf library but it was not found", phase="tokenizer"
+    )
+    for first, codes in (
+        ("TypeError: x", []),
+        ("ImportError: No module named 'google'", ["SB828"]),
+    ):
+        text = f"{first}\n\nDuring handling of the above exception, another exception occurred:\n"
+        failure = run.failure.model_copy(update={"traceback": text})
+        assert codes_of(run.model_copy(update={"failure": failure})) == codes
+
+
 def test_another_answer_of_the_chat_template_is_a_finding():
     ids, batch = Answer(type="list"), Answer(type="BatchEncoding")
     reference = sound(Memory(), tokenizer=tokenizer(chat=ids))

@@ -15,6 +15,7 @@ from raising import raised
 from safetensors.torch import save_file
 from samebits_probe.cell import cell as cell_module
 from samebits_probe.cell import session as cell_session
+from samebits_probe.cell import written
 from samebits_probe.cell.phases import integrity as integrity_phase
 from samebits_probe.cell.phases import weights as weights_phase
 from samebits_probe.model import determinism, heap, load
@@ -433,6 +434,31 @@ def test_a_round_trip_that_loses_a_tensor_and_a_config_field():
     assert trip["tensors"] == ["proj.bias"]
     assert trip["config"] == ["note: 'not the default' → 'n'"]
     assert trip["logits"] == "differs"
+
+
+def test_a_save_names_its_tensors_its_keys_and_what_it_loses():
+    whole, losing = (integrity(defect)["written"] for defect in ("none", "forgets"))
+    assert whole["lost"] == {}
+    assert whole["tensors"]["proj.bias"] == "float32 [8]"
+    assert whole["files"]["config.json"]["keys"]["note"] == '"not the default"'
+    assert whole["files"]["config.json"]["digest"]
+    assert losing["lost"] == {"config.json": {"note": ['"not the default"', '"n"']}}
+    assert set(whole["tensors"]) - set(losing["tensors"]) == {"proj.bias"}
+    named = integrity("saves another name")["written"]
+    assert named["tensors"].keys() != whole["tensors"].keys()
+
+
+def test_a_file_that_is_not_written_loses_no_key():
+    folder = checkpoint("none")
+    for name in ("config.json", "generation_config.json"):
+        (folder / name).write_text(json.dumps(written.json_of(folder / name) | {"more": 1}))
+    source = load.Source(str(folder), None, True, "float32", "default", "cpu")
+    empty = Path(tempfile.mkdtemp())
+    assert written.of_model(empty, source, None, None) == {"files": {}, "lost": {}, "tensors": None}
+
+
+def test_a_model_that_refuses_to_be_saved_writes_nothing():
+    assert "written" not in integrity("refuses to be saved")
 
 
 def test_a_kernel_that_rounds_by_the_place_of_weights_is_no_loss():

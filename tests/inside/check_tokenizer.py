@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import transformers
+from samebits_probe.cell import attributes
 from samebits_probe.cell import tokenizer as cell_tokenizer
 from samebits_probe.model.load import Source, has_tokenizer, load_tokenizer
 
@@ -53,7 +54,7 @@ def source(made):
 
 
 def facts(made, prompts=None):
-    return cell_tokenizer.facts(load_tokenizer(source(made)), prompts or {})
+    return cell_tokenizer.facts(load_tokenizer(source(made)), prompts or {}, source(made))
 
 
 PLAIN = facts(folder())
@@ -118,3 +119,93 @@ def test_a_folder_without_a_tokenizer_is_still_one():
     none = bare("llama", **{"generation_config.json": "{}", "preprocessor_config.json": "{}"})
     assert not has_tokenizer(none)
     assert load_tokenizer(none) is None
+
+
+STATED = {
+    "padding_side": "left",
+    "truncation_side": "left",
+    "model_max_length": 77,
+    "clean_up_tokenization_spaces": True,
+    "extra": {"a": [1, 2]},
+    "sep_token": {"__type": "AddedToken", "content": "world", "lstrip": True},
+    "added_tokens_decoder": {"1": {"content": "<s>", "lstrip": True, "special": True}},
+    "additional_special_tokens": ["12345"],
+}
+OTHERS = {
+    "padding_side": ("right", '"left"'),
+    "model_max_length": (78, "77"),
+    "extra": ({"a": [1, 3]}, '{"a": [1, 2]}'),
+    "more": (True, "absent"),
+    "sep_token": ("Hello", '"world"'),
+    "additional_special_tokens": (["12345", "gone"], '["12345"]'),
+}
+
+
+def test_every_key_is_an_attribute():
+    found = facts(folder(**STATED))
+    assert found["unlike"] == {}
+    assert found["attributes"]["padding_side"] == '"left"'
+    assert found["attributes"]["extra"] == '{"a": [1, 2]}'
+    assert found["attributes"]["is_fast"] == "true"
+    assert PLAIN["unlike"] == {}
+
+
+def test_another_value_than_stated_is_named_with_both():
+    tokenizer = load_tokenizer(source(folder(**STATED)))
+    for key, (value, there) in OTHERS.items():
+        other = source(folder(**STATED | {key: value}))
+        unlike = attributes.facts(tokenizer, other)["unlike"]
+        assert unlike == {key: (json.dumps(value), there)}, key
+    flags = {"content": "<s>", "lstrip": False, "special": True}
+    other = source(folder(**STATED | {"added_tokens_decoder": {"1": flags, "9": flags}}))
+    unlike = attributes.facts(tokenizer, other)["unlike"]
+    assert list(unlike) == ["added_tokens_decoder.1", "added_tokens_decoder.9"]
+    assert '"lstrip": true' in unlike["added_tokens_decoder.1"][1]
+    assert unlike["added_tokens_decoder.9"][1] == "absent"
+
+
+def test_an_added_token_of_another_id_is_named():
+    made = folder()
+    (made / "added_tokens.json").write_text(json.dumps({"<s>": 1, "world": 4}))
+    unlike = attributes.facts(load_tokenizer(source(folder())), source(made))["unlike"]
+    assert unlike == {"added_tokens.world": ("4", "3")}
+
+
+def test_a_save_gives_back_what_the_files_state():
+    for made in (folder(), folder(**STATED)):
+        written = facts(made)["written"]
+        assert written["lost"] == {}
+        assert "raised" not in written
+        assert {"tokenizer.json", "tokenizer_config.json"} <= written["files"].keys()
+
+
+def test_a_save_that_loses_a_key_is_named():
+    made = folder(**STATED)
+    tokenizer = load_tokenizer(source(made))
+    whole = tokenizer.save_pretrained
+
+    def save(into, **more):
+        whole(into, **more)
+        path = Path(into) / "tokenizer_config.json"
+        left = {k: v for k, v in json.loads(path.read_text()).items() if k not in STATED}
+        path.write_text(json.dumps(left | {"model_max_length": 78, "padding_side": "left"}))
+
+    tokenizer.save_pretrained = save
+    written = cell_tokenizer.facts(tokenizer, {}, source(made))["written"]
+    lost = written["lost"]["tokenizer_config.json"]
+    assert lost["extra"] == ('{"a": [1, 2]}', "absent")
+    assert lost["model_max_length"] == ("77", "78")
+    assert "padding_side" not in lost
+
+
+def test_a_tokenizer_that_cannot_be_saved_is_a_result():
+    tokenizer = load_tokenizer(source(folder()))
+
+    def refuse(*_, **__):
+        msg = "no"
+        raise OSError(msg)
+
+    tokenizer.save_pretrained = refuse
+    found = cell_tokenizer.facts(tokenizer, {}, source(folder()))
+    assert found["written"] == {"files": {}, "raised": "OSError: no"}
+    assert found["saved_class"] is None

@@ -53,6 +53,14 @@ ALLOWED: dict[tuple[str, str], str] = {
         r"""re.compile(f"OSError: \\[Errno (?:{'|'.join(map(str, sorted(MACHINE_ERRORS)))})\\]")""",
     ): "Python's own words for an OSError, as a job reports its last exception",
     (
+        "findings/tokenizers.py",
+        "failure.traceback.partition('During handling of the above exception')",
+    ): "what Python writes between two exceptions",
+    (
+        "findings/tokenizers.py",
+        "re.search(_PACKAGE, hidden)",
+    ): "transformers' words in the first one",
+    (
         "questions/texts/compare.py",
         "operation.startswith(PUT_BACK)",
     ): "an operation's name, as the probe makes it",

@@ -28,7 +28,7 @@ logging.disable(logging.WARNING)
 for name, folder in json.loads(sys.argv[2]).items():
     source = Source(folder, None, False, "float32", "default", "cpu")
     loaded = load_tokenizer(source)
-    observed = {"tokenizer": tokenizer.facts(loaded, {}), "texts": {
+    observed = {"tokenizer": tokenizer.facts(loaded, {}, source), "texts": {
         "parts": backend.facts(loaded, source),
         "conversations": chat.facts(loaded),
         "corpus": texts.facts(loaded, source),

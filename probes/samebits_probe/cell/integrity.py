@@ -18,8 +18,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
+from samebits_probe.cell import written
 from samebits_probe.cell.roundtrip import Original, round_trip
-from samebits_probe.model import forks, heap
+from samebits_probe.model import forks, heap, savedfiles
 from samebits_probe.model import load as model_load
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.model.fresh import against
@@ -97,6 +98,8 @@ def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts
         _try_without(load_facts, facts["tensors"])
         drop_tensors(load_facts.loaded.model)  # its values are not needed in this process any more
     round_trip = _round_trip(load_facts, second_model, folder, facts["tensors"], no_second_load)
+    if "written" in round_trip:
+        facts["written"] = round_trip.pop("written")
     dtypes, default_load = None, {}
     if not no_second_load:
         try:
@@ -278,10 +281,13 @@ def _round_trip(
         # what a load gives follows from its input only where two loads gave the same
         None if unwritten or len(steady) < len(tensors) else _checkpoint(load_facts.source),
     )
+    writer = savedfiles.Writer(original.checkpoint, may_write=not load_facts.too_large)
+    config_class = type(load_facts.loaded.config)
     facts = round_trip(
         second_model,
         original,
         folder,
+        writer,
         load_facts.inputs,
         absent,
         unwritten,
@@ -289,6 +295,8 @@ def _round_trip(
         load_facts.too_large,
     )
     drop_tensors(second_model)
+    if facts["outcome"] != "save failed":
+        facts["written"] = written.of_model(folder, load_facts.source, config_class, writer.tensors)
     return facts
 
 

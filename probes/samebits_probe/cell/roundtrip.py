@@ -34,6 +34,7 @@ def round_trip(
     model: Any,
     original: Original,
     folder: Path,
+    writer: savedfiles.Writer,
     inputs: Callable[[], Inputs | None],
     chance: set[str],
     unwritten: list[str],
@@ -55,7 +56,6 @@ def round_trip(
     saved_state = StateBeforeSave(model, original.hashes)
     size = model_load.n_bytes(model)
     progress.tick("save", allowance=progress.moving(size), moves=True)
-    writer = savedfiles.Writer(original.checkpoint, may_write=not too_large)
     try:
         with writer.in_place():
             model.save_pretrained(folder)

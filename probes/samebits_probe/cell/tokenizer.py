@@ -13,10 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import transformers
 
-from samebits_probe.process.failure import without_folders
+from samebits_probe.cell import attributes, written
+from samebits_probe.model.load import load_tokenizer
+from samebits_probe.process.failure import in_one_line, without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from samebits_probe.model.load import Source
 
 
 FIXED = "Hello world 12345 naïve"
@@ -34,12 +38,13 @@ _METHODS = (
 )
 
 
-def facts(tokenizer: Any, prompts: dict[str, Any]) -> dict[str, Any]:
+def facts(tokenizer: Any, prompts: dict[str, Any], source: Source) -> dict[str, Any]:
     """Return the facts about an object that was loaded for this."""
     texts = {"fixed": FIXED} | {n: p["text"] for n, p in prompts.items() if p.get("text")}
     has_template = getattr(tokenizer, "chat_template", None) is not None
     chat = _call_result(lambda: tokenizer.apply_chat_template(_CHAT)) if has_template else None
     ids = tokenizer(FIXED, add_special_tokens=False)["input_ids"][:2]
+    wrote = _written(tokenizer, source)
     return {
         "class_name": type(tokenizer).__name__,
         "padding_side": str(tokenizer.padding_side),
@@ -50,7 +55,9 @@ def facts(tokenizer: Any, prompts: dict[str, Any]) -> dict[str, Any]:
         "chat": chat,
         "batch": _call_result(lambda: tokenizer.decode([ids, ids])),
         "methods": {name: hasattr(tokenizer, name) for name in _METHODS},
-        "saved_class": _saved_class(tokenizer),
+        **attributes.facts(tokenizer, source),
+        "saved_class": _saved_class(wrote),
+        "written": wrote,
         "knows_backend": hasattr(transformers, "TokenizersBackend"),
     }
 
@@ -76,12 +83,22 @@ def _call_result(call: Callable[[], Any]) -> dict[str, Any]:
         return {"raised": f"{type(error).__name__}: {first_line}"}
 
 
-def _saved_class(tokenizer: Any) -> str | None:
-    with tempfile.TemporaryDirectory() as folder:
+def _saved_class(wrote: dict[str, Any]) -> str | None:
+    keys = wrote["files"].get(attributes.CONFIG, {}).get("keys", {})
+    name = json.loads(keys.get("tokenizer_class", "null"))
+    return name if isinstance(name, str) else None
+
+
+def _written(tokenizer: Any, source: Source) -> dict[str, Any]:
+    """Return what a save writes; a tokenizer that cannot be saved is a result."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         try:
             tokenizer.save_pretrained(folder)
-            config = json.loads((Path(folder) / "tokenizer_config.json").read_text("utf-8"))
-        except Exception:  # noqa: BLE001  a tokenizer that cannot be saved has no saved class
-            return None
-    name = config.get("tokenizer_class")
-    return name if isinstance(name, str) else None
+        except Exception as error:  # noqa: BLE001  whatever it is
+            return {"files": {}, "raised": in_one_line(error)}
+
+        def reload() -> Any:
+            return load_tokenizer(source.at(name))
+
+        return written.of_folder(folder, lambda: attributes.lost(tokenizer, source, folder, reload))

@@ -12,6 +12,7 @@ import inspect
 import json
 import logging
 import math
+import re
 import time
 import warnings
 from contextlib import contextmanager
@@ -60,6 +61,8 @@ _UNKNOWN_KEYS = (
     "unexpected keys are not known"
 )
 
+_NEEDS_PACKAGE = re.compile("tiktoken` is required")
+"""What 5.x says of a file that it has and cannot read; a tokenizer that is not there gives other messages."""
 _MIN_BYTES_TO_TRIM = 64 << 20
 """Bytes of parameters from which on trimming the heap is worth its time."""
 
@@ -600,8 +603,8 @@ def load_tokenizer(source: Source, **options: Any) -> Any:
     try:
         arguments = source.arguments() | options
         return transformers.AutoTokenizer.from_pretrained(source.where, **arguments)
-    except (OSError, ValueError):
-        if folder.is_dir():
+    except (OSError, ValueError) as error:
+        if folder.is_dir() or _NEEDS_PACKAGE.search(str(error)):
             raise
         return None  # a hub model without a tokenizer gets token ids
 

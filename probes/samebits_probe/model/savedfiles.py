@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers import modeling_utils
 
-from samebits_probe.model.tensor import is_plain, same_bytes
+from samebits_probe.model.tensor import dtype_name, is_plain, same_bytes
 from samebits_probe.process import progress
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class Writer:
         self._held: list[_File] = []
         self._compares = checkpoint is not None and not checkpoint.is_pickled
         self._save_file: Any = None
+        self.tensors: dict[str, str] | None = None
+        """Name -> dtype and shape of all tensors of the save; None: it does not go through ``save_file``."""
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -55,6 +57,7 @@ class Writer:
             self._compares = False
             yield
             return
+        self.tensors = {}
         setattr(modeling_utils, _SAVE_FILE, self._save)
         try:
             yield
@@ -77,6 +80,11 @@ class Writer:
 
     def _save(self, tensors: dict[str, torch.Tensor], filename: Any, metadata: Any = None) -> None:
         file = _File(tensors, str(filename), metadata)
+        assert self.tensors is not None
+        self.tensors |= {
+            name: f"{dtype_name(tensor.dtype)} {list(tensor.shape)}"
+            for name, tensor in tensors.items()
+        }
         if self._compares and self._is_original(file):
             self._held.append(file)
             return

@@ -122,10 +122,25 @@ def _lines(row: Row, stacks: list[str]) -> list[list[str]]:
         for stack, signal in row.tokenizers.items()
     }
     names = dict.fromkeys(name for facts in facts_by_stack.values() for name in facts)
-    return [
+    lines = [
         [name, *(facts_by_stack.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)]
         for name in names
     ]
+    return [*lines, *_attributes(row, stacks)]
+
+
+def _attributes(row: Row, stacks: list[str]) -> list[list[str]]:
+    """Return the attributes that differ between releases."""
+    by_stack = {stack: signal.attributes for stack, signal in row.tokenizers.items()}
+    names = dict.fromkeys(name for attributes in by_stack.values() for name in attributes)
+    lines = (
+        [
+            f"attribute {name}",
+            *(by_stack.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks),
+        ]
+        for name in names
+    )
+    return [line for line in lines if len(set(line[1:]) - {NOT_OBSERVED}) > 1]
 
 
 def _facts(signal: TokenizerSignal, first: TokenizerSignal) -> Facts:

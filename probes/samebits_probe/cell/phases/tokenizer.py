@@ -22,7 +22,7 @@ def observe(session: Session) -> None:
         loaded = load.load_tokenizer(session.source)
         if loaded is not None:
             prompts = session.job["model"]["prompts"]
-            session.signals["tokenizer"] = tokenizer.facts(loaded, prompts)
+            session.signals["tokenizer"] = tokenizer.facts(loaded, prompts, session.source)
             session.spare_tokenizer = loaded
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 from itertools import combinations
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
-from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import plain, short_hash
+from samebits_probe.cell.written import file_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,7 +49,7 @@ def as_declared(backend: Any, source: Source) -> Iterator[tuple[str, Any]]:
     The parts are those that this release built otherwise: each alone, then two of them, then all.
     It is one object, which changes with each step.
     """
-    path = _file(source)
+    path = file_of(source, "tokenizer.json")
     built, declared = _built(backend), _declared(source)
     changed = [name for name in _OF_IDS if declared and built[name] != declared[name]]
     if path is None or not changed:
@@ -82,25 +81,13 @@ def _state(component: Any) -> Any:
 
 
 def _declared(source: Source) -> dict[str, str]:
-    path = _file(source)
+    path = file_of(source, "tokenizer.json")
     if path is None:
         return {}
     try:
         return _parts(json.loads(path.read_text("utf-8")))
     except ValueError:
         return {}
-
-
-def _file(source: Source) -> Path | None:
-    folder = Path(source.where)
-    if folder.is_dir():
-        path = folder / "tokenizer.json"
-        return path if path.is_file() else None
-    try:
-        name = cached_file(source.where, "tokenizer.json", revision=source.revision)
-    except OSError:
-        return None
-    return Path(name) if name else None
 
 
 def _parts(whole: dict[str, Any]) -> dict[str, str]:

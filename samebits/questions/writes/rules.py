@@ -1,0 +1,54 @@
+"""Rules for what a release writes: other names of tensors, and keys of the checkpoint that it loses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.findings.rule import Rule, Sighting
+from samebits.findings.tokenizers import side_lines
+from samebits.questions.writes.compare import saves
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.findings.case import Case
+
+_MAX_NAMES = 6
+
+
+def _other_names(case: Case) -> Iterator[Sighting]:
+    """Find names of saved tensors that only one of two releases writes."""
+    if case.reference is None:
+        return
+    sides = [saves(run).get("model") for run in (case.reference, case.capture)]
+    names = [side.tensors for side in sides if side is not None and side.tensors is not None]
+    if len(names) < 2 or names[0].keys() == names[1].keys():
+        return
+    only = ([name for name in one if name not in other] for one, other in (names, reversed(names)))
+    lines = (
+        f"only here: {plural(len(own), 'tensor')}, {', '.join(own[:_MAX_NAMES])}"
+        if own
+        else "no tensor of its own"
+        for own in only
+    )
+    yield Sighting("save_pretrained", side_lines(case, *lines), saver=case.capture.cell.stack)
+
+
+def _lost_keys(case: Case) -> Iterator[Sighting]:
+    """Find keys that a file of the checkpoint states, and that its copy does not give back."""
+    for save in saves(case.capture).values():
+        for file, keys in save.lost.items():
+            lines = (
+                f"{key}: the checkpoint states {stated}, its copy gives {there}"
+                for key, (stated, there) in [*keys.items()][:_MAX_NAMES]
+            )
+            more = len(keys) - _MAX_NAMES
+            rest = (f"and {plural(more, 'more key')}",) if more > 0 else ()
+            yield Sighting(file, (*lines, *rest), saver=case.capture.cell.stack)
+
+
+RULES = (
+    Rule("SB208", _lost_keys),
+    Rule("SB311", _other_names),
+)
