@@ -60,7 +60,7 @@ class Uv:
         if what == "compile":
             return pylock(self.lock)
         if what == "venv":
-            python = build._interpreter(Path(command[-1]))
+            python = build.interpreter_of(Path(command[-1]))
             python.parent.mkdir(parents=True)
             python.touch()
         elif what == "sync":

@@ -53,7 +53,7 @@ class Machine:
                 self.files[option] = Path(command[command.index(option) + 1]).read_text("utf-8")
             Path(command[command.index("--output-file") + 1]).write_text(RESOLVED, "utf-8")
         elif "venv" in command:
-            python = build._interpreter(Path(command[-1]))
+            python = build.interpreter_of(Path(command[-1]))
             python.parent.mkdir(parents=True)
             python.touch()
             (python.parents[1] / "lib" / "python3.12" / "site-packages").mkdir(parents=True)
