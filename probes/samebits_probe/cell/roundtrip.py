@@ -54,16 +54,8 @@ def round_trip(
     ``too_large`` is why nothing may be written; what does not follow is then not tried.
     """
     saved_state = StateBeforeSave(model, original.hashes)
-    size = model_load.n_bytes(model)
-    progress.tick("save", allowance=progress.moving(size), moves=True)
-    try:
-        with writer.in_place():
-            model.save_pretrained(folder)
-        if writer.is_same() and original.has_config(model, folder):
-            return _no_loss()
-        writer.write_held()
-    except Exception as error:  # noqa: BLE001  a model that cannot be saved is a result
-        return {"outcome": "save failed", "reason": _error_text(error)}
+    if ended := _save(model, original, folder, writer):
+        return ended
     if too_large:
         return {"outcome": "not tried", "reason": too_large}
     prompt, reason = _prompt(inputs, unwritten)
@@ -92,6 +84,21 @@ def round_trip(
         "logits": logits,
         "reason": reason,
     }
+
+
+def _save(model: Any, original: Original, folder: Path, writer: savedfiles.Writer) -> Facts | None:
+    """Save the model; return the outcome if no load has to follow, None otherwise."""
+    size = model_load.n_bytes(model)
+    progress.tick("save", allowance=progress.moving(size), moves=True)
+    try:
+        with writer.in_place():
+            model.save_pretrained(folder)
+        if writer.is_same() and original.has_config(model, folder):
+            return _no_loss()
+        writer.write_held()
+    except Exception as error:  # noqa: BLE001  a model that cannot be saved is a result
+        return {"outcome": "save failed", "reason": _error_text(error)}
+    return None
 
 
 class Original(NamedTuple):
