@@ -143,7 +143,9 @@ def _explanations(
             stack=_faulty(by_code[finding.code], result) or stack or result.cell.stack,
         )
         for finding in cell_findings
-        if by_code[finding.code].explains & wanted and _fits(by_code[finding.code], finding, result)
+        if finding.code in by_code  # a report of an earlier version may have codes that are gone
+        and by_code[finding.code].explains & wanted
+        and _fits(by_code[finding.code], finding, result)
     )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from samebits.base.errors import SamebitsError, shown
+from samebits.questions.registry import explained
 from samebits.records.report import SCHEMA_VERSION, Report
 from samebits.reports import earlier, owned, packed
 from samebits.reports.formats.registry import FORMATS
@@ -65,11 +66,24 @@ def read(path: Path) -> Source:
     current = document if version > earlier.LAST else earlier.now(document)
     current = {key: value for key, value in current.items() if key != "schema_version"}
     try:
-        return Source(Report.model_validate_json(json.dumps(current)), document)
+        report = Report.model_validate_json(json.dumps(current))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ReportFileError(_damaged(path, f"{place}: {first['msg']}")) from error
+    return Source(report if version == SCHEMA_VERSION else _with_explanations(report), document)
+
+
+def _with_explanations(report: Report) -> Report:
+    """Return a report of an earlier version with the findings that explain verdicts, which it may lack."""
+    if any(cell.explained_by for cell in report.cells):
+        return report
+    rows = []
+    for row in report.rows:
+        by_stack = {cell.cell.stack: cell.findings for cell in row.cells}
+        cells = tuple(explained(cell, by_stack) for cell in row.cells)
+        rows.append(row.model_copy(update={"cells": cells}))
+    return report.model_copy(update={"rows": tuple(rows)})
 
 
 def rewrite(

@@ -112,6 +112,21 @@ def test_since_when_names_the_last_release_without_it_and_where_it_ends():
     assert answer(gone).since == "since 5.0 (4.57 is the last without it; gone in 5.9)"
 
 
+def test_releases_with_the_same_defect_of_their_own_are_one_answer():
+    """A finding names the release that has it, which is another one in each cell."""
+    cells = [
+        diverged(
+            step("logits", 1.0, 1.0),
+            stack=stack,
+            explained_by=(Explanation(code="SB301", where="w", stack=stack),),
+        )
+        for stack in ("5.0", "5.9")
+    ]
+    (found,) = answers(one(*cells))
+    assert found.stacks == ("5.0", "5.9")
+    assert found.since == "since 5.0 (4.57 is the last without it)"
+
+
 def test_a_reference_that_is_wrong_is_fixed_in_the_release_that_differs():
     faulty = Explanation(code="SB301", where="w", stack=OLD)
     found = answer(one(diverged(step("logits", 1.0, 1.0), explained_by=(faulty,))))

@@ -265,18 +265,6 @@ def test_what_explains_comes_first_and_other_findings_are_folded(report):
     ]
 
 
-def test_an_earlier_report_that_explains_nothing_blames_only_findings_of_its_kind(report):
-    row = next(row for row in report.rows if row.model == "opensci-ref")
-    crash = NEVER_WRITTEN.model_copy(update={"code": "SB101", "kind": "crash"})
-    findings = tuple(
-        Finding(code=code, where="x", evidence=("x",)) for code in ("SB101", NEVER_WRITTEN.code)
-    )
-    earlier = report.model_copy(update={"rules": (crash, NEVER_WRITTEN), "rows": ()})
-    unstable = next(cell for cell in row.cells if cell.judged is Verdict.UNSTABLE)
-    cell = unstable.model_copy(update={"findings": findings, "explained_by": ()})
-    assert Answers(earlier).explaining([cell]) == {NEVER_WRITTEN.code}
-
-
 def test_columns_that_say_nothing_are_left_out(report):
     one = report.model_copy(
         update={"rows": tuple(r for r in report.rows if str(r.variant) == "float32-sdpa")}

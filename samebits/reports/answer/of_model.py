@@ -131,17 +131,22 @@ def _ways(report: Report) -> Iterator[_Way]:
 
 def _way(cell: CellResult) -> Hashable:
     failure = cell.failure and (cell.failure.phase, cell.failure.type, cell.failure.message)
-    causes = tuple(dict.fromkeys((e.code, e.stack) for e in cell.explained_by))
+    causes = _causes(cell)
     signals = tuple(signal.signal for signal in cell.signals if signal.outcome == "differs")
     moved = cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED)
     figure = cell.figure if moved else ""
     return cell.verdict, cell.judged, failure, causes, signals if moved else (), figure
 
 
+def _causes(cell: CellResult) -> Hashable:
+    """Return the findings that explain a verdict, each with the side that has it, whatever its release."""
+    return tuple(dict.fromkeys((e.code, e.stack == cell.cell.stack) for e in cell.explained_by))
+
+
 def _same_way(way: _Way) -> Hashable:
     """Return what rows of one model share that differ in the same way; figures depend on the dtype."""
     first = way.cells[0]
-    causes = tuple(dict.fromkeys((e.code, e.stack) for e in first.explained_by))
+    causes = _causes(first)
     failure = first.failure and (first.failure.phase.partition(" ")[0], first.failure.type)
     stacks = tuple(cell.cell.stack for cell in way.cells)
     return way.row.model, first.verdict, first.judged, causes, failure, stacks

@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from samebits.records.finding import Finding
     from samebits.records.report import Report, Row
 
-_KIND_OF = {
-    Verdict.FAILED: "crash",
-    Verdict.DIVERGED: "silent",
-    Verdict.UNSTABLE: "silent",
-    Verdict.UNDECIDED: "silent",
-    Verdict.ROUNDING: "rounding",
-}
-"""Verdict -> the kind of finding that may explain it, where a report does not say which one does."""
-
 _QUIET = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.ABSENT)
 
 
@@ -47,8 +38,6 @@ class Answers:
         self.rules = {rule.code: rule for rule in report.rules}
         kinds = list(KINDS)
         self._ranks = {rule.code: kinds.index(rule.kind) for rule in report.rules}
-        # reports of earlier versions do not say which finding explains which verdict
-        self._says = any(cell.explained_by for cell in report.cells)
 
     def known(self, cells: Iterable[CellResult], row: Row) -> list[Known]:
         """Return the defects of cells of a row: those that explain, the worst first, then others."""
@@ -70,19 +59,7 @@ class Answers:
 
     def explaining(self, cells: Iterable[CellResult]) -> set[str]:
         """Return the codes of the defects that explain the verdicts on cells."""
-        cells = list(cells)
-        if self._says:
-            return {explanation.code for cell in cells for explanation in cell.explained_by}
-        return {
-            finding.code
-            for cell in cells
-            for finding in cell.findings
-            if not finding.of_saving and self._kind(finding) == _KIND_OF.get(cell.judged)
-        }
-
-    def _kind(self, finding: Finding) -> str:
-        rule = self.rules.get(finding.code)
-        return rule.kind if rule else ""
+        return {explanation.code for cell in cells for explanation in cell.explained_by}
 
     def said(self, cell: CellResult) -> list[tuple[str, str]]:
         """Return what to read first about a cell: sentences, each with a title or ''."""
