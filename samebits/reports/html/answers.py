@@ -71,7 +71,7 @@ class Answers:
             ("Since", found.start),
             ("Where", found.where),
             ("Right", found.side.why),
-            ("What to do", "" if cell.explained_by else found.do),
+            ("What to do", found.do),
         ]
         named += [("Decides", rounded_ulp(cell.deciding.what))] if cell.deciding else []
         named += [("Differs first", rounded_ulp(cell.first.what))] if cell.first else []
