@@ -188,6 +188,12 @@ def recall(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def fixes(session: nox.Session) -> None:
+    """Measure recall on fix commits that were drawn at random; write docs/recall.md. Takes an hour."""
+    run_module(session, "bench.fixes.run")
+
+
+@nox.session(venv_backend="none", default=False)
 def unchanged(session: nox.Session) -> None:
     """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""
     run_module(session, "bench.unchanged")

@@ -100,8 +100,8 @@ def names(sign: Sign, cell: Cell) -> bool:
 def naming(sign: Sign, cell: Cell) -> str:
     """Return the expected finding, or the place of the cause, that a cell has; '' if it has none."""
     expected = _expected_codes(sign, cell)
-    places = (place for source in sign.source for place in _places(cell) if source in place)
-    return expected[0] if expected else next(places, "")
+    fitting = (place for source in sign.source for place in places(cell) if source in place)
+    return expected[0] if expected else next(fitting, "")
 
 
 def _expected_codes(sign: Sign, cell: Cell) -> list[str]:
@@ -149,7 +149,7 @@ def named_cause(cell: Cell) -> str:
     return f"{frames[-1]['function']} ({frames[-1]['file']}:{frames[-1]['line']})" if frames else ""
 
 
-def _places(cell: Cell) -> Iterator[str]:
+def places(cell: Cell) -> Iterator[str]:
     """Yield the functions and files that a cell names: of causes, source diffs and tracebacks."""
     cause = cell.get("cause")
     while cause:

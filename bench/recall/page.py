@@ -10,6 +10,7 @@ from typing import Any
 
 from tabulate import tabulate
 
+from bench.fixes import page as random_cases
 from bench.place import ROOT
 
 PATH = ROOT / "docs" / "recall.md"
@@ -64,6 +65,8 @@ def page(results: dict[str, Any]) -> str:
     ]
     if missing := [case for case in cases if case["reason"]]:
         parts += ["## What is missing", *(_missing(case) for case in missing)]
+    if (drawn := random_cases.read()) is not None:
+        parts += random_cases.section(drawn)
     parts += ["## Clean pairs", *_clean(results["clean"])]
     return "\n\n".join(parts) + "\n"
 
@@ -103,7 +106,9 @@ def sentence(results: dict[str, Any]) -> str:
         if n_pairs
         else ""
     )
-    return f"{start}{clean} ([docs/recall.md](docs/recall.md))."
+    drawn = random_cases.read()
+    more = f"\n{random_cases.sentence(drawn)}" if drawn is not None else ""
+    return f"{start}{clean} ([docs/recall.md](docs/recall.md)).{more}"
 
 
 def _figures(cases: list[dict[str, Any]]) -> list[list[Any]]:

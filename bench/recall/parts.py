@@ -62,14 +62,15 @@ def kept(
     asked: dict[str, Any],
     work: Callable[[], Any],
     clock: Callable[[], float] = time.monotonic,
+    sources: tuple[str, ...] = _SOURCES,
 ) -> Part:
     """Return the part that an earlier run kept in ``folder``, or run it.
 
-    ``asked`` is what it depends on beside the code. A folder of a run that was stopped is removed, so
+    ``asked`` is what it depends on beside the code in ``sources``. A folder of a run that was stopped is removed, so
     that the time of a part is that of all its work; one of other code or another question is used.
     """
     path = folder / _KEPT
-    key = _key(asked)
+    key = _key(asked, sources)
     known = _read(path)
     if known is not None and known["key"] == key:
         return Part(known["result"], known["seconds"], known["fresh"], is_kept=True)
@@ -92,16 +93,16 @@ def _read(path: Path) -> dict[str, Any] | None:
     return record
 
 
-def _key(asked: dict[str, Any]) -> str:
-    text = json.dumps(asked, sort_keys=True) + code()
+def _key(asked: dict[str, Any], sources: tuple[str, ...]) -> str:
+    text = json.dumps(asked, sort_keys=True) + code(sources)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @cache
-def code() -> str:
+def code(sources: tuple[str, ...] = _SOURCES) -> str:
     """Return a digest of all files that decide a result."""
     digest = hashlib.sha256()
-    for folder in _SOURCES:
+    for folder in sources:
         for path in sorted((ROOT / folder).rglob("*")):
             if path.suffix in _SUFFIXES and path.name not in _NO_PART:
                 digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes())

@@ -1,0 +1,1 @@
+"""Recall on fix commits of transformers that were drawn at random: ``nox -s fixes``."""

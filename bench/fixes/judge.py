@@ -1,0 +1,120 @@
+"""What a report shows of a case: found, named, listed as not run, or nothing: silent."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bench.recall.cases import PASSING
+from bench.recall.judge import codes, differing, line, places
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bench.fixes.proof import Case
+
+Cell = dict[str, Any]
+LISTED = 10
+"""Definitions of the ranking that count."""
+_FACTS = (
+    "changes",
+    "unstable",
+    "headline",
+    "absent",
+    "deciding",
+    "first",
+    "failure",
+    "shared_failures",
+    "cause",
+)
+"""Keys of a cell that say what differs."""
+
+
+class Outcome(NamedTuple):
+    """What one run shows of one case."""
+
+    found: bool
+    named: bool
+    listed: bool
+    """Whether a changed definition of the case is among the first that the page lists as not run."""
+    shown: str
+    """Verdict, signals that differ and findings of the release with the fix."""
+    because: str
+    """What it was found by; '' if it was not found."""
+
+    @property
+    def silent(self) -> bool:
+        """Whether the page says nothing of it."""
+        return not (self.found or self.listed)
+
+
+def judge(case: Case, report: dict[str, Any]) -> Outcome:
+    """Return what the cells of both releases show of a case."""
+    cells = [cell for row in report["rows"] for cell in row["cells"]]
+    if not cells:
+        return Outcome(False, False, False, "no cell ran", "")
+    findings = [finding for stack in report["stacks"] for finding in stack.get("findings", ())]
+    cells[-1]["findings"] = [*cells[-1].get("findings", ()), *findings]
+    because = next(_found(case, cells), "")
+    return Outcome(
+        found=bool(because),
+        named=bool(because) and any(_names(case, cell, because) for cell in cells),
+        listed=any(_lists(case, row) for row in report["rows"]),
+        shown=line(cells[-1]),
+        because=because,
+    )
+
+
+def _found(case: Case, cells: list[Cell]) -> Iterator[str]:
+    for cell in cells:
+        yield from (code for code in codes(cell) if code in case.findings)
+        failure = cell.get("failure") or {}
+        if case.failure and case.failure in f"{failure.get('type')}: {failure.get('message')}":
+            yield f"{failure['type']} in {failure['phase']}"
+        if cell["judged"] not in PASSING:
+            yield from (signal for signal in differing(cell) if signal in case.signals)
+    for cell in cells:
+        wanted = [
+            re.compile(pattern)
+            for pattern in (*case.says, *map(re.escape, filter(None, [case.failure])))
+        ]
+        for text in _texts(cell):
+            if any(pattern.search(text) for pattern in wanted):
+                yield text[:200]
+
+
+def _texts(cell: Cell) -> Iterator[str]:
+    """Yield what the page of a cell says of differences: findings with their evidence, and facts."""
+    for finding in cell.get("findings", ()):
+        yield f"{finding['code']} {finding.get('where', '')}: {' | '.join(finding['evidence'])}"
+    for key in _FACTS:
+        yield from (f"{key}: {text}" for text in _strings(cell.get(key)))
+
+
+def _strings(value: Any, before: str = "") -> Iterator[str]:
+    """Yield each fact of a record as one text; a list of records gives one for each."""
+    if isinstance(value, list):
+        for entry in value:
+            yield from _strings(entry, before)
+    elif isinstance(value, dict) and not {"what", "reference", "candidate"} & {*value}:
+        for key, entry in value.items():
+            yield from _strings(entry, f"{before}{key} ")
+    elif value is not None:
+        yield f"{before}{value}"
+
+
+def _names(case: Case, cell: Cell, because: str) -> bool:
+    if because in case.findings or any(source in because for source in case.source):
+        return True
+    return any(source in place for source in case.source for place in places(cell))
+
+
+def _lists(case: Case, row: dict[str, Any]) -> bool:
+    """Return whether the ranking of changed code that did not run has a source of the case at its top."""
+    steps = row.get("answers", {}).get("changes", {}).get("steps", ())
+    first = [
+        f"{entry['name']} ({entry['file']})"
+        for step in steps
+        for entry in step.get("first", ())[:LISTED]
+    ]
+    return any(source in place for source in case.source for place in first)

@@ -1,0 +1,187 @@
+"""``nox -s fixes``: prove the cases of the draws, check each artefact without a hint, write docs/recall.md.
+
+``--cases NAMES`` takes some cases only (shas, separated by commas), ``--draw N`` one draw; then docs/recall.md stays as it is.
+``--level NAME`` takes one level. A part that has ended is not run again until samebits, the probes or the
+script of its case change; ``--fresh`` begins from nothing. ``--prove`` only proves.
+
+Levels: *default* is ``samebits check FOLDER --from BEFORE --to AFTER``. *all* is the same model in a matrix with
+every question switched on, and ``--deep --causes``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.fixes import proof
+from bench.fixes.draw import DRAWS
+from bench.fixes.judge import judge
+from bench.machine import machine
+from bench.place import ROOT, Place
+from bench.recall import page
+from bench.recall.parts import Part, Progress, kept
+from bench.took import run
+from samebits.questions import QUESTIONS
+from samebits.records.question import keys
+
+RESULTS = Path(__file__).parent / "results.json"
+REVIEWED = Path(__file__).parent / "reviewed.yaml"
+"""What a person read in a report that the judge cannot read: sha -> level -> figures and why."""
+LEVELS = ("default", "all")
+FORMAT_VERSION = 1
+
+
+def main() -> None:
+    """Run, print, and write the results after a whole run."""
+    parser = argparse.ArgumentParser(prog="nox -s fixes --", description=__doc__)
+    parser.add_argument("--cases", default="")
+    parser.add_argument("--draw", type=int)
+    parser.add_argument("--level", choices=LEVELS)
+    parser.add_argument("--prove", action="store_true")
+    parser.add_argument("--fresh", action="store_true")
+    options = parser.parse_args()
+    if options.fresh:
+        shutil.rmtree(proof.FOLDER / "parts", ignore_errors=True)
+    wanted = {*filter(None, options.cases.split(","))}
+    chosen = [
+        (draw, commit)
+        for draw, commit in proven()
+        if (not wanted or commit["sha"] in wanted) and options.draw in (None, draw)
+    ]
+    levels = () if options.prove else (options.level,) if options.level else LEVELS
+    progress = Progress(len(chosen) * (1 + len(levels)))
+    records = [record(draw, commit, levels, progress) for draw, commit in chosen]
+    results = {
+        "format": "samebits-fixes",
+        "format_version": FORMAT_VERSION,
+        "date": datetime.now(UTC).date().isoformat(),
+        "minutes": round(progress.seconds / 60),
+        "machine": machine(),
+        "levels": [*levels],
+        "cases": records,
+    }
+    whole = "default" in levels and len(chosen) == len(proven())
+    path = RESULTS if whole else proof.FOLDER / "part.json"
+    path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    if whole:
+        page.main()
+
+
+def proven() -> list[tuple[int, dict[str, Any]]]:
+    """Return the cases of all draws in their order, each with the seed of its draw."""
+    draws = (yaml.safe_load(path.read_text("utf-8")) for path in sorted(DRAWS.glob("*.yaml")))
+    return [
+        (draw["seed"], commit)
+        for draw in draws
+        for commit in draw["order"]
+        if commit.get("status") == "proven"
+    ]
+
+
+def record(
+    draw: int, commit: dict[str, Any], levels: tuple[str, ...], progress: Progress
+) -> dict[str, Any]:
+    """Prove one case and return what samebits shows of it at each level."""
+    sha = commit["sha"]
+    path = proof.CASES / f"{sha}.py"
+    case = proof.read(path)
+    asked = {"script": _script(path)}
+    progress.begin(f"{sha} {commit['subject'][:70]}: proof")
+    part = kept(proof.FOLDER / "parts" / sha, asked, lambda: proof.prove(path), sources=())
+    progress.end(
+        part, "proven" if part.result["proven"] else "NOT PROVEN: both releases show the same"
+    )
+    found: dict[str, Any] = {}
+    for level in levels:
+        progress.begin(f"{sha} {case.before} → {case.after}: {level}")
+        part = _checked(sha, path, level, asked)
+        progress.end(part, f"{_word(part.result)}: {part.result['shown']}")
+        found[level] = part.result | reviewed().get(sha, {}).get(level, {})
+    return {
+        "sha": sha,
+        "draw": draw,
+        "subject": commit["subject"],
+        "symptom": case.symptom,
+        "area": case.area,
+        "before": case.before,
+        "after": case.after,
+        "levels": found,
+    }
+
+
+def _script(path: Path) -> str:
+    """Return a script without its expectation, on which no run depends."""
+    start, _, rest = path.read_text("utf-8").partition("\nCASE = ")
+    return start + rest.partition("\n}\n")[2] + repr(proof.read(path).runs)
+
+
+def _checked(sha: str, path: Path, level: str, asked: dict[str, str]) -> Part:
+    case = proof.read(path)
+
+    def work() -> dict[str, Any]:
+        artefact = proof.make(path, case)
+        return _default(artefact, case) if level == "default" else _all(artefact, case)
+
+    folder = proof.FOLDER / "parts" / f"{sha}-{level}"
+    part = kept(folder, asked | {"level": level}, work, sources=("samebits", "probes"))
+    outcome = judge(case, part.result)
+    record = {**outcome._asdict(), "silent": outcome.silent, "exit_code": part.result["exit_code"]}
+    return part._replace(result=record)
+
+
+def _default(artefact: Path, case: proof.Case) -> dict[str, Any]:
+    """Return the report of a check as a user starts it: no option says what to look for."""
+    reports = artefact.with_name("reports")
+    shutil.rmtree(reports, ignore_errors=True)
+    command = [
+        sys.executable, "-m", "samebits", "check", str(artefact), "--from", case.before, "--to", case.after,
+        "--reports", str(reports), "--no-repro", *case.options,
+    ]  # fmt: skip
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    took = run(command, artefact.with_name("check.log"), env=env, may_fail=True)
+    return _read(reports / "report.json", took.code)
+
+
+def _all(artefact: Path, case: proof.Case) -> dict[str, Any]:
+    """Return the report of a matrix of one model with every question on."""
+    entry: dict[str, Any] = {"path": str(artefact)}
+    entry |= {key.name: True for key in keys() if key.switch}
+    if case.options:
+        entry["trust_remote_code"] = True
+    stacks = [{"id": release, "transformers": release} for release in (case.before, case.after)]
+    matrix = {"version": 1, "stacks": stacks, "reference": case.before, "models": {"model": entry}}
+    place = Place(artefact.with_name("all"), matrix)
+    took = place.samebits("--no-repro", "--deep", "--causes")
+    return _read(place.folder / "reports" / "latest" / "report.json", took.code)
+
+
+def _read(path: Path, code: int) -> dict[str, Any]:
+    if not path.exists():
+        return {"rows": [], "stacks": [], "exit_code": code}
+    report: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return report
+
+
+def reviewed() -> dict[str, Any]:
+    """Return what a person read in reports."""
+    if not REVIEWED.exists():
+        return {}
+    return yaml.safe_load(REVIEWED.read_text("utf-8")) or {}
+
+
+def _word(result: dict[str, Any]) -> str:
+    order = ("named", "found", "listed")
+    return next((word for word in order if result[word]), "silent")
+
+
+if __name__ == "__main__":
+    assert QUESTIONS  # importing them registers their keys
+    main()
