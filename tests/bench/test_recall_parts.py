@@ -33,8 +33,8 @@ def clock():
 
 def test_a_part_that_ended_is_kept_with_its_time(tmp_path):
     work, ticks = Work(tmp_path / "a"), clock()
-    first = kept(tmp_path / "a", ASKED, work, lambda *_: next(ticks))
-    second = kept(tmp_path / "a", ASKED, work, lambda *_: next(ticks))
+    first = kept(tmp_path / "a", ASKED, work, lambda: next(ticks))
+    second = kept(tmp_path / "a", ASKED, work, lambda: next(ticks))
     assert first == Part(["result", 1], 2.5, is_fresh=True, is_kept=False)
     assert second == first._replace(is_kept=True)
     assert len(work.seen) == 1
@@ -42,8 +42,8 @@ def test_a_part_that_ended_is_kept_with_its_time(tmp_path):
 
 def test_another_question_uses_what_is_captured_and_is_not_fresh(tmp_path):
     work, ticks = Work(tmp_path / "a"), clock()
-    kept(tmp_path / "a", ASKED, work, lambda *_: next(ticks))
-    part = kept(tmp_path / "a", {"matrix": {"version": 2}}, work, lambda *_: next(ticks))
+    kept(tmp_path / "a", ASKED, work, lambda: next(ticks))
+    part = kept(tmp_path / "a", {"matrix": {"version": 2}}, work, lambda: next(ticks))
     assert (part.result, part.is_fresh, part.is_kept) == (["result", 2], False, False)
     assert "capture" in work.seen[1]
 
