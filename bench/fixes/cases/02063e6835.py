@@ -1,0 +1,62 @@
+"""Names of rope keys to ignore may be a list, as JSON has them.
+
+https://github.com/huggingface/transformers/pull/45069
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+from transformers import AutoConfig, LlamaConfig, LlamaForCausalLM
+
+CASE = {
+    "before": "5.4.0",
+    "after": "5.5.0",
+    "made": "5.4.0",
+    "symptom": "loading a config whose ignore_keys_at_rope_validation is a list raises TypeError",
+    "area": "loading and saving",
+    "failure": "unsupported operand type(s) for -=",
+    "says": ("unsupported operand", "ignore_keys"),
+    "source": ("_check_received_keys", "modeling_rope_utils.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write the artefact."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        initializer_range=0.3,
+        eos_token_id=None,
+        bos_token_id=1,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+
+    path = pathlib.Path(folder, "config.json")
+    config = json.loads(path.read_text()) | {"ignore_keys_at_rope_validation": ["mrope_section"]}
+    config["rope_parameters"] = {
+        "rope_type": "default",
+        "rope_theta": 10000.0,
+        "mrope_section": [1, 1, 2],
+    }
+    path.write_text(json.dumps(config))
+
+
+def observe(folder: str) -> object:
+    """Return what a user sees."""
+    try:
+        AutoConfig.from_pretrained(folder)
+    except Exception as error:  # noqa: BLE001 - the hub's library wraps it
+        return str(error).splitlines()[-1].strip()
+    return "loaded"
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,64 @@
+"""min_pixels and max_pixels of the Qwen2-VL image processor count.
+
+https://github.com/huggingface/transformers/pull/37258
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+from PIL import Image
+from transformers import (
+    AutoImageProcessor,
+    Qwen2VLConfig,
+    Qwen2VLForConditionalGeneration,
+    Qwen2VLImageProcessor,
+)
+
+CASE = {
+    "before": "4.50.3",
+    "after": "4.51.0",
+    "made": "4.50.3",
+    "symptom": "processor.max_pixels = N has no effect: images have too many patches",
+    "area": "processor",
+    "signals": ("processor", "pixel_values"),
+    "says": ("max_pixels", "image_grid_thw"),
+    "source": ("Qwen2VLImageProcessor", "image_processing_qwen2_vl"),
+}
+
+
+def make(folder: str) -> None:
+    """Write the artefact."""
+    torch.manual_seed(0)
+    config = Qwen2VLConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        rope_scaling={"type": "mrope", "mrope_section": [1, 1, 2]},
+        vision_config={"depth": 1, "embed_dim": 32, "num_heads": 4, "hidden_size": 32},
+        image_token_id=60,
+        video_token_id=61,
+        vision_start_token_id=62,
+        vision_end_token_id=63,
+    )
+    Qwen2VLForConditionalGeneration(config).save_pretrained(folder)
+    Qwen2VLImageProcessor().save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return what a user sees."""
+    processor = AutoImageProcessor.from_pretrained(folder)
+    image = Image.fromarray(np.arange(280 * 280 * 3, dtype=np.uint8).reshape(280, 280, 3))
+    first = processor(image, return_tensors="np")["image_grid_thw"].tolist()
+    processor.min_pixels, processor.max_pixels = 56 * 56, 112 * 112
+    second = processor(image, return_tensors="np")["image_grid_thw"].tolist()
+    return {"grid": first, "grid with smaller max_pixels": second}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,54 @@
+"""Arguments of from_pretrained that are attributes of an image processor are applied.
+
+https://github.com/huggingface/transformers/pull/44245
+"""
+
+import json
+import sys
+
+import torch
+from transformers import (
+    AutoImageProcessor,
+    ViTConfig,
+    ViTForImageClassification,
+    ViTImageProcessorFast,
+)
+
+CASE = {
+    "before": "5.2.0",
+    "after": "5.3.0",
+    "made": "5.2.0",
+    "symptom": "from_pretrained(folder, model_input_names=...) drops the argument in silence",
+    "area": "processor",
+    "says": ("from_dict", "kwargs"),
+    "source": ("from_dict", "image_processing_base.py"),
+    "packages": ("torchvision",),
+}
+
+
+VIT = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "image_size": 16,
+    "patch_size": 8,
+}
+
+
+def make(folder: str) -> None:
+    """Write the artefact."""
+    torch.manual_seed(0)
+    ViTForImageClassification(ViTConfig(**VIT)).save_pretrained(folder)
+    ViTImageProcessorFast(size={"height": 16, "width": 16}).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return what a user sees."""
+    processor = AutoImageProcessor.from_pretrained(folder, model_input_names=["images"])
+    return {"model_input_names": list(processor.model_input_names)}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

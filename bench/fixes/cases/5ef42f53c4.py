@@ -1,0 +1,59 @@
+"""LasrFeatureExtractor can be called again.
+
+https://github.com/huggingface/transformers/pull/44207
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+from transformers import AutoFeatureExtractor, LasrCTCConfig, LasrFeatureExtractor, LasrForCTC
+
+CASE = {
+    "before": "5.2.0",
+    "after": "5.3.0",
+    "made": "5.2.0",
+    "symptom": "every call of the feature extractor raises TypeError",
+    "area": "processor",
+    "failure": "_torch_extract_fbank_features",
+    "says": ("_torch_extract_fbank_features", "positional argument"),
+    "source": (
+        "LasrFeatureExtractor",
+        "feature_extraction_lasr.py",
+        "_torch_extract_fbank_features",
+    ),
+    "packages": ("librosa",),
+}
+
+
+def make(folder: str) -> None:
+    """Write the artefact."""
+    torch.manual_seed(0)
+    encoder = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "subsampling_conv_channels": 16,
+        "initializer_range": 0.2,
+    }
+    LasrForCTC(LasrCTCConfig(vocab_size=16, encoder_config=encoder)).save_pretrained(folder)
+    LasrFeatureExtractor().save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return what a user sees."""
+    extractor = AutoFeatureExtractor.from_pretrained(folder)
+    sound = np.sin(np.arange(8000) / 9).astype(np.float32)
+    try:
+        features = extractor(sound, sampling_rate=16000, return_tensors="pt")["input_features"]
+    except TypeError as error:
+        return f"TypeError: {error}"
+    return list(features.shape)
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

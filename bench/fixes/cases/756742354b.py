@@ -1,0 +1,87 @@
+"""Qwen3VL generates several answers to a video.
+
+https://github.com/huggingface/transformers/pull/42089
+"""
+
+import json
+import sys
+
+import torch
+from transformers import AutoModelForImageTextToText, Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "4.57.6",
+    "symptom": "generate with a video and num_return_sequences=2 raises",
+    "area": "generation",
+    "failure": "split",
+    "signals": ("greedy",),
+    "says": ("_expand_inputs_for_generation", "video"),
+    "source": ("_expand_inputs_for_generation", "modeling_qwen3_vl.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write the artefact."""
+    torch.manual_seed(0)
+    text = {
+        "vocab_size": 64,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "initializer_range": 0.3,
+        "rope_scaling": {
+            "rope_type": "default",
+            "mrope_section": [2, 1, 1],
+            "mrope_interleaved": True,
+        },
+    }
+    vision = {
+        "depth": 2,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_heads": 4,
+        "patch_size": 4,
+        "out_hidden_size": 32,
+        "num_position_embeddings": 16,
+        "deepstack_visual_indexes": [0],
+        "spatial_merge_size": 2,
+    }
+    config = Qwen3VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=60,
+        video_token_id=61,
+        vision_start_token_id=62,
+        vision_end_token_id=63,
+    )
+    Qwen3VLForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return what a user sees."""
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    frame = [62, 61, 61, 61, 61, 63]
+    ids = torch.tensor([[5, *frame, *frame, 7]])
+    inputs = {
+        "pixel_values_videos": torch.linspace(-1, 1, 32 * 96).reshape(32, 96),
+        "video_grid_thw": torch.tensor([[2, 4, 4]]),
+    }
+    try:
+        ids, expanded = model._expand_inputs_for_generation(expand_size=2, input_ids=ids, **inputs)
+    except (RuntimeError, ValueError, IndexError) as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0][:80]}"
+    return {
+        "rows": len(ids),
+        "patches": len(expanded["pixel_values_videos"]),
+        "videos": len(expanded["video_grid_thw"]),
+    }
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,66 @@
+"""UMT5EncoderModel shares its embeddings whatever the config says of tying.
+
+https://github.com/huggingface/transformers/pull/43880
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import UMT5Config, UMT5EncoderModel
+
+CASE = {
+    "before": "5.2.0",
+    "after": "5.3.0",
+    "made": "5.2.0",
+    "symptom": "encoder.embed_tokens of a checkpoint with tie_word_embeddings false has random values",
+    "area": "loading and saving",
+    "signals": ("load", "hidden_states", "last_hidden_state"),
+    "findings": ("SB304", "SB404", "SB206"),
+    "says": ("embed_tokens", "tie_word_embeddings"),
+    "source": ("UMT5Config", "configuration_umt5.py", "embed_tokens"),
+}
+
+
+def make(folder: str) -> None:
+    """Write the artefact."""
+    torch.manual_seed(0)
+    config = UMT5Config(
+        vocab_size=64,
+        d_model=32,
+        d_kv=8,
+        d_ff=48,
+        num_layers=2,
+        num_heads=4,
+        tie_word_embeddings=False,
+    )
+    UMT5EncoderModel(config).save_pretrained(folder)
+    path = f"{folder}/model.safetensors"
+    weights = load_file(path)
+    shared = weights.pop("encoder.embed_tokens.weight", None)
+    weights.setdefault("shared.weight", shared)
+    save_file(weights, path, metadata={"format": "pt"})
+    # the checkpoints of the hub say false
+    path = pathlib.Path(folder, "config.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"tie_word_embeddings": False}))
+
+
+def observe(folder: str) -> object:
+    """Return what a user sees."""
+    torch.manual_seed(1)
+    model = UMT5EncoderModel.from_pretrained(folder)
+    same = torch.equal(model.shared.weight, model.encoder.embed_tokens.weight)
+    stored = load_file(f"{folder}/model.safetensors")["shared.weight"]
+    return {
+        "encoder has the stored embeddings": bool(
+            torch.equal(model.encoder.embed_tokens.weight, stored)
+        ),
+        "same": same,
+    }
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,75 @@
+"""Tokenizers of models whose class on the hub is wrong are read from tokenizer.json.
+
+https://github.com/huggingface/transformers/pull/44880
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, NemotronConfig, NemotronForCausalLM, PreTrainedTokenizerFast
+
+CASE = {
+    "before": "5.3.0",
+    "after": "5.4.0",
+    "made": "5.3.0",
+    "symptom": "AutoTokenizer rebuilds a byte-level tokenizer of nemotron as LlamaTokenizer: other ids",
+    "area": "tokenizer",
+    "signals": ("tokenizer", "ids"),
+    "says": ("LlamaTokenizer", "TokenizersBackend", "ids"),
+    "source": (
+        "MODELS_WITH_INCORRECT_HUB_TOKENIZER_CLASS",
+        "tokenization_auto.py",
+        "LlamaTokenizer",
+        "tokenization_llama.py",
+    ),
+}
+
+
+TEXTS = ["the quick brown fox jumps over the lazy dog", "hello world, how are you in 2023?"]
+
+
+def make(folder: str) -> None:
+    """Write the artefact."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<unk>", "<s>", "</s>"], initial_alphabet=alphabet
+    )
+    backend.train_from_iterator(TEXTS, trainer)
+    PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>"
+    ).save_pretrained(folder)
+    path = pathlib.Path(folder, "tokenizer_config.json")
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"tokenizer_class": "LlamaTokenizer"})
+    )
+    torch.manual_seed(0)
+    config = NemotronConfig(
+        vocab_size=300,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        initializer_range=0.2,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    NemotronForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return what a user sees."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return {"class": type(tokenizer).__name__, "tokens": tokenizer.tokenize("hello world in 2023")}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

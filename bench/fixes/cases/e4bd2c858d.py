@@ -1,0 +1,57 @@
+"""ESM takes inputs_embeds.
+
+https://github.com/huggingface/transformers/pull/40181
+"""
+
+import json
+import sys
+
+import torch
+from transformers import AutoModelForMaskedLM, EsmConfig, EsmForMaskedLM
+
+CASE = {
+    "before": "4.55.4",
+    "after": "4.56.0",
+    "made": "4.55.4",
+    "symptom": "a forward with inputs_embeds raises AttributeError",
+    "area": "computation",
+    "failure": "unsqueeze",
+    "findings": (),
+    "says": ("inputs_embeds",),
+    "source": ("EsmEmbeddings", "modeling_esm.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write the artefact."""
+    torch.manual_seed(0)
+    config = EsmConfig(
+        vocab_size=33,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        pad_token_id=1,
+        mask_token_id=32,
+        token_dropout=True,
+        position_embedding_type="rotary",
+        max_position_embeddings=64,
+        initializer_range=0.2,
+    )
+    EsmForMaskedLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return what a user sees."""
+    model = AutoModelForMaskedLM.from_pretrained(folder)
+    embeds = model.get_input_embeddings()(torch.arange(3, 12)[None])
+    try:
+        with torch.no_grad():
+            return list(model(inputs_embeds=embeds).logits.shape)
+    except (AttributeError, TypeError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

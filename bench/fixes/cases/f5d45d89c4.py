@@ -1,0 +1,66 @@
+"""An attention without weights no longer drops output_attentions of the config in silence.
+
+https://github.com/huggingface/transformers/pull/38288
+"""
+
+import json
+import sys
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, GemmaConfig, GemmaForCausalLM
+
+CASE = {
+    "before": "4.52.4",
+    "after": "4.53.0",
+    "made": "4.52.4",
+    "symptom": "config.output_attentions = True is refused while attention is sdpa, it fell back to eager before",
+    "area": "computation",
+    "signals": ("attentions",),
+    "failure": "output_attentions",
+    "says": ("output_attentions", "\\battentions\\b"),
+    "source": (
+        "output_attentions",
+        "configuration_utils.py",
+        "GemmaAttention",
+        "modeling_gemma.py",
+    ),
+}
+
+
+def make(folder: str) -> None:
+    """Write the artefact."""
+    torch.manual_seed(0)
+    config = GemmaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        initializer_range=0.3,
+        output_attentions=True,
+    )
+    GemmaForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return what a user sees."""
+    ids = torch.arange(3, 12)[None]
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    attentions = model(ids).attentions
+    config = AutoConfig.from_pretrained(folder)
+    config.output_attentions = False
+    model = AutoModelForCausalLM.from_pretrained(folder, config=config)
+    try:
+        model.config.output_attentions = True
+        switched = "accepted"
+    except ValueError as error:
+        switched = f"ValueError: {str(error).splitlines()[0][:60]}"
+    weights = None if attentions is None else sum(layer is not None for layer in attentions)
+    return {"layers with attention weights": weights, "switch on later": switched}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))
