@@ -107,6 +107,7 @@ CHANGES = Key(
     ChangesOfRow,
     switch="Whether to list changed code of transformers that no check of the model ran.",
     hint="which changed code did not run",
+    by_default=False,
     always=True,
     kinds=(KEPT,),
 )
