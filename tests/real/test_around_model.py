@@ -92,7 +92,7 @@ def test_each_stack_is_named_for_what_it_answers_and_for_nothing_else(report, st
 def test_cells_have_neither_the_findings_nor_a_worse_verdict(report):
     cells = [cell for row in report.rows for cell in row.cells]
     assert all(cell.verdict.passes for cell in cells)
-    assert not any(cell.findings for cell in cells)
+    assert [finding for cell in cells for finding in cell.findings] == []
 
 
 def test_nothing_is_tried_of_a_model_that_is_not_to_be_used(usage):

@@ -61,7 +61,7 @@ def test_the_run_fails_for_it_once(report, tmp_path):
     lines = summary(report, [tmp_path / "report.md"])
     named = [line for line in lines if "startless" in line]
     assert len(named) == 2, named  # what fails, and how to see it again
-    assert named[-1].startswith("To see the worst again: ")
+    assert named[-1].startswith("Next: ")
 
 
 def test_with_a_start_token_every_signal_is_compared(cells):
