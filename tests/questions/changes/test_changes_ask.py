@@ -26,13 +26,17 @@ SOURCE = "def f(x):\n    return x {} 1\n\ndef g(x):\n    return f(x) {} 1\n"
 F = {"models/tiny/modeling_tiny.py": frozenset({1})}
 
 
+def spec(name="llama"):
+    return model_spec(name, questions={CHANGES.name: True})
+
+
 class FakeRun:
     """A run of three stacks whose jobs entered the function f."""
 
     def __init__(self, root, entered=F, fresh=False):
         self.plan = PLAN
         self.root = root
-        self.matrix = SimpleNamespace(model=model_spec)
+        self.matrix = SimpleNamespace(model=spec)
         self.reads = 0
         self._entered = entered
         cache = SimpleNamespace(
@@ -51,7 +55,7 @@ class FakeRun:
         return True
 
     async def ready(self, cell):
-        return ReadyCell(cell, model_spec(), None, SimpleNamespace(id=cell.stack), None)
+        return ReadyCell(cell, spec(), None, SimpleNamespace(id=cell.stack), None)
 
     def capture_key(self, ready):
         return str(ready.cell)
