@@ -153,7 +153,9 @@ def test_a_second_run_makes_only_the_one_that_did_not_reproduce(run, run_in, cel
     report, written = run
     again = run_in(written.parent, capsules="failing")
     terminal = (written.parent / "progress.log").read_text().splitlines()
-    assert [line for line in terminal if line.startswith("reproducers: ") and "reproduce" in line] == [
+    assert [
+        line for line in terminal if line.startswith("reproducers: ") and "to reproduce" in line
+    ] == [
         f"reproducers: {len(DEFECTS) + 1} differences to reproduce without samebits",
         "reproducers: 1 difference to reproduce without samebits",
     ]
