@@ -37,3 +37,13 @@ def test_every_id_is_in_a_row_and_the_other_row_is_padded_on_the_right():
 def test_it_depends_on_nothing_else():
     first, second = (special.make([0, 39], CONFIG).kwargs["input_ids"] for _ in range(2))
     assert first.equal(second)
+
+
+def test_both_rows_have_the_end_token_once():
+    """T5ForSequenceClassification and BART's refuse rows with different numbers of it."""
+    for ids, end in (([1], 1), ([0, 2], 2), ([0, 39, 2], 2)):
+        tokens = special.make(ids, CONFIG).kwargs["input_ids"]
+        real = [
+            row[:n].tolist() for row, (_, n) in zip(tokens, special.make(ids, CONFIG).real_rows)
+        ]
+        assert [row.count(end) for row in real] == [1, 1]

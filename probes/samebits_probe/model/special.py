@@ -46,7 +46,8 @@ def make(ids: list[int], config: Any) -> Special:
     pad = inputs.pad_id(config)
     between = inputs.seeded_ids(f"{NAME}[0]", max(2 * len(ids), _LONG), config)
     long = [*_alternating(between, ids)]
-    short = [*ids[:1], *inputs.seeded_ids(f"{NAME}[1]", _SHORT, config), *ids[-1:]]
+    # no id twice: T5 and BART pool at the end token, and refuse rows with other numbers of it
+    short = [*ids[:1], *inputs.seeded_ids(f"{NAME}[1]", _SHORT, config), *ids[1:][-1:]]
     rows, width = [long, short], len(long)
     tensors = {
         "input_ids": torch.tensor([row + [pad] * (width - len(row)) for row in rows]),
