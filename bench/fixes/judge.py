@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.recall.cases import PASSING
 from bench.recall.judge import codes, differing, line, places
+from samebits.questions.changes.section import SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from bench.fixes.proof import Case
 
 Cell = dict[str, Any]
-LISTED = 10
-"""Definitions of the ranking that count."""
 _FACTS = (
     "changes",
     "unstable",
@@ -110,11 +109,11 @@ def _names(case: Case, cell: Cell, because: str) -> bool:
 
 
 def _lists(case: Case, row: dict[str, Any]) -> bool:
-    """Return whether the ranking of changed code that did not run has a source of the case at its top."""
-    steps = row.get("answers", {}).get("changes", {}).get("steps", ())
+    """Return whether what the page lists of the changed code that did not run has a source of the case."""
+    steps = ((row.get("answers") or {}).get("changes") or {}).get("steps", ())
     first = [
         f"{entry['name']} ({entry['file']})"
         for step in steps
-        for entry in step.get("first", ())[:LISTED]
+        for entry in step.get("first", ())[:SHOWN]
     ]
     return any(source in place for source in case.source for place in first)

@@ -1,4 +1,4 @@
-"""The part of docs/recall.md about cases that nobody chose, from what ``nox -s fixes`` measured last."""
+"""The part of docs/recall.md about cases drawn at random, from what ``nox -s fixes`` measured last."""
 
 from __future__ import annotations
 
@@ -11,108 +11,34 @@ from typing import Any
 import yaml
 from tabulate import tabulate
 
+from bench.fixes.draw import DRAWS
+
 RESULTS = Path(__file__).parent / "results.json"
-DRAWS = Path(__file__).parent / "draws"
-PULLS = "https://github.com/huggingface/transformers/commit"
-Z = 1.959964
+COMMITS = "https://github.com/huggingface/transformers/commit"
+KEYS = ("found", "named", "listed", "silent")
+_Z = 1.959964
 """Quantile of the normal distribution for 95 %."""
+_LENGTH = 160
+"""Characters of a cell."""
 
 HEAD = """\
-## Cases that nobody chose
+## Cases drawn at random
 
-Written by `nox -s fixes -- --draw N` from `bench/fixes/`. The cases above are regressions that somebody reported. These are drawn at random from
-the fix commits of transformers since 4.48 whose subject and files say computation, loading, tokenizer, processor, generation or loss. The
-drawn order is the draw: each commit is either *proven*, or skipped with a reason. It is proven by a script of transformers and torch alone, on a
-tiny checkpoint, whose output differs between the last release without the fix and the first one with it. What counts as found was written
-down before samebits ran. Then `samebits check FOLDER --from BEFORE --to AFTER` gets the folder, and no hint.
+Written by `nox -s fixes` from `bench/fixes/`. The cases above are regressions that somebody reported. These are
+drawn at random from the fix commits of transformers since 4.48, by a rule on subject and files
+([bench/fixes/draw.py](../bench/fixes/draw.py)). The drawn order is the draw: each commit up to the last decided
+one is either *proven*, or skipped with a reason. A script of transformers and torch alone proves a case: on a
+tiny checkpoint, its output differs between the last release without the fix and the first one with it. What
+counts as found was written down before samebits ran. Then `samebits check FOLDER --from BEFORE --to AFTER` gets
+the folder and no hint (level *default*). Level *all* is a matrix with every question switched on, `--deep` and
+`--causes`.
 
 - *found*: a verdict that fails the run, a finding or a fact of the report shows the difference.
-- *named*: what shows it names the function, the file or the defect.
-- *listed*: it is among the first ten changes that the page lists as not run.
-- *silent*: neither found nor listed. This is what a reader of *passes* does not learn.
-"""
+- *named*: besides, what shows it has the right finding, function or file.
+- *listed*: the changed code is among the first ten definitions that the page lists as not run.
+- *silent*: neither found nor listed.
 
-
-def section(results: dict[str, Any]) -> list[str]:
-    """Return the blocks of the page."""
-    parts = [HEAD.strip(), f"Measured {results['date']} on {results['machine']['cores']} cores."]
-    parts += [_table(["", "cases", "found", "named", "listed", "silent"], _figures(results))]
-    for level in results["levels"]:
-        rows = [_case(case, level) for case in results["cases"]]
-        header = ["commit", "releases", "found", "named", "listed", "the report shows"]
-        parts += [f"### Each case, level {level}", _table(header, rows)]
-    return [*parts, "### Skipped commits", *_skipped({case["draw"] for case in results["cases"]})]
-
-
-def sentence(results: dict[str, Any]) -> str:
-    """Return the figures of the default level in words."""
-    n, figures = len(results["cases"]), counts(results, "default")
-    low, high = interval(figures["found"], n)
-    return (
-        f"Of {n} fix commits that were drawn at random, a check without a hint finds {figures['found']}\n"
-        f"(95 % interval {low:.0%} to {high:.0%}) and says nothing of {figures['silent']}."
-    )
-
-
-def counts(results: dict[str, Any], level: str) -> dict[str, int]:
-    """Return in how many cases a level finds, names, lists, and says nothing."""
-    shown = [case["levels"][level] for case in results["cases"]]
-    return {key: sum(s[key] for s in shown) for key in ("found", "named", "listed", "silent")}
-
-
-def interval(hits: int, n: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share (Wilson, 1927)."""
-    share = hits / n
-    middle = share + Z**2 / (2 * n)
-    half = Z * math.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
-    return max(0.0, (middle - half) / (1 + Z**2 / n)), min(1.0, (middle + half) / (1 + Z**2 / n))
-
-
-def _figures(results: dict[str, Any]) -> list[list[Any]]:
-    n = len(results["cases"])
-    return [
-        [level, n, *(_share(count, n) for count in counts(results, level).values())]
-        for level in results["levels"]
-    ]
-
-
-def _share(count: int, n: int) -> str:
-    low, high = interval(count, n)
-    return f"{count} ({low:.0%} to {high:.0%})"
-
-
-def _case(case: dict[str, Any], level: str) -> list[str]:
-    shown = case["levels"][level]
-    marks = [
-        "yes" if shown[key] else "no" if key == "listed" else "**no**"
-        for key in ("found", "named", "listed")
-    ]
-    text = shown["because"] or shown.get("why") or shown["shown"]
-    name = f"[{case['sha']}]({PULLS}/{case['sha']}): {case['symptom']}"
-    return [name, f"{case['before']} → {case['after']}", *marks, _cell(text)]
-
-
-def _cell(text: str) -> str:
-    """Return a text for a cell of a table."""
-    short = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
-    return short if len(short) <= 160 else f"{short[:159]}…"
-
-
-def _skipped(draws: set[int]) -> list[str]:
-    reasons: Counter[str] = Counter()
-    n = 0
-    for draw in sorted(draws):
-        for commit in yaml.safe_load((DRAWS / f"{draw}.yaml").read_text("utf-8"))["order"]:
-            n += "status" in commit
-            if commit.get("status") == "skipped":
-                reasons[commit["reason"].partition(":")[0]] += 1
-    listed = "; ".join(f"{reason} {count}" for reason, count in reasons.most_common())
-    start = f"{sum(reasons.values())} of the first {n} commits were skipped ({listed})"
-    return [f"{start}; bench/fixes/draws has each with its reason."]
-
-
-def _table(header: list[str], rows: list[list[Any]]) -> str:
-    return tabulate(rows, header, tablefmt="github", disable_numparse=True)
+Shares have their 95 % interval (Wilson) in brackets."""
 
 
 def read() -> dict[str, Any] | None:
@@ -121,3 +47,124 @@ def read() -> dict[str, Any] | None:
         return None
     results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
     return results
+
+
+def section(results: dict[str, Any]) -> list[str]:
+    """Return the blocks of the page."""
+    levels = levels_of(results)
+    parts = [HEAD, f"Measured {results['date']} on {results['machine']['cores']} cores."]
+    parts.append(_table(["level", "draw", "proven", "ran", *KEYS], _figures(results)))
+    for level in levels:
+        cases = ran(results, level)
+        header = ["commit", "releases", "found", "named", "listed", "shown", "by"]
+        parts += [f"### Level {level}", _table(header, [_case(case, level) for case in cases])]
+        if missed := [case for case in cases if not case["levels"][level]["found"]]:
+            parts += ["Not found:", "\n".join(_missed(case, level) for case in missed)]
+    return [*parts, "### Skipped commits", *map(_skipped, draws_of(results))]
+
+
+def sentence(results: dict[str, Any]) -> str:
+    """Return the figures of the default level in words, for README.md; '' if it did not run."""
+    cases = ran(results, "default")
+    if not cases:
+        return ""
+    figures = counts(cases, "default")
+    low, high = interval(figures["found"], len(cases))
+    return (
+        f"Of {len(cases)} fixes drawn at random from its history, a check without a hint finds {figures['found']}\n"
+        f"(95 % interval {low:.0%} to {high:.0%}) and names {figures['named']}; its report is silent on "
+        f"{figures['silent']}."
+    )
+
+
+def levels_of(results: dict[str, Any]) -> list[str]:
+    """Return the levels at which a case ran."""
+    return [*dict.fromkeys(level for case in results["cases"] for level in case["levels"])]
+
+
+def draws_of(results: dict[str, Any]) -> list[int]:
+    """Return the draws of the cases."""
+    return sorted({case["draw"] for case in results["cases"]})
+
+
+def ran(results: dict[str, Any], level: str) -> list[dict[str, Any]]:
+    """Return the cases that ran at a level."""
+    return [case for case in results["cases"] if level in case["levels"]]
+
+
+def counts(cases: list[dict[str, Any]], level: str) -> dict[str, int]:
+    """Return in how many cases a level finds, names, lists, and shows nothing."""
+    return {key: sum(case["levels"][level][key] for case in cases) for key in KEYS}
+
+
+def interval(hits: int, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share (Wilson, 1927)."""
+    share = hits / n
+    middle = share + _Z**2 / (2 * n)
+    half = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
+    return max(0.0, (middle - half) / (1 + _Z**2 / n)), min(1.0, (middle + half) / (1 + _Z**2 / n))
+
+
+def _figures(results: dict[str, Any]) -> list[list[Any]]:
+    rows = []
+    for level in levels_of(results):
+        for draw in draws_of(results):
+            cases = [case for case in ran(results, level) if case["draw"] == draw]
+            n_proven = sum(commit["status"] == "proven" for commit in decided(draw))
+            shares = [_share(count, len(cases)) for count in counts(cases, level).values()]
+            rows.append([level, draw, n_proven, len(cases), *shares])
+    return rows
+
+
+def decided(draw: int) -> list[dict[str, Any]]:
+    """Return the commits of a draw that are proven or skipped."""
+    order = yaml.safe_load((DRAWS / f"{draw}.yaml").read_text("utf-8"))["order"]
+    return [commit for commit in order if "status" in commit]
+
+
+def _share(count: int, n: int) -> str:
+    if not n:
+        return "-"
+    low, high = interval(count, n)
+    return f"{count} ({low:.0%} to {high:.0%})"
+
+
+def _case(case: dict[str, Any], level: str) -> list[str]:
+    shown = case["levels"][level]
+    marks = ["yes" if shown[key] else "**no**" for key in ("found", "named")]
+    listed = "yes" if shown["listed"] else "no"
+    name = f"{_link(case)}: {case['symptom']}"
+    releases = f"{case['before']} → {case['after']}"
+    return [name, releases, *marks, listed, _cell(shown["shown"]), _cell(shown["because"])]
+
+
+def _missed(case: dict[str, Any], level: str) -> str:
+    shown = case["levels"][level]
+    why = shown.get("why") or "not read yet"
+    return f"- {_link(case)} ({'silent' if shown['silent'] else 'listed'}): {why}"
+
+
+def _link(case: dict[str, Any]) -> str:
+    return f"[{case['sha']}]({COMMITS}/{case['sha']})"
+
+
+def _cell(text: str) -> str:
+    """Return a text for a cell of a table."""
+    short = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("`", "'")
+    return short if len(short) <= _LENGTH else f"{short[: _LENGTH - 1]}…"
+
+
+def _skipped(draw: int) -> str:
+    commits = decided(draw)
+    reasons = Counter(
+        commit["reason"].partition(":")[0] for commit in commits if commit["status"] == "skipped"
+    )
+    listed = ", ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+    return (
+        f"Draw {draw}: {reasons.total()} of the first {len(commits)} commits are skipped: {listed}. "
+        f"[bench/fixes/draws/{draw}.yaml](../bench/fixes/draws/{draw}.yaml) has each with its reason."
+    )
+
+
+def _table(header: list[str], rows: list[list[Any]]) -> str:
+    return tabulate(rows, header, tablefmt="github", disable_numparse=True)

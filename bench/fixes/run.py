@@ -1,7 +1,7 @@
 """``nox -s fixes``: prove the cases of the draws, check each artefact without a hint, write docs/recall.md.
 
-``--cases NAMES`` takes some cases only (shas, separated by commas), ``--draw N`` one draw; then docs/recall.md stays as it is.
-``--level NAME`` takes one level. A part that has ended is not run again until samebits, the probes or the
+``--cases NAMES`` takes some cases only (shas, separated by commas), ``--draw N`` one draw, ``--level NAME`` one
+level; results.json keeps the others. A part that has ended is not run again until samebits, the probes or the
 script of its case change; ``--fresh`` begins from nothing. ``--prove`` only proves.
 
 Levels: *default* is ``samebits check FOLDER --from BEFORE --to AFTER``. *all* is the same model in a matrix with
@@ -21,18 +21,17 @@ from typing import Any
 
 import yaml
 
-from bench.fixes import proof
+from bench.fixes import page, proof
 from bench.fixes.draw import DRAWS
 from bench.fixes.judge import judge
 from bench.machine import machine
 from bench.place import ROOT, Place
-from bench.recall import page
+from bench.recall import page as recall
 from bench.recall.parts import Part, Progress, kept
 from bench.took import run
 from samebits.questions import QUESTIONS
 from samebits.records.question import keys
 
-RESULTS = Path(__file__).parent / "results.json"
 REVIEWED = Path(__file__).parent / "reviewed.yaml"
 """What a person read in a report that the judge cannot read: sha -> level -> figures and why."""
 LEVELS = ("default", "all")
@@ -58,21 +57,32 @@ def main() -> None:
     ]
     levels = () if options.prove else (options.level,) if options.level else LEVELS
     progress = Progress(len(chosen) * (1 + len(levels)))
-    records = [record(draw, commit, levels, progress) for draw, commit in chosen]
+    for draw, commit in chosen:
+        case = record(draw, commit, levels, progress)
+        if levels:  # after each: a run that is stopped keeps its cases
+            write(merged(page.read(), case))
+    recall.main()
+
+
+def write(cases: list[dict[str, Any]]) -> None:
+    """Write results.json."""
     results = {
         "format": "samebits-fixes",
         "format_version": FORMAT_VERSION,
         "date": datetime.now(UTC).date().isoformat(),
-        "minutes": round(progress.seconds / 60),
         "machine": machine(),
-        "levels": [*levels],
-        "cases": records,
+        "cases": cases,
     }
-    whole = "default" in levels and len(chosen) == len(proven())
-    path = RESULTS if whole else proof.FOLDER / "part.json"
-    path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
-    if whole:
-        page.main()
+    page.RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+
+
+def merged(known: dict[str, Any] | None, case: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the cases of earlier runs with one that ran now; each level keeps its last run."""
+    cases = {old["sha"]: old for old in (known["cases"] if known else ())}
+    before = cases.get(case["sha"], {}).get("levels", {})
+    cases[case["sha"]] = case | {"levels": before | case["levels"]}
+    order = [commit["sha"] for _, commit in proven()]
+    return [cases[sha] for sha in order if sha in cases]
 
 
 def proven() -> list[tuple[int, dict[str, Any]]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from bench.fixes import page as random_cases
+from bench.fixes import page as drawn
 from bench.place import ROOT
 
 PATH = ROOT / "docs" / "recall.md"
@@ -65,9 +65,9 @@ def page(results: dict[str, Any]) -> str:
     ]
     if missing := [case for case in cases if case["reason"]]:
         parts += ["## What is missing", *(_missing(case) for case in missing)]
-    if (drawn := random_cases.read()) is not None:
-        parts += random_cases.section(drawn)
     parts += ["## Clean pairs", *_clean(results["clean"])]
+    if (fixes := drawn.read()) is not None:
+        parts += drawn.section(fixes)
     return "\n\n".join(parts) + "\n"
 
 
@@ -106,8 +106,8 @@ def sentence(results: dict[str, Any]) -> str:
         if n_pairs
         else ""
     )
-    drawn = random_cases.read()
-    more = f"\n{random_cases.sentence(drawn)}" if drawn is not None else ""
+    fixes = drawn.read()
+    more = f"\n{drawn.sentence(fixes)}" if fixes else ""
     return f"{start}{clean} ([docs/recall.md](docs/recall.md)).{more}"
 
 

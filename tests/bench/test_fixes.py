@@ -1,171 +1,278 @@
-"""Random cases: the rule that draws them, what counts as found, and the page."""
+"""Fixes drawn at random: the rule of the draw, its cases, what counts as found, and the page."""
 
+import random
 from datetime import UTC, datetime
 
 import pytest
-import yaml
 
-from bench.fixes import draw, page, proof
+from bench.fixes import draw, page, proof, run
 from bench.fixes.judge import judge
+from samebits.questions.changes.section import SHOWN
 
-SKIPS = (
+DRAWN = sorted(draw.DRAWS.glob("*.yaml"))
+REASONS = (
     "needs GPU",
     "needs several devices",
     "needs network or hub weights",
-    "needs custom code",
     "package missing",
     "no observable output on CPU",
     "not in both releases",
     "refactor without effect",
+    "needs custom code",
     "not transformers use",
     "not proven",
 )
-MODELING = "src/transformers/models/bert/modeling_bert.py"
-LOG = {
-    "a fix of a model": ("Fix the mask of bert", (MODELING,), True),
-    "a wrong loss": ("Wrong labels in the loss", ("src/transformers/loss/loss_utils.py",), True),
-    "no fix": ("Add a model", (MODELING,), False),
-    "a fix of docs": ("Fix docstring of bert", (MODELING,), False),
-    "tests only": ("Fix bert", ("tests/models/bert/test_modeling_bert.py",), False),
-    "another library": ("Fix bert", ("src/transformers/models/bert/modeling_tf_bert.py",), False),
-}
+"""What a skip may begin with."""
+MODELING = "src/transformers/models/opt/modeling_opt.py"
 
 
-@pytest.mark.parametrize("name", LOG)
-def test_the_rule_takes_fixes_of_what_a_run_can_see(name):
-    subject, files, taken = LOG[name]
-    text = "\n".join((f"{'a' * 40}\x1f2025-06-25T10:00:00+02:00\x1f{subject}", "", *files))
-    assert (draw._commit(text) is not None) is taken
-
-
-def test_a_commit_lies_between_two_minor_releases():
-    times = {"4.51.3": 1, "4.52.0": 2, "4.52.4": 4, "4.53.0": 6}
-    known = {name: datetime(2025, 1, day, tzinfo=UTC) for name, day in times.items()}
-    assert draw.around(datetime(2025, 1, 3, tzinfo=UTC), known) == ("4.52.4", "4.53.0")
-    assert draw.around(datetime(2025, 1, 9, tzinfo=UTC), known) == ("", "")
-
-
-DRAWS = sorted(draw.DRAWS.glob("*.yaml"))
-
-
-@pytest.mark.parametrize("path", DRAWS, ids=lambda path: path.stem)
-def test_a_draw_has_no_gap_and_each_commit_left_out_has_a_reason(path):
-    order = draw.drawn(path)
-    decided = [commit.get("status") for commit in order]
-    n = sum(status is not None for status in decided)
-    assert n >= 10
-    assert None not in decided[:n]
-    for commit in order[:n]:
-        if commit["status"] == "skipped":
-            assert commit["reason"].startswith(SKIPS), commit
-        else:
-            assert (proof.CASES / f"{commit['sha']}.py").is_file()
-
-
-def test_each_script_belongs_to_a_proven_commit_and_says_what_counts():
-    commits = (commit for path in DRAWS for commit in draw.drawn(path))
-    proven = {commit["sha"] for commit in commits if commit.get("status") == "proven"}
-    scripts = {path.stem: proof.read(path) for path in proof.CASES.glob("*.py")}
-    assert set(scripts) == proven
-    for case in scripts.values():
-        assert case.made
-        assert case.before != case.after
-        assert case.signals or case.findings or case.failure or case.says
-
-
-CASE = proof.Case(
-    before="4.57.6",
-    after="5.0.0",
-    made="5.0.0",
-    symptom="x",
-    area="computation",
-    signals=("logits",),
-    findings=("SB301",),
-    failure="TypeError",
-    says=(r"\bpost_processor\b",),
-    source=("BertAttention", "modeling_bert.py"),
-)
-
-
-def report(**fields):
-    reference = {"judged": "reference", "verdict": "reference", "cell": {"stack": "4.57.6"}}
-    cell = {"judged": "identical", "verdict": "identical", "cell": {"stack": "5.0.0"}} | fields
-    row = {"cells": [reference, cell], "answers": fields.pop("answers", {})}
-    return {"rows": [row], "stacks": []}
-
-
-def steps(name, place=0):
-    """Return the answer about changed code with a definition at a place of its ranking."""
-    others = [{"name": f"other{i}", "file": "x.py"} for i in range(place)]
-    entry = {"name": name, "file": "models/bert/modeling_bert.py"}
-    return {"changes": {"steps": [{"first": [*others, entry]}]}}
-
-
-def test_a_finding_finds_and_names():
-    found = {"code": "SB301", "where": "w", "evidence": ["never written"]}
-    outcome = judge(CASE, report(findings=[found]))
-    assert (outcome.found, outcome.named, outcome.because) == (True, True, "SB301")
-    other = judge(CASE, report(findings=[found | {"code": "SB999"}]))
-    assert (other.found, other.silent) == (False, True)
-
-
-def test_a_signal_counts_only_if_its_verdict_fails():
-    signals = [{"signal": "logits", "outcome": "differs"}]
-    assert judge(CASE, report(signals=signals, judged="diverged", verdict="diverged")).found
-    assert judge(CASE, report(signals=signals, judged="rounding", verdict="rounding")).silent
-
-
-def test_a_text_finds_what_the_case_says():
-    said = {"code": "SB806", "where": "x", "evidence": ["post_processor: differs"]}
-    assert judge(CASE, report(findings=[said])).found
-    assert judge(CASE, report(findings=[said | {"evidence": ["post processors"]}])).silent
-
-
-def test_what_did_not_run_is_listed_only_among_the_first_ten():
-    for place, listed in ((0, True), (9, True), (10, False)):
-        outcome = judge(CASE, report(answers=steps("BertAttention.forward", place)))
-        assert (outcome.listed, outcome.silent) == (listed, not listed)
-
-
-def test_a_run_without_a_cell_is_silent():
-    assert judge(CASE, {"rows": [], "stacks": []}).silent
-
-
-def test_the_interval_is_that_of_wilson():
-    low, high = page.interval(8, 16)
-    assert (round(low, 2), round(high, 2)) == (0.28, 0.72)
-    assert page.interval(0, 15)[0] == 0.0
-    assert page.interval(15, 15)[1] == 1.0
-
-
-def result(sha, *, found=False, listed=False):
-    shown = {"found": found, "named": found, "listed": listed, "silent": not (found or listed)}
-    levels = {"default": shown | {"because": "logits" if found else "", "shown": "identical"}}
-    case = {"draw": 2, "symptom": "a | b", "before": "5.0.0", "after": "5.1.0"}
-    return {"sha": sha, "levels": levels} | case
-
-
-RESULTS = {
-    "date": "2026-11-25",
-    "machine": {"cores": 2},
-    "levels": ["default"],
-    "cases": [result("a" * 10, found=True), result("b" * 10, listed=True), result("c" * 10)],
-}
-
-
-def test_the_page_has_the_figures_with_their_intervals():
-    text = "\n".join(page.section(RESULTS))
-    assert "| default | 3 " in " ".join(text.split())
-    assert text.count("1 (6% to 79%)") == 4
-    assert "commits were skipped" in text
-    assert page.sentence(RESULTS) == (
-        "Of 3 fix commits that were drawn at random, a check without a hint finds 1\n"
-        "(95 % interval 6% to 79%) and says nothing of 1."
+def commit(subject, *files):
+    return draw._commit(
+        "\n".join([f"{'a' * 40}\x1f2026-03-04T10:00:00+01:00\x1f{subject}", *files])
     )
 
 
-def test_draws_are_plain_records():
-    for path in DRAWS:
-        record = yaml.safe_load(path.read_text("utf-8"))
-        assert {"seed", "clone", "population", "order"} <= record.keys()
-        assert len(record["order"]) == draw.LENGTH
+@pytest.mark.parametrize(
+    ("path", "area"),
+    [
+        (MODELING, "computation"),
+        ("src/transformers/core_model_loading.py", "loading and saving"),
+        ("src/transformers/models/t5/tokenization_t5.py", "tokenizer"),
+        ("src/transformers/models/sam/image_processing_sam.py", "processor"),
+        ("src/transformers/generation/utils.py", "generation"),
+        ("src/transformers/loss/loss_utils.py", "loss"),
+    ],
+)
+def test_the_rule_takes_a_fix_of_each_area(path, area):
+    taken = commit("Fix the scale of OPT", path)
+    assert taken.areas[0] == area
+    assert taken.files == (path.removeprefix(draw.ROOT),)
+    assert taken.time == datetime(2026, 3, 4, 9, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "subject", ["Add OPT", "Fix typo in OPT", "Fix flaky test of OPT", "prefix OPT"]
+)
+def test_the_rule_leaves_other_subjects(subject):
+    assert commit(subject, MODELING) is None
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["tests/models/opt/test_modeling_opt.py", "src/transformers/trainer.py", "docs/source/en/opt.md",
+     "src/transformers/models/opt/modeling_tf_opt.py"],
+)  # fmt: skip
+def test_the_rule_leaves_other_files(path):
+    assert commit("Fix the scale of OPT", path) is None
+
+
+def test_the_releases_around_a_commit_are_the_last_line_without_it_and_the_first_with_it():
+    known = {
+        version: datetime(2026, month, 1, tzinfo=UTC)
+        for version, month in [("5.1.0", 1), ("5.1.1", 4), ("5.2.0", 3), ("5.3.0", 5)]
+    }
+    assert draw.around(datetime(2026, 2, 1, tzinfo=UTC), known) == ("5.1.1", "5.2.0")
+    assert draw.around(datetime(2026, 4, 1, tzinfo=UTC), known) == ("5.2.0", "5.3.0")
+    assert draw.around(datetime(2026, 6, 1, tzinfo=UTC), known) == ("", "")
+
+
+def test_the_draw_of_a_seed_is_the_same_each_time_and_leaves_out_earlier_draws(
+    monkeypatch, tmp_path
+):
+    log = "".join(
+        f"\0{number:010x}{0:030}\x1f2026-03-04T10:00:00+00:00\x1fFix {number}\n\n{MODELING}\n"
+        for number in random.Random(0).sample(range(16**9), 40)
+    )
+    monkeypatch.setattr(
+        draw, "_git", lambda _, word, *__: log if "--name-only" in __ else "x 2026-03-04"
+    )
+    monkeypatch.setattr(draw, "LENGTH", 15)
+    orders = {}
+    for folder, seeds in {"a": (1, 2), "b": (1, 2)}.items():
+        monkeypatch.setattr(draw, "DRAWS", tmp_path / folder)
+        for seed in seeds:
+            monkeypatch.setattr("sys.argv", ["draw", "clone", "--seed", str(seed)])
+            draw.main()
+            orders[folder, seed] = [
+                c["sha"] for c in draw.drawn(tmp_path / folder / f"{seed}.yaml")
+            ]
+    assert orders["a", 1] == orders["b", 1]
+    assert orders["a", 2] == orders["b", 2]
+    assert not {*orders["a", 1]} & {*orders["a", 2]}
+    assert orders["a", 1] != sorted(orders["a", 1])
+
+
+@pytest.mark.parametrize("path", DRAWN, ids=lambda path: path.stem)
+def test_a_draw_is_decided_in_its_order_without_a_gap_and_each_skip_has_a_reason(path):
+    order = draw.drawn(path)
+    decided = ["status" in entry for entry in order]
+    assert decided == sorted(decided, reverse=True)
+    for entry in order:
+        if entry.get("status") == "skipped":
+            assert entry["reason"].partition(":")[0] in REASONS, entry["sha"]
+        else:
+            assert entry.get("status") in (None, "proven")
+            assert "reason" not in entry
+
+
+def test_each_script_has_an_expectation_and_each_proven_case_a_script():
+    scripts = {path.stem: proof.read(path) for path in proof.CASES.glob("*.py")}
+    assert {entry["sha"] for _, entry in run.proven()} == {*scripts}
+    for case in scripts.values():
+        assert case.source
+        assert case.signals or case.findings or case.failure or case.says
+
+
+def test_an_expectation_changes_no_run(tmp_path):
+    text = '"""x"""\n\nCASE = {\n    "before": "1", "after": "2", "made": "1", "symptom": "", "area": "",\n'
+    first, second, third = (tmp_path / name for name in ("a.py", "b.py", "c.py"))
+    first.write_text(text + "}\nX = 1\n", "utf-8")
+    second.write_text(text + '    "says": ("y",),\n}\nX = 1\n', "utf-8")
+    third.write_text(text + "}\nX = 2\n", "utf-8")
+    assert run._script(first) == run._script(second) != run._script(third)
+
+
+def case(**changes):
+    values = {
+        "before": "5.2.0",
+        "after": "5.3.0",
+        "made": "5.3.0",
+        "symptom": "scaled twice",
+        "area": "computation",
+        "signals": ("logits",),
+        "findings": ("SB906",),
+        "says": ("scal(e|ing)",),
+        "source": ("modeling_opt.py",),
+    }
+    return proof.Case.model_validate(values | changes)
+
+
+def cell(verdict="identical", **more):
+    return {"judged": verdict, "signals": [], "findings": [], **more}
+
+
+def report(*cells, stacks=(), steps=()):
+    answers = {"changes": {"steps": steps}} if steps else {}
+    return {"rows": [{"cells": [*cells], "answers": answers}], "stacks": [*stacks]}
+
+
+def step(*names):
+    return {"first": [{"name": name, "file": "models/opt/modeling_opt.py"} for name in names]}
+
+
+DIFFERS = {"signals": [{"signal": "logits", "outcome": "differs"}]}
+CAUSE = {"candidate": {"function": "OPTAttention.forward", "source": "opt/modeling_opt.py:160"}}
+ELSEWHERE = {"candidate": {"function": "sdpa", "source": "sdpa_attention.py:1"}}
+SB906 = {"code": "SB906", "evidence": []}
+
+
+def marks(*arguments, **changes):
+    outcome = judge(case(**changes), report(*arguments[0], **arguments[1]))
+    return "".join(
+        key[0] for key in ("found", "named", "listed", "silent") if getattr(outcome, key)
+    )
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ([cell("reference"), cell("diverged", **DIFFERS, cause=CAUSE)], "fn"),
+        ([cell("reference"), cell("diverged", **DIFFERS, cause=ELSEWHERE)], "f"),
+        ([cell("reference", findings=[SB906]), cell()], "fn"),
+        ([cell("reference"), cell(changes=["the scale of a head differs"])], "f"),
+        ([cell("reference"), cell()], "s"),
+        ([cell("reference"), cell("rounding", **DIFFERS)], "s"),
+        ([cell("reference"), cell("diverged", signals=[{"signal": "buffers", "outcome": "differs"}])], "s"),
+        ([], "s"),
+    ],
+)  # fmt: skip
+def test_what_a_report_shows_of_a_case(cells, expected):
+    assert marks(cells, {}) == expected
+
+
+def test_an_exception_finds_it_and_its_traceback_names_it():
+    frames = [{"function": "OPTAttention.forward", "file": "opt/modeling_opt.py", "line": 3}]
+    failure = {"type": "KeyError", "message": "'window'", "phase": "load", "frames": frames}
+    cells = [cell("failed", failure=failure), cell()]
+    assert marks(cells, {}, failure="'window'") == "fn"
+    assert marks(cells, {}, failure="'rope'") == "s"
+
+
+def test_a_finding_of_a_stack_counts():
+    assert marks([cell("reference"), cell()], {"stacks": [{"findings": [SB906]}]}) == "fn"
+
+
+def test_a_definition_is_listed_if_the_page_shows_it():
+    others = [f"f{number}" for number in range(SHOWN)]
+    cells = [cell("reference"), cell()]
+    expected = {"source": ("OPTAttention",)}
+    assert marks(cells, {"steps": [step(*others[1:], "OPTAttention")]}, **expected) == "l"
+    assert marks(cells, {"steps": [step(*others, "OPTAttention")]}, **expected) == "s"
+
+
+def result(sha="aaaaaaaaaa", **shown):
+    figures = dict.fromkeys(page.KEYS, False) | {"shown": "identical", "because": ""} | shown
+    return {
+        "sha": sha,
+        "draw": 2,
+        "symptom": "scaled twice",
+        "before": "5.2.0",
+        "after": "5.3.0",
+        "levels": {"default": figures},
+    }
+
+
+def results(*cases):
+    return {"date": "2026-11-25", "machine": {"cores": 2}, "cases": [*cases]}
+
+
+@pytest.mark.parametrize(
+    ("hits", "n", "low", "high"),
+    # as scipy.stats.binomtest has it, with the method "wilson"
+    [(0, 10, 0.0, 0.2775), (5, 10, 0.2366, 0.7634), (10, 10, 0.7225, 1.0), (8, 15, 0.3012, 0.7519)],
+)
+def test_the_interval_is_wilsons(hits, n, low, high):
+    assert page.interval(hits, n) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_the_page_has_the_figures_the_cases_the_misses_and_the_skipped_commits(monkeypatch):
+    order = [{"status": "proven"}, {"status": "skipped", "reason": "needs GPU: flash"}] * 2
+    monkeypatch.setattr(page, "decided", lambda _: order)
+    found = result(found=True, named=True, because="load_keys | <pad>")
+    missed = result("bbbbbbbbbb", silent=True, why="beams never run")
+    text = "\n\n".join(page.section(results(found, missed)))
+    assert "1 (9% to 91%)" in text
+    assert "load_keys \\| &lt;pad>" in text
+    assert f"- [bbbbbbbbbb]({page.COMMITS}/bbbbbbbbbb) (silent): beams never run" in text
+    assert "Draw 2: 2 of the first 4 commits are skipped: needs GPU (2)." in text
+    assert "Level all" not in text
+
+
+def test_the_sentence_has_the_figures_of_the_default_level_alone():
+    found = result(found=True, named=True)
+    only_all = result("bbbbbbbbbb") | {"levels": {"all": found["levels"]["default"]}}
+    text = page.sentence(results(found, only_all, result("cccccccccc", silent=True)))
+    assert text.startswith(
+        "Of 2 fixes drawn at random from its history, a check without a hint finds 1"
+    )
+    assert "names 1; its report is silent on 1." in text
+    assert page.sentence(results(only_all)) == ""
+
+
+def test_a_run_of_one_level_keeps_what_other_levels_and_cases_gave(monkeypatch):
+    monkeypatch.setattr(run, "proven", lambda: [(2, {"sha": sha}) for sha in ("a", "b")])
+    known = {"cases": [{"sha": "b", "levels": {"all": 1}}]}
+    first = run.merged(known, {"sha": "a", "levels": {"default": 2}})
+    assert first == [{"sha": "a", "levels": {"default": 2}}, known["cases"][0]]
+    second = run.merged({"cases": first}, {"sha": "b", "levels": {"default": 3}})
+    assert second[1] == {"sha": "b", "levels": {"all": 1, "default": 3}}
+
+
+def test_the_results_and_what_was_reviewed_are_of_proven_cases():
+    measured = page.read()
+    if measured is None:
+        pytest.skip("nothing is measured yet")
+    proven = [entry["sha"] for _, entry in run.proven()]
+    shas = [entry["sha"] for entry in measured["cases"]]
+    assert shas == [sha for sha in proven if sha in shas]
+    assert {*run.reviewed()} <= {*proven}
