@@ -49,12 +49,11 @@ class Outcome(NamedTuple):
 
 def judge(case: Case, report: dict[str, Any]) -> Outcome:
     """Return what the cells of both releases show of a case."""
-    cells = [cell for row in report["rows"] for cell in row["cells"]]
+    rows = [_with_findings_of_stacks(row["cells"], report["stacks"]) for row in report["rows"]]
+    cells = [cell for row in rows for cell in row]
     if not cells:
         return Outcome(False, False, False, "no cell ran", "")
-    findings = [finding for stack in report["stacks"] for finding in stack.get("findings", ())]
-    cells[-1]["findings"] = [*cells[-1].get("findings", ()), *findings]
-    because = next(_found(case, cells), "")
+    because = next((text for row in rows for text in _found(case, row)), "")
     return Outcome(
         found=bool(because),
         named=bool(because) and any(_names(case, cell, because) for cell in cells),
@@ -64,22 +63,37 @@ def judge(case: Case, report: dict[str, Any]) -> Outcome:
     )
 
 
+def _with_findings_of_stacks(cells: list[Cell], stacks: list[dict[str, Any]]) -> list[Cell]:
+    of_stacks = {stack["id"]: stack.get("findings", ()) for stack in stacks}
+    return [
+        cell | {"findings": [*cell.get("findings", ()), *of_stacks.get(cell["cell"]["stack"], ())]}
+        for cell in cells
+    ]
+
+
 def _found(case: Case, cells: list[Cell]) -> Iterator[str]:
+    """Yield what shows the case in the cells of one row; what all of them have shows nothing."""
+    shared = _shared(cells)
     for cell in cells:
-        yield from (code for code in codes(cell) if code in case.findings)
+        yield from (code for code in codes(cell) if code in case.findings and code not in shared)
         failure = cell.get("failure") or {}
         if case.failure and case.failure in f"{failure.get('type')}: {failure.get('message')}":
             yield f"{failure['type']} in {failure['phase']}"
         if cell["judged"] not in PASSING:
             yield from (signal for signal in differing(cell) if signal in case.signals)
+    failure_words = map(re.escape, filter(None, [case.failure]))
+    patterns = [re.compile(pattern) for pattern in (*case.says, *failure_words)]
     for cell in cells:
-        wanted = [
-            re.compile(pattern)
-            for pattern in (*case.says, *map(re.escape, filter(None, [case.failure])))
-        ]
         for text in _texts(cell):
-            if any(pattern.search(text) for pattern in wanted):
+            if text not in shared and any(pattern.search(text) for pattern in patterns):
                 yield text[:200]
+
+
+def _shared(cells: list[Cell]) -> set[str]:
+    """Return the codes and the texts that each of several cells has: they show no difference."""
+    if len(cells) == 1:
+        return set()
+    return set.intersection(*({*codes(cell), *_texts(cell)} for cell in cells))
 
 
 def _texts(cell: Cell) -> Iterator[str]:

@@ -498,8 +498,8 @@ class ModelSpec(ModelEntry):
     """Whether its size keeps nothing from being tried."""
     second_in_full: bool = False
     """Whether the second run of a cell is always a full one."""
-    images: tuple[str, ...] = ()
-    """Those of ``packages`` that were added for its image or video processor."""
+    added: tuple[str, ...] = ()
+    """Those of ``packages`` that nobody listed and its files need."""
     probe_files: tuple[ProbeFile, ...] = ()
     """The files of ``probes`` with their content."""
 

@@ -11,7 +11,7 @@ from samebits.base.errors import shown
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.matrix import load, releases
-from samebits.matrix.images import with_image_packages
+from samebits.matrix.added import with_added_packages
 from samebits.matrix.levels import at_level
 from samebits.matrix.plan import plan
 from samebits.pipeline import early, shards
@@ -88,7 +88,7 @@ async def planned(
 
     ``matrix`` takes the place of the file that the order names.
     """
-    matrix = with_image_packages(at_level(matrix or load.load(order.matrix), order.level))
+    matrix = with_added_packages(at_level(matrix or load.load(order.matrix), order.level))
     _depend_on_probes(matrix, dependencies)
     if order.merged is None:
         await _refuse(matrix, order, environ, progress)

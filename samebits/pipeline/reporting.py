@@ -169,7 +169,7 @@ def _packages(scheduler: Scheduler) -> tuple[PackagesReport, ...]:
         if listed := matrix.model(name).packages:
             models.setdefault(listed, []).append(name)
     return tuple(
-        _packages_beside(stack, listed, matrix.model(names[0]).images, names, scheduler)
+        _packages_beside(stack, listed, matrix.model(names[0]).added, names, scheduler)
         for listed, names in models.items()
         for stack in planned.stacks
         if stack in scheduler.stacks.built
@@ -179,18 +179,18 @@ def _packages(scheduler: Scheduler) -> tuple[PackagesReport, ...]:
 def _packages_beside(
     stack_id: str,
     listed: tuple[str, ...],
-    images: tuple[str, ...],
+    added: tuple[str, ...],
     models: list[str],
     scheduler: Scheduler,
 ) -> PackagesReport:
-    report = PackagesReport(models=tuple(models), stack=stack_id, listed=listed, images=images)
+    report = PackagesReport(models=tuple(models), stack=stack_id, listed=listed, images=added)
     extended = scheduler.stacks.extended.get((stack_id, listed))
     if extended is None:
         failure = str(scheduler.stacks.not_extended[stack_id, listed])
         return report.model_copy(update={"failure": failure})
     lock = f"locks/{stack_id}/{models[0]}.txt"
-    added = extended.added
-    update = {"packages": added.packages, "replaced": added.replaced, "lock": lock}
+    beside = extended.added
+    update = {"packages": beside.packages, "replaced": beside.replaced, "lock": lock}
     return report.model_copy(update=update)
 
 

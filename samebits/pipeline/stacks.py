@@ -144,23 +144,23 @@ class RunStacks:
     async def _add_packages(self) -> None:
         """Install the packages of the plan's models beside every stack that was built."""
         models = [self._scope.matrix.model(name) for name in self._scope.plan.models]
-        listed = {model.packages: model.images for model in models if model.packages}
+        listed = {model.packages: model.added for model in models if model.packages}
         await asyncio.gather(*(self._add_beside_all(*entry) for entry in listed.items()))
 
-    async def _add_beside_all(self, packages: tuple[str, ...], images: tuple[str, ...]) -> None:
+    async def _add_beside_all(self, packages: tuple[str, ...], added: tuple[str, ...]) -> None:
         """Install packages beside all stacks, the same versions of those that are listed.
 
-        Of ``images``, which nobody has listed, every stack has as many as fit all of them.
+        Of ``added``, which nobody has listed, every stack has as many as fit all of them.
         """
         attempts: list[dict[str, ExtendedStack | PackagesError]] = []
-        for left_out in range(len(images) + 1):
-            without = images[len(images) - left_out :]
+        for left_out in range(len(added) + 1):
+            without = added[len(added) - left_out :]
             wanted = tuple(package for package in packages if package not in without)
             attempts.append(await self._beside_all(wanted))
             if not _n_errors(attempts[-1]):
                 break
         best = min(attempts, key=_n_errors)
-        if missing := images[len(images) - attempts.index(best) :]:
+        if missing := added[len(added) - attempts.index(best) :]:
             self._say_what_is_missing(missing, attempts[: attempts.index(best)])
         for stack, extended in best.items():
             if isinstance(extended, PackagesError):
@@ -175,11 +175,11 @@ class RunStacks:
         missing: tuple[str, ...],
         before: Iterable[Mapping[str, ExtendedStack | PackagesError]],
     ) -> None:
-        """Say which packages for images no stack has; ``before`` is what was tried with them.
+        """Say which of the added packages no stack has; ``before`` is what was tried with them.
 
         Where the machine was the reason, the next run may have them, so this one stands for no other.
         """
-        text = f"no {' and '.join(missing)} for all stacks: images are processed without, or not at all"
+        text = f"no {' and '.join(missing)} for all stacks: what needs it is computed without, or not at all"
         errors = (error for beside in before for error in beside.values())
         fault = next((e for e in errors if isinstance(e, PackagesError) and e.machine), None)
         if fault is None:

@@ -75,7 +75,7 @@ class PackagesReport(Record):
     listed: tuple[str, ...]
     """As matrix.yaml lists them, and those of ``images``."""
     images: tuple[str, ...] = ()
-    """What samebits added, as the models have image or video processors."""
+    """What samebits added, as files of the models need it: for images, sounds, or pieces of words."""
     packages: dict[str, str] = Field(default_factory=dict)
     """What was installed beside the stack's own packages: name -> version."""
     replaced: dict[str, str] = Field(default_factory=dict)

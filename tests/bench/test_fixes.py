@@ -153,7 +153,10 @@ def cell(verdict="identical", **more):
 
 def report(*cells, stacks=(), steps=()):
     answers = {"changes": {"steps": steps}} if steps else {}
-    return {"rows": [{"cells": [*cells], "answers": answers}], "stacks": [*stacks]}
+    named = [
+        cell | {"cell": {"stack": id}} for cell, id in zip(cells, ("5.2.0", "5.3.0"), strict=False)
+    ]
+    return {"rows": [{"cells": named, "answers": answers}], "stacks": [*stacks]}
 
 
 def step(*names):
@@ -164,6 +167,7 @@ DIFFERS = {"signals": [{"signal": "logits", "outcome": "differs"}]}
 CAUSE = {"candidate": {"function": "OPTAttention.forward", "source": "opt/modeling_opt.py:160"}}
 ELSEWHERE = {"candidate": {"function": "sdpa", "source": "sdpa_attention.py:1"}}
 SB906 = {"code": "SB906", "evidence": []}
+SCALES = {"code": "SB999", "evidence": ["a scale of 2"]}
 
 
 def marks(*arguments, **changes):
@@ -179,6 +183,9 @@ def marks(*arguments, **changes):
         ([cell("reference"), cell("diverged", **DIFFERS, cause=CAUSE)], "fn"),
         ([cell("reference"), cell("diverged", **DIFFERS, cause=ELSEWHERE)], "f"),
         ([cell("reference", findings=[SB906]), cell()], "fn"),
+        ([cell("reference", findings=[SB906]), cell(findings=[SB906])], "s"),
+        ([cell("reference"), cell(findings=[SCALES])], "f"),
+        ([cell("reference", findings=[SCALES]), cell(findings=[SCALES])], "s"),
         ([cell("reference"), cell(changes=["the scale of a head differs"])], "f"),
         ([cell("reference"), cell()], "s"),
         ([cell("reference"), cell("rounding", **DIFFERS)], "s"),
@@ -199,7 +206,23 @@ def test_an_exception_finds_it_and_its_traceback_names_it():
 
 
 def test_a_finding_of_a_stack_counts():
-    assert marks([cell("reference"), cell()], {"stacks": [{"findings": [SB906]}]}) == "fn"
+    assert (
+        marks([cell("reference"), cell()], {"stacks": [{"id": "5.2.0", "findings": [SB906]}]})
+        == "fn"
+    )
+
+
+def test_a_finding_of_both_stacks_shows_no_difference():
+    stacks = [{"id": id, "findings": [SB906]} for id in ("5.2.0", "5.3.0")]
+    assert marks([cell("reference"), cell()], {"stacks": stacks}) == "s"
+
+
+def test_rows_of_other_dtypes_are_compared_each_in_itself():
+    rows = [
+        report(cell("reference", findings=[SB906]), cell())["rows"][0],
+        report(cell("reference"), cell())["rows"][0],
+    ]
+    assert judge(case(), {"rows": rows, "stacks": []}).found
 
 
 def test_a_definition_is_listed_if_the_page_shows_it():

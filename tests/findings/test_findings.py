@@ -99,6 +99,11 @@ CRASHES = [
         "huggingface_hub.errors.StrictDataclassFieldValidationError",
         "Validation error for field 'hidden_size': expected int, got str",
     ),
+    (
+        "SB205",
+        "huggingface_hub.errors.StrictDataclassClassValidationError",
+        "Class validation error for validator 'validate_architecture': ValueError: does not divide",
+    ),
     ("SB305", "RuntimeError", "Tensor.item() cannot be called on meta tensors"),
     ("SB305", "TypeError", "can't convert meta device type tensor to numpy."),
     ("SB402", "AttributeError", "'Tiny' object has no attribute 'all_tied_weights_keys'"),
@@ -124,7 +129,10 @@ CRASHES = [
     ("SB707", "ValueError", "Calling `crop` with a positive value (`3`) is not supported"),
     ("SB810", "ValueError", "Tokenizer class TokenizersBackend does not exist or is not imported."),
 ]
+STRICT = "huggingface_hub.errors.StrictDataclassClassValidationError"
 NEAR = [
+    (STRICT, "Class validation error for validator 'x':\n    TypeError: unsupported operand -="),
+    (STRICT, "Class validation error for validator 'x':\n    AttributeError: no attribute 'y'"),
     ("ImportError", "cannot import name 'LossKwargs' from 'mypackage.utils'"),
     ("ImportError", "cannot import name 'NeverHeardOf' from 'transformers.utils'"),
     ("ModuleNotFoundError", "No module named 'einops'"),

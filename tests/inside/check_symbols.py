@@ -103,3 +103,24 @@ def test_a_described_failure_carries_its_symbols_and_survives_one_that_cannot_be
         obj = property(lambda self: 1 / 0)
 
     assert describe("load", UnreadableError())["symbols"] == []
+
+
+def _wrapped(words):
+    def validate():
+        return set() - [1]
+
+    def load():
+        try:
+            validate()
+        except TypeError as error:
+            msg = words.format(error)
+            raise ValueError(msg) from error
+
+    return describe("config", raised(ValueError, load))
+
+
+def test_the_line_of_a_cause_is_the_last_one_where_the_exception_repeats_its_words():
+    wrapped = _wrapped("validator 'x': TypeError: {}")
+    assert wrapped["frames"][-1]["function"] == "validate"
+    assert "in validate" in wrapped["traceback"]
+    assert _wrapped("the file is not there")["frames"][-1]["function"] == "load"

@@ -618,7 +618,7 @@ EVERYWHERE = {stack: ["0.28"] for stack in STACKS}
 def test_what_is_added_for_images_is_in_all_stacks_or_in_none(tmp_path, torchvision, installed):
     """What does not fit is a result, and no fault that another run may not have."""
     index = Index(pillow=EVERYWHERE, torchvision=EVERYWHERE | torchvision)
-    model = recipe().model_copy(update={"packages": IMAGES, "images": IMAGES})
+    model = recipe().model_copy(update={"packages": IMAGES, "added": IMAGES})
     bench = Bench(tmp_path, model, extend=index)
     assert list(statuses(bench.run()).values()) == [COMPLETE] * 3
     for stack in STACKS:
@@ -673,7 +673,7 @@ def test_packages_that_do_not_fit_are_not_tried_again(tmp_path):
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_run_whose_torchvision_was_not_fetched_says_so_and_stands_for_no_other(tmp_path, times):
     index = FaultyIndex("torchvision==0.28", times, pillow=EVERYWHERE, torchvision=EVERYWHERE)
-    model = recipe().model_copy(update={"packages": IMAGES, "images": IMAGES})
+    model = recipe().model_copy(update={"packages": IMAGES, "added": IMAGES})
     bench = Bench(tmp_path, model, extend=index)
     assert list(statuses(bench.run()).values()) == [COMPLETE] * 3
     is_missing = times == 2

@@ -73,7 +73,7 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
             "code": frame.line or "",
             "own": own.is_own_file(frame.filename.replace("\\", "/")),
         }
-        for frame in traceback.extract_tb(error.__traceback__)
+        for frame in _calls(error)
         if not _is_of_samebits(frame.filename.replace("\\", "/"))
     ]
     error_class = type(error)
@@ -87,6 +87,17 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         "frames": frames,
         "symbols": _looked_up_symbols(error),
     }
+
+
+def _calls(error: BaseException) -> Iterator[traceback.FrameSummary]:
+    """Yield the calls that led to an exception; those of its cause too, where it repeats the cause's words.
+
+    huggingface_hub wraps what a config's validator raises: the line at fault is then in the cause.
+    """
+    yield from traceback.extract_tb(error.__traceback__)
+    cause = error.__cause__
+    if cause is not None and str(cause) and str(cause) in str(error):
+        yield from _calls(cause)
 
 
 def _is_of_samebits(path: str) -> bool:

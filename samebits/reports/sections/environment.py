@@ -100,7 +100,7 @@ def _model_packages(report: Report) -> Markdown:
     """Return what was installed for models, beside the stacks."""
     if not report.packages:
         return EMPTY
-    listed = "packages as listed, or added for images"
+    listed = "packages as listed, or added as files need them"
     headers = ["models", "stack", listed, "installed beside the stack", "in place of", "lock"]
     rows = [
         [

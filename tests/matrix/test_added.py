@@ -1,4 +1,4 @@
-"""Models with an image or video processor get Pillow and torchvision, others and those that list one do not."""
+"""Models get the packages that their files need; those that list one of a group get nothing of it."""
 
 import json
 import os
@@ -8,8 +8,8 @@ import pytest
 from huggingface_hub import errors
 
 from samebits.base import hub as base_hub
-from samebits.matrix import images
-from samebits.matrix.images import PACKAGES, with_image_packages
+from samebits.matrix import added
+from samebits.matrix.added import IMAGES, PIECES, with_added_packages
 from samebits.matrix.levels import at_level
 from samebits.matrix.spec import Matrix
 from tests.support.builders import model_spec, stack_spec
@@ -38,14 +38,14 @@ def matrix(folder, files=(), stack_packages=(), **changed):
 
 
 def packages(matrix):
-    (model,) = with_image_packages(matrix).models
-    assert model.images == (PACKAGES if model.packages[-2:] == PACKAGES else ())
+    (model,) = with_added_packages(matrix).models
+    assert model.added == model.packages[len(matrix.models[0].packages) :]
     return model.packages
 
 
 @pytest.mark.parametrize("files", DECLARED.values(), ids=DECLARED)
 def test_a_processor_of_images_or_videos_gets_both(tmp_path, files):
-    assert packages(matrix(tmp_path, files, packages=("mine",))) == ("mine", *PACKAGES)
+    assert packages(matrix(tmp_path, files, packages=("mine",))) == ("mine", *IMAGES)
 
 
 @pytest.mark.parametrize("files", NOT_DECLARED.values(), ids=NOT_DECLARED)
@@ -93,17 +93,31 @@ def test_a_file_of_the_hub_is_downloaded_only_if_the_cache_lacks_it_and_the_hub_
     file = tmp_path / "preprocessor_config.json"
     file.write_text('{"image_processor_type": "X"}', "utf-8")
     hub = _Hub({file.name: str(file)} if is_cached else {}, reached=reached)
-    monkeypatch.setattr(images, "is_reached", hub.is_reached)
+    monkeypatch.setattr(added, "is_reached", hub.is_reached)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", hub.download)
     monkeypatch.setattr(
         huggingface_hub, "try_to_load_from_cache", lambda _id, name, revision: hub.cached.get(name)
     )
     own = matrix(tmp_path).model_copy(update={"models": (model_spec(hub="a/b"),)})
-    assert (packages(own)[-2:] == PACKAGES) == is_cached
-    if is_cached:
-        assert hub.asked == 0
-    else:
-        assert hub.downloads == (list(images.FILES) if reached else [])
+    assert (packages(own)[-2:] == IMAGES) == is_cached
+    missing = ["tokenizer.json", *added.PIECE_FILES, *added.FILES]
+    assert hub.asked == len(missing) - is_cached
+    assert hub.downloads == ([n for n in missing if n not in hub.cached] if reached else [])
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"), [(["spm.model"], PIECES), (["spm.model", "tokenizer.json"], ())], ids=str
+)
+def test_pieces_of_the_hub_count_where_it_has_no_tokenizer_json(
+    tmp_path, monkeypatch, names, expected
+):
+    hub = _Hub({name: str(tmp_path / name) for name in names}, reached=False)
+    monkeypatch.setattr(added, "is_reached", hub.is_reached)
+    monkeypatch.setattr(
+        huggingface_hub, "try_to_load_from_cache", lambda _id, name, revision: hub.cached.get(name)
+    )
+    own = matrix(tmp_path).model_copy(update={"models": (model_spec(hub="a/b"),)})
+    assert packages(own) == expected
 
 
 def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch):
@@ -125,3 +139,21 @@ def test_a_pipe_declares_nothing(tmp_path):
     made = matrix(tmp_path)
     os.mkfifo(tmp_path / "model" / "preprocessor_config.json")
     assert packages(made) == ()
+
+
+@pytest.mark.parametrize("name", added.PIECE_FILES)
+def test_a_tokenizer_of_pieces_alone_gets_what_reads_it(tmp_path, name):
+    made = matrix(tmp_path)
+    (tmp_path / "model" / name).write_bytes(b"")
+    assert packages(made) == PIECES
+    assert packages(at_level(made, "quick")) == PIECES  # it is loaded at every level
+    (tmp_path / "model" / "tokenizer.json").write_text("{}", "utf-8")
+    assert packages(made) == ()
+
+
+def test_a_feature_extractor_gets_what_it_imports_and_a_stack_that_lists_it_has_its_own(tmp_path):
+    files = {"preprocessor_config.json": {"feature_extractor_type": "LasrFeatureExtractor"}}
+    made = matrix(tmp_path, files)
+    assert packages(made) == ("librosa",)
+    listed = tuple(s.model_copy(update={"packages": ("librosa<1",)}) for s in made.stacks)
+    assert packages(made.model_copy(update={"stacks": listed})) == ()

@@ -1,0 +1,145 @@
+"""Packages that the files of a model need, beside those of a stack: what its users have, too.
+
+A release names them in an exception only, and so a stack without them tells little: a tokenizer of
+sentencepiece does not load, an image processor computes other pixels (since 5.0 with torchvision where
+it is installed, and with Pillow elsewhere), a feature extractor raises.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+
+from samebits.base.checkpoint import json_of
+from samebits.base.hub import is_reached
+from samebits.records.question import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from samebits.matrix.spec import Matrix, ModelSpec
+
+PIECES = ("sentencepiece", "protobuf")
+"""Read a tokenizer that is saved as pieces alone."""
+IMAGES = ("pillow", "torchvision")
+"""Compute images, the one that can be done without last."""
+SOUNDS = {"LasrFeatureExtractor": ("librosa",)}
+"""Class of a feature extractor -> what it imports where it computes (transformers 5.1.0 … 5.24.0:
+models/lasr/feature_extraction_lasr.py)."""
+PIECE_FILES = (
+    "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "source.spm",
+)  # fmt: skip
+"""Names of files of sentencepiece (``VOCAB_FILES_NAMES`` in the library's tokenizers)."""
+FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+_KEYS = frozenset(
+    {
+        "image_processor_type",
+        "video_processor_type",
+        "image_processor",
+        "video_processor",
+        # files of feature extractors, which older releases wrote for images
+        "do_resize",
+        "image_mean",
+        "size",
+    }
+)
+
+
+def with_added_packages(matrix: Matrix) -> Matrix:
+    """Return the matrix with the packages that the files of its models need.
+
+    A model, or a stack, that lists one of a group has what it lists: ``packages: [pillow]`` is the way
+    to Pillow alone.
+    """
+    of_stacks = {_name(package) for stack in matrix.stacks for package in stack.packages}
+    folder = Path(matrix.path).parent
+    return matrix.model_copy(
+        update={"models": tuple(_with_added(model, folder, of_stacks) for model in matrix.models)}
+    )
+
+
+def _with_added(model: ModelSpec, folder: Path, of_stacks: set[str]) -> ModelSpec:
+    listed = of_stacks | {*map(_name, model.packages)}
+    added = tuple(
+        package
+        for group in _needed(model, folder, listed)
+        if listed.isdisjoint(group)
+        for package in group
+    )
+    if not added:
+        return model
+    return model.model_copy(update={"packages": (*model.packages, *added), "added": added})
+
+
+def _name(package: str) -> str:
+    try:
+        return Requirement(package).name.lower()
+    except InvalidRequirement:  # a path
+        return ""
+
+
+def _needed(model: ModelSpec, folder: Path, listed: set[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the groups of packages that the files of a model need."""
+    if model.build is None and listed.isdisjoint(PIECES) and _has_pieces_alone(model, folder):
+        yield PIECES
+    # a question asks for its processors: without one, nothing of them is loaded
+    if not any(key.sees_images and model.asks(key.name) for key in keys()):
+        return
+    declared = [*_declared(model, folder)]
+    for content in declared:
+        if packages := SOUNDS.get(content.get("feature_extractor_type", "")):
+            yield packages
+    if any(_KEYS & content.keys() for content in declared):
+        yield IMAGES
+
+
+def _has_pieces_alone(model: ModelSpec, folder: Path) -> bool:
+    """Return True if a tokenizer has pieces and no tokenizer.json, which needs no package."""
+    if model.path is None:
+        first = next(_hub_files(model, ("tokenizer.json", *PIECE_FILES)), None)
+        return first is not None and first.name != "tokenizer.json"
+    own = folder / model.path
+    return not (own / "tokenizer.json").exists() and any(
+        (own / name).exists() for name in PIECE_FILES
+    )
+
+
+def _declared(model: ModelSpec, folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the content of the files that declare processors."""
+    if model.build is not None:
+        yield model.build.processor or {}
+        return
+    files: Iterable[Path] = (
+        _hub_files(model, FILES)
+        if model.path is None
+        else (folder / model.path / name for name in FILES)
+    )
+    for file in files:
+        content = json_of(file)
+        if isinstance(content, dict):
+            yield content
+
+
+def _hub_files(model: ModelSpec, names: Iterable[str]) -> Iterator[Path]:
+    """Yield the files of a model on the hub, as far as it, or its cache, has them."""
+    # an import of a second, which only models of the hub need
+    from huggingface_hub import (  # noqa: PLC0415
+        errors,
+        hf_hub_download,
+        try_to_load_from_cache,
+    )
+
+    id, revision = str(model.hub), model.revision
+    for name in names:
+        cached = try_to_load_from_cache(id, name, revision=revision)
+        if isinstance(cached, str):
+            yield Path(cached)
+        elif cached is None and is_reached(id, revision):
+            try:
+                yield Path(hf_hub_download(id, name, revision=revision))
+            except errors.EntryNotFoundError:
+                continue
+            except (errors.HfHubHTTPError, errors.HFValidationError, OSError):
+                return
