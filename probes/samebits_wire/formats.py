@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 14
+CAPTURE: Final = 15
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -20,6 +20,7 @@ CAPTURE: Final = 14
 # 12: what questions beside the verdict observed lies under their names in ``answers``.
 # 13: whether a second generate() gives what the first gave, and one with a static cache.
 # 14: which functions of transformers it entered.
+# 15: whether generate() gives the same with each kind of cache, and what a load without arguments gives.
 
 GRAFT: Final = 4
 """What a stack stores for a graft, and what a graft restores."""

@@ -20,7 +20,7 @@ from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 
-SCHEMA_VERSION: Literal[12] = 12
+SCHEMA_VERSION: Literal[13] = 13
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -41,6 +41,7 @@ SCHEMA_VERSION: Literal[12] = 12
 # 11: no draws with dropout, no loss with label smoothing, no training by an adapter or under
 #    autocast, no classes of Trainer's collator and sampler.
 # 12: what questions beside the verdict say of a row lies under their names in ``answers``.
+# 13: generate() with each kind of cache, and what a load without arguments gives.
 
 
 class StackReport(Record):
@@ -234,7 +235,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[12] = SCHEMA_VERSION
+    schema_version: Literal[13] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

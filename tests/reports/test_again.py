@@ -7,7 +7,6 @@ import pytest
 from samebits import cli
 from samebits.questions.trainer.records import runs_of
 from samebits.questions.training.records import steps_of
-from samebits.records.report import SCHEMA_VERSION
 from samebits.reports import again, write
 from samebits.reports.again import ReportFileError
 from tests.support.sample_report import STACKS, sample_report
@@ -80,6 +79,12 @@ def test_a_report_of_an_earlier_version_is_read_and_keeps_its_version(report):
     assert "hash_algorithm" not in before
 
 
+def test_a_report_with_answers_is_read_as_it_stands(report):
+    made = again.read(report).report
+    older(report, 12)
+    assert again.read(report).report.rows == made.rows
+
+
 BY_TRAINER = {"relation": "Trainer: rows accumulated = one batch", "holds": True, "broken": False}
 BY_MODEL = BY_TRAINER | {"relation": "rows accumulated = one batch"}
 GONE = {
@@ -104,7 +109,7 @@ def test_what_only_an_earlier_version_tried_is_left_out(report):
     report.write_text(json.dumps(document))
     with pytest.raises(ReportFileError):
         again.read(report)
-    report.write_text(json.dumps(document | {"schema_version": SCHEMA_VERSION - 1}))
+    report.write_text(json.dumps(document | {"schema_version": 11}))
     (row, *others) = again.read(report).report.rows
     step, run = steps_of(row)["5.2"], runs_of(row)["5.2"]
     assert step.relations.inapplicable == ()
@@ -114,7 +119,7 @@ def test_what_only_an_earlier_version_tried_is_left_out(report):
 
 
 def test_what_an_earlier_version_said_of_trainer_within_the_step_is_its_own_answer(report):
-    document = json.loads(report.read_bytes()) | {"schema_version": SCHEMA_VERSION - 1}
+    document = json.loads(report.read_bytes()) | {"schema_version": 11}
     document["rows"][0]["training"] = {"4.48": {"losses": {"padded": 1.0}}, "5.2": GONE}
     report.write_text(json.dumps(document))
     (row, *_) = again.read(report).report.rows

@@ -205,6 +205,7 @@ _MADE_BY_CALLER = (
     "Zamba2HybridDynamicCache",
     "HybridCache",
 )
+_CACHES_OF_WINDOWS = ("sliding_window", "hybrid", "hybrid_chunked")
 _STATE_ATTRIBUTES = ("conv_states", "conv_cache", "recurrent_states", "ssm_states", "linear_cache")
 
 
@@ -323,6 +324,26 @@ def static_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
     is_lazy = "max_batch_size" not in inspect.signature(cache_class.__init__).parameters
     _record_branch("static cache", "filled lazily" if is_lazy else "sized at construction")
     return _new_cache_of(cache_class, model, rows, length, dtype)
+
+
+def cache_implementations(model: Any) -> list[str]:
+    """Return the names of caches beside the static one that fit a model, lose nothing and need no accelerator.
+
+    Up to 4.5x a name may stand for a class that only models which import it can use; since then such a name
+    gives the static cache, and is for models with a window. Offloading needs an accelerator.
+    """
+    from transformers.generation import configuration_utils as release  # noqa: PLC0415  only some jobs need it
+
+    classes = getattr(release, "NEED_SETUP_CACHE_CLASSES_MAPPING", None)
+    _record_branch("names of caches", "of classes" if classes else "of the static cache")
+    names = getattr(release, "ALL_CACHE_IMPLEMENTATIONS", ())
+    fitting = [name for name in ("dynamic", "dynamic_full") if name in names]
+    of_windows = [name for name in _CACHES_OF_WINDOWS if name in names]
+    if classes:
+        own = vars(sys.modules[type(model).__module__])
+        return fitting + [name for name in of_windows if classes[name].__name__ in own]
+    text = getattr(model.config, "text_config", None) or model.config
+    return fitting + (of_windows if getattr(text, "sliding_window", None) else [])
 
 
 def _new_cache_of(cache_class: Any, model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:

@@ -1,4 +1,4 @@
-"""Questions about generate(): a second call, a static cache, arguments, strategies of older releases."""
+"""Questions about generate(): a second call, a static cache and others, arguments, strategies of older releases."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from samebits_probe.model import forks
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.questions.usage.subject import NoMeaning, error_text
@@ -50,6 +51,13 @@ def repeated(subject: Subject) -> Facts:
 def static(subject: Subject) -> Facts:
     """Return how far a generate() with a static cache is from one with the default cache."""
     return _against(_decoded(subject), subject, cache_implementation="static")
+
+
+def caches(subject: Subject) -> Facts:
+    """Return the same as :func:`static` for each other kind of cache that fits the model."""
+    names = forks.cache_implementations(subject.model)
+    first = _decoded(subject)
+    return {name: _against(first, subject, cache_implementation=name) for name in names}
 
 
 def _decoded(subject: Subject, **arguments: Any) -> _Decoded:
