@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 15
+CAPTURE: Final = 16
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -21,6 +21,7 @@ CAPTURE: Final = 15
 # 13: whether a second generate() gives what the first gave, and one with a static cache.
 # 14: which functions of transformers it entered.
 # 15: what saves wrote, and attributes of the tokenizer.
+# 16: whether generate() gives the same with each kind of cache.
 
 GRAFT: Final = 4
 """What a stack stores for a graft, and what a graft restores."""

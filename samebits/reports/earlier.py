@@ -1,7 +1,7 @@
 """Reports of earlier versions, in the form of now.
 
 Until schema_version 10 fields were only added. 11 left some out. In 12 what questions say of a row lies
-under ``answers``, and 13 only added fields.
+under ``answers``; since then fields were only added.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from samebits.compare.signals import compare
 from samebits.findings.case import Case
 from samebits.questions.registry import findings, rules, texts
 from samebits.questions.relations.records import Relation, RelationsSignal, signal_of
-from samebits.questions.usage.records import UsageSignal
+from samebits.questions.usage.records import CACHES, UsageSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
 from samebits.records.distance import Distance
@@ -1012,6 +1012,11 @@ USAGE = [
     ("SB915", "repeated", SECOND | {"apart": 0.7}, {"refused": "RuntimeError: sizes differ"}),
     ("SB916", "static", SECOND | {"apart": 0.7}, SECOND | {"apart": 1e-6}),
     ("SB916", "static", SECOND | {"apart": 0.7}, {"refused": "RuntimeError: sizes differ"}),
+    *(
+        ("SB916", "caches", {name: SECOND | {"apart": 0.7}}, {name: clean})
+        for name in CACHES
+        for clean in (SECOND | {"apart": 1e-6}, {"refused": "RuntimeError: sizes differ"})
+    ),
 ]
 """Code, part of the signal, a value that the rule finds, and one that it does not."""
 

@@ -15,6 +15,7 @@ from samebits_probe.process import fork
 from samebits_probe.questions.usage import beams, forward, generate, usage
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
 from tiny import model
+from transformers.generation import configuration_utils
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
     importlib.import_module(name)  # once, for the forks that the tests run in
@@ -23,6 +24,11 @@ torch.set_num_threads(1)
 
 MADE = (transformers.LlamaForCausalLM, transformers.BloomForCausalLM)
 """Named here so that they, too, are imported once."""
+
+
+WINDOW = {"sliding_window": 32, "num_key_value_heads": 2}
+ALL = getattr(configuration_utils, "ALL_CACHE_IMPLEMENTATIONS", ())
+OF_WINDOWS = {"sliding_window", "hybrid"}
 
 
 def subject(made):
@@ -217,6 +223,64 @@ def test_a_model_that_computes_otherwise_over_a_static_cache_is_seen():
     outcome = ask(generate.static, made)
     assert outcome["apart"] > 0.01 * outcome["of_steps"]
     assert ask(generate.repeated, made)["apart"] < 1e-5
+
+
+def test_each_kind_of_cache_that_fits_gives_what_the_default_gives():
+    plain, windowed = (
+        ask(generate.caches, model()),
+        ask(generate.caches, model("mistral", **WINDOW)),
+    )
+    assert set(plain) == {"dynamic", "dynamic_full"} & set(ALL)
+    assert not OF_WINDOWS & set(plain)
+    assert OF_WINDOWS & set(windowed)
+    for outcome in (*plain.values(), *windowed.values()):
+        assert (outcome["steps"], outcome["n_same"]) == ([4, 4], 4)
+        assert outcome["apart"] < 1e-5
+
+
+def test_a_model_without_a_window_gets_no_cache_of_a_window():
+    outcome = ask(generate.caches, model("mistral", **WINDOW | {"sliding_window": None}))
+    assert set(outcome) == {"dynamic", "dynamic_full"} & set(ALL)
+
+
+def test_a_kind_of_cache_that_raises_leaves_no_cache_to_the_next():
+    made = model("mistral", **WINDOW)
+    original, left = made.generate, []
+
+    def generating(ids, **arguments):
+        if "cache_implementation" not in arguments:
+            return original(ids, **arguments)
+        left.append(hasattr(made, "_cache"))
+        made._cache = transformers.DynamicCache()
+        msg = "half made"
+        raise RuntimeError(msg)
+
+    made.generate = generating
+    outcome = ask(generate.caches, made)
+    assert all("half made" in one["refused"] for one in outcome.values())
+    assert left == [False] * len(outcome)
+
+
+def test_a_kind_of_cache_that_forgets_is_seen_alone():
+    """Planted: only a cache that was asked for by the name of a window is halved."""
+    made = model("mistral", **WINDOW)
+    original, name = made.generate, min(OF_WINDOWS & set(ask(generate.caches, made)))
+
+    def generating(ids, **arguments):
+        halved = arguments.get("cache_implementation") == name
+        hook = made.register_forward_hook(halve) if halved else None
+        try:
+            return original(ids, **arguments)
+        finally:
+            _ = hook and hook.remove()
+
+    def halve(_module, _args, output):
+        output.logits = output.logits / 2
+
+    made.generate = generating
+    outcome = ask(generate.caches, made)
+    apart = {n for n, one in outcome.items() if one["apart"] > 0.01 * one["of_steps"]}
+    assert apart == {name}
 
 
 def test_a_model_that_refuses_a_static_cache_says_so():

@@ -325,6 +325,31 @@ def static_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
     return _new_cache_of(cache_class, model, rows, length, dtype)
 
 
+def cache_implementations(model: Any) -> list[str]:
+    """Return the names of caches beside the static one that fit a model, lose nothing and need no accelerator.
+
+    Names of windows are for models with one. Up to 4.55 each is a class that only models which import it
+    can use. Since then it gives the static cache. Offloading needs an accelerator.
+    """
+    from transformers.generation import configuration_utils as release  # noqa: PLC0415  only some jobs need it
+
+    classes = getattr(release, "NEED_SETUP_CACHE_CLASSES_MAPPING", {})
+    _record_branch("names of caches", "of classes" if classes else "of the static cache")
+    fitting = ["dynamic", "dynamic_full"]
+    text = getattr(model.config, "text_config", None) or model.config
+    if any(getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size")):
+        fitting += ["sliding_window", "hybrid", "hybrid_chunked"]
+    known = [name for name in fitting if name in getattr(release, "ALL_CACHE_IMPLEMENTATIONS", ())]
+    own = vars(sys.modules[type(model).__module__])
+    return [name for name in known if name not in classes or classes[name].__name__ in own]
+
+
+def drop_cache(model: Any) -> None:
+    """Remove the cache that generate() up to 5.13 keeps in a model; one whose call raised is half made."""
+    if isinstance(getattr(model, "_cache", None), transformers.Cache):
+        del model._cache
+
+
 def _new_cache_of(cache_class: Any, model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
     layers = int(getattr(model.config, "num_hidden_layers", 0))
     device = next(model.parameters()).device

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.usage.compare import NEUTRAL, OF_SAMPLING
+from samebits.questions.usage.records import CACHES, with_cache
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,6 +82,12 @@ def _second(second: SecondCall | None, dtype: str) -> str:
         return "" if second is None else _refusal(second.refused)
     agrees = second.agrees(dtype)
     return "" if agrees is None else "the same scores" if agrees else "other scores"
+
+
+def _called(name: str) -> Callable[[UsageSignal, str], str]:
+    """Return the answer of a call with a kind of cache."""
+    call = with_cache(name)
+    return lambda usage, dtype: _second(call(usage), dtype)
 
 
 def _position_ids(usage: UsageSignal, _dtype: str) -> str:
@@ -180,7 +187,7 @@ USAGES = (
     Usage("keys that the cache keeps", _keys),
     Usage("forward(cache_position)", _cache_position),
     Usage("second generate()", lambda usage, dtype: _second(usage.repeated, dtype)),
-    Usage("generate() with a static cache", lambda usage, dtype: _second(usage.static, dtype)),
+    *(Usage(f"generate() with a {name} cache", _called(name)) for name in ("static", *CACHES)),
     Usage("generate(position_ids)", _position_ids),
     Usage("assistant, min_new_tokens", _assisted),
     Usage("penalty_alpha", _strategy("penalty_alpha")),

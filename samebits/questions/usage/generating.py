@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.findings.case import seen_with
 from samebits.findings.rule import Rule, Sighting
 from samebits.questions.usage import compare
-from samebits.questions.usage.records import signal_of
+from samebits.questions.usage.records import CACHES, signal_of, with_cache
 from samebits.text.numbers import number, plural
 
 if TYPE_CHECKING:
@@ -85,6 +85,12 @@ def _unlike_the_first(where: str, call: Callable[[UsageSignal], SecondCall | Non
     return check
 
 
+def _other_caches(case: Case) -> Iterator[Sighting]:
+    """Find each kind of cache with which generate() chooses from other scores than by default."""
+    for name in ("static", *CACHES):
+        yield from _unlike_the_first(f"{name} cache", with_cache(name))(case)
+
+
 def _distances(second: SecondCall) -> tuple[str, ...]:
     assert second.apart is not None
     assert second.of_steps is not None
@@ -102,5 +108,5 @@ RULES = (
     Rule("SB824", _differing("generate()", compare.refusals)),
     Rule("SB825", _stale_beams),
     Rule("SB915", _unlike_the_first("generate() again", lambda usage: usage.repeated)),
-    Rule("SB916", _unlike_the_first("static cache", lambda usage: usage.static)),
+    Rule("SB916", _other_caches),
 )

@@ -16,12 +16,16 @@ from samebits.records.question import Answer, Key
 from samebits.records.record import RAISED, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from samebits.records.capture import Capture
     from samebits.records.report import Row
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+CACHES = ("dynamic", "dynamic_full", "sliding_window", "hybrid", "hybrid_chunked")
+"""Kinds of caches beside the static one, as ``cache_implementation`` names them."""
 
 
 def _rounding(distance: float, dtype: str) -> float:
@@ -218,6 +222,8 @@ class UsageSignal(Answer):
     """The second of two equal calls of generate(), with another call in between."""
     static: SecondCall | None = None
     """A call with ``cache_implementation="static"`` after one with the default cache."""
+    caches: dict[str, SecondCall] | None = None
+    """Each other ``cache_implementation`` that fits the model -> such a call."""
     position_ids: PositionIds | None = None
     assisted: Assisted | None = None
     strategies: Annotated[dict[str, str] | None, RAISED] = None
@@ -234,6 +240,13 @@ class UsageSignal(Answer):
     asked_of: MadeModel | None = None
     """The made model that answered for a large one; None: the model itself did."""
     seconds: float = 0.0
+
+
+def with_cache(name: str) -> Callable[[UsageSignal], SecondCall | None]:
+    """Return what returns the call with a kind of cache; None where it was not tried."""
+    if name == "static":
+        return lambda usage: usage.static
+    return lambda usage: (usage.caches or {}).get(name)
 
 
 class UsageOfRow(Answer):

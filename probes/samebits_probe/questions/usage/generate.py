@@ -1,4 +1,4 @@
-"""Questions about generate(): a second call, a static cache, arguments, strategies of older releases."""
+"""Questions about generate(): a second call, a static cache and others, arguments, strategies of older releases."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from samebits_probe.model import forks
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.questions.usage.subject import NoMeaning, error_text
@@ -50,6 +51,15 @@ def repeated(subject: Subject) -> Facts:
 def static(subject: Subject) -> Facts:
     """Return how far a generate() with a static cache is from one with the default cache."""
     return _against(_decoded(subject), subject, cache_implementation="static")
+
+
+def caches(subject: Subject) -> Facts:
+    """Return the same as :func:`static` for each other kind of cache that fits the model."""
+    first, facts = _decoded(subject), {}
+    for name in forks.cache_implementations(subject.model):
+        forks.drop_cache(subject.model)
+        facts[name] = _against(first, subject, cache_implementation=name)
+    return facts
 
 
 def _decoded(subject: Subject, **arguments: Any) -> _Decoded:

@@ -47,6 +47,7 @@ QUESTIONS = (
     Question("cache_position", forward.cache_position, of_text=True),
     Question("repeated", generate.repeated, of_text=True),
     Question("static", generate.static, of_text=True),
+    Question("caches", generate.caches, of_text=True),
     Question("position_ids", generate.position_ids, of_text=True),
     Question("assisted", generate.assisted, of_text=True),
     Question("strategies", generate.strategies, of_text=True),
