@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import large, page
 from bench.machine import machine
-from bench.place import ROOT, WORK, Place, zoo_cut
+from bench.place import CODE, WORK, Place, zoo_cut
 from bench.took import Took, run
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class Bench:
         """Run a command and return the last line that it printed, as JSON."""
         log = self.folder / "json.log"
         log.unlink(missing_ok=True)
-        run(command, log, env=os.environ | {"PYTHONPATH": str(ROOT)})
+        run(command, log, env=os.environ | CODE)
         return json.loads(log.read_text("utf-8").splitlines()[-1])
 
 

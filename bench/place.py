@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".samebits"
+CODE = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "probes")))}
+"""Makes a command run the code of this folder, wherever samebits is installed."""
 
 
 class Place:
@@ -52,7 +54,7 @@ class Place:
     def samebits(self, *options: str, command: str = "matrix", program: str = "samebits") -> Took:
         """Run samebits on the matrix; a matrix that does not pass is no failure of the bench."""
         words = [sys.executable, "-m", program, command, "--matrix", str(self.matrix), *options]
-        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        env = os.environ | CODE
         took = run(words, self.log, env=env, may_fail=True)
         if took.code not in {0, 1, 3}:  # 3: a cell was not finished in time
             msg = f"samebits ended with {took.code}: see {self.log}"

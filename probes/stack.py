@@ -45,7 +45,7 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from samebits_probe.process import calls, consent, learned, network, own, progress, vision
+from samebits_probe.process import calls, consent, learned, marks, network, own, progress, vision
 from samebits_probe.process.children import (
     be_first_for_oom_killer,
     die_with_parent,
@@ -240,7 +240,6 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
     board = progress.Board(float(job["timeout"]))
     parent = os.getpid()
     sys.stdout.flush()
-    calls.CALLS.prepare()
     gc.freeze()
     try:
         pid = os.fork()
@@ -473,6 +472,7 @@ _NEEDED_BY_EVERY_MODEL = ("transformers.modeling_utils", "transformers.generatio
 
 def _import_everything() -> dict[str, Any]:
     """Import what every job needs, so that children share it, and return the machine's facts."""
+    marks.MARKS.install()
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
     settings = importlib.import_module(_SETTINGS)
@@ -504,6 +504,7 @@ def main(arguments: list[str]) -> None:
         job = json.loads(Path(arguments[1]).read_text("utf-8"))
         if arguments[2:]:
             progress.use(progress.Board.at(Path(arguments[2])))
+        marks.MARKS.install()
         with contextlib.suppress(ImportError):  # the job itself says what is missing
             _module_of(job)
         _restrict(job)

@@ -25,7 +25,7 @@ from bench.fixes import page, proof
 from bench.fixes.draw import DRAWS
 from bench.fixes.judge import judge
 from bench.machine import machine
-from bench.place import ROOT, Place
+from bench.place import CODE, Place
 from bench.recall import page as recall
 from bench.recall.parts import Part, Progress, kept
 from bench.took import run
@@ -155,7 +155,7 @@ def _default(artefact: Path, case: proof.Case) -> dict[str, Any]:
         sys.executable, "-m", "samebits", "check", str(artefact), "--from", case.before, "--to", case.after,
         "--reports", str(reports), "--no-repro", *case.options,
     ]  # fmt: skip
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    env = os.environ | CODE
     took = run(command, artefact.with_name("check.log"), env=env, may_fail=True)
     return _read(reports / "report.json", took.code)
 
@@ -174,8 +174,9 @@ def _all(artefact: Path, case: proof.Case) -> dict[str, Any]:
 
 
 def _read(path: Path, code: int) -> dict[str, Any]:
-    if not path.exists():
-        return {"rows": [], "stacks": [], "exit_code": code}
+    if not path.exists():  # a result like "shows nothing" would be kept
+        msg = f"samebits ended with {code} and wrote no {path}: see the log beside it"
+        raise SystemExit(msg)
     report: dict[str, Any] = json.loads(path.read_text("utf-8"))
     return report
 

@@ -64,7 +64,7 @@ from samebits.matrix.values import (
     mistake,
 )
 from samebits.records.ids import Variant, answering
-from samebits.records.question import is_by_default, switches
+from samebits.records.question import switches
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _with_switches(schema: dict[str, Any]) -> None:
         name: {
             "description": key.switch,
             "type": "boolean",
-            "default": key.by_default,
+            "default": True,
             "title": name.title(),
         }
         for name, key in switches().items()
@@ -505,7 +505,7 @@ class ModelSpec(ModelEntry):
 
     def asks(self, question: str) -> bool:
         """Return True if a question is asked of the model."""
-        return self.questions.get(question, is_by_default(question))
+        return self.questions.get(question, True)
 
     def without(self, questions: Iterable[str]) -> ModelSpec:
         """Return the model without some questions."""

@@ -71,8 +71,6 @@ class Key(Generic[C, R]):
     """Description of its key in matrix.yaml, which switches it off; '' if it has none."""
     hint: str = ""
     """The same as a few words for the matrix.yaml that ``samebits init`` writes."""
-    by_default: bool = True
-    """Whether it is asked where matrix.yaml does not say."""
     always: bool = False
     """Whether it is asked at every level, ``--quick`` included."""
     of_pairs: bool = False
@@ -120,11 +118,6 @@ def is_question(name: str) -> bool:
 def is_of_release(name: str) -> bool:
     """Return True if a question has this name, and what it tries shows the release."""
     return name in _KEYS and _KEYS[name].of_release
-
-
-def is_by_default(name: str) -> bool:
-    """Return True if a question is asked where matrix.yaml does not say."""
-    return name not in _KEYS or _KEYS[name].by_default
 
 
 def switches() -> dict[str, Key[Any, Any]]:

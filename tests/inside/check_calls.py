@@ -37,3 +37,25 @@ def test_generate_is_listed_once_it_ran():
     with torch.no_grad():
         model.generate(torch.arange(4)[None], max_new_tokens=2, do_sample=False)
     assert line(GenerationMixin.generate) in calls.table()["generation/utils.py"]
+
+
+def test_a_branch_is_listed_when_it_is_taken():
+    model = tiny.llama()
+    calls = Calls()
+    calls.begin()
+    ids = torch.arange(4)[None]
+    with torch.no_grad():
+        model(ids)
+        without = calls.table()[FILE]
+        model(ids, labels=ids)
+    (taken,) = set(calls.table()[FILE]) - set(without)
+    source, first = inspect.getsourcelines(modeling_llama.LlamaForCausalLM.forward)
+    assert "loss" in source[taken - first]
+
+
+def test_torch_compiles_a_function_as_one_graph_as_if_it_had_no_marks():
+    mlp = tiny.llama().model.layers[0].mlp
+    compiled = torch.compile(mlp, fullgraph=True, backend="eager")
+    x = torch.randn(1, 2, mlp.gate_proj.in_features)
+    with torch.no_grad():
+        assert torch.equal(compiled(x), mlp(x))

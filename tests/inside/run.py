@@ -41,6 +41,8 @@ def outcome(function):
 
 
 if __name__ == "__main__":
+    marks = importlib.import_module("samebits_probe.process.marks")
+    marks.MARKS.install()  # as a stack's process does before transformers is imported
     module = load(sys.argv[1])
     gc.freeze()
     tests = {name: f for name, f in vars(module).items() if name.startswith("test_")}

@@ -7,6 +7,7 @@ from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.questions.changes import parts
 from samebits.questions.changes.files import area_of
 from samebits.questions.changes.reach import owner_of, reached
 from samebits.questions.changes.records import Step, Unrun
@@ -14,6 +15,7 @@ from samebits.questions.changes.records import Step, Unrun
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from samebits.questions.changes.parts import Statement
     from samebits.questions.changes.reach import Calls, Model, Place, Reached
     from samebits.questions.changes.records import Near, Why
     from samebits.questions.changes.release import Release
@@ -34,12 +36,21 @@ class Side:
     def __init__(self, stack: str, release: Release, calls: Calls, model: Model) -> None:
         self.stack = stack
         self.ran_files = frozenset(calls.compared)
+        self._lines = calls.compared
         self.reached: Reached = reached(release, calls, model)
         self._release = release
 
     def definition(self, place: Place) -> Definition | None:
         """Return a definition; None if the release does not have it."""
         return self._release.source(place.file).definitions.get(place.name)
+
+    def has_run(self, file: str, lines: set[int]) -> bool:
+        """Return True if one of some regions of a file ran."""
+        return not lines.isdisjoint(self._lines.get(file, ()))
+
+    def statements(self, place: Place) -> tuple[Statement, ...]:
+        """Return the statements of a function; none if they cannot be read."""
+        return self._release.statements(place.file, place.name)
 
     def has_used(self, place: Place) -> bool:
         """Return True if the class of a method ran, or, of what is in no class, its file."""
@@ -54,7 +65,12 @@ def step(reference: Side, candidate: Side, model: Model) -> Step:
     unreached: Counter[Why] = Counter()
     for place in _changed(reference, candidate):
         if any(place in side.reached.ran for side in sides):
-            ran += 1
+            if _ran_where_it_differs(place, sides):
+                ran += 1
+                continue
+            entry = _unrun(place, reference, candidate, 0, model)
+            entry = entry.model_copy(update={"ran_elsewhere": True})
+            unrun.append((_rank(place, entry, sides), entry))
         elif distances := [d for s in sides if (d := s.reached.distance.get(place)) is not None]:
             entry = _unrun(place, reference, candidate, min(distances), model)
             unrun.append((_rank(place, entry, sides), entry))
@@ -66,6 +82,7 @@ def step(reference: Side, candidate: Side, model: Model) -> Step:
         candidate=candidate.stack,
         ran=ran,
         unrun=len(unrun),
+        elsewhere=sum(entry.ran_elsewhere for _, entry in unrun),
         aside=sum(entry.aside for _, entry in unrun),
         unreached=dict(unreached.most_common()),
         unread=tuple(sorted(reference.reached.unread | candidate.reached.unread)),
@@ -82,6 +99,17 @@ def _changed(reference: Side, candidate: Side) -> Iterator[Place]:
         before = reference.definition(place)
         if before is not None and before.digest != definition.digest:
             yield place
+
+
+def _ran_where_it_differs(place: Place, sides: tuple[Side, Side]) -> bool:
+    """Return True if a region of a function that differs ran, or if no region differs.
+
+    Defaults and decorators, for example, are in no region.
+    """
+    differing = parts.changed(*(side.statements(place) for side in sides))
+    return not any(differing) or any(
+        side.has_run(place.file, lines) for side, lines in zip(sides, differing, strict=True)
+    )
 
 
 def _unrun(place: Place, reference: Side, candidate: Side, distance: int, model: Model) -> Unrun:

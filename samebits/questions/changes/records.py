@@ -28,7 +28,7 @@ imports, documents, logs or downloads.
 
 
 class Unrun(Record):
-    """A definition that differs between two releases, can be reached, and did not run in either."""
+    """A definition that differs between two releases, can be reached, and did not run where it differs."""
 
     file: str
     """Below the folder of transformers."""
@@ -41,6 +41,8 @@ class Unrun(Record):
     """References between what ran and it; more for what only users call."""
     aside: bool = False
     """Whether a check ran it that ended with an exception, so that nothing was compared."""
+    ran_elsewhere: bool = False
+    """Whether it is a function that ran, and only the lines that differ did not."""
     area: Area = "other"
     off: tuple[str, ...] = ()
     """Questions that run such code and that the model was not asked."""
@@ -52,9 +54,11 @@ class Step(Record):
     reference: str
     candidate: str
     ran: int = 0
-    """Changed definitions that a job of either stack ran."""
+    """Changed definitions that a job of either stack ran, in a line that differs."""
     unrun: int = 0
-    """Changed definitions that can be reached and that no compared job ran."""
+    """Changed definitions that can be reached and that no compared job ran where they differ."""
+    elsewhere: int = 0
+    """Those of them that ran, but not in a line that differs."""
     aside: int = 0
     """Those of them that only jobs ran which ended with an exception."""
     unreached: dict[Why, int] = Field(default_factory=dict)
@@ -82,7 +86,8 @@ class StepFile(JobFile):
     """A step, kept for later runs of the same stacks and checks."""
 
     format: Literal["samebits-changes"] = "samebits-changes"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
+    # History: 1: first. 2: functions that ran, but not where they differ.
     step: Step | None = None
     """None: no function was recorded in one of the stacks."""
 
@@ -107,7 +112,6 @@ CHANGES = Key(
     ChangesOfRow,
     switch="Whether to list changed code of transformers that no check of the model ran.",
     hint="which changed code did not run",
-    by_default=False,
     always=True,
     kinds=(KEPT,),
 )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.questions.changes import source
+from samebits.questions.changes import parts, source
 from samebits.questions.changes.records import SourcesFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from samebits.questions.changes.parts import Statement
     from samebits.questions.changes.source import Source
 
 _NONE = source.Source({}, (), {})
@@ -26,6 +27,7 @@ class Release:
         self.unread: set[str] = set(kept.unread if kept else ())
         """Files that this interpreter cannot read as Python."""
         self._imported: dict[str, tuple[str, ...]] = {}
+        self._statements: dict[str, dict[str, tuple[Statement, ...]]] = {}
 
     def to_keep(self) -> SourcesFile | None:
         """Return what was read, for a later run; None if it was all kept before."""
@@ -44,6 +46,16 @@ class Release:
                 self._sources[file] = _NONE
                 self.unread.add(file)
         return self._sources[file]
+
+    def statements(self, file: str, name: str) -> tuple[Statement, ...]:
+        """Return the statements of a function; none if the file cannot be read."""
+        if file not in self._statements:
+            try:
+                read = parts.read((self._folder / file).read_bytes(), file)
+            except (OSError, SyntaxError, ValueError):
+                read = {}
+            self._statements[file] = read
+        return self._statements[file].get(name, ())
 
     def closure(
         self, files: Iterable[str], counts: Callable[[str], bool] = lambda _file: True

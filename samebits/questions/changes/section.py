@@ -83,7 +83,8 @@ def of_run(report: Report) -> Markdown:
         return EMPTY
     intro = prose(
         "Functions, classes and constants of transformers that differ between two releases and that the "
-        "model can reach by name. A difference in what did not run cannot show in a verdict."
+        "model can reach by name. One ran if a line ran that differs. A difference in what did not run cannot "
+        "show in a verdict."
     )
     header = ["model", "step", "changed", "ran", "did not run", "out of reach"]
     return page(
@@ -155,6 +156,8 @@ def _of_step(step: Step, report: Report) -> Iterator[Markdown]:
 
 def _line(entry: Unrun, level: Level) -> list[Markdown]:
     near = _NEAR[entry.near]
+    if entry.ran_elsewhere:
+        near = f"{near}; it ran, but none of its lines that differ"
     if entry.aside:
         near = f"{near}; only a check that raised ran it"
     return [code(entry.name), _place(entry), prose(near), _to_run(entry, level)]

@@ -59,7 +59,7 @@ def read(text: bytes, path: str) -> Source:
         SyntaxError, ValueError: this interpreter cannot read it.
 
     """
-    bare = _Bare()
+    bare = Bare()
     tree = bare.visit(ast.parse(text, path))
     codes = _codes(compile(tree, path, "exec", dont_inherit=True))
     by_line: dict[int, str] = {}
@@ -81,7 +81,7 @@ def _joined(one: Definition, more: Definition) -> Definition:
     )
 
 
-class _Bare(ast.NodeTransformer):
+class Bare(ast.NodeTransformer):
     """Removes what computes nothing; a function keeps its first line as ``first_line``."""
 
     def __init__(self) -> None:
@@ -205,6 +205,18 @@ def _definitions(
                     yield _of_function(prefix, node, code), list(_lines(node))
             elif scope is module:
                 yield from ((_constant(name, value, node), []) for name, value in _assigned(node))
+
+
+def functions(module: ast.Module) -> Iterator[tuple[str, Function]]:
+    """Yield the functions of a file that are in no other one, with their qualified names."""
+    rest: list[tuple[str, ast.Module | ast.ClassDef]] = [("", module)]
+    while rest:
+        prefix, scope = rest.pop()
+        for node in _statements(scope):
+            if isinstance(node, ast.ClassDef):
+                rest.append((f"{prefix}{node.name}.", node))
+            elif isinstance(node, Function):
+                yield f"{prefix}{node.name}", node
 
 
 def _is_empty(node: Function) -> bool:

@@ -148,6 +148,45 @@ def test_a_changed_function_within_reach_that_did_not_run_is_listed(release, cha
     assert (result.ran, unrun(result)) == (0, [(name, near)])
 
 
+MASKED = ("x = self._masked(x, mask)", "x = self._masked(mask, x)")
+BRANCH = lines("x = self._masked")
+
+
+def joined(*tables):
+    return {file: [n for table in tables for n in table[file]] for file in tables[0]}
+
+
+def test_a_function_that_ran_but_not_where_it_differs_is_listed(release):
+    result = of(release, MASKED)
+    assert (result.ran, result.unrun, result.elsewhere) == (0, 1, 1)
+    (entry,) = result.first
+    assert (entry.name, entry.near, entry.ran_elsewhere) == ("TinyModel.forward", "own", True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "entered"),
+    [
+        ([MASKED], joined(RAN, BRANCH)),  # the branch ran
+        ([MASKED, ("for key in ROPES", "for key in list(ROPES)")], RAN),  # another line ran
+        ([("def forward(self, x, mask=None)", "def forward(self, x, mask=0)")], RAN),  # a default
+    ],
+)
+def test_a_function_that_ran_where_it_differs_counts_as_run(release, changes, entered):
+    result = of(release, *changes, entered=entered)
+    assert (result.ran, result.unrun, result.elsewhere) == (1, 0, 0)
+
+
+def test_a_line_that_only_the_reference_has_counts_by_whether_it_ran_there(release):
+    gone = (f"            {MASKED[0]}\n", "            pass\n")
+    assert of(release, gone).elsewhere == 1
+    assert of(release, gone, entered=joined(RAN, BRANCH)).ran == 1
+
+
+def test_other_messages_in_what_ran_do_not_hide_that_the_rest_did_not_run(release):
+    told = ("        for key in ROPES", "        logger.info('x')\n        for key in ROPES")
+    assert of(release, MASKED, told).elsewhere == 1
+
+
 @pytest.mark.parametrize(
     "change",
     [("return 0", "return 9"), ("def lonely(x):\n    return x", "def lonely(x):\n    return -x")],
