@@ -53,7 +53,9 @@ def judge(case: Case, report: dict[str, Any]) -> Outcome:
     cells = [cell for row in rows for cell in row]
     if not cells:
         return Outcome(False, False, False, "no cell ran", "")
-    because = next((text for row in rows for text in _found(case, row)), "")
+    shown = [text for row in rows for text in _found(case, row)]
+    shown += [text for row in report["rows"] for text in _in_tables(case, row)]
+    because = next(iter(shown), "")
     return Outcome(
         found=bool(because),
         named=bool(because) and any(_names(case, cell, because) for cell in cells),
@@ -81,12 +83,23 @@ def _found(case: Case, cells: list[Cell]) -> Iterator[str]:
             yield f"{failure['type']} in {failure['phase']}"
         if cell["judged"] not in PASSING:
             yield from (signal for signal in differing(cell) if signal in case.signals)
-    failure_words = map(re.escape, filter(None, [case.failure]))
-    patterns = [re.compile(pattern) for pattern in (*case.says, *failure_words)]
     for cell in cells:
-        for text in _texts(cell):
-            if text not in shared and any(pattern.search(text) for pattern in patterns):
+        yield from (t[:200] for t in _texts(cell) if t not in shared and _says(case, t))
+
+
+def _in_tables(case: Case, row: dict[str, Any]) -> Iterator[str]:
+    """Yield what the tables of a model's page show of processors that differ between the releases."""
+    compared = ((row.get("answers") or {}).get("processors") or {}).get("compared", {})
+    for part in (part for of_stack in compared.values() for part in of_stack["parts"]):
+        for difference in part.get("differences", ()):
+            text = " | ".join(map(str, difference.values()))
+            if _says(case, text):
                 yield text[:200]
+
+
+def _says(case: Case, text: str) -> bool:
+    failure_words = map(re.escape, filter(None, [case.failure]))
+    return any(re.search(pattern, text) for pattern in (*case.says, *failure_words))
 
 
 def _shared(cells: list[Cell]) -> set[str]:

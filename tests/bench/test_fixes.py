@@ -205,6 +205,16 @@ def test_an_exception_finds_it_and_its_traceback_names_it():
     assert marks(cells, {}, failure="'rope'") == "s"
 
 
+def test_what_the_table_of_processors_shows_counts():
+    made = report(cell("reference"), cell())
+    part = {
+        "differences": [{"case": "gray", "reference": "raises KeyError: scaling", "step": None}]
+    }
+    made["rows"][0]["answers"] = {"processors": {"compared": {"5.3.0": {"parts": [part]}}}}
+    assert judge(case(), made).found
+    assert not judge(case(says=("mean",)), made).found
+
+
 def test_a_finding_of_a_stack_counts():
     assert (
         marks([cell("reference"), cell()], {"stacks": [{"id": "5.2.0", "findings": [SB906]}]})

@@ -159,6 +159,33 @@ def test_sound_is_fed_to_whisper():
     assert output(config, "WhisperForAudioClassification", feed)
 
 
+def test_sound_has_its_frames_as_rows_where_the_model_takes_it_so():
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "vocab_size": 16,
+    }
+    config = {**sizes, "feature_projection_input_dim": 24, "output_hidden_size": 32}
+    (_, feed), config = choose("wav2vec2-bert", config, "Wav2Vec2BertForCTC")
+    assert feed.inputs("short", None).kwargs["input_features"].shape == (1, 64, 24)
+    assert output(config, "Wav2Vec2BertForCTC", feed)
+    if "lasr_ctc" not in transformers.CONFIG_MAPPING:
+        return
+    encoder = {
+        **sizes,
+        "num_key_value_heads": 4,
+        "subsampling_conv_channels": 16,
+        "num_mel_bins": 20,
+    }
+    (_, feed), config = choose(
+        "lasr_ctc", {"vocab_size": 16, "encoder_config": encoder}, "LasrForCTC"
+    )
+    assert feed.inputs("short", None).kwargs["input_features"].shape == (1, 64, 20)
+    assert output(config, "LasrForCTC", feed)
+
+
 def test_video_has_frames():
     config = {**IMAGE, "num_frames": 4, "tubelet_size": 2}
     (_, feed), config = choose("videomae", config, "VideoMAEForVideoClassification")

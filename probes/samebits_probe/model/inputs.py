@@ -27,6 +27,8 @@ _MAX_LENGTH = 4096
 _PLAIN_LENGTH = 40
 """Length of a past-window prompt for a model without a window."""
 DECODER_LENGTH = 7
+_FRAMES = 64
+"""Frames of a sound, for a model whose config sets no number of them."""
 N_CHOICES = 3
 """Choices for a multiple-choice model: another number than that of the rows of a usual batch."""
 
@@ -223,12 +225,28 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
         frames = getattr(vision, "num_frames", None)
         return (frames, *image) if isinstance(frames, int) else image
     if argument == "input_features":
-        bins = int(getattr(config, "num_mel_bins", 80))
-        return (bins, 2 * int(getattr(config, "max_source_positions", 50)))
+        return _sound_shape(config)
     if argument == "input_values":
         return (4000,)
     msg = f"no rule to make {argument}"
     raise NotFed(msg)
+
+
+def _sound_shape(config: Any) -> tuple[int, int]:
+    """Return the shape of the features of a sound: bins first as in Whisper, else frames first.
+
+    The frames of LASR, Parakeet, Speech2Text and Wav2Vec2-BERT are rows (transformers 5.23.0, their
+    feature extractors).
+    """
+    encoder = getattr(config, "encoder_config", None)
+    sound = encoder if hasattr(encoder, "num_mel_bins") else config
+    bins = getattr(sound, "num_mel_bins", None)
+    positions = getattr(sound, "max_source_positions", None)
+    if bins and positions:
+        return int(bins), 2 * int(positions)
+    names = ("input_feat_per_channel", "feature_projection_input_dim")
+    others = (getattr(sound, name, None) for name in names)
+    return _FRAMES, int(bins or next(filter(None, others), 80))
 
 
 def _image_config(config: Any) -> Any:

@@ -72,7 +72,16 @@ def test_a_side_has_no_finding_against_itself(code):
 
 
 def test_an_input_that_only_the_reference_refuses_is_no_finding():
-    assert codes(signal({"c": RAISED}), signal({"c": case(NATIVE)})) == set()
+    both = signal({"c": case(NATIVE), "d": case(NATIVE)})
+    assert codes(signal({"c": RAISED, "d": case(NATIVE)}), both) == set()
+
+
+def test_a_reference_that_raises_for_every_input_is_named():
+    both = signal({"c": case(NATIVE), "d": case(NATIVE)})
+    assert codes(signal({"c": RAISED, "d": RAISED}), both) == {"SB836"}
+    # an input that both refuse shows nothing of either
+    refused = signal({"c": case(NATIVE), "d": RAISED})
+    assert codes(signal({"c": RAISED, "d": RAISED}), refused) == {"SB836"}
 
 
 def test_a_model_without_processors_has_no_finding():
