@@ -26,6 +26,7 @@ cause; its results are ids without special tokens."""
 TEXT, CONTINUED, CHAT_IDS = "rendered text", "continued text", "ids"
 
 _OF_IDS = (
+    "tensors",
     "special tokens mask",
     "offsets",
     "word ids",
@@ -69,7 +70,7 @@ MARKING = (
 OF_RENDERED = (CHAT_IDS, "assistant mask", "type")
 """Operations on a conversation that is rendered to the same text."""
 GROUPS: dict[str, tuple[str, ...]] = {
-    "encoding": (ENCODE, BARE, "tokens of ids", "slow class"),
+    "encoding": (ENCODE, BARE, "tensors", "tokens of ids", "slow class"),
     "decoding": (*DECODING, *CLEANING, "stream"),
     "pairs and batches": BATCHING,
     "offsets and masks": MARKING,

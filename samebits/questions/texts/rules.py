@@ -249,4 +249,5 @@ RULES = (
     Rule("SB819", _rendered_otherwise),
     Rule("SB820", _differing(*OF_RENDERED)),
     Rule("SB826", _continued_otherwise),
+    Rule("SB829", _differing("tensors")),
 )

@@ -67,6 +67,8 @@ def facts(tokenizer: Any, source: load.Source) -> dict[str, Any]:
         return only.record()
     short = {name: text for name, text in texts.items() if len(text) <= _LONG}
     _marks(outcomes, tokenizer, short)
+    for name in short:
+        outcomes.call("tensors", name, lambda text: _tensors(tokenizer, text), texts[name])
     _stages(outcomes, backend_of(tokenizer), short)
     _decoded(outcomes, tokenizer, {name: ids[name] for name in short if name in ids})
     for name in sorted(ids.keys() - short.keys()):
@@ -116,6 +118,18 @@ def _encoded(
 
 def _ids(encoding: Any) -> list[int]:
     return [int(i) for i in encoding["input_ids"]]
+
+
+def _tensors(tokenizer: Any, text: str) -> list[str]:
+    """Return dtype and shape of the tensors that a model gets."""
+    encoding = tokenizer(text, return_tensors="pt")
+    tensors = (
+        (name, encoding[name]) for name in ("input_ids", "attention_mask") if name in encoding
+    )
+    return [
+        f"{name} {str(tensor.dtype).removeprefix('torch.')} {'x'.join(map(str, tensor.shape))}"
+        for name, tensor in tensors
+    ]
 
 
 def _repeats(tokenizer: Any, texts: dict[str, str], ids: dict[str, list[list[int]]]) -> bool:
