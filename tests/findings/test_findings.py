@@ -14,6 +14,7 @@ from samebits.questions.relations.records import Relation, RelationsSignal, sign
 from samebits.questions.usage.records import CACHES, UsageSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
+from samebits.records.comparison import SignalComparison
 from samebits.records.distance import Distance
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
@@ -1045,6 +1046,54 @@ COMPARED = [
     ("SB910", "saved", {"max_shard_size": "5GB"}, {"max_shard_size": "50GB"}),
     ("SB911", "checkpointing", {"use_reentrant": True}, {"use_reentrant": False}),
 ]
+
+
+TEXT, OTHER_TEXT = (
+    {"get_text_features": {"returned": "Tensor", "shape": [1, 16], "digest": digest}}
+    for digest in ("aa", "bb")
+)
+REFUSED = {"get_text_features": {"refused": "TypeError: no"}}
+OBJECT = {"get_text_features": TEXT["get_text_features"] | {"returned": "Output"}}
+LEFT_OUT = {"get_text_features": {"left_out": "it needs boxes"}}
+SAME = (SignalComparison(signal="outputs", outcome="identical", n_items=1, n_differ=0),)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "signals", "expected"),
+    [
+        (TEXT, TEXT, SAME, []),
+        (TEXT, OTHER_TEXT, SAME, ["SB917"]),
+        (TEXT, OTHER_TEXT, (), []),  # forward differs, or is not compared: it may round
+        (TEXT, REFUSED, SAME, ["SB917"]),
+        (REFUSED, TEXT, (), ["SB917"]),
+        (REFUSED, REFUSED, SAME, []),
+        (TEXT, LEFT_OUT, SAME, []),
+        (TEXT, OBJECT, SAME, ["SB918"]),
+    ],
+)
+def test_methods_for_features_are_compared(reference, candidate, signals, expected):
+    sides = used("4.48", features=reference), used(features=candidate)
+    assert codes(Case(sides[1], reference=sides[0], signals=signals)) == expected
+
+
+NAMED = {"eager, then sdpa": {"parts": {"text_config": "sdpa", "vision_config": "sdpa"}}}
+KEPT = {"eager, then sdpa": {"parts": {"text_config": "eager", "vision_config": "eager"}}}
+REFUSED_DICT = {"eager, then sdpa": {"refused": "AttributeError: no"}}
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        (NAMED, NAMED, []),
+        (NAMED, KEPT, ["SB919"]),
+        (KEPT, NAMED, ["SB919"]),
+        (NAMED, REFUSED_DICT, ["SB919"]),
+        (NAMED, None, []),
+    ],
+)
+def test_an_attention_that_reaches_other_parts_is_named(reference, candidate, expected):
+    sides = used("4.48", attention=reference), used(attention=candidate)
+    assert codes(Case(sides[1], reference=sides[0])) == expected
 
 
 WAY = {"tokens": [[9, 1]], "scores": ["a"]}

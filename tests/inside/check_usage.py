@@ -12,7 +12,7 @@ import transformers
 from raising import raised
 from samebits_probe.model.state import hashes
 from samebits_probe.process import fork
-from samebits_probe.questions.usage import beams, forward, generate, usage
+from samebits_probe.questions.usage import attention, beams, features, forward, generate, usage
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
 from tiny import model
 from transformers.generation import configuration_utils
@@ -292,3 +292,54 @@ def test_a_model_that_refuses_a_static_cache_says_so():
 
     made.generate = only_dynamic
     assert ask(generate.static, made) == {"refused": "ZeroDivisionError: division by zero"}
+
+
+SMALL = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+}
+
+
+def clip(**text):
+    torch.manual_seed(0)
+    config = transformers.CLIPConfig(
+        text_config=SMALL | {"vocab_size": 64, "eos_token_id": 2} | text,
+        vision_config=SMALL | {"image_size": 16, "patch_size": 8},
+        projection_dim=16,
+    )
+    return Subject(transformers.CLIPModel(config).eval(), "base", Path())
+
+
+def test_methods_for_features_are_called_with_what_they_need():
+    with torch.no_grad():
+        first, second = features.features(clip()), features.features(clip())
+    assert first == second
+    assert {*first} == {"get_image_features", "get_text_features"}
+    assert all(facts["shape"] == [1, 16] and facts["digest"] for facts in first.values())
+
+
+def test_a_method_that_raises_or_needs_more_says_so():
+    subject = clip()
+
+    def broken(input_ids):
+        msg = "no pooler"
+        raise TypeError(msg)
+
+    subject.model.get_text_features = broken
+    subject.model.get_image_features = lambda pixel_values, boxes: pixel_values
+    facts = features.features(subject)
+    assert facts["get_text_features"] == {"refused": "TypeError: no pooler"}
+    assert facts["get_image_features"] == {"left_out": "it needs boxes"}
+
+
+def test_a_model_without_such_methods_has_no_features():
+    assert features.features(Subject(model(), "causal-lm", Path())) == {}
+
+
+def test_the_attention_of_parts_is_read_behind_a_config_that_had_eager():
+    facts = attention.attention(clip())
+    assert {*facts} == {"eager for one part", "eager, then sdpa"}
+    assert facts["eager, then sdpa"].keys() in ({"parts"}, {"refused"})
+    assert attention.attention(Subject(model(), "causal-lm", Path())) == {}

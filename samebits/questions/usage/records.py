@@ -211,6 +211,29 @@ class SavedFiles(Record):
     """The exception."""
 
 
+class Features(Record):
+    """What a method such as ``get_text_features`` returns for seeded inputs."""
+
+    returned: str = ""
+    """Class of what it returns."""
+    shape: tuple[int, ...] = ()
+    digest: str = ""
+    """Hash of the tensor, or of the pooled one of an output; '' if there is none."""
+    left_out: str = ""
+    """Why it was not called."""
+    refused: Annotated[str, RAISED] = ""
+    """The exception."""
+
+
+class NamedAttention(Record):
+    """Which attention the parts of a config get when a user names one."""
+
+    parts: dict[str, str] = Field(default_factory=dict)
+    """Part of the config -> its ``_attn_implementation``."""
+    refused: Annotated[str, RAISED] = ""
+    """The exception."""
+
+
 class UsageSignal(Answer):
     """Results of all uses tried with one model; None if not tried, with the reason in ``skips``."""
 
@@ -230,6 +253,10 @@ class UsageSignal(Answer):
     """Argument of generate() -> its exception, '' if there is none. These are strategies that some
     releases have moved to code on the hub."""
     beams: Beams | None = None
+    features: dict[str, Features] | None = None
+    """Method -> what it returns."""
+    attention: dict[str, NamedAttention] | None = None
+    """Way to name an attention -> what the parts of the config get."""
     generation: GenerationSignal | None = None
     checkpointing: Checkpointing | None = None
     saved: SavedFiles | None = None

@@ -1,4 +1,4 @@
-"""SB901 to SB911: rules for common uses around a model, where the release matters and not the model."""
+"""SB901 to SB911, SB917 to SB919: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.case import seen_with
 from samebits.findings.rule import Rule, Sighting
+from samebits.findings.tokenizers import side_lines
 from samebits.questions.usage.records import signal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from samebits.findings.case import Case
-    from samebits.questions.usage.records import UsageSignal
+    from samebits.questions.usage.records import Features, UsageSignal
 
     Check = Callable[[Case], Iterator[Sighting]]
 
@@ -169,6 +170,58 @@ def _changed_use_reentrant(case: Case) -> Iterator[Sighting]:
     )
 
 
+def _other_features(case: Case) -> Iterator[Sighting]:
+    """Find methods that raise on one side, or return other features though forward returns the same."""
+    for name, reference, candidate in _features(case):
+        sides = [_in_words(side) for side in (reference, candidate)]
+        is_same_forward = case.outcome("outputs") == "identical"
+        differs = bool(reference.digest and candidate.digest) and is_same_forward
+        if bool(reference.refused) != bool(candidate.refused):
+            yield Sighting(f"{name}()", side_lines(case, *sides))
+        elif differs and (reference.shape, reference.digest) != (candidate.shape, candidate.digest):
+            line = "forward returns the same bits for all prompts"
+            yield Sighting(f"{name}()", (*side_lines(case, *sides), line))
+
+
+def _other_return(case: Case) -> Iterator[Sighting]:
+    for name, reference, candidate in _features(case):
+        if reference.returned and candidate.returned and reference.returned != candidate.returned:
+            lines = (f"returns {side.returned}" for side in (reference, candidate))
+            yield Sighting(f"{name}()", side_lines(case, *lines))
+
+
+def _features(case: Case) -> Iterator[tuple[str, Features, Features]]:
+    reference = signal_of(case.reference).features or {}
+    candidate = signal_of(case.capture).features or {}
+    for name in reference.keys() & candidate.keys():
+        if not reference[name].left_out and not candidate[name].left_out:
+            yield name, reference[name], candidate[name]
+
+
+def _in_words(features: Features) -> str:
+    if features.refused:
+        return f"raises {features.refused}"
+    shape = " x ".join(map(str, features.shape))
+    return f"{features.returned} {shape} {features.digest[:8]}"
+
+
+def _other_attention(case: Case) -> Iterator[Sighting]:
+    """Find parts of a model that get another attention when a user names one."""
+    reference = signal_of(case.reference).attention or {}
+    candidate = signal_of(case.capture).attention or {}
+    for way in reference.keys() & candidate.keys():
+        if reference[way] != candidate[way]:
+            lines = (
+                f"raises {side.refused}" if side.refused else _in_pairs(side.parts)
+                for side in (reference[way], candidate[way])
+            )
+            yield Sighting(f"attn_implementation, {way}", side_lines(case, *lines))
+
+
+def _in_pairs(parts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in parts.items())
+
+
 def _changed_fact(
     case: Case,
     where: str,
@@ -211,5 +264,8 @@ _RULES = (
     Rule("SB909", _ignored_safe_serialization),
     Rule("SB910", _changed_saving),
     Rule("SB911", _changed_use_reentrant),
+    Rule("SB917", _other_features),
+    Rule("SB918", _other_return),
+    Rule("SB919", _other_attention),
 )
 RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

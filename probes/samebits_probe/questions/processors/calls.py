@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from samebits_probe.questions.processors import samples
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def of(kind: str, processor: Any, *, talks: bool = False) -> dict[str, Call]:
             return _of_images()  # a feature extractor of images, which releases still load
         return _of_sounds()
     if kind == "video processor":
-        return {name: Call(made, _watch) for name, made in samples.videos().items()}
+        return _of_videos()
     if kind == "processor":
         return _of_texts(processor, talks=talks)
     return _of_images()
@@ -54,6 +56,25 @@ def _look(processor: Any, image: Any) -> Any:
 
 def _watch(processor: Any, video: Any) -> Any:
     return processor(videos=[video], return_tensors="pt")
+
+
+def _of_videos() -> dict[str, Call]:
+    calls = {name: Call(made, _watch) for name, made in samples.videos().items()}
+    calls["RGBA, to RGB"] = Call(lambda: samples.frames(4), _converted)
+    calls["opaque RGBA, to RGB"] = Call(lambda: samples.frames(4, opaque=True), _converted)
+    calls["channels first"] = Call(lambda: np.moveaxis(samples.frames(3), -1, 1), _watch)
+    calls["opaque RGBA, channels first, to RGB"] = Call(
+        lambda: np.moveaxis(samples.frames(4, opaque=True), -1, 1), _converted_first
+    )
+    return calls
+
+
+def _converted(processor: Any, video: Any, **options: Any) -> Any:
+    return processor(videos=[video], do_convert_rgb=True, return_tensors="pt", **options)
+
+
+def _converted_first(processor: Any, video: Any) -> Any:
+    return _converted(processor, video, input_data_format="channels_first")
 
 
 def _of_sounds() -> dict[str, Call]:

@@ -102,7 +102,17 @@ def videos() -> dict[str, Callable[[], Any]]:
     return {
         "8 frames 64 x 48": lambda: np.stack([picture(64, 48, seed=i) for i in range(8)]),
         "3 frames": lambda: np.stack([picture(40, 56, seed=i) for i in range(3)]),
+        "gray": lambda: frames(1),
+        "RGBA": lambda: frames(4),
     }
+
+
+def frames(channels: int, *, opaque: bool = False) -> np.ndarray:
+    """Return a video of three frames, channels last; ``opaque``: with the largest value in the last one."""
+    video = np.stack([picture(40, 56, channels, seed=i) for i in range(3)])
+    if opaque:
+        video[..., -1] = 255
+    return video
 
 
 def sound(count: int, seed: int = 0) -> np.ndarray:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from samebits_probe.process import progress
-from samebits_probe.questions.usage import beams, forward, generate, save, ways
+from samebits_probe.questions.usage import attention, beams, features, forward, generate, save, ways
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ QUESTIONS = (
     Question("assisted", generate.assisted, of_text=True),
     Question("strategies", generate.strategies, of_text=True),
     Question("beams", beams.beams, of_text=True),
+    Question("features", features.features, of_text=False),
+    Question("attention", attention.attention, of_text=False),
     Question("generation", ways.generation, of_text=False),
     Question("checkpointing", save.checkpointing, of_text=False),
     Question("saved", save.saved, of_text=False),

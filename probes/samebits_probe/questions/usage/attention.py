@@ -1,0 +1,52 @@
+"""Which attention the parts of a model get when a user names one: for a part, and after another one."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import PretrainedConfig
+
+from samebits_probe.questions.usage.subject import error_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from samebits_probe.questions.usage.subject import Subject
+
+Facts = dict[str, Any]
+_NAMED = "_attn_implementation"
+
+
+def attention(subject: Subject) -> Facts:
+    """Return way -> what the parts of the config get; nothing without parts, or without sdpa."""
+    config = subject.model.config
+    parts = sorted(n for n, part in vars(config).items() if isinstance(part, PretrainedConfig))
+    if not parts or getattr(config, _NAMED, None) != "sdpa":
+        return {}
+    return {
+        "eager for one part": _of_parts(
+            lambda: _loaded(config, {"": "sdpa", parts[0]: "eager"}), parts[:1]
+        ),
+        "eager, then sdpa": _of_parts(lambda: _made(subject, _loaded(config, "eager")), parts),
+    }
+
+
+def _loaded(config: Any, named: Any) -> Any:
+    """Return the config as ``from_pretrained(attn_implementation=…)`` reads it."""
+    return type(config).from_dict(copy.deepcopy(config.to_dict()), attn_implementation=named)
+
+
+def _made(subject: Subject, config: Any) -> Any:
+    """Return the config of a model that is made of it with sdpa; no memory is taken."""
+    with torch.device("meta"):
+        return type(subject.model)._from_config(config, attn_implementation="sdpa").config
+
+
+def _of_parts(make: Callable[[], Any], parts: list[str]) -> Facts:
+    try:
+        config = make()
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {"refused": error_text(error)}
+    return {"parts": {n: str(getattr(getattr(config, n), _NAMED, None)) for n in parts}}

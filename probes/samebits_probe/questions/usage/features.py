@@ -1,0 +1,78 @@
+"""What methods such as ``get_text_features`` return: they are how users of dual encoders get embeddings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.model.inputs import values
+from samebits_probe.model.tensor import tensor_hash
+from samebits_probe.questions.usage.subject import NoMeaning, error_text
+
+if TYPE_CHECKING:
+    from samebits_probe.questions.usage.subject import Subject
+
+Facts = dict[str, Any]
+_METHOD = re.compile(r"get_(text|image|audio|speech|vision)_features")
+_VALUES = ("pixel_values", "input_features", "input_values")
+
+
+def features(subject: Subject) -> Facts:
+    """Return method -> what it returns for seeded inputs; nothing for a class without such methods."""
+    names = [name for name in dir(type(subject.model)) if _METHOD.fullmatch(name)]
+    return {name: _called(subject, getattr(subject.model, name)) for name in names}
+
+
+def _called(subject: Subject, method: Any) -> Facts:
+    try:
+        output = method(**_inputs(subject, method))
+    except NoMeaning as reason:
+        return {"left_out": str(reason)}
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {"refused": error_text(error)}
+    tensor = _tensor(output)
+    facts: Facts = {"returned": type(output).__name__}
+    if tensor is not None:
+        facts |= {"shape": list(tensor.shape), "digest": tensor_hash(tensor)}
+    return facts
+
+
+def _inputs(subject: Subject, method: Any) -> Facts:
+    """Return the inputs that a method cannot do without.
+
+    Raises:
+        NoMeaning: it needs others than token ids, pixels and sounds.
+
+    """
+    parameters = inspect.signature(method).parameters.values()
+    needed = [
+        p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
+    ]
+    first = next((p.name for p in parameters if p.name in ("input_ids", *_VALUES)), None)
+    names = dict.fromkeys([*needed, *([first] if first else [])])
+    inputs = {}
+    for name in names:
+        if name == "input_ids":
+            inputs[name] = subject.ids()
+        elif name in _VALUES:
+            inputs[name] = values("usage", name, subject.model.config).to(subject.model.dtype)
+        else:
+            msg = f"it needs {name}"
+            raise NoMeaning(msg)
+    if not inputs:
+        msg = "it names no input"
+        raise NoMeaning(msg)
+    return inputs
+
+
+def _tensor(output: Any) -> torch.Tensor | None:
+    """Return the features: a tensor as it is, the pooled one of an output, or its first."""
+    pooled = getattr(output, "pooler_output", None)
+    for value in (output, pooled):
+        first = value[0] if isinstance(value, (list, tuple)) and value else value
+        if torch.is_tensor(first):
+            return first
+    return None
