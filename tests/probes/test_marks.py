@@ -182,6 +182,7 @@ calls = Calls()
 before = [*MARKS.ran()]
 calls.begin()
 transformers.outer()
+assert transformers.outer.__code__.co_filename == transformers.__file__
 print(json.dumps([before, calls.table()]))
 """
 OUTER = """def registered(function):
@@ -240,6 +241,14 @@ def test_the_compiled_modules_are_kept_and_those_of_another_source_or_damaged_ar
     later = stack / "site-packages" / "transformers" / "later.py"
     later.write_text(f"\n{LATER}")
     assert run(stack) == {"__init__.py": [4], "later.py": [7]}
+
+
+@pytest.mark.processes
+def test_the_code_of_an_environment_that_was_moved_names_its_files(stack, tmp_path):
+    assert run(stack)
+    moved = stack.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
+    assert run(moved) == {"__init__.py": [4], "later.py": [6]}
+    assert len(compiled(moved)) == 2
 
 
 @pytest.mark.processes

@@ -8,6 +8,7 @@ which modules are imported by a job, and which before it, depends on earlier job
 
 from __future__ import annotations
 
+import _imp
 import ast
 import importlib
 import importlib.util
@@ -114,8 +115,10 @@ class Loader(SourceFileLoader):
         try:
             content = self.get_data(cached)
             if content.startswith(head):
-                kept: tuple[Sequence[int], CodeType] = marshal.loads(content[len(head) :])
-                return kept
+                lines, code = marshal.loads(content[len(head) :])
+                # an environment may be moved, as Python's own compiled files may be
+                _imp._fix_co_filename(code, self.path)  # type: ignore[attr-defined]
+                return lines, code
         except (OSError, EOFError, ValueError, TypeError):
             pass
         made = marked(self.get_data(self.path), self.path)
