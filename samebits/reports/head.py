@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.reports.answer import answers, kind_of, result
+from samebits.reports.answer import answers, is_quiet, result
 from samebits.reports.plain import on_one_line
 from samebits.reports.sections.at_a_glance import moves
 from samebits.reports.sections.environment import code_line, steps_lines
@@ -31,12 +31,11 @@ _MAX_NOTES = 2
 _MAX_ANSWERS = 3
 _MAX_ABSENT = 2
 _MAX_STEPS = 4
-_QUIET = (Verdict.ROUNDING, Verdict.IDENTICAL)
 
 
 def head(report: Report) -> list[str]:
     """Return at most ten lines: the result, its extent, the worst models, and what to do."""
-    found = [answer for answer in answers(report) if kind_of(answer.cell) not in _QUIET]
+    found = [answer for answer in answers(report) if not is_quiet(answer)]
     worst = _first([_in_short(answer) for answer in found], _MAX_ANSWERS, "difference")
     end = list(_to_do(found))
     rest = [*_first(report.notes, _MAX_NOTES, "note"), *worst, *_notes(report)]

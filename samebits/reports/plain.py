@@ -155,12 +155,6 @@ def raised_beside(report: Report) -> str:
     return f"{words} {where} ({', '.join(dict.fromkeys(finding.code for finding in one_sided))})"
 
 
-def wrong_reference(cell: CellResult) -> str:
-    """Return the stack of the reference if only it has a defect that explains the cell, else ''."""
-    stacks = {explanation.stack for explanation in cell.explained_by}
-    return "" if len(stacks) != 1 or cell.cell.stack in stacks else stacks.pop()
-
-
 def _advice(
     first_places: Mapping[str, str], report: Report, places: Mapping[str, Place] | None
 ) -> list[Advice]:

@@ -16,7 +16,7 @@ from samebits.records.ids import Verdict
 from samebits.records.ladder import Constant, Ladder, LadderStep
 from samebits.records.subject import Subject
 from samebits.records.trace import Cause, Side
-from samebits.reports.plain import beginning, wrong_reference
+from samebits.reports.plain import beginning
 from samebits.trace.question import questions, with_cause
 from tests.support.builders import (
     cell_id,
@@ -309,8 +309,9 @@ def test_a_defect_of_the_reference_explains_the_cell_and_accuses_the_reference(m
     row = {"5.0": (), "4.48": (finding("SB704"),)}
     accusing = explained(cell, row)
     assert codes(cell, (), row["4.48"]) == [("SB704", "4.48")]
-    assert wrong_reference(accusing) == "4.48"
-    assert wrong_reference(explained(cell, {"5.0": row["4.48"], "4.48": ()})) == ""
+    assert [explanation.stack for explanation in accusing.explained_by] == ["4.48"]
+    of_candidate = explained(cell, {"5.0": row["4.48"], "4.48": ()})
+    assert [explanation.stack for explanation in of_candidate.explained_by] == ["5.0"]
 
 
 def test_the_fused_attention_is_accused_wherever_the_finding_is_shown(memory):

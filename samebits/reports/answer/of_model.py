@@ -103,6 +103,11 @@ def of_cell(cell: CellResult, report: Report) -> Answer:
     return _answer(cell, (cell.cell.stack,), row, report)
 
 
+def is_quiet(answer: Answer) -> bool:
+    """Return True for an answer that needs no action: what differs only rounds."""
+    return kind_of(answer.cell) in (Verdict.ROUNDING, Verdict.IDENTICAL)
+
+
 def kind_of(cell: CellResult) -> Verdict:
     """Return the verdict that an answer is about: of a known difference its kind."""
     if is_everywhere(cell):

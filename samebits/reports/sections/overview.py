@@ -160,17 +160,14 @@ def _reference(report: Report) -> Markdown:
     )
 
 
-def attention_needed(report: Report, most: int | None = None) -> Markdown:
-    """Return what makes the run fail, one line per story and verdict, for the ``most`` worst."""
-    all_troubles = troubles(report)
-    lines = [_trouble(trouble, report) for trouble in all_troubles[:most]]
+def attention_needed(report: Report) -> Markdown:
+    """Return what makes the run fail, one line per story and verdict."""
+    lines = [_trouble(trouble, report) for trouble in troubles(report)]
     if not lines:
         return EMPTY
-    n_more = len(all_troubles) - len(lines)
     headers = ["row", "verdict", "since", "stacks", "known as", "what"]
     title = heading(2, "Needs attention")
-    more = fill("… and {} more", count(n_more)) if n_more else EMPTY
-    return page([title, _counts(report), table(headers, lines), more])
+    return page([title, _counts(report), table(headers, lines)])
 
 
 def reasons(report: Report) -> Markdown:

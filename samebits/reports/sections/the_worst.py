@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from samebits.findings.rulebook import text_with_code
-from samebits.records.ids import Verdict
-from samebits.reports.answer import answers, kind_of
+from samebits.reports.answer import answers, is_quiet, kind_of
 from samebits.text.blocks import first_of, heading, link, page, table
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
+    from samebits.records.ids import Verdict
     from samebits.records.report import Report
     from samebits.reports.answer import Answer
 
@@ -21,13 +21,12 @@ MAX_NAMES = 12
 MAX_OF_KIND = 6
 """Limit for the lines of one verdict, where there are more lines than a reader takes in."""
 MAX_TEXT = 240
-_QUIET = (Verdict.ROUNDING, Verdict.IDENTICAL)
 
 
 def the_worst(report: Report, most: int | None = None) -> Markdown:
     """Return the answers about models that differ beyond rounding, the ``most`` worst of them."""
     found = answers(report)
-    differing = [answer for answer in found if kind_of(answer.cell) not in _QUIET]
+    differing = [answer for answer in found if not is_quiet(answer)]
     shown = differing if most is None else _of_each_kind(differing, most)
     if not found:
         return EMPTY
@@ -70,7 +69,7 @@ def _line(answer: Answer) -> list[str]:
 
 def _rounding(found: list[Answer]) -> Markdown:
     """Return the models that only round in some release, which need no action."""
-    worse = {answer.model for answer in found if kind_of(answer.cell) not in _QUIET}
+    worse = {answer.model for answer in found if not is_quiet(answer)}
     names = dict.fromkeys(answer.model for answer in found if answer.model not in worse)
     if not names:
         return EMPTY
