@@ -18,7 +18,7 @@ from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits_wire.regions import Function, Region, regions
+from samebits_wire.regions import FUNCTIONS, Region, regions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,7 +132,7 @@ def marked(source: bytes, path: str) -> tuple[tuple[int, ...], CodeType]:
     every = [
         region
         for node in ast.walk(tree)
-        if isinstance(node, Function)
+        if isinstance(node, FUNCTIONS)
         for region in regions(node)
         if region.is_marked
     ]

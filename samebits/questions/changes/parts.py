@@ -13,10 +13,12 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.changes.source import Bare, functions
-from samebits_wire.regions import Function, regions
+from samebits_wire.regions import FUNCTIONS, regions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from samebits.questions.changes.source import Function
 
 _BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 
@@ -29,14 +31,24 @@ class Statement(NamedTuple):
     """That of the region in which it runs."""
 
 
-def read(text: bytes, path: str) -> dict[str, tuple[Statement, ...]]:
-    """Return qualified name -> statements of each function of a file, those of inner functions at the end.
+def read(text: bytes, path: str) -> dict[str, Function]:
+    """Return qualified name -> function of a file.
 
     Raises:
         SyntaxError, ValueError: this interpreter cannot read it.
 
     """
-    return {name: tuple(_statements(node)) for name, node in functions(ast.parse(text, path))}
+    return dict(functions(ast.parse(text, path)))
+
+
+def statements(node: Function) -> Iterator[Statement]:
+    """Yield the statements of a function, those of functions inside it at the end."""
+    for function in ast.walk(node):
+        if isinstance(function, FUNCTIONS):
+            for region in regions(function):
+                for statement in region.body[region.start : region.stop]:
+                    if digest := _digest(statement):
+                        yield Statement(digest, region.line)
 
 
 def changed(before: Sequence[Statement], after: Sequence[Statement]) -> tuple[set[int], set[int]]:
@@ -50,15 +62,6 @@ def changed(before: Sequence[Statement], after: Sequence[Statement]) -> tuple[se
     return lines
 
 
-def _statements(node: ast.stmt) -> Iterator[Statement]:
-    for function in ast.walk(node):
-        if isinstance(function, Function):
-            for region in regions(function):
-                for statement in region.body[region.start : region.stop]:
-                    if digest := _digest(statement):
-                        yield Statement(digest, region.line)
-
-
 def _digest(statement: ast.stmt) -> str:
     """Return the digest of what a statement computes before its bodies; '' if that is nothing."""
     head = copy.copy(statement)
@@ -70,7 +73,7 @@ def _digest(statement: ast.stmt) -> str:
             ]
             heads += [part.pattern for part in inner if isinstance(part, ast.match_case)]
             setattr(head, name, [])
-    bare = [Bare().visit(copy.deepcopy(part)) for part in heads]
+    bare = [Bare().visit(part) for part in heads]  # parts that are bare stay as they are
     if bare[0] is None or isinstance(bare[0], ast.Pass):
         return ""
     text = "\0".join(ast.dump(part) for part in bare)

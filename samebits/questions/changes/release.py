@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from samebits.questions.changes.parts import Statement
-    from samebits.questions.changes.source import Source
+    from samebits.questions.changes.source import Function, Source
 
 _NONE = source.Source({}, (), {})
 
@@ -27,7 +27,8 @@ class Release:
         self.unread: set[str] = set(kept.unread if kept else ())
         """Files that this interpreter cannot read as Python."""
         self._imported: dict[str, tuple[str, ...]] = {}
-        self._statements: dict[str, dict[str, tuple[Statement, ...]]] = {}
+        self._functions: dict[str, dict[str, Function]] = {}
+        self._statements: dict[tuple[str, str], tuple[Statement, ...]] = {}
 
     def to_keep(self) -> SourcesFile | None:
         """Return what was read, for a later run; None if it was all kept before."""
@@ -49,13 +50,17 @@ class Release:
 
     def statements(self, file: str, name: str) -> tuple[Statement, ...]:
         """Return the statements of a function; none if the file cannot be read."""
-        if file not in self._statements:
+        if file not in self._functions:
             try:
                 read = parts.read((self._folder / file).read_bytes(), file)
             except (OSError, SyntaxError, ValueError):
                 read = {}
-            self._statements[file] = read
-        return self._statements[file].get(name, ())
+            self._functions[file] = read
+        if (file, name) not in self._statements:
+            function = self._functions[file].get(name)
+            of_function = parts.statements(function) if function is not None else ()
+            self._statements[file, name] = tuple(of_function)
+        return self._statements[file, name]
 
     def closure(
         self, files: Iterable[str], counts: Callable[[str], bool] = lambda _file: True
