@@ -90,7 +90,7 @@ class Bench:
         folder = self.place.folder / "reports" / "latest"
         return {
             "models": len(models),
-            "stacks": len(self.matrix["stacks"]),
+            "stacks": len(self.matrix["environments"]),
             "rows": len(report["rows"]),
             "cells": len(cells),
             "cold": self.cold.rounded(),
@@ -239,7 +239,7 @@ class Bench:
     def memory(self) -> dict[str, Any]:
         """Run a model of each size through the oldest and the newest stack, one cell at a time."""
         results: dict[str, Any] = {}
-        stacks = self.matrix["stacks"]
+        stacks = self.matrix["environments"]
         for gigabytes in (0.1,) if self.quick else (0.1, 1, 4):
             size = int(gigabytes * 1e9)
             needed = {"memory": 4 * size, "disk": 3 * size}
@@ -258,7 +258,7 @@ class Bench:
                 "stacks": [stacks[0], stacks[-1]],
                 "defaults": {"timeout": 3600, "greedy": 2, "relations": False},
                 "models": {
-                    "large": {"path": "../model", "crossings": False, "dtypes": ["float32"]}
+                    "large": {"path": "../model", "save_load": False, "dtypes": ["float32"]}
                 },
             }
             place = Place(folder / "run", matrix)

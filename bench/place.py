@@ -146,17 +146,17 @@ def zoo_cut(n_models: int, dtypes: Sequence[str], n_stacks: int) -> dict[str, An
     models = {n: m for n, m in matrix["models"].items() if "build" in m and "path" not in m}
     names = list(models)[:: max(1, len(models) // n_models)][:n_models]
     chosen = {name: models[name] | {"dtypes": list(dtypes)} for name in names}
-    stacks = matrix["stacks"]
+    stacks = matrix["environments"]
     cut = matrix | {
         "models": chosen,
-        "stacks": [stacks[0], *stacks[len(stacks) - n_stacks + 1 :]],
+        "environments": [stacks[0], *stacks[len(stacks) - n_stacks + 1 :]],
     }
-    ids = [stack if isinstance(stack, str) else stack["id"] for stack in cut["stacks"]]
+    ids = [stack if isinstance(stack, str) else stack["id"] for stack in cut["environments"]]
     entries = matrix.get("expected", [])
     attention = {"default", *(a for model in chosen.values() for a in model.get("attention", ()))}
     names_of = {
         "model": list(names),
-        "stack": ids,
+        "environment": ids,
         "variant": [f"{dtype}-{name}" for dtype in dtypes for name in attention],
     }
     cut["expected"] = [part for entry in entries if (part := _cut(entry, names_of))]

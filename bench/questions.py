@@ -45,7 +45,7 @@ QUESTIONS = (
         "crossings",
         frozenset(),
         frozenset({"crossings.save", "crossings.load"}),
-        "`crossings: false`",
+        "`save_load: false`",
         "that a release reads otherwise what another release saved",
     ),
     Question(

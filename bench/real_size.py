@@ -169,7 +169,7 @@ def measure(model: Model, folder: Path, levels_to_run: Collection[str]) -> dict[
 def _matrix(model: Model, checkpoint: Path) -> dict[str, Any]:
     return {
         "version": 1,
-        "stacks": list(STACKS),
+        "environments": list(STACKS),
         "models": {
             "model": {
                 "path": os.path.relpath(checkpoint, checkpoint.parent / "x"),

@@ -23,7 +23,7 @@ FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 
 EXAMPLE = """\
 version: 1
-stacks: ["4.57", {id: nightly, transformers: 5.x, packages: [accelerate]}]
+environments: ["4.57", {id: nightly, transformers: 5.x, packages: [accelerate]}]
 reference: "4.57"
 defaults:
   dtypes: [float32, bfloat16]
@@ -35,7 +35,7 @@ models:
 exclude:
   - {model: made-here, variant: "*-eager", reason: its attention is the same}
 expected:
-  - {model: "on-*", stack: nightly, signal: logits, verdict: diverged, reason: the mask was repaired}
+  - {model: "on-*", environment: nightly, signal: logits, verdict: diverged, reason: the mask was repaired}
 """
 """A file with a key of every section; the test validates it."""
 

@@ -167,7 +167,12 @@ def _all(artefact: Path, case: proof.Case) -> dict[str, Any]:
     if case.options:
         entry["trust_remote_code"] = True
     stacks = [{"id": release, "transformers": release} for release in (case.before, case.after)]
-    matrix = {"version": 1, "stacks": stacks, "reference": case.before, "models": {"model": entry}}
+    matrix = {
+        "version": 1,
+        "environments": stacks,
+        "reference": case.before,
+        "models": {"model": entry},
+    }
     place = Place(artefact.with_name("all"), matrix)
     took = place.samebits("--no-repro", "--deep", "--causes")
     return _read(place.folder / "reports" / "latest" / "report.json", took.code)

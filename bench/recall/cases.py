@@ -31,7 +31,7 @@ Area = Literal[
     "imports and custom code",
     "saving",
 ]
-SWITCHES = ("relations", "crossings", "usage", "training")
+SWITCHES = ("relations", "save_load", "usage", "training")
 """What is asked of a model only if its case says so."""
 PASSING = frozenset({"reference", "identical", "rounding", "absent", "expected", "fixed"})
 """Verdicts that let a run pass."""
@@ -132,13 +132,13 @@ class Group(NamedTuple):
             for name, case in self.cases.items()
         }
         unused = [
-            {"model": [name], "stack": sorted({*self.releases} - {*case.releases})}
+            {"model": [name], "environment": sorted({*self.releases} - {*case.releases})}
             for name, case in self.cases.items()
             if {*self.releases} - {*case.releases}
         ]
         return {
             "version": 1,
-            "stacks": [{"id": release, "transformers": release} for release in self.releases],
+            "environments": [{"id": release, "transformers": release} for release in self.releases],
             "reference": self.reference,
             "defaults": dict.fromkeys(SWITCHES, False),
             "models": models,

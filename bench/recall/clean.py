@@ -62,7 +62,7 @@ def matrix(pair: Pair) -> dict[str, Any]:
     releases = (pair.reference, pair.candidate)
     return {
         "version": 1,
-        "stacks": [{"id": release, "transformers": release} for release in releases],
+        "environments": [{"id": release, "transformers": release} for release in releases],
         "reference": pair.reference,
         "defaults": {"greedy": 4, "prompts": PROMPTS},
         "models": models,

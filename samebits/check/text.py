@@ -63,12 +63,12 @@ def matrix_text(
         "",
         "# 4.57 is the newest 4.57.*, 5.x the newest release, 4.57.1 exactly that one. The oldest is the",
         "# reference: the others are compared with it, byte for byte.",
-        f"stacks: [{', '.join(stacks)}]",
+        f"environments: [{', '.join(stacks)}]",
         "",
         "defaults:",
         "  dtypes: [float32]  # or several of float64, float32, float16, bfloat16",
         "  # What is tried beside weights, forward and decoding; false leaves it out.",
-        *(f"  {key.name}: true  # {key.hint}" for key in switches().values()),
+        *(f"  {word}: true  # {key.hint}" for word, key in switches().items()),
         "",
         "models:",
     ]
@@ -81,7 +81,7 @@ _EXPECTED = (
     "",
     "# A difference that is known and right does not fail the run if it is listed:",
     "# expected:",
-    "#   - {model: NAME, stack: 5.x, signal: [logits], reason: why it differs}",
+    "#   - {model: NAME, environment: 5.x, signal: [logits], reason: why it differs}",
 )
 
 

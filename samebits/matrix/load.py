@@ -18,6 +18,7 @@ from samebits.matrix.arguments import InputSet
 from samebits.matrix.load_arguments import contradictions
 from samebits.matrix.probefile import probe_file
 from samebits.matrix.problems import check
+from samebits.matrix.renamed import with_present_names
 from samebits.matrix.spec import Expected, ExpectedEntry, Matrix, ModelSpec, StackSpec
 from samebits.matrix.yamltext import FILE, Problem
 
@@ -54,12 +55,15 @@ def parse(yaml: Yaml, path: Path) -> Matrix:
     if not isinstance(yaml.data, dict):
         text = "the file is not a mapping: start with models: and write the models under it"
         raise MatrixError(lines([*yaml.problems, Problem(yaml.place(()), text)], path))
+    yaml, hints = with_present_names(yaml)
+    assert isinstance(yaml.data, dict)
     checked = check(yaml, yaml.data, path.parent)
     builder = _MatrixBuilder(yaml, checked, path.parent)
     problems = [*yaml.problems, *checked.problems, *builder.problems()]
     if problems:
         raise MatrixError(lines(problems, path))
-    return builder.matrix(str(path))
+    hinted = tuple(f"{path}:{hint.place.line}: {hint.text}" for hint in sorted(hints))
+    return builder.matrix(str(path)).model_copy(update={"hints": hinted})
 
 
 def oldest_first(stacks: Iterable[StackSpec]) -> tuple[StackSpec, ...]:
@@ -160,11 +164,11 @@ class _MatrixBuilder:
             yield Problem(self._yaml.place(()), text)
 
     def _duplicates(self) -> Iterator[Problem]:
-        numbered = zip(self._checked.numbers("stacks"), self._ids, strict=False)
-        stacks: list[tuple[Keys, str]] = [(("stacks", number), id) for number, id in numbered]
+        numbered = zip(self._checked.numbers("environments"), self._ids, strict=False)
+        stacks: list[tuple[Keys, str]] = [(("environments", number), id) for number, id in numbered]
         models: list[tuple[Keys, str]] = [(("models", name), name) for name in self._names]
         remedy = "give one of them an id, as in {id: old, transformers: ...}"
-        yield from self._same_folder(stacks, "stacks", remedy)
+        yield from self._same_folder(stacks, "environments", remedy)
         yield from self._same_folder(models, "models", "rename one of them")
 
     def _same_folder(
@@ -182,17 +186,17 @@ class _MatrixBuilder:
             yield Problem(self._yaml.place(keys), f"{fault}: {remedy}")
 
     def _unknown_stacks(self) -> Iterator[Problem]:
-        if not self._checked.is_whole("stacks"):
+        if not self._checked.is_whole("environments"):
             return
         named: list[tuple[Keys, str | None]] = [(("reference",), self._file.reference)]
         named += [
-            (("models", name, "build", "stack"), entry.build.stack)
+            (("models", name, "build", "environment"), entry.build.stack)
             for name, entry in self._file.models.items()
             if entry.build
         ]
         for keys, id in named:
             if id is not None and id not in self._ids:
-                text = f"{keys[-1]}: {shown(id)} is not the id of a stack: {nearest(id, self._ids)}"
+                text = f"{keys[-1]}: {shown(id)} is not the id of an environment: {nearest(id, self._ids)}"
                 yield Problem(self._yaml.place(keys), text)
 
     def _duplicate_variants(self) -> Iterator[Problem]:
@@ -235,8 +239,8 @@ class _MatrixBuilder:
     def _unmatched_rule(self, keys: Keys, rule: Rule | ExpectedEntry) -> Iterator[Problem]:
         """Yield the patterns that match nothing: such a rule has a typo or is outdated."""
         yield from self._unmatched_patterns((*keys, "model"), rule.model, self._names)
-        if self._checked.is_whole("stacks"):
-            yield from self._unmatched_patterns((*keys, "stack"), rule.stack, self._ids)
+        if self._checked.is_whole("environments"):
+            yield from self._unmatched_patterns((*keys, "environment"), rule.stack, self._ids)
         if self._checked.is_whole("models", "defaults"):
             variants = self._variants(rule.model)
             yield from self._unmatched_patterns((*keys, "variant"), rule.variant, variants)

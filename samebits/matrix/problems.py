@@ -120,7 +120,7 @@ _MISSING = {
     "transformers": "write a version such as 4.48",
     "architecture": "write a model_type such as llama",
     "model": 'name the models, or write "*" for all',
-    "stack": 'name the stacks, or write "*" for all',
+    "environment": 'name the environments, or write "*" for all',
     "reason": "explain the difference",
     "path": "write the file, such as probes.py",
 }
@@ -201,7 +201,7 @@ def _form(keys: Keys) -> type[Form]:
             return MatrixFile
         case ("defaults",):
             return Settings
-        case ("stacks", _):
+        case ("environments", _):
             return StackEntry
         case ("models", _):
             return ModelEntry

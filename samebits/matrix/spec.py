@@ -26,6 +26,7 @@ from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.form import Form
 from samebits.matrix.load_arguments import bad_argument
 from samebits.matrix.probefile import ProbeFile, bad_probe
+from samebits.matrix.renamed import OF_SETTINGS, RENAMED
 from samebits.matrix.sources import bad_folder, bad_package, bad_patch
 from samebits.matrix.values import (
     NAME,
@@ -74,10 +75,6 @@ if TYPE_CHECKING:
 _NAMES = {"propertyNames": {"pattern": NAME, "maxLength": NAME_LENGTH}}
 
 
-RENAMED = {"invariants": "relations"}
-"""Former names of settings, which are still read -> their names now."""
-
-
 def _without_defaults(schema: dict[str, Any]) -> None:
     """Drop defaults from a schema: another part of the file may set other ones."""
     _with_switches(schema)
@@ -108,12 +105,28 @@ def _with_former_names(schema: dict[str, Any]) -> None:
     """Add the former names of settings to a schema."""
     _with_switches(schema)
     fields = schema["properties"]
-    for former, name in RENAMED.items():
+    for former, name in (OF_SETTINGS | RENAMED).items():
         if name in fields:
             fields[former] = fields[name] | {
                 "deprecated": True,
                 "description": f"The former name of {name}.",
             }
+
+
+def _file_schema(schema: dict[str, Any]) -> None:
+    _with_former_names(schema)
+    schema["required"] = ["models"]
+
+
+def _rule_schema(schema: dict[str, Any]) -> None:
+    """Accept the former name of environment, where one of the two is needed, too."""
+    _with_former_names(schema)
+    if "environment" in schema.get("required", ()):
+        schema["required"].remove("environment")
+        schema["oneOf"] = [{"required": [name]} for name in ("environment", "stack")]
+
+
+_NAMED = ConfigDict(populate_by_name=True, json_schema_extra=_rule_schema)
 
 
 def _sources_and_no_defaults(schema: dict[str, Any]) -> None:
@@ -137,7 +150,7 @@ class StackEntry(Form):
     python: Python = "3.11"
     """Version of Python; default: that of the matrix."""
     packages: OneOrMore[Package] = ()
-    """Additional requirements for this stack only, such as accelerate>=1."""
+    """Additional requirements for this environment only, such as accelerate>=1."""
 
 
 class StackSpec(StackEntry):
@@ -219,8 +232,10 @@ class TokenizerRecipe(Form):
 class Recipe(Form):
     """How to build a tiny checkpoint: an architecture, its config and a seed.
 
-    It is built once, and every stack loads the same files.
+    It is built once, and every environment loads the same files.
     """
+
+    model_config = _NAMED
 
     architecture: Line
     """The model_type in transformers, such as llama."""
@@ -254,8 +269,8 @@ class Recipe(Form):
     """The kind of model class, such as causal-lm for AutoModelForCausalLM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the weights."""
-    stack: Pattern | None = None
-    """Id of the stack that builds it; default: the oldest that knows the architecture."""
+    stack: Annotated[Pattern | None, Field(alias="environment")] = None
+    """Id of the environment that builds it; default: the oldest that knows the architecture."""
     gain: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     """Scale of the weight matrices, for architectures whose outputs vanish or explode at 1."""
     tokenizer: TokenizerRecipe | None = None
@@ -383,19 +398,20 @@ class Settings(Form):
         if info.context and "questions" in data:
             msg = "unknown key: switch each question by a key of its own, such as relations: false"
             raise mistake(msg, "questions")
-        values = {name: _switched(name, data[name]) for name in data if name in switches()}
-        rest = {name: value for name, value in data.items() if name not in values}
+        keys = switches()
+        values = {keys[name].name: _switched(name, data[name]) for name in data if name in keys}
+        rest = {name: value for name, value in data.items() if name not in keys}
         return rest | {"questions": rest.get("questions", {}) | values} if values else rest
 
     @staticmethod
     def _with_names_of_now(data: dict[str, Any]) -> dict[str, Any]:
-        if not RENAMED.keys() & data.keys():
+        if not OF_SETTINGS.keys() & data.keys():
             return data
-        for former, name in RENAMED.items():
+        for former, name in OF_SETTINGS.items():
             if former in data and name in data:
                 msg = f"the former name of {name}, which is set as well: remove this one"
                 raise mistake(msg, former)
-        return {RENAMED.get(key, key): value for key, value in data.items()}
+        return {OF_SETTINGS.get(key, key): value for key, value in data.items()}
 
 
 def _switched(name: str, value: object) -> bool:
@@ -536,12 +552,14 @@ class ModelSpec(ModelEntry):
 class Rule(Form):
     """A pattern of cells; an omitted field matches everything."""
 
+    model_config = _NAMED
+
     model: OneOrMore[Pattern] = ("*",)
     """Names of models, or shell patterns such as "llama*"."""
     variant: OneOrMore[Pattern] = ("*",)
     """Variants, such as "float32-sdpa" or "bfloat16-*"."""
-    stack: OneOrMore[Pattern] = ("*",)
-    """Ids of stacks, or patterns such as "5.*"."""
+    stack: Annotated[OneOrMore[Pattern], Field(alias="environment")] = ("*",)
+    """Ids of environments, or patterns such as "5.*"."""
     reason: Paragraph = ""
     """Why these cells are included or excluded."""
 
@@ -549,12 +567,14 @@ class Rule(Form):
 class ExpectedEntry(Form):
     """A known difference: where it occurs, its reason, and a reference for it."""
 
+    model_config = _NAMED
+
     model: OneOrMore[Pattern]
     """Names of models, or shell patterns such as "llama*"."""
     variant: OneOrMore[Pattern] = ("*",)
     """Variants, such as "float32-sdpa" or "bfloat16-*"."""
-    stack: OneOrMore[Pattern]
-    """Ids of stacks, or patterns such as "5.*"."""
+    stack: Annotated[OneOrMore[Pattern], Field(alias="environment")]
+    """Ids of environments, or patterns such as "5.*"."""
     signal: OneOrMore[SignalPattern] = ("*",)
     """Signals that may differ; a difference in any other signal is not covered."""
     verdict: Verdict = "differs"
@@ -579,13 +599,15 @@ class Expected(ExpectedEntry):
 class MatrixFile(Form):
     """Models, the releases of transformers to run them under, and known differences."""
 
-    model_config = ConfigDict(title="matrix.yaml", json_schema_extra={"required": ["models"]})
+    model_config = ConfigDict(
+        title="matrix.yaml", json_schema_extra=_file_schema, populate_by_name=True
+    )
 
     version: FormatVersion = 1
     """Version of this form."""
     stacks: Annotated[
         tuple[Annotated[StackEntry, TextAs("transformers", pattern=VERSION)], ...],
-        Field(min_length=1),
+        Field(min_length=1, alias="environments"),
     ] = Field(
         default_factory=lambda: tuple(
             StackEntry(transformers=version) for version in ("4.48", "4.57", "5.2", "5.x")
@@ -593,11 +615,11 @@ class MatrixFile(Form):
     )
     """The environments to compare; default: 4.48, 4.57, 5.2 and 5.x."""
     torch: Torch = "2.13.0"
-    """Version of torch, or system, in every stack whose entry does not set it."""
+    """Version of torch, or system, in every environment whose entry does not set it."""
     python: Python = "3.11"
-    """Version of Python in every stack whose entry does not set it."""
+    """Version of Python in every environment whose entry does not set it."""
     reference: Pattern | None = None
-    """Id of the stack that the others are compared with; default: the oldest."""
+    """Id of the environment that the others are compared with; default: the oldest."""
     exclude_newer: Annotated[Moment | None, Field(alias="exclude-newer")] = None
     """Packages uploaded after this date or time are ignored."""
     defaults: OrNull[Settings] = Field(default_factory=Settings)
@@ -625,10 +647,12 @@ class Matrix(Record):
     """The content of matrix.yaml with defaults applied."""
 
     path: str
+    hints: Annotated[tuple[str, ...], Field(exclude=True)] = ()
+    """Former names that the file has, and the names of now: lines for the terminal."""
     stacks: tuple[StackSpec, ...]
     """Oldest first."""
     reference: str
-    """Id of the stack that the others are compared with."""
+    """Id of the environment that the others are compared with."""
     exclude_newer: str | None = None
     """Packages uploaded after this time are ignored (RFC 3339 or a date)."""
     models: tuple[ModelSpec, ...]

@@ -72,6 +72,10 @@ class Yaml:
         key, value = self._nodes(keys)
         return _place((key or value).start_mark)
 
+    def node(self, keys: Keys) -> Node:
+        """Return the node of a value."""
+        return self._nodes(keys)[1]
+
     def with_part(self, keys: Keys, part: Yaml, key: str) -> Yaml:
         """Return this file with a key of another one in the mapping at ``keys``.
 

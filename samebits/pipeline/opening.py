@@ -89,6 +89,7 @@ async def planned(
     ``matrix`` takes the place of the file that the order names.
     """
     matrix = with_added_packages(at_level(matrix or load.load(order.matrix), order.level))
+    _hint(matrix, progress)
     _depend_on_probes(matrix, dependencies)
     if order.merged is None:
         await _refuse(matrix, order, environ, progress)
@@ -101,6 +102,15 @@ async def planned(
         finally:
             release_progress.close()
     return matrix, plan(matrix, order.selection)
+
+
+def _hint(matrix: Matrix, progress: Callable[[int], Progress]) -> None:
+    """Say which former names the matrix file has."""
+    if matrix.hints:
+        shown = progress(0)
+        for hint in matrix.hints:
+            shown.note(hint)
+        shown.close()
 
 
 def shard_store(order: Order) -> str:

@@ -69,6 +69,8 @@ class Key(Generic[C, R]):
     """What a report says of the cells of a row."""
     switch: str = ""
     """Description of its key in matrix.yaml, which switches it off; '' if it has none."""
+    word: str = ""
+    """Its key in matrix.yaml, if that is not its name."""
     hint: str = ""
     """The same as a few words for the matrix.yaml that ``samebits init`` writes."""
     always: bool = False
@@ -122,7 +124,7 @@ def is_of_release(name: str) -> bool:
 
 def switches() -> dict[str, Key[Any, Any]]:
     """Return the keys that matrix.yaml has for questions, each with the question's own."""
-    return {key.name: key for key in keys() if key.switch}
+    return {key.word or key.name: key for key in keys() if key.switch}
 
 
 class _ByName:
