@@ -29,7 +29,8 @@ drawn at random from the fix commits of transformers since 4.48, by a rule on su
 ([bench/fixes/draw.py](../bench/fixes/draw.py)). The drawn order is the draw: each commit up to the last decided
 one is either *proven*, or skipped with a reason. A script of transformers and torch alone proves a case: on a
 tiny checkpoint, its output differs between the last release without the fix and the first one with it. What
-counts as found was written down before samebits ran. Then `samebits check FOLDER --from BEFORE --to AFTER` gets
+counts as found was written down before samebits ran. Checks were built on the misses of draw 1. Draw 2 was run
+once, after that, and nothing was changed for it. Then `samebits check FOLDER --from BEFORE --to AFTER` gets
 the folder and no hint (level *default*). Level *all* is a matrix with every question switched on, `--deep` and
 `--causes`.
 

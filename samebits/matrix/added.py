@@ -28,6 +28,9 @@ IMAGES = ("pillow", "torchvision")
 SOUNDS = {"LasrFeatureExtractor": ("librosa",)}
 """Class of a feature extractor -> what it imports where it computes (transformers 5.1.0 … 5.24.0:
 models/lasr/feature_extraction_lasr.py)."""
+LOSSES = dict.fromkeys(("eomt", "mask2former", "maskformer", "oneformer"), ("scipy",))
+"""``model_type`` -> what the class imports to match its labels, also when it is only loaded
+(transformers 4.57.6: ``MaskFormerLoss``, ``Mask2FormerLoss``, ``OneFormerLoss``, ``EomtLoss``)."""
 PIECE_FILES = (
     "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "source.spm",
 )  # fmt: skip
@@ -84,6 +87,8 @@ def _needed(model: ModelSpec, folder: Path, listed: set[str]) -> Iterator[tuple[
     """Yield the groups of packages that the files of a model need."""
     if model.build is None and listed.isdisjoint(PIECES) and _has_pieces_alone(model, folder):
         yield PIECES
+    if packages := LOSSES.get(_model_type(model, folder)):
+        yield packages
     # a question asks for its processors: without one, nothing of them is loaded
     if not any(key.sees_images and model.asks(key.name) for key in keys()):
         return
@@ -93,6 +98,14 @@ def _needed(model: ModelSpec, folder: Path, listed: set[str]) -> Iterator[tuple[
             yield packages
     if any(_KEYS & content.keys() for content in declared):
         yield IMAGES
+
+
+def _model_type(model: ModelSpec, folder: Path) -> str:
+    """Return the type of a model in a folder, or of one that is built; '' for one of the hub."""
+    if model.build is not None:
+        return model.build.architecture
+    content = json_of(folder / model.path / "config.json") if model.path is not None else None
+    return str(content.get("model_type", "")) if isinstance(content, dict) else ""
 
 
 def _has_pieces_alone(model: ModelSpec, folder: Path) -> bool:

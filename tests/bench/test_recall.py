@@ -150,7 +150,7 @@ def test_cases_join_a_run_of_the_same_reference_and_leave_out_the_releases_that_
         ["a", "b"],
     )
     assert (second.reference, [*second.cases]) == ("4.53.0", ["c"])
-    assert first.matrix(Path())["exclude"] == [{"model": ["a"], "stack": ["4.53.0"]}]
+    assert first.matrix(Path())["exclude"] == [{"model": ["a"], "environment": ["4.53.0"]}]
 
 
 @pytest.mark.parametrize("group", groups(read()), ids=lambda group: group.name)

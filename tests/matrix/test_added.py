@@ -157,3 +157,8 @@ def test_a_feature_extractor_gets_what_it_imports_and_a_stack_that_lists_it_has_
     assert packages(made) == ("librosa",)
     listed = tuple(s.model_copy(update={"packages": ("librosa<1",)}) for s in made.stacks)
     assert packages(made.model_copy(update={"stacks": listed})) == ()
+
+
+@pytest.mark.parametrize(("type_", "expected"), [("eomt", ("scipy",)), ("vit", ()), (["x"], ())])
+def test_a_model_gets_what_its_loss_imports(tmp_path, type_, expected):
+    assert packages(matrix(tmp_path, {"config.json": {"model_type": type_}})) == expected

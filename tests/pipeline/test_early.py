@@ -328,7 +328,7 @@ def test_only_models_that_run_are_looked_at(tmp_path, monkeypatch):
     checkpoint(tmp_path / "m")
     checkpoint(tmp_path / "bad", {})
     matrix = tmp_path / "matrix.yaml"
-    matrix.write_text("stacks: [5.x]\nmodels:\n  m: {path: m}\n  bad: {path: bad}\n")
+    matrix.write_text("environments: [5.x]\nmodels:\n  m: {path: m}\n  bad: {path: bad}\n")
     monkeypatch.setattr(opening, "Scheduler", lambda *_, **__: pytest.fail("a run began"))
     with pytest.raises(EarlyError, match=r"matrix.yaml:4: bad: .*model_type"):
         asyncio.run(run.run_matrix(Order(matrix=matrix), {}, lambda _: pytest.fail("progress")))

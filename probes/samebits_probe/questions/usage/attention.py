@@ -29,7 +29,9 @@ def attention(subject: Subject) -> Facts:
         "eager for one part": _of_parts(
             lambda: _loaded(config, {"": "sdpa", parts[0]: "eager"}), parts[:1]
         ),
-        "eager, then sdpa": _of_parts(lambda: _made(subject, _loaded(config, "eager")), parts),
+        "eager, then sdpa": _of_parts(
+            lambda: _made(subject, _made(subject, _loaded(config, None), "eager"), "sdpa"), parts
+        ),
     }
 
 
@@ -38,10 +40,10 @@ def _loaded(config: Any, named: Any) -> Any:
     return type(config).from_dict(copy.deepcopy(config.to_dict()), attn_implementation=named)
 
 
-def _made(subject: Subject, config: Any) -> Any:
-    """Return the config of a model that is made of it with sdpa; no memory is taken."""
+def _made(subject: Subject, config: Any, named: str) -> Any:
+    """Return the config of a model that is made of it with an attention; no memory is taken."""
     with torch.device("meta"):
-        return type(subject.model)._from_config(config, attn_implementation="sdpa").config
+        return type(subject.model)._from_config(config, attn_implementation=named).config
 
 
 def _of_parts(make: Callable[[], Any], parts: list[str]) -> Facts:
