@@ -42,7 +42,7 @@ expected:
 _FORMS = {
     "ModelEntry": "A model",
     "Settings": "Settings of a model",
-    "StackEntry": "A stack",
+    "StackEntry": "An environment",
     "Recipe": "A model that is built",
     "TokenizerRecipe": "The tokenizer of a model that is built",
     "Prompt": "A prompt",

@@ -38,7 +38,7 @@ Exit codes:
 """
 
 _MATRIX = f"""\
-Run every model of matrix.yaml in every stack, compare the results and write the report.
+Run every model of matrix.yaml in every environment, compare the results and write the report.
 
 Filters are names or shell patterns, separated by commas. A filter that matches nothing is an error.
 The report replaces the earlier one in the same folder. The commands after "To reproduce" in a report

@@ -38,7 +38,7 @@ class SharedFailure(NamedTuple):
             if exception_key(self.failure)[0] == "load"
             else f"fails ({self.failure.phase})"
         )
-        return f"{self.where} {fails} in all {self.n_stacks} stacks: {raised}"
+        return f"{self.where} {fails} in all {self.n_stacks} environments: {raised}"
 
 
 def everywhere(results: Iterable[CellResult]) -> list[SharedFailure]:

@@ -73,8 +73,8 @@ def _not_built(stacks: Iterable[StackReport], results: Sequence[CellResult]) -> 
     for stack in stacks:
         verdicts = {result.verdict for result in results if result.cell.stack == stack.id}
         if stack.failure and verdicts != {Verdict.NOT_FINISHED}:
-            message = " ".join(stack.failure.split()).removeprefix(f"stack {stack.id}: ")
-            yield f"stack {stack.id} failed: {message}"
+            message = " ".join(stack.failure.split()).removeprefix(f"environment {stack.id}: ")
+            yield f"environment {stack.id} failed: {message}"
 
 
 def _failing(results: Sequence[CellResult], shared_cells: set[CellId]) -> Iterator[str]:
@@ -140,7 +140,7 @@ def _absent_everywhere(results: Sequence[CellResult], trusted: Mapping[str, bool
         if cells and all(result.verdict == Verdict.ABSENT for result in cells):
             reason = cells[0].absent or cells[0].headline
             hint = "" if may_run else _HINT
-            yield f"{model} is absent from every stack: {reason}{hint}"
+            yield f"{model} is absent from every environment: {reason}{hint}"
 
 
 def _nothing_compared(results: Iterable[CellResult]) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _nothing_compared(results: Iterable[CellResult]) -> Iterator[str]:
         return  # _incomplete yields a line for them
     if not any(_was_compared(result) for result in results):
         yield (
-            "nothing was compared: a comparison needs two stacks on which the model runs and "
+            "nothing was compared: a comparison needs two environments in which the model runs and "
             "reproduces itself"
         )
 

@@ -171,7 +171,7 @@ def _reference_result(
     if state.unfinished is not None:
         return _unfinished_result(_plain_result(cell, Verdict.NOT_FINISHED, ""), state, rest)
     if is_reference:
-        headline = "the other stacks are compared with this one"
+        headline = "the other environments are compared with this one"
         return _plain_result(cell, Verdict.REFERENCE, headline)
     return _plain_result(
         cell,

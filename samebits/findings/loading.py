@@ -196,7 +196,7 @@ def _round_trip(case: Case) -> Iterator[Sighting]:
     trip = integrity.round_trip if integrity is not None else None
     if trip is None or trip.outcome not in ("differs", "save failed", "load failed"):
         return
-    evidence = [f"save_pretrained, then from_pretrained in the same stack: {trip.outcome}"]
+    evidence = [f"save_pretrained, then from_pretrained in the same environment: {trip.outcome}"]
     if trip.reason:
         evidence.append(trip.reason)
     if trip.tensors:

@@ -27,7 +27,7 @@ LARGE = 4 << 30
 Below, several jobs fit in memory side by side, and keep more cores busy than several threads of one
 job do, as only its forwards use them.
 """
-NOT_CHOSEN = "the arguments of the model's forward were not read on any stack"
+NOT_CHOSEN = "the arguments of the model's forward were not read in any environment"
 
 
 class ReadyCell(NamedTuple):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
 
-NO_STACK = "no stack could read the arguments of the model's forward"
+NO_STACK = "no environment could read the arguments of the model's forward"
 
 
 class Feeder:

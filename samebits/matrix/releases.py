@@ -123,8 +123,8 @@ def scanned(matrix: Matrix, scanned_requirement: str, releases: Releases) -> Mat
     added = [_with_package(base, package, version) for version in found if str(version) != own]
     if not added:
         msg = (
-            f"--scan {scanned_requirement}: no release of {package} but {own or 'none'} fits stack "
-            f"{newest.id} (transformers {base.transformers}): widen the range, or name another stack "
+            f"--scan {scanned_requirement}: no release of {package} but {own or 'none'} fits environment "
+            f"{newest.id} (transformers {base.transformers}): widen the range, or name another environment "
             "in the matrix"
         )
         raise SelectionError(msg)

@@ -240,8 +240,8 @@ def _model_package(text: str) -> str:
     requirement = _parsed_requirement(text, "my-models>=1.2, or a folder such as ./my-models")
     if (name := requirement.name.lower()) in ("transformers", "torch"):
         msg = (
-            f"{shown(text)}: every stack has its own {name}, which packages of a model never "
-            "change: remove this line, or change the stacks"
+            f"{shown(text)}: every environment has its own {name}, which packages of a model never "
+            "change: remove this line, or change the environments"
         )
         raise mistake(msg)
     url = requirement.url

@@ -131,7 +131,7 @@ class Capsules:
             side.stack for side in (reference, cell) if self._scheduler.stack_of(side) is None
         ]
         if missing:
-            return f"stack {missing[0]} could not be built"
+            return f"environment {missing[0]} could not be built"
         n_lost = self._n_lost
         await asyncio.gather(
             *(self._ensure_inputs_stored(runs[side][0]) for side in (reference, cell))

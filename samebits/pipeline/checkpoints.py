@@ -203,7 +203,9 @@ class RunCheckpoints:
 def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:
     assert model.build is not None
     if model.build.stack is not None:
-        return f"stack {model.build.stack}, which makes the checkpoint, could not be built"
+        return f"environment {model.build.stack}, which makes the checkpoint, could not be built"
     architectures = {name for stack in stacks for name in stack.architectures}
     hint = nearest(model.build.architecture, sorted(architectures))
-    return f"no stack of the matrix knows the architecture {model.build.architecture!r}; {hint}"
+    return (
+        f"no environment of the matrix knows the architecture {model.build.architecture!r}; {hint}"
+    )

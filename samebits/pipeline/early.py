@@ -107,7 +107,7 @@ def _bad_release(stack: StackSpec, order: Order, releases: Releases) -> Iterator
         if latest is None:
             return
         hint = f"the newest is {latest}"
-    place = f"transformers {text}" if order.checks else f"stack {stack.id}"
+    place = f"transformers {text}" if order.checks else f"environment {stack.id}"
     yield f"{place}: there is no release {text} of transformers; {hint}"
 
 

@@ -95,7 +95,7 @@ async def planned(
         await _refuse(matrix, order, environ, progress)
     if order.releases or order.scan:
         release_progress = progress(0)
-        which = f"of {order.scan} fit" if order.scan else "lie between the stacks"
+        which = f"of {order.scan} fit" if order.scan else "lie between the environments"
         release_progress.note(f"asking which releases {which}")
         try:
             matrix = await _with_releases(matrix, order, environ, dependencies)

@@ -131,7 +131,7 @@ def _check_locks(present: dict[int, ShardRecord], of: int) -> None:
         if len(by_digest) > 1:
             numbers = " and ".join(f"{n}/{of}" for n in by_digest.values())
             msg = (
-                f"shards {numbers} ran stack {stack} with different packages: a package was released "
+                f"shards {numbers} ran environment {stack} with different packages: a package was released "
                 "between their starts. Give the shards one --store, which keeps the first lock, or "
                 "write exclude-newer in matrix.yaml, and run them again."
             )

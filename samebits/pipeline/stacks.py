@@ -179,7 +179,7 @@ class RunStacks:
 
         Where the machine was the reason, the next run may have them, so this one stands for no other.
         """
-        text = f"no {' and '.join(missing)} for all stacks: what needs it is computed without, or not at all"
+        text = f"no {' and '.join(missing)} for all environments: what needs it is computed without, or not at all"
         errors = (error for beside in before for error in beside.values())
         fault = next((e for e in errors if isinstance(e, PackagesError) and e.machine), None)
         if fault is None:
@@ -252,7 +252,7 @@ class RunStacks:
             self.built[spec.id] = await _with_retry(partial(self._build_stack, spec))
         except (StackError, OSError) as error:
             self.failures[spec.id] = _without_its_folders(error)
-            self._scope.dependencies.mark_unrepeatable(f"stack {spec.id} could not be built")
+            self._scope.dependencies.mark_unrepeatable(f"environment {spec.id} could not be built")
             state = "not finished" if self.failures[spec.id].machine else "failed"
             self._scope.progress.stack(spec.id, state, is_busy=False)
             return
@@ -357,7 +357,7 @@ def _chosen_by(stack: str, listed: Sequence[str], exact: Sequence[str]) -> str:
     chosen = [new for old, new in zip(listed, exact, strict=True) if old != new]
     if not chosen:
         return ""
-    return f"All stacks get the same version, {', '.join(chosen)}, the newest for stack {stack}."
+    return f"All environments get the same version, {', '.join(chosen)}, the newest for environment {stack}."
 
 
 def _explained(

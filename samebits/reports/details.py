@@ -93,7 +93,7 @@ DETAILS = (
     Detail(
         "environment.md",
         "Environment",
-        "stacks, checkpoints, machine, and how to read this report",
+        "environments, checkpoints, machine, and how to read this report",
         ((10, _environment),),
     ),
 )

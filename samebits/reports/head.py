@@ -106,7 +106,7 @@ def _absent(report: Report) -> Iterator[str]:
         for row in report.rows
         if all(cell.judged is Verdict.ABSENT for cell in row.cells)
     }
-    lines = [f"{model} is absent from all stacks: {why}" for model, why in reasons.items()]
+    lines = [f"{model} is absent from all environments: {why}" for model, why in reasons.items()]
     yield from _first(lines, _MAX_ABSENT, "model")
 
 

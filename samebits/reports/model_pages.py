@@ -114,7 +114,7 @@ def _threads(rows: list[Row]) -> Markdown:
     number = max(row.threads for row in rows)
     if number == 1:
         return EMPTY
-    text = "Its cells run with {} threads in every stack: their number decides the order of sums."
+    text = "Its cells run with {} threads in every environment: their number decides the order of sums."
     return fill(text, number)
 
 

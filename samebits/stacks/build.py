@@ -51,7 +51,7 @@ _PROBE_REQUIREMENTS = ("blake3>=0.3.3,<2",)
 whose settings of uv exclude new packages."""
 _NOT_RESOLVED = "its packages could not be resolved"
 _NO_STACK = (
-    "Usually the release does not exist, or its requirements contradict each other. Change the stack "
+    "Usually the release does not exist, or its requirements contradict each other. Change the environment "
     "in matrix.yaml (of samebits check: --from or --to)."
 )
 _MACHINE = (
@@ -63,7 +63,7 @@ _OTHER_FILES = (
     "--upgrade makes a new lock."
 )
 _DAMAGED = (
-    "the environment of stack {id} was damaged and is built again: {}. Results that were computed in "
+    "the environment {id} was damaged and is built again: {}. Results that were computed in "
     "it are not used"
 )
 _NO_BLAKE3 = "the package blake3, with which samebits hashes tensors, could not be installed"
@@ -152,7 +152,7 @@ class StackBuilder:
         path = self._locks / f"{spec.id}-{digest[:12]}.txt"
         if (lock := kept_lock(path, is_lock)) is not None:
             return lock
-        failure = _failure(f"stack {spec.id}: {_NOT_RESOLVED}")
+        failure = _failure(f"environment {spec.id}: {_NOT_RESOLVED}")
         lock = self._installer.hashed(pins, spec.python, failure, deps=False, dated=False)
         replace(path, seal.sealed_lines(lock))
         return lock
@@ -232,7 +232,7 @@ class StackBuilder:
         An empty ``family`` is all releases. Without an answer of the index the result is None, too.
         """
         pattern = f"=={release_pattern(family)}" if family else ""
-        failure = _failure(f"stack {spec.id}")
+        failure = _failure(f"environment {spec.id}")
         try:
             lock = self._installer.newest(f"transformers{pattern}", spec.python, failure)
         except StackError:
@@ -299,7 +299,7 @@ class StackBuilder:
         self, spec: StackSpec, name: str, requirement_lines: str, system: SystemTorch | None
     ) -> str:
         """Return a new lock; on a machine's torch, it has all that the machine has."""
-        failure = _failure(f"stack {name}: {_NOT_RESOLVED}")
+        failure = _failure(f"environment {name}: {_NOT_RESOLVED}")
         if system is None:
             return self._installer.hashed(requirement_lines, spec.python, failure)
         versions = self._installer.resolve(
@@ -330,7 +330,7 @@ class StackBuilder:
         system: SystemTorch | None,
     ) -> Stack:
         """Build the environment for ``folder`` in ``temporary`` and return its stack."""
-        error_prefix = f"stack {spec.id}: could not be built"
+        error_prefix = f"environment {spec.id}: could not be built"
         failure = _failure(error_prefix)
         base = spec.python if system is None else system.python
         venv = ("venv", "--quiet", "--relocatable", "--python", base, str(temporary))
@@ -366,7 +366,7 @@ class StackBuilder:
         """
         folder = environment_folder(stack)
         self._install_probe_packages(
-            stack.python, folder / PROBE_PACKAGES, f"stack {stack.id}", aside=folder
+            stack.python, folder / PROBE_PACKAGES, f"environment {stack.id}", aside=folder
         )
 
     def _install_probe_packages(

@@ -67,7 +67,7 @@ _IGNORED = frozenset(
 """Folders of a package's source that are no part of it; as are those that begin with a dot."""
 _IGNORED_ENDINGS = (".egg-info", ".pyc")
 _REMEDY = (
-    "Name a version that fits every stack. Or let the stacks have the version that it needs: "
+    "Name a version that fits every environment. Or let the environments have the version that it needs: "
     'samebits check --stack-package "numpy<2", in matrix.yaml environments: [{transformers: "4.48", '
     'packages: ["numpy<2"]}].'
 )

@@ -56,7 +56,7 @@ _SLOT_OF_START = 15.0
 _TRIES = 2
 """How often a process is started if the machine ended it, or did not let it start."""
 _IMPORTING = "while it imported its packages"
-_HUNG = "the stack's process stopped answering"
+_HUNG = "the environment's process stopped answering"
 _STORE_FAULT = "StoreFault: "
 """Name of the exception of probes/samebits_probe/process/files.py."""
 _OF_THE_MACHINE = re.compile(
@@ -336,9 +336,7 @@ class StackProcess:
             await process.write(json.dumps({**job, **added}))
             return await future
         except OSError as error:
-            reason = (
-                f"the connection to the stack's process was lost: {without_folders(str(error))}"
-            )
+            reason = f"the connection to the environment's process was lost: {without_folders(str(error))}"
             return Ended(lost=reason, machine=True)
         finally:
             self._waiting.pop(identity, None)
@@ -397,7 +395,7 @@ class StackProcess:
             process = await self._starter(self._python, self._environment, self._log)
         except OSError as error:
             message = without_folders(str(error))
-            reason = f"the stack's interpreter could not be started: {message}"
+            reason = f"the environment's interpreter could not be started: {message}"
             return Ended(lost=reason, machine=True)
         try:
             self.machine = await _ready_facts(process)
@@ -474,7 +472,7 @@ def cell_of(job: Mapping[str, Any]) -> str:
     return str(CellId.model_validate(job["cell"])) if "cell" in job else ""
 
 
-_ENDED = "the stack's process was ended"
+_ENDED = "the environment's process was ended"
 
 
 async def mend_nothing(_job: Mapping[str, Any]) -> None:
@@ -497,10 +495,10 @@ async def _ready_facts(process: Process) -> dict[str, Any] | None:
             n_idle = n_idle + 1 if activity is not None and activity == before else 0
             # checks are counted, as the machine may have been asleep
             if n_idle * _CHECK_INTERVAL >= _MAX_IDLE:
-                msg = f"the stack's process did nothing for {_MAX_IDLE:.0f} s {_IMPORTING}"
+                msg = f"the environment's process did nothing for {_MAX_IDLE:.0f} s {_IMPORTING}"
                 raise TimeoutError(msg)
             if n_checks * _CHECK_INTERVAL >= _MAX_START:
-                msg = f"the stack did not finish importing its packages in {_MAX_START:.0f} s"
+                msg = f"the environment did not finish importing its packages in {_MAX_START:.0f} s"
                 raise TimeoutError(msg)
     finally:
         reading.cancel()
@@ -518,15 +516,17 @@ def _gone(process: Process, *, imported: bool) -> Ended:
     """Return why a process is gone: by a fault of the machine, or of its packages or jobs."""
     code, log = process.exit_code(), without_folders(process.log_tail()).strip()
     if code is not None and code < 0:
-        reason = (
-            f"the stack's process was {_killed_by(-code)}{'' if imported else f' {_IMPORTING}'}"
-        )
+        reason = f"the environment's process was {_killed_by(-code)}{'' if imported else f' {_IMPORTING}'}"
         is_machine = not imported or _signal_name(-code) in _OUTSIDE_SIGNALS
         return Ended(lost=reason, machine=is_machine)
     if _OF_THE_MACHINE.search(last := log.rpartition("\n")[2]):
         how = "died" if imported else f"ended {_IMPORTING}"
-        return Ended(lost=f"the stack's process {how}: {last}", machine=True)
-    what = "the stack's process died" if imported else "the stack could not import its packages"
+        return Ended(lost=f"the environment's process {how}: {last}", machine=True)
+    what = (
+        "the environment's process died"
+        if imported
+        else "the environment could not import its packages"
+    )
     return Ended(lost=f"{what}; {_log_or_code(code, log)}")
 
 
@@ -558,7 +558,7 @@ def _read_end(answer: dict[str, Any]) -> Ended:
         ended = Ended.model_validate(answer)
         return ended.model_copy(update={"said": without_folders(ended.said)})
     except ValidationError:
-        return Ended(exit=1, said="the stack's process sent an invalid answer")
+        return Ended(exit=1, said="the environment's process sent an invalid answer")
 
 
 class _PipedProcess:

@@ -44,8 +44,8 @@ def _where(cells: Collection[CellId], all_cells: Collection[CellId]) -> str:
     row = f"{first.model}/{first.variant}"
     if len(cells) == len(all_cells) and len(stacks) > 1:
         if len(variants) == 1:
-            return f" in all {len(stacks)} stacks: {row}"
-        return f" in all {len(stacks)} stacks and {len(variants)} variants: {first.model}"
+            return f" in all {len(stacks)} environments: {row}"
+        return f" in all {len(stacks)} environments and {len(variants)} variants: {first.model}"
     if len(variants) == 1:
         return f" in {', '.join(stacks)}: {row}"
     listed = "; ".join(f"{name}@{','.join(stack_ids)}" for name, stack_ids in variants.items())

@@ -318,7 +318,7 @@ class Terminal(Progress):
 
     def _stacks(self) -> Text | None:
         states = [f"{id} {state}" for id, state in self._tally.stacks.items()]
-        return self._one_line("stacks   ", ", ".join(states)) if states else None
+        return self._one_line("environments  ", ", ".join(states)) if states else None
 
     def _phases(self) -> Table:
         """Return a bar for the cells if they run, otherwise for the last open phase.
@@ -337,7 +337,7 @@ class Terminal(Progress):
 
     def _running(self) -> Text | None:
         busy = self._tally.busy() if self._tally.running else ""
-        return self._one_line("running  ", busy) if busy else None
+        return self._one_line("running       ", busy) if busy else None
 
     def _one_line(self, label: str, text: str) -> Text:
         line = f"{label}{self._spoken.text(text)}"

@@ -203,7 +203,7 @@ def test_a_load_that_fails_in_every_stack_is_said_once_for_the_model(memory):
     assert {cell.verdict for cell in found} == {"failed"}
     code, reasons = exit_code(found, [], [])
     assert code == 1
-    assert reasons[0] == "llama fails to load in all 4 stacks: ImportError: no such name"
+    assert reasons[0] == "llama fails to load in all 4 environments: ImportError: no such name"
     assert len(reasons) == 2  # and that nothing was compared
     sides = both(memory, model="qwen"), both(memory, "4.48", model="qwen")
     more = [*found, result(cell_id("5.0", "qwen"), *sides, memory)]
@@ -222,7 +222,7 @@ def test_one_variant_that_fails_in_every_stack_is_named_with_it(memory):
     good = row(memory, s4_48=both(memory, "4.48"), s5_0=both(memory))
     (said,) = everywhere([*good, *bad])
     assert said.text == (
-        "llama/bfloat16-sdpa fails to load in all 3 stacks: ImportError: no such name"
+        "llama/bfloat16-sdpa fails to load in all 3 environments: ImportError: no such name"
     )
 
 

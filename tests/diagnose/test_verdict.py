@@ -827,7 +827,7 @@ def test_a_model_that_a_user_brings_and_no_stack_knows_fails_the_run(memory):
     for trusted, hint in ((False, True), (True, False)):
         code, (reason,) = exit_code([*old, *others], [], [], {"llama": trusted, "qwen": trusted})
         assert code == 1
-        assert reason.startswith("llama is absent from every stack: ")
+        assert reason.startswith("llama is absent from every environment: ")
         assert reason.endswith("trust_remote_code: true") == hint
     assert exit_code([*old, *others], [], [])[0] == 0
     assert exit_code(world.results, [], [], {"llama": False, "qwen": False})[0] == 0
@@ -845,10 +845,10 @@ def test_each_verdict_that_does_not_pass_is_counted(memory, what):
 
 
 def test_a_stack_that_failed_fails_the_run(memory):
-    for said in ("no wheel for it", "stack 5.9: no wheel\n  for it"):
+    for said in ("no wheel for it", "environment 5.9: no wheel\n  for it"):
         stacks = [StackReport(id="5.0"), StackReport(id="5.9", failure=said)]
         code, reasons = exit_code(World(memory).results, [], stacks)
-        assert (code, reasons) == (1, ("stack 5.9 failed: no wheel for it",))
+        assert (code, reasons) == (1, ("environment 5.9 failed: no wheel for it",))
 
 
 def test_a_stack_that_the_machine_did_not_let_be_built_is_incomplete(memory):

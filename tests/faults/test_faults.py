@@ -198,7 +198,7 @@ def test_probes_see_a_listed_environment(bench, cells):
     assert {*FIXED, "HF_HUB_OFFLINE"} == set(told)
 
 
-# the stack's process itself
+# the environment's process itself
 
 
 def test_the_death_of_the_stack_s_process_ends_who_did_it_and_no_other(host, tmp_path):
@@ -208,7 +208,7 @@ def test_the_death_of_the_stack_s_process_ends_who_did_it_and_no_other(host, tmp
     assert host.run(bench) == 3, bench.said
     cells = bench.cells()
     reason = cells["kills-its-parent@5.0"]["unfinished"]["reason"]
-    assert reason.startswith("the stack's process was killed by signal 9 (SIGKILL)")
+    assert reason.startswith("the environment's process was killed by signal 9 (SIGKILL)")
     verdicts = {name: cells[f"{name}@5.0"]["verdict"] for name in names}
     assert verdicts == dict.fromkeys(names, "reference") | {"kills-its-parent": "not finished"}
     assert bench.all_end(), bench.processes()
@@ -220,7 +220,7 @@ def test_a_stack_s_process_that_is_stopped_is_replaced(host, tmp_path):
     assert host.run(bench) == 3, bench.said
     cells = bench.cells()
     reason = cells["stops-its-parent@5.0"]["unfinished"]["reason"]
-    assert reason.startswith(("the stack's process stopped answering", "no progress for 1 s"))
+    assert reason.startswith(("the environment's process stopped answering", "no progress for 1 s"))
     assert cells["healthy@5.0"]["verdict"] == cells["healthy-too@5.0"]["verdict"] == "reference"
     assert bench.all_end(), bench.processes()
 

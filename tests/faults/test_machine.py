@@ -32,10 +32,10 @@ def verdicts(bench):
 
 
 WORDS = {
-    "killed": "the stack's process was killed by signal 9 (SIGKILL), most likely because memory ran out",
-    "segfault": "the stack's process was killed by signal 11 (SIGSEGV)",
-    "memory": "the stack's process ended while it imported its packages: MemoryError",
-    "hang": "the stack's process did nothing for 3 s while it imported its packages",
+    "killed": "the environment's process was killed by signal 9 (SIGKILL), most likely because memory ran out",
+    "segfault": "the environment's process was killed by signal 11 (SIGSEGV)",
+    "memory": "the environment's process ended while it imported its packages: MemoryError",
+    "hang": "the environment's process did nothing for 3 s while it imported its packages",
 }
 
 

@@ -341,7 +341,7 @@ def test_a_run_that_left_nothing_failed_and_says_why(bench):
         (Ended(exit=0), "is missing: the probe ended before it wrote it"),
         (Ended(exit=1), "exited with 1"),
         (Ended(signal=11, phase="load"), "killed by signal 11 (SIGSEGV), in phase load"),
-        (Ended(lost="the stack's process died:\nx"), "the stack's process died"),
+        (Ended(lost="the environment's process died:\nx"), "the environment's process died"),
     ],
     ids=["silent", "exit", "signal", "lost"],
 )
@@ -377,7 +377,7 @@ def unfinished(ends, **signals):
     )
 
 
-@pytest.mark.parametrize("ends", [STALLED, LOST, Ended(lost="the stack's process died")])
+@pytest.mark.parametrize("ends", [STALLED, LOST, Ended(lost="the environment's process died")])
 def test_a_run_that_was_ended_keeps_what_it_observed(bench, ends):
     first, second = bench.observe(unfinished(ends))
     for run in (first, second):

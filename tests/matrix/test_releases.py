@@ -198,7 +198,7 @@ def test_a_package_that_the_stack_does_not_have_is_scanned_from_its_newest_relea
     ("scan", "message"),
     [
         ("transformers", "another package than transformers"),
-        ("tokenizers>=9", "no release of tokenizers but 0.22.2 fits stack 5.x"),
+        ("tokenizers>=9", "no release of tokenizers but 0.22.2 fits environment 5.x"),
         ("not a package", "not a package, such as tokenizers"),
     ],
 )

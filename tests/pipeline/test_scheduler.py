@@ -111,7 +111,7 @@ def fails(message, type="KeyError"):
 def test_what_fails_in_every_stack_is_said_once(tmp_path):
     bench = Bench(tmp_path, does=dict.fromkeys(STACKS, fails("'a'")))
     bench.run()
-    line = "failure failed in all 3 stacks: llama/float32-sdpa: load: KeyError: 'a'"
+    line = "failure failed in all 3 environments: llama/float32-sdpa: load: KeyError: 'a'"
     assert bench.progress.of("failure") == [line]
     # once its last cell is known
     assert bench.progress.lines.index(line) > bench.progress.lines.index(
@@ -140,7 +140,7 @@ def test_what_the_machine_ended_is_said_to_be_not_finished(tmp_path, type, messa
     bench = Bench(tmp_path, does=dict.fromkeys(STACKS, fails(message, type)))
     bench.run()
     (line,) = bench.progress.of("failure")
-    assert line.startswith(f"failure {words} in all 3 stacks: llama/float32-sdpa: ")
+    assert line.startswith(f"failure {words} in all 3 environments: llama/float32-sdpa: ")
     assert message in line
     assert {line.partition(": ")[2] for line in bench.progress.of("done")} == {outcome}
 
@@ -265,7 +265,7 @@ def test_a_process_that_never_comes_up_fails_its_cells_alone(tmp_path):
     assert failures(runs) == {
         "llama@4.57": (
             "process",
-            "the stack could not import its packages; the end of its log:\nlast words",
+            "the environment could not import its packages; the end of its log:\nlast words",
         )
     }
     assert bench.lab.machine == {"platform": "Linux", "cpu": "fake"}
@@ -338,7 +338,7 @@ def test_a_recipe_that_nobody_knows_fails_its_cells_alone(tmp_path):
     assert failures(runs) == {
         f"odd@{stack}": (
             "build",
-            "no stack of the matrix knows the architecture 'lama'; did you mean \"llama\"?",
+            "no environment of the matrix knows the architecture 'lama'; did you mean \"llama\"?",
         )
         for stack in STACKS
     }
@@ -350,7 +350,7 @@ def test_a_named_builder_that_could_not_be_built_is_said(tmp_path):
     runs = Bench(tmp_path, recipe(stack="5.0"), failing=("5.0",)).run()
     assert failures(runs)["llama@4.48"] == (
         "build",
-        "stack 5.0, which makes the checkpoint, could not be built",
+        "environment 5.0, which makes the checkpoint, could not be built",
     )
 
 
@@ -369,7 +369,7 @@ def test_a_checkpoint_that_could_not_be_made_fails_its_cells_with_the_log(tmp_pa
         phase, message = failures(runs)[f"llama@{stack}"]
         assert phase == "build"
         assert message.startswith("4.48 could not make the checkpoint: ")
-        assert ("the stack's process died" if dies else "exited with 1") in message
+        assert ("the environment's process died" if dies else "exited with 1") in message
         assert message.endswith("\nKeyError: 'rope'")
 
 
@@ -553,7 +553,7 @@ def test_packages_that_are_not_installed_fail_no_other_cell(tmp_path, contradict
     (captures,) = (pair for pair in runs.values() if pair[0].status == status)
     said = captures[0].absent if contradicts else captures[0].failure.message
     assert said.startswith("its packages cannot be installed: Because …")
-    assert ("All stacks get the same version, my-models==1.0" in said) == contradicts
+    assert ("All environments get the same version, my-models==1.0" in said) == contradicts
     assert contradicts or captures[0].failure.phase == "packages"
     assert any("my-models" in reason for reason in bench.lab.scope.dependencies.unrepeatable)
 
@@ -591,7 +591,7 @@ def test_all_stacks_get_the_version_that_the_oldest_has(tmp_path):
     absent = next(pair[0] for cell, pair in runs.items() if cell.stack == "5.0")
     assert absent.status == "absent"
     assert absent.absent.startswith("its packages do not fit 5.0: Because my-models==1.8 excludes")
-    assert absent.absent.endswith("my-models==1.8, the newest for stack 4.48.")
+    assert absent.absent.endswith("my-models==1.8, the newest for environment 4.48.")
 
 
 def test_a_stack_that_cannot_have_the_package_does_not_choose_its_version(tmp_path):
@@ -680,7 +680,7 @@ def test_a_run_whose_torchvision_was_not_fetched_says_so_and_stands_for_no_other
     for stack in STACKS:
         installed = bench.lab.stacks.extended[stack, IMAGES].added.packages
         assert ("torchvision" in installed) is not is_missing
-    notes = [note for note in bench.lab.notes if note.startswith("no torchvision for all stacks")]
+    notes = [note for note in bench.lab.notes if note.startswith("no torchvision for all environments")]
     assert bool(notes) is is_missing
     assert all("client error (Connect)" in note for note in notes)
     unrepeatable = ["torchvision could not be fetched"] if is_missing else []

@@ -125,7 +125,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ): "the headline of a failure holds the message of another library; only versions are cut",
     (
         "diagnose/exit_code.py",
-        "' '.join(stack.failure.split()).removeprefix(f'stack {stack.id}: ')",
+        "' '.join(stack.failure.split()).removeprefix(f'environment {stack.id}: ')",
     ): "to do: StackReport.failure begins with the stack, which this line names, too",
     (
         "findings/attention.py",

@@ -220,8 +220,8 @@ def test_a_glance_counts_what_cells_do_and_not_what_is_expected_of_them():
 
 
 def steps_of(report):
-    """step and what -> the models, of the table that goes from stack to stack."""
-    lines = rendered(report).partition("from stack to stack")[2].partition("\n## ")[0]
+    """step and what -> the models, of the table that goes from one environment to the next."""
+    lines = rendered(report).partition("from one environment to the next")[2].partition("\n## ")[0]
     cells = [[cell.strip() for cell in line.split("|")] for line in lines.splitlines()]
     models = {(line[1].replace("\u00a0", " "), line[2]): line[4] for line in cells if len(line) > 5}
     return {key: which for key, which in models.items() if not which.startswith((":", "which"))}
@@ -375,7 +375,7 @@ def test_attention_without_sdpa_has_no_arguments_of_it():
     calls = {"short": tuple(c.model_copy(update={"sdpa": None}) for c in eager.calls["short"])}
     report = with_attention(AttentionSignal(requested="eager", resolved="eager", calls=calls))
     text = rendered(report)
-    assert "In every row, all stacks used the same attention kernels." in text
+    assert "In every row, all environments used the same attention kernels." in text
     assert "enable_gqa" not in text
 
 
@@ -386,7 +386,7 @@ def test_no_attention_no_section():
 def test_stacks_without_a_difference_say_so():
     stacks = tuple(stack.model_copy(update={"packages": {"a": "1"}}) for stack in STACK_REPORTS)
     report = sample_report().model_copy(update={"stacks": stacks})
-    assert "Every package has the same version in every stack." in rendered(report)
+    assert "Every package has the same version in every environment." in rendered(report)
 
 
 def test_a_machine_without_variables():
@@ -496,7 +496,7 @@ def test_summary_says_why_a_model_is_absent_from_all_stacks():
     row = only_rows("falcon").rows[0]
     reason = "no falcon here"
     absent = each_cell(row, verdict=Verdict.ABSENT, judged=Verdict.ABSENT, absent=reason)
-    line = f"falcon is absent from all stacks: {reason}"
+    line = f"falcon is absent from all environments: {reason}"
     assert line in summary(with_rows(absent), [Path("r.md")])
     one_present = with_cells(row, row.cells[0], *absent.cells[1:])
     assert line not in summary(with_rows(one_present), [Path("r.md")])

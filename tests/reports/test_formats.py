@@ -126,7 +126,7 @@ def test_what_fails_a_run_besides_cells_is_a_case_of_its_own():
     passing = alone(row_of("llama"))
     assert not failing(passing)
     broken = judged(passing.model_copy(update={"stacks": SAMPLE.stacks}))
-    assert failing(broken) == ["stack 5.15"]
+    assert failing(broken) == ["environment 5.15"]
     gone = tuple(entry for entry in SAMPLE.expected if entry.fixed)
     (name,) = failing(judged(passing.model_copy(update={"expected": gone})))
     assert name.startswith("expected, line 93")
@@ -276,7 +276,7 @@ def test_the_line_that_lint_names_serves_where_nothing_was_raised():
 def test_there_are_ten_annotations_and_the_worst_come_first():
     lines = workflow_commands(many(30))
     assert len(lines) == MAX_ANNOTATIONS
-    assert "stack 5.15" in lines[0]
+    assert "environment 5.15" in lines[0]
     assert "m00029" in lines[1]
     assert parsed(lines[-1])[2].startswith("and ")
     total = len(workflow_commands(many(3))) + 27

@@ -180,11 +180,11 @@ def test_a_page_counts_the_sources_and_names_what_is_odd():
     )
     text = page(row(x4_48=signal(), x5_0=bad), row("m", "bfloat16", x5_0=bad))
     assert lines(text)[1:] == [
-        "| variants | stacks | tensors | loaded | tied | derived | unwritten | not checked |",
+        "| variants | environments | tensors | loaded | tied | derived | unwritten | not checked |",
         "| float32-sdpa | 4.48 | 1 | 1 | | | | |",
         "| float32-sdpa, bfloat16-sdpa | 5.0 | 4 | 1 | 1 | 1 | 1 | 1 |",
         (
-            "| variants | stacks | kind | source | unwritten elements | second load "
+            "| variants | environments | kind | source | unwritten elements | second load "
             "| fresh model | reported as missing | note | tensors |"
         ),
         (

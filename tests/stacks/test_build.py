@@ -255,9 +255,9 @@ def test_a_failure_says_uv_s_words_and_what_to_do(tmp_path, uv, step):
     with pytest.raises(StackError) as caught:
         builder(tmp_path, uv).build(SPEC)
     text = str(caught.value)
-    assert text.startswith("stack 4.48: ")
+    assert text.startswith("environment 4.48: ")
     assert "! No solution found: numpy is too old\n" in text
-    assert "Change the stack in matrix.yaml" in text
+    assert "Change the environment in matrix.yaml" in text
     assert "\x1b" not in text
     uv.failing.clear()  # the failure leaves nothing that breaks a second build
     assert builder(tmp_path, uv).build(SPEC).transformers == "4.48.3"
@@ -476,7 +476,7 @@ def test_packages_that_cannot_be_installed_fail_the_stack_in_plain_words(tmp_pat
     with pytest.raises(StackError) as caught:
         builder(tmp_path, uv).build(SPEC)
     text = str(caught.value)
-    assert text.startswith("stack 4.48: the package blake3, with which samebits hashes tensors, ")
+    assert text.startswith("environment 4.48: the package blake3, with which samebits hashes tensors, ")
     assert "no wheel\n" in text
     assert "UV_FIND_LINKS" in text
     uv.failing.clear()

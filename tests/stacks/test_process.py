@@ -193,7 +193,7 @@ def test_the_job_that_ends_its_process_takes_no_other_with_it():
         return lambda: FakeProcess(does)
 
     (neighbour, culprit, later), starter = run(scenario, dies(kills), *[dies(calmly)] * 3)
-    assert culprit.reason == "the stack's process died; the end of its log:\nlast words"
+    assert culprit.reason == "the environment's process died; the end of its log:\nlast words"
     assert not culprit.timed_out
     assert neighbour.reason == later.reason == ""
     logs = [log.name for _, _, log in starter.started]
@@ -216,7 +216,7 @@ def test_a_process_that_died_unnoticed_is_found_when_it_is_written_to():
     assert end.reason == ""
     assert len(starter.started) == 2
     end, _ = run(scenario, FakeProcess, gone)
-    assert end.reason == "the connection to the stack's process was lost: [Errno 32] Broken pipe"
+    assert end.reason == "the connection to the environment's process was lost: [Errno 32] Broken pipe"
 
 
 @pytest.mark.parametrize("last", [None, "Traceback (most recent call last):"], ids=["end", "text"])
@@ -231,7 +231,7 @@ def test_a_process_that_never_comes_up_fails_every_job_and_is_not_tried_again(la
 
     ends, starter = run(scenario, broken)
     assert {end.reason for end in ends} == {
-        "the stack could not import its packages; the end of its log:\nlast words"
+        "the environment could not import its packages; the end of its log:\nlast words"
     }
     assert len(starter.started) == 1
     assert starter.processes[0].has_ended
@@ -289,7 +289,7 @@ def test_a_start_that_the_machine_ended_is_tried_once_more(code, log, words):
 )
 def test_a_stack_whose_packages_cannot_be_imported_fails_and_is_not_tried_again(log):
     end, starter = run(run_job, never_ready(1, log))
-    assert end.reason == f"the stack could not import its packages; the end of its log:\n{log}"
+    assert end.reason == f"the environment could not import its packages; the end of its log:\n{log}"
     assert not end.stopped
     assert len(starter.started) == 1
 
@@ -310,7 +310,7 @@ def test_a_process_that_is_killed_twice_with_a_job_is_named_with_its_signal():
         return FakeProcess(lambda job: OSError(), code=-9, log="")
 
     end, starter = run(run_job, killed, killed)
-    assert end.reason.startswith("the stack's process was killed by signal 9 (SIGKILL)")
+    assert end.reason.startswith("the environment's process was killed by signal 9 (SIGKILL)")
     assert end.stopped
     assert len(starter.started) == 2
 
@@ -318,7 +318,7 @@ def test_a_process_that_is_killed_twice_with_a_job_is_named_with_its_signal():
         return FakeProcess(lambda job: OSError(), code=-11, log="")
 
     end, _ = run(run_job, crashed, crashed)
-    assert end.reason == "the stack's process was killed by signal 11 (SIGSEGV)"
+    assert end.reason == "the environment's process was killed by signal 11 (SIGSEGV)"
     assert not end.stopped, "the job did it, alone in its process"
 
 
@@ -370,7 +370,7 @@ def test_a_process_that_stops_answering_is_ended_and_its_job_runs_once_more():
         return await process.run(JOB), await process.run(JOB)
 
     (silent, again), starter = run(scenario, mute, mute)
-    assert silent.reason == "the stack's process stopped answering"
+    assert silent.reason == "the environment's process stopped answering"
     assert again.reason == ""
     assert [process.has_ended for process in starter.processes[:2]] == [True, True]
     assert len(starter.started) == 3
@@ -454,7 +454,7 @@ def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
     monkeypatch.setattr(stacks_process, "_CHECK_INTERVAL", 0.01)
     monkeypatch.setattr(stacks_process, "_MAX_START", 0.05)
     end, starter = run(run_job, silent(), silent())
-    assert end.reason == "the stack did not finish importing its packages in 0 s (2 tries)"
+    assert end.reason == "the environment did not finish importing its packages in 0 s (2 tries)"
     assert end.stopped
     assert [process.has_ended for process in starter.processes] == [True, True]
 
@@ -472,7 +472,7 @@ def test_a_start_that_does_nothing_is_replaced():
     assert end.reason == ""
     assert len(starter.started) == 2
     end, _ = run(run_job, *[silent(lambda: (1, 2))] * 2)
-    assert end.reason.startswith("the stack's process did nothing for 0 s while it imported")
+    assert end.reason.startswith("the environment's process did nothing for 0 s while it imported")
     assert end.stopped
 
 
@@ -612,7 +612,7 @@ def test_jobs_that_wait_when_all_is_closed_are_told_and_run_no_more():
         return await waiting
 
     end, starter = run(scenario, mute)
-    assert end.reason == "the stack's process was ended"
+    assert end.reason == "the environment's process was ended"
     assert len(starter.started) == 1
 
 
@@ -698,5 +698,5 @@ def test_a_real_process_is_spoken_to_line_by_line(tmp_path, monkeypatch):
     assert first == again == Ended(exit=0, seconds=1.5)
     assert machine["environment"]["A"] == "1"
     assert "HOME" not in machine["environment"]
-    assert died.reason == "the stack's process died; the end of its log:\nto the log"
+    assert died.reason == "the environment's process died; the end of its log:\nto the log"
     assert (tmp_path / "logs" / "4.48-alone3.log").read_text() == "to the log\n"

@@ -129,7 +129,7 @@ def learned_file(place: Path, child: int) -> Path:
 
 
 def forked(peer: socket.socket, others: list[int], stack, facts, place: Path) -> int:
-    """Fork a child that becomes the stack's process of one run, or runs one script."""
+    """Fork a child that becomes the environment's process of one run, or runs one script."""
     content, streams, *_ = socket.recv_fds(peer, 1 << 20, 3)
     child = os.fork()
     if child:

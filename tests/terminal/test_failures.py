@@ -28,14 +28,14 @@ def test_a_failure_of_one_cell_names_it():
 
 def test_a_failure_of_every_stack_is_said_once():
     outcomes = dict.fromkeys(cells("4.48", "4.57", "5.2", "5.x"), FAILED)
-    assert lines(outcomes) == [f"failed in all 4 stacks: llama/float32-sdpa: {TEXT}"]
+    assert lines(outcomes) == [f"failed in all 4 environments: llama/float32-sdpa: {TEXT}"]
 
 
 def test_so_is_one_of_every_variant_and_stack():
     stacks = ("4.46", "4.48", "4.53", "4.57", "5.0", "5.2", "5.x")
     outcomes = dict.fromkeys(cells(*stacks, dtypes=("float32", "bfloat16", "float16")), FAILED)
     assert len(outcomes) == 21
-    assert lines(outcomes) == [f"failed in all 7 stacks and 3 variants: llama: {TEXT}"]
+    assert lines(outcomes) == [f"failed in all 7 environments and 3 variants: llama: {TEXT}"]
 
 
 def test_a_failure_of_some_stacks_names_them():

@@ -112,13 +112,15 @@ def _headline(models: ByModel) -> Markdown:
     losses_text = Markdown(losses) if n_losses else Markdown("none differs")
     parts = [prose(f"{count(outcomes['same bits'])} give the same bits back"), losses_text]
     if outcomes["absent"]:
-        absent_text = f"{count(outcomes['absent'])} include a stack that cannot load the original"
+        absent_text = (
+            f"{count(outcomes['absent'])} include an environment that cannot load the original"
+        )
         parts.append(prose(absent_text))
     if outcomes["not tried"]:
         parts.append(prose(f"{count(outcomes['not tried'])} were not tried"))
     extent = f"{plural(len(models), 'model')}, {plural(len(pairs), 'pair')} of saver and loader"
     return fill(
-        "{}: {}. Each stack loads the original checkpoint and saves it with {}. Every stack then "
+        "{}: {}. Each environment loads the original checkpoint and saves it with {}. Every environment then "
         "loads this copy and the original, and compares tensors, config and the logits of one "
         "prompt. A difference can come from the saver, which wrote less than it read, or from the "
         "loader, which reads the copy in another way. It does not affect the verdict.",
@@ -147,7 +149,7 @@ def _losses_by_pair(models: ByModel, ids: Iterable[str]) -> Markdown:
     return page(
         [
             titled(
-                "Models whose copy differs from the original, out of those that both stacks load"
+                "Models whose copy differs from the original, out of those that both environments load"
             ),
             table(headers, rows),
         ]
@@ -288,7 +290,7 @@ def _all_same(models: ByModel) -> list[Markdown]:
     }
     verb = "comes" if len(same) == 1 else "come"
     all_compared = all(crossing.is_same for crossing in _pairs_of(same))
-    sentence = f"{plural(len(same), 'model')} {verb} back the same for every pair of stacks"
+    sentence = f"{plural(len(same), 'model')} {verb} back the same for every pair of environments"
     sentence += "" if all_compared else " that was compared"
     return [fill("{}: {}.", sentence, codes(same))] if same else []
 

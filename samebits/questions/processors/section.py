@@ -231,8 +231,16 @@ def _differences(answer: ProcessorsOfRow) -> Markdown:
     ]
     if not lines:
         return EMPTY
-    headers = ["stack", "input", "output", "differs by", "first step", "RMS", "RMS in float64"]
-    shown = table([*headers, _reference(answer), "this stack"], lines[:_MAX_DIFFERENCES])
+    headers = [
+        "environment",
+        "input",
+        "output",
+        "differs by",
+        "first step",
+        "RMS",
+        "RMS in float64",
+    ]
+    shown = table([*headers, _reference(answer), "this environment"], lines[:_MAX_DIFFERENCES])
     more = len(lines) - _MAX_DIFFERENCES
     return page(
         [shown, prose(f"{plural(more, 'more line')} in report.json.") if more > 0 else EMPTY]

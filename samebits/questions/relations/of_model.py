@@ -117,7 +117,7 @@ def _holding(holding: list[Line]) -> Markdown:
     names_of = {variant: [line.name for line in of] for variant, of in by_variant.items()}
     return page(
         fill(
-            "{} hold on every stack that ran them, in {}: {}.",
+            "{} hold in every environment that ran them, in {}: {}.",
             count(len(names)),
             ", ".join(variants),
             join(names, "; "),
@@ -162,7 +162,7 @@ def _cases(line: Line) -> Markdown:
     pairs = ((tuple(_case(line, c)), stack) for stack, cases in line.cases.items() for c in cases)
     groups = grouped(pairs, lambda pair: pair[0])
     rows = [[", ".join(stack for _, stack in of), *case] for case, of in groups.items()]
-    headers = ["stacks", "shape", "shapes tried", "result", "elements that differ", "max abs"]
+    headers = ["environments", "shape", "shapes tried", "result", "elements that differ", "max abs"]
     headers += ["mean abs", "argmax changes", "max abs in float64", "mean abs in float64", "ratio"]
     return table(headers, rows, right=(headers[2], *headers[4:]))
 
@@ -308,7 +308,7 @@ def _splits(line: Line, differing: Mapping[str, Relation]) -> Markdown:
     """Return where greedy decoding diverges, with both lists of tokens."""
     by_stack = {stack: case.split for stack, case in differing.items() if case.split}
     rows = [[", ".join(stacks), *_split(split)] for stacks, split in group_equal(by_stack)]
-    headers = ["stacks", "first step", "margin", *WAYS[line.name]]
+    headers = ["environments", "first step", "margin", *WAYS[line.name]]
     title = titled("First step where greedy decoding differs, and the tokens of both ways")
     return page([title, table(headers, rows, right=headers[1:3])]) if rows else EMPTY
 

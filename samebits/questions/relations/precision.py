@@ -98,7 +98,7 @@ def precision_table(rows: Iterable[Row]) -> Markdown:
     unknown_lines = _unknown(rows)
     if not table_rows and not unknown_lines:
         return EMPTY
-    headers = ["variant", "stacks", "what", "dtype", "mantissa bits", "used", "note"]
+    headers = ["variant", "environments", "what", "dtype", "mantissa bits", "used", "note"]
     title = heading(3, "Is the dtype what it claims to be")
     precision_rows = table(headers, table_rows, right=headers[4:6]) if table_rows else EMPTY
     return page([title, precision_rows, bullets(unknown_lines)])

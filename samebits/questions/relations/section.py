@@ -132,7 +132,7 @@ def _extent(all_lines: list[Line]) -> str:
     parts = (
         plural(len(names), "relation"),
         plural(len(models), "model"),
-        plural(len(stacks), "stack"),
+        plural(len(stacks), "environment"),
     )
     return f" {TIMES} ".join(parts)
 
@@ -199,7 +199,14 @@ def _broken_table(all_lines: list[Line]) -> Markdown:
     groups = grouped(_broken(all_lines), lambda line: (line.name, line.row.model, _standings(line)))
     if not groups:
         return EMPTY
-    headers = ["relation", "model · variant", "stacks", "in the dtype", "in float64", "smallest"]
+    headers = [
+        "relation",
+        "model · variant",
+        "environments",
+        "in the dtype",
+        "in float64",
+        "smallest",
+    ]
     rows = [_broken_row(group) for group in groups.values()]
     rest = len(rows) - MAX_BROKEN
     more = fill("… and {} more, counted in the next table.", count(rest)) if rest > 0 else EMPTY
@@ -287,7 +294,7 @@ def _matrix(all_lines: list[Line], stacks: list[str]) -> Markdown:
     ]
     headers = ["relation", "rows", "models", "dtype", *stacks]
     title = (
-        f"Every relation by model and stack ({plural(len(rows), 'line')}; "
+        f"Every relation by model and environment ({plural(len(rows), 'line')}; "
         "for several rows in one line, each figure is their largest)"
     )
     return folded(title, table(headers, rows, right=("rows",)), MAX_MATRIX_LINES)

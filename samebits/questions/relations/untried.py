@@ -51,7 +51,7 @@ def left_out(lines: list[Line]) -> Markdown:
         for stack, reasons in line.reasons.items()
         for reason in reasons
     ]
-    headers = ["reason", "left out", "relations", "models", "stacks"]
+    headers = ["reason", "left out", "relations", "models", "environments"]
     return _reason_table("Relations that could not be tried, and why", headers, entries)
 
 
@@ -63,7 +63,7 @@ def not_promoted(rows: Iterable[Row]) -> Markdown:
         for stack, signal in signals_of(row).items()
         if (reason := signal.no_float64)
     ]
-    headers = ["reason", "models", "stacks"]
+    headers = ["reason", "models", "environments"]
     return _reason_table("Cells without float64 figures, and why", headers, entries)
 
 

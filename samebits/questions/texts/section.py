@@ -89,7 +89,7 @@ def _differences(row: Row) -> Markdown:
     if not lines:
         return EMPTY
     reference = next(iter(reports.values())).reference
-    headers = ["stack", "operation", "differ", "first", reference, "this stack"]
+    headers = ["environment", "operation", "differ", "first", reference, "this environment"]
     shown = table(headers, lines[:_MAX_DIFFERENCES])
     more = len(lines) - _MAX_DIFFERENCES
     return page(

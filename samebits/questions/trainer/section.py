@@ -25,7 +25,7 @@ INTRO = (
     "four steps, the same rows accumulated in one step, and as one batch. What Trainer chooses and "
     "what the model receives is compared exactly; losses, norms and the weights behind the last "
     "step byte for byte, and what differs is judged in float64. Trainer's accelerate lies "
-    "beside the stack and is used by nothing else."
+    "beside the environment and is used by nothing else."
 )
 MAX_LINES = 60
 """Limit for what Trainer does otherwise; the pages of the models have all of it."""
@@ -64,7 +64,7 @@ def by_trainer(report: Report) -> Markdown:
     ]
     blocks = [heading(3, TITLE), prose(INTRO)]
     blocks.append(bullets(f"{plural(standings[s], 'cell')}: {STANDINGS[s]}" for s in standings))
-    headers = ["stack", "what Trainer does otherwise than in the reference", "of"]
+    headers = ["environment", "what Trainer does otherwise than in the reference", "of"]
     blocks.append(table(headers, lines[:MAX_LINES]))
     texts = [f"{plural(n, 'cell')} not trained: {reason}" for reason, n in reasons.most_common(8)]
     blocks.append(bullets(map(prose, texts)))

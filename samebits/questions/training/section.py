@@ -59,7 +59,7 @@ def training(report: Report) -> Markdown:
     lines = [_line(row, stack) for row in notable for stack in steps_of(row) if _tells(row, stack)]
     headers = [
         "model · variant",
-        "stack",
+        "environment",
         "step",
         "first difference",
         "first operation",
@@ -123,7 +123,9 @@ def _counts(rows: list[Row]) -> Markdown:
         if report.comparison is not None
     )
     if not counted:
-        return prose("No cell was compared: a comparison needs two stacks that train the model.")
+        return prose(
+            "No cell was compared: a comparison needs two environments that train the model."
+        )
     texts = [f"{plural(counted[s], 'cell')}: {STANDINGS[s]}" for s in STANDINGS if counted[s]]
     return bullets(texts)
 
@@ -208,7 +210,7 @@ def _figures(row: Row) -> Markdown:
                 str(report.n_gradients),
             ]
         )
-    headers = ["stack", "step", "losses", "norm", "behind one update", "gradients"]
+    headers = ["environment", "step", "losses", "norm", "behind one update", "gradients"]
     return table(headers, lines, right=("norm", "behind one update", "gradients"))
 
 

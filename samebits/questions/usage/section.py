@@ -51,17 +51,17 @@ def around_the_model(report: Report) -> Markdown:
         blocks.append(
             prose(
                 "These findings come from the release and not from one model, so they are counted "
-                "here by stack and not repeated for each cell. They do not affect the verdict."
+                "here by environment and not repeated for each cell. They do not affect the verdict."
             )
         )
         blocks.append(_finding_table(report))
     if models:
         blocks.append(
             fill(
-                "What users do around a model, tried once with each of {} in every stack. The "
+                "What users do around a model, tried once with each of {} in every environment. The "
                 "results do not affect the verdict. The table shows usages whose result differs "
-                "between stacks, and the largest groups of models with the same results. A model "
-                "that some stacks do not have is in a group with the same results in all others.",
+                "between environments, and the largest groups of models with the same results. A model "
+                "that some environments do not have is in a group with the same results in all others.",
                 plural(len(models), "model"),
             )
         )

@@ -43,7 +43,7 @@ def of_run(report: Report) -> Markdown:
         for (place, kinds), group in sorted(lines.items(), key=lambda line: -len(line[1]))
     ]
     intro = fill(
-        "{} saved by each stack: names, shapes and dtypes of the tensors, and the files beside them, by "
+        "{} saved by each environment: names, shapes and dtypes of the tensors, and the files beside them, by "
         "bytes and by keys; the release that they name is left out. Compared with {}. What all models "
         "share is how the release writes. It does not affect the verdict.",
         plural(len(models), "model"),
@@ -66,7 +66,13 @@ def of_model(rows: list[Row], _report: Report) -> Markdown:
     ]
     if row is None or not lines:
         return EMPTY
-    headers = ["file", "key", join(dict.fromkeys(_references(row))), "this stack", "stack"]
+    headers = [
+        "file",
+        "key",
+        join(dict.fromkeys(_references(row))),
+        "this environment",
+        "environment",
+    ]
     title = f"Differences ({plural(len(lines), 'line')})"
     return page([heading(2, TITLE), folded(title, table(headers, lines), _MAX_LINES)])
 

@@ -26,7 +26,7 @@ def failure_places(failure: Failure) -> Markdown:
     return page(
         [
             bullets(places) if places else EMPTY,
-            page([titled("Missing names, looked up in this stack"), bullets(symbols)])
+            page([titled("Missing names, looked up in this environment"), bullets(symbols)])
             if symbols
             else EMPTY,
         ]

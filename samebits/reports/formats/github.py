@@ -158,7 +158,7 @@ def _remarks(
     """Yield what keeps the run from passing, the worst first."""
     for stack in report.stacks:
         if stack.failure:
-            name = f"samebits: stack {stack.id} could not be built"
+            name = f"samebits: environment {stack.id} could not be built"
             yield _Remark("error", name, stack.failure, report.matrix_path)
     pending = []
     for trouble in troubles(report):

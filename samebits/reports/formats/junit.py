@@ -83,7 +83,7 @@ def _cases_of_run(report: Report) -> Iterator[Case]:
     """Yield a case for each stack, each expected difference, and the exit code itself."""
     broken = False
     for stack in report.stacks:
-        name = f"stack {stack.id}"
+        name = f"environment {stack.id}"
         if stack.failure:
             broken = True
             lines = tuple(stack.failure.splitlines())

@@ -27,7 +27,7 @@ SEVERITY = (
 """The verdicts, the most severe first: the order in which a column is sorted."""
 
 MEANINGS = {
-    Verdict.REFERENCE: "the stack that the others of its row are compared with",
+    Verdict.REFERENCE: "the environment that the others of its row are compared with",
     Verdict.IDENTICAL: "the same bits as the reference",
     Verdict.ROUNDING: "the same function, rounded differently",
     Verdict.DIVERGED: "another function",

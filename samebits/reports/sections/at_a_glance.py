@@ -53,7 +53,7 @@ def glance(report: Report) -> Markdown:
     """
     if len(report.stacks) < 2 or not report.rows:
         return EMPTY
-    headers = ["stack", "transformers", *COLUMNS.values()]
+    headers = ["environment", "transformers", *COLUMNS.values()]
     rows = [
         [
             code(stack.id),
@@ -93,7 +93,7 @@ def every_step(report: Report) -> Markdown:
     lines = [names for step in steps(report) for names in step.changes.values()]
     if len(lines) <= MAX_STEPS and all(len(names) <= MAX_MODELS for names in lines):
         return EMPTY
-    return page([heading(2, "From stack to stack"), _serious(report)])
+    return page([heading(2, "From one environment to the next"), _serious(report)])
 
 
 def _serious(report: Report, most: int | None = None, names: int | None = None) -> Markdown:
@@ -111,7 +111,7 @@ def _serious(report: Report, most: int | None = None, names: int | None = None) 
         ]
     if not lines:
         return EMPTY
-    title = titled("Changes worse than rounding, from stack to stack")
+    title = titled("Changes worse than rounding, from one environment to the next")
     n_more = max(0, len(lines) - most) if most else 0
     step_table = table(["step", "what", "models", "which"], lines[n_more:], right=["models"])
     if n_more:

@@ -60,7 +60,9 @@ def kernels_of(rows: list[Row]) -> Markdown:
     if not lines:
         return EMPTY
     lines = joined(lines, "layers", "prompts", "stacks", "variants")
-    run_table = table(["variant", "stacks", "prompts", "layers", *FACT_HEADERS], map(_cells, lines))
+    run_table = table(
+        ["variant", "environments", "prompts", "layers", *FACT_HEADERS], map(_cells, lines)
+    )
     return page([heading(2, "Attention kernels"), run_table])
 
 
@@ -78,7 +80,7 @@ def _all_runs(rows: list[Row], order: list[str]) -> Markdown:
                 by_facts.setdefault(facts, []).append((row, stack))
     lines = [_run_line(facts, places, order) for facts, places in by_facts.items()]
     lines.sort(key=lambda line: -int(line[0]))
-    run_table = table(["rows", "models", "stacks", *FACT_HEADERS], lines, right=("rows",))
+    run_table = table(["rows", "models", "environments", *FACT_HEADERS], lines, right=("rows",))
     return folded(
         plural(len(lines), "way in which attention was run", "ways in which attention was run"),
         run_table,
@@ -100,12 +102,12 @@ def _moves_table(rows: list[Row]) -> Markdown:
         for move in _moves(row):
             by_move.setdefault(move, []).append(row)
     if not by_move:
-        return prose("In every row, all stacks used the same attention kernels.")
+        return prose("In every row, all environments used the same attention kernels.")
     lines = [
         [since, count(len(moved_rows)), _model_names(row.model for row in moved_rows), *sides]
         for (since, *sides), moved_rows in by_move.items()
     ]
-    title = titled("Where the attention kernel changed from one stack to the next")
+    title = titled("Where the attention kernel changed from one environment to the next")
     headers = ["since", "rows", "models", "before", "now"]
     return page([title, table(headers, lines, right=("rows",))])
 

@@ -33,7 +33,7 @@ def settings_changed(report: Report) -> Markdown:
                 models.setdefault((stack, change), {})[row.model] = None
     if not models:
         return EMPTY
-    headers = ["stack", "setting", "before", "after", "set by", "models"]
+    headers = ["environment", "setting", "before", "after", "set by", "models"]
     rows = [
         [
             stack,

@@ -40,7 +40,7 @@ NOT_INSTALLED = Markdown("-")
 
 def stacks(report: Report) -> Markdown:
     """Return the resolved versions of every stack, and the packages that differ between stacks."""
-    headers = ["stack", "transformers", "torch", "python", "packages", "lock"]
+    headers = ["environment", "transformers", "torch", "python", "packages", "lock"]
     built = [stack for stack in report.stacks if not stack.failure]
     return page(
         [
@@ -88,9 +88,9 @@ def _packages(built: list[StackReport]) -> Markdown:
     all_packages = f"All {plural(len(names), 'package')}"
     return page(
         [
-            page([titled("Packages that differ between stacks"), _versions(built, differing)])
+            page([titled("Packages that differ between environments"), _versions(built, differing)])
             if differing
-            else prose("Every package has the same version in every stack."),
+            else prose("Every package has the same version in every environment."),
             details(all_packages, _versions(built, names)),
         ]
     )
@@ -101,7 +101,14 @@ def _model_packages(report: Report) -> Markdown:
     if not report.packages:
         return EMPTY
     listed = "packages as listed, or added as files need them"
-    headers = ["models", "stack", listed, "installed beside the stack", "in place of", "lock"]
+    headers = [
+        "models",
+        "environment",
+        listed,
+        "installed beside the environment",
+        "in place of",
+        "lock",
+    ]
     rows = [
         [
             ", ".join(entry.models),
@@ -138,7 +145,7 @@ def _differing(models: tuple[str, ...], report: Report) -> Markdown:
     differing = {name: row for name, row in versions.items() if len(set(row)) > 1}
     if not differing:
         return EMPTY
-    title = titled(f"Packages of {', '.join(models)} that differ between stacks")
+    title = titled(f"Packages of {', '.join(models)} that differ between environments")
     headers = ["package", *(entry.stack for entry in entries)]
     return page([title, table(headers, ([name, *row] for name, row in differing.items()))])
 

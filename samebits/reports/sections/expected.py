@@ -52,7 +52,7 @@ def expected_differences(report: Report) -> Markdown:
     if not_judged := dict.fromkeys(cell for entry in report.expected for cell in entry.untold):
         parts.append(
             fill(
-                "Not covered by any entry, because this run does not include the stack that the "
+                "Not covered by any entry, because this run does not include the environment that the "
                 "entries compare them with: {}.",
                 codes(not_judged, limit=4),
             )
@@ -92,7 +92,7 @@ def absent(report: Report) -> Markdown:
     ]
     if not lines:
         return EMPTY
-    return page([heading(2, "Absent"), table(["stack", "rows", "why"], lines)])
+    return page([heading(2, "Absent"), table(["environment", "rows", "why"], lines)])
 
 
 def remarks(report: Report) -> Markdown:
@@ -127,7 +127,7 @@ def remarks_of(rows: list[Row]) -> Markdown:
     ]
     if not lines:
         return EMPTY
-    return page([heading(2, TITLE), table(["variant", "stacks", "remark"], lines)])
+    return page([heading(2, TITLE), table(["variant", "environments", "remark"], lines)])
 
 
 def has_remarks(row: Row) -> bool:

@@ -51,7 +51,7 @@ def findings(report: Report) -> Markdown:
     if not rules:
         return EMPTY
     rows = [_line(text, report.rows) for text in rules]
-    headers = ["finding", "kind", "models (stacks)"]
+    headers = ["finding", "kind", "models (environments)"]
     return page(
         [
             heading(2, TITLE),

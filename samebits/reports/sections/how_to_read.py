@@ -29,11 +29,11 @@ VERDICTS = {
 }
 
 WORDS = {
-    "stack": "one environment: a release of transformers, with torch and all other packages at "
+    "environment": "a release of transformers, with torch and all other packages at "
     "resolved versions",
     "variant": "dtype, attention implementation and device of a model: `float32-default`, where "
     "`default` is what the release chooses",
-    "cell": "one model in one variant on one stack: `llama/float32-default@4.48`",
+    "cell": "one model in one variant in one environment: `llama/float32-default@4.48`",
     "starts with": "the first operation, mask, table or tensor before the difference whose inputs "
     "are all the same and whose result is not",
     "the same numbers in different shapes": "both releases give the same elements to the same "
@@ -47,7 +47,7 @@ WORDS = {
 }
 
 FIGURES = (
-    "Each row has its own reference: the reference stack, or the oldest stack that ran the model.",
+    "Each row has its own reference: the reference environment, or the oldest environment that ran the model.",
     "Every figure is relative to the row's reference cell: same checkpoint, same inputs.",
     "max abs and mean abs are over all elements that are finite on both sides, equal or not.",
     "NaN and infinities are counted separately: `NaN: 0 → 3` is none in the reference, 3 here.",

@@ -72,7 +72,7 @@ def loading(report: Report) -> Markdown:
             heading(2, TITLE),
             _headline(report.rows, signals),
             _not_examined(report.rows),
-            table(["what", "models", "variants", "stacks", "which"], table_rows),
+            table(["what", "models", "variants", "environments", "which"], table_rows),
             fill("… and {} more on the models' pages.", count(rest)) if rest > 0 else EMPTY,
             _method(signals),
         ]
@@ -95,7 +95,7 @@ def loading_of(rows: list[Row]) -> Markdown:
     return page(
         [
             heading(2, TITLE),
-            table(["what", "variants", "stacks", "which"], table_rows),
+            table(["what", "variants", "environments", "which"], table_rows),
             _counts(rows),
             _unusual_tensors(rows),
         ]
@@ -252,7 +252,7 @@ def _counts(rows: Iterable[Row]) -> Markdown:
         for stack, signal in row.integrity.items()
     )
     table_rows = [[", ".join(line.variants), ", ".join(line.stacks), *line.cells] for line in lines]
-    headers = ["variants", "stacks", "tensors", *get_args(Source), "not checked"]
+    headers = ["variants", "environments", "tensors", *get_args(Source), "not checked"]
     count_table = table(headers, table_rows, right=headers[2:])
     return page([titled("Where parameters and buffers come from"), count_table])
 
@@ -285,7 +285,7 @@ def _unusual_tensors(rows: Iterable[Row]) -> Markdown:
     )
     if not lines:
         return EMPTY
-    headers = ["variants", "stacks", "kind", "source", "unwritten elements", "second load"]
+    headers = ["variants", "environments", "kind", "source", "unwritten elements", "second load"]
     headers += ["fresh model", "reported as missing", "note", "tensors"]
     table_rows = [[", ".join(line.variants), ", ".join(line.stacks), *line.cells] for line in lines]
     title = titled("Tensors that are not loaded, tied or derived, or that could not be checked")

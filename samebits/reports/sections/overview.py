@@ -165,7 +165,7 @@ def attention_needed(report: Report) -> Markdown:
     lines = [_trouble(trouble, report) for trouble in troubles(report)]
     if not lines:
         return EMPTY
-    headers = ["row", "verdict", "since", "stacks", "known as", "what"]
+    headers = ["row", "verdict", "since", "environments", "known as", "what"]
     title = heading(2, "Needs attention")
     return page([title, _counts(report), table(headers, lines)])
 
@@ -194,7 +194,7 @@ def _counts(report: Report) -> Markdown:
     headers = ["problem", *(f"since {stack}" for stack in stacks)]
     return page(
         [
-            titled("Rows by problem and by the stack where it starts"),
+            titled("Rows by problem and by the environment where it starts"),
             table(headers, lines, headers[1:]),
         ]
     )

@@ -55,7 +55,7 @@ def left_line(report: Report) -> str:
 
 
 def _table(rows: list[Row], *, linked: bool) -> Markdown:
-    headers = ["model · variant", "stacks", "prompt", "left behind", "outputs", "max abs"]
+    headers = ["model · variant", "environments", "prompt", "left behind", "outputs", "max abs"]
     lines = [
         [_name(row, linked=linked), ", ".join(stacks), code(state.prompt), *_figures(state)]
         for row in rows

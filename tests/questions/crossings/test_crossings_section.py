@@ -80,14 +80,14 @@ def test_models_that_lose_nothing_are_one_sentence():
     text = section(model("gpt2"), model("bert"))
     assert "2 models, 18 pairs of saver and loader: 18 give the same bits back" in text
     assert "none differs" in text
-    assert "2 models come back the same for every pair of stacks: `gpt2`, `bert`." in text
+    assert "2 models come back the same for every pair of environments: `gpt2`, `bert`." in text
     assert "|" not in text
 
 
 def test_every_pair_is_only_said_of_pairs_that_were_compared():
     absent = {"outcome": "absent", "reason": "5.0 does not know it"}
     text = section(model("m", {("4.48", "5.0"): absent}))
-    assert "1 model comes back the same for every pair of stacks that was compared: `m`." in text
+    assert "1 model comes back the same for every pair of environments that was compared: `m`." in text
 
 
 def test_tensors_without_bytes_are_not_called_the_same():
@@ -104,7 +104,7 @@ def test_a_loss_says_which_way_and_what():
     assert "`rope_theta: 500000.0 → 10000.0`" in line
     assert "`model.rotary_emb.inv_freq`" in line
     assert "max abs 1.2e+00" in line
-    assert "1 model comes back the same for every pair of stacks: `gpt2`." in text
+    assert "1 model comes back the same for every pair of environments: `gpt2`." in text
 
 
 def test_models_that_lose_the_same_way_share_a_line():
@@ -122,7 +122,7 @@ def test_how_many_models_lose_by_saver_and_loader():
     late = model("late", dict.fromkeys(pairs, absent))
     text = section(lossy(), model("gpt2"), late)
     assert rows(text)["5.0"] == ["**1 of 2**", "**1 of 3**", "0 of 3"]
-    assert "5 include a stack that cannot load the original" in text
+    assert "5 include an environment that cannot load the original" in text
 
 
 @pytest.mark.parametrize("outcome", ["save failed", "load failed", "forward failed"])

@@ -130,7 +130,7 @@ def test_the_headline_counts_and_says_where():
     )
     headline = text.splitlines()[2].replace("\N{MULTIPLICATION SIGN}", "x")
     assert headline == (
-        "2 relations x 2 models x 2 stacks: of 4 relations tried, 3 hold; "
+        "2 relations x 2 models x 2 environments: of 4 relations tried, 3 hold; "
         "**1 is broken**: m on 5.0."
     )
 
@@ -425,7 +425,7 @@ def test_greedy_splits_show_both_lists():
         return signal(Relation(relation=name, case="a", holds=False, split=split))
 
     text = squeezed(page(row(x5_0=answer(1, 2e-4), x5_9=answer(None, None))))
-    assert "| stacks | first step | margin | without cache | with cache |" in text
+    assert "| environments | first step | margin | without cache | with cache |" in text
     assert "| 5.0 | 1 | 2.0e-04 | `1 2` | `1 3` |" in text
     assert "| 5.9 | never | | `1 2` | `1 3` |" in text
 
@@ -443,7 +443,7 @@ def test_broken_relations_come_first_on_the_page_and_the_others_are_folded():
     assert text.index("### causality, float32-sdpa: broken on 5.0") < text.index(
         "<summary>full forward = prefill + decode, float32-sdpa</summary>"
     )
-    assert "1 hold on every stack that ran them, in float32-sdpa: row order." in text
+    assert "1 hold in every environment that ran them, in float32-sdpa: row order." in text
     assert "nox -s matrix -- --cell m/float32-sdpa@5.0" in text
 
 

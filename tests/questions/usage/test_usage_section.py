@@ -96,7 +96,7 @@ def test_stacks_that_agree_have_no_line():
             reports_document.render(report(row(x5_0=reentrant(False), x5_9=reentrant(False))))
         )
     )
-    assert "each of 1 model in every stack" in text
+    assert "each of 1 model in every environment" in text
     assert lines(text) == []
 
 
