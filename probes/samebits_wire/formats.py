@@ -21,7 +21,8 @@ CAPTURE: Final = 16
 # 13: whether a second generate() gives what the first gave, and one with a static cache.
 # 14: which functions of transformers it entered.
 # 15: what saves wrote, and attributes of the tokenizer.
-# 16: whether generate() gives the same with each kind of cache.
+# 16: whether generate() gives the same with each kind of cache, what methods for features return, which
+#     attention parts get, and which parts of functions ran.
 
 GRAFT: Final = 4
 """What a stack stores for a graft, and what a graft restores."""

@@ -334,6 +334,14 @@ def test_a_method_that_raises_or_needs_more_says_so():
     assert facts["get_image_features"] == {"left_out": "it needs boxes"}
 
 
+def test_pixels_that_come_with_a_grid_are_not_made_up():
+    subject = clip()
+    subject.model.config.image_token_id = 9
+    facts = features.features(subject)
+    assert "grid" in facts["get_image_features"]["left_out"]
+    assert facts["get_text_features"]["digest"]
+
+
 def test_a_model_without_such_methods_has_no_features():
     assert features.features(Subject(model(), "causal-lm", Path())) == {}
 

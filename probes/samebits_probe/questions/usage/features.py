@@ -57,6 +57,9 @@ def _inputs(subject: Subject, method: Any) -> Facts:
     for name in names:
         if name == "input_ids":
             inputs[name] = subject.ids()
+        elif name in _VALUES and _has_image_token(subject.model.config):
+            msg = "its pixels come with a grid or sizes, which no prompt of text has"
+            raise NoMeaning(msg)
         elif name in _VALUES:
             inputs[name] = values("usage", name, subject.model.config).to(subject.model.dtype)
         else:
@@ -68,8 +71,14 @@ def _inputs(subject: Subject, method: Any) -> Facts:
     return inputs
 
 
+def _has_image_token(config: Any) -> bool:
+    """Return True if images stand in the texts of a model: its methods take more than pixels."""
+    names = ("image_token_id", "image_token_index", "video_token_id")
+    return any(getattr(config, name, None) is not None for name in names)
+
+
 def _tensor(output: Any) -> torch.Tensor | None:
-    """Return the features: a tensor as it is, the pooled one of an output, or its first."""
+    """Return the features: a tensor as it is, or the pooled one of an output; of a list the first."""
     pooled = getattr(output, "pooler_output", None)
     for value in (output, pooled):
         first = value[0] if isinstance(value, (list, tuple)) and value else value
