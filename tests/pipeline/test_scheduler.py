@@ -680,7 +680,9 @@ def test_a_run_whose_torchvision_was_not_fetched_says_so_and_stands_for_no_other
     for stack in STACKS:
         installed = bench.lab.stacks.extended[stack, IMAGES].added.packages
         assert ("torchvision" in installed) is not is_missing
-    notes = [note for note in bench.lab.notes if note.startswith("no torchvision for all environments")]
+    notes = [
+        note for note in bench.lab.notes if note.startswith("no torchvision for all environments")
+    ]
     assert bool(notes) is is_missing
     assert all("client error (Connect)" in note for note in notes)
     unrepeatable = ["torchvision could not be fetched"] if is_missing else []

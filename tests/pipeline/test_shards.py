@@ -104,7 +104,10 @@ PROBLEMS = {
         [record(1), record(2, machine="n")],
         "another kind of processor .* shard 2/2: EPYC",
     ),
-    "packages": ([record(1), record(2, stacks={"4.48": "x"})], "1/2 and 2/2 ran environment 4.48 with"),
+    "packages": (
+        [record(1), record(2, stacks={"4.48": "x"})],
+        "1/2 and 2/2 ran environment 4.48 with",
+    ),
     "none": ([record(1, 1, run="other")], "no shard of this matrix"),
 }
 

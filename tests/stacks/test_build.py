@@ -476,7 +476,9 @@ def test_packages_that_cannot_be_installed_fail_the_stack_in_plain_words(tmp_pat
     with pytest.raises(StackError) as caught:
         builder(tmp_path, uv).build(SPEC)
     text = str(caught.value)
-    assert text.startswith("environment 4.48: the package blake3, with which samebits hashes tensors, ")
+    assert text.startswith(
+        "environment 4.48: the package blake3, with which samebits hashes tensors, "
+    )
     assert "no wheel\n" in text
     assert "UV_FIND_LINKS" in text
     uv.failing.clear()

@@ -216,7 +216,9 @@ def test_a_process_that_died_unnoticed_is_found_when_it_is_written_to():
     assert end.reason == ""
     assert len(starter.started) == 2
     end, _ = run(scenario, FakeProcess, gone)
-    assert end.reason == "the connection to the environment's process was lost: [Errno 32] Broken pipe"
+    assert (
+        end.reason == "the connection to the environment's process was lost: [Errno 32] Broken pipe"
+    )
 
 
 @pytest.mark.parametrize("last", [None, "Traceback (most recent call last):"], ids=["end", "text"])
@@ -289,7 +291,9 @@ def test_a_start_that_the_machine_ended_is_tried_once_more(code, log, words):
 )
 def test_a_stack_whose_packages_cannot_be_imported_fails_and_is_not_tried_again(log):
     end, starter = run(run_job, never_ready(1, log))
-    assert end.reason == f"the environment could not import its packages; the end of its log:\n{log}"
+    assert (
+        end.reason == f"the environment could not import its packages; the end of its log:\n{log}"
+    )
     assert not end.stopped
     assert len(starter.started) == 1
 

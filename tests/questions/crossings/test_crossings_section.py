@@ -87,7 +87,9 @@ def test_models_that_lose_nothing_are_one_sentence():
 def test_every_pair_is_only_said_of_pairs_that_were_compared():
     absent = {"outcome": "absent", "reason": "5.0 does not know it"}
     text = section(model("m", {("4.48", "5.0"): absent}))
-    assert "1 model comes back the same for every pair of environments that was compared: `m`." in text
+    assert (
+        "1 model comes back the same for every pair of environments that was compared: `m`." in text
+    )
 
 
 def test_tensors_without_bytes_are_not_called_the_same():
