@@ -155,7 +155,7 @@ STREAMED = {"metaspace": {"SB814"}}
 """Up to 5.23 TextStreamer loses the space that a line begins with, if the decoder strips the first."""
 REFUSED_BY_4 = {"gpt2": {"SB818"}, "granite": {"SB818"}}
 """4.x's GPT2TokenizerFast raises for a list of words, unless add_prefix_space is set."""
-KNOWN = {"SB802", "SB807", "SB808", "SB809", "SB813", "SB826"}
+KNOWN = {"SB802", "SB807", "SB808", "SB809", "SB813", "SB826", "SB829"}
 """Findings of every tokenizer of some kind, which other tests are about."""
 
 

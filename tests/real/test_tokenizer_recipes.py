@@ -45,7 +45,12 @@ def test_a_tokenizer_that_both_releases_read_alike_has_no_finding_of_its_own(rep
     (texts,) = reports_of(row).values()
     differing = {o.operation: o.n_differ for o in texts.operations if o.n_differ}
     # which texts have spaces to clean up is the corpus's affair; that 5.x leaves them is SB813
-    assert differing.keys() == {"decode, clean_up_tokenization_spaces", "continued text"}
+    # 4.48 makes floats of an empty text (SB829)
+    assert differing.keys() == {
+        "decode, clean_up_tokenization_spaces",
+        "continued text",
+        "tensors",
+    }
     assert differing["continued text"] == 2
     compared = {o.operation: o.n_compared for o in texts.operations}
     # the case that raises in both releases is not compared
@@ -53,7 +58,7 @@ def test_a_tokenizer_that_both_releases_read_alike_has_no_finding_of_its_own(rep
     assert compared["rendered text"] == 18 - 1
     assert compared["continued text"] == 3
     codes = {stack.id: {finding.code for finding in stack.findings} for stack in report.stacks}
-    assert {"SB808", "SB809", "SB813", "SB826"} <= codes["5.x"]
+    assert {"SB808", "SB809", "SB813", "SB826", "SB829"} <= codes["5.x"]
 
 
 def test_a_tokenizer_that_is_built_otherwise_is_named(report):
