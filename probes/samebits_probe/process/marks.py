@@ -2,8 +2,10 @@
 
 A module is compiled with one store of a byte at the beginning of each region of a function, as
 ``samebits_wire.regions`` has them. That is about 0.1 us a region; no line, name or value changes, and what
-torch compiles has no marks. The compiled module is kept beside Python's own, in ``__pycache__``. What ran because a module was imported is not marked:
-which modules are imported by a job, and which before it, depends on earlier jobs.
+torch compiles has no marks. The compiled module is kept beside Python's own, in ``__pycache__``.
+
+What ran because a module was imported is not marked: which modules are imported by a job, and which before it,
+depends on earlier jobs.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _PACKAGE = "transformers"
 _FOLDER = f"/site-packages/{_PACKAGE}/"
 _NAME, _COMPILES = "__samebits_marks__", "__samebits_compiles__"
 _TAG = "samebits"
-"""Names the compiled form; another form has another number."""
+"""Names the compiled form in ``__pycache__``: where regions or marks change, so must it."""
 _STACK = "samebits-stack.json"
 """Only environments of samebits have it; no file is written into another one."""
 
