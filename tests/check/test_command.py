@@ -170,7 +170,10 @@ def test_packages_of_the_stacks_reach_every_stack(runner, folder):
         (("llama", "--dtypes", "fp33"), '--dtypes: "fp33" is not a dtype'),
         (("llama", "--devices", "gpu"), "--devices"),
         (("llama", "--package", "./mine"), '--package: "./mine" does not exist'),
-        (("llama", "--package", "x", "--package", "torch"), '--package: "torch": every environment'),
+        (
+            ("llama", "--package", "x", "--package", "torch"),
+            '--package: "torch": every environment',
+        ),
         (("llama", "--import", "my-models"), "such as my_models"),
         (("llama", "--class", "a.b.C"), "write a.b:C"),
     ],
