@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bench.took import run
-from samebits.stacks.build import STAMP, interpreter_of
+from samebits.stacks.build import interpreter_of
 from samebits.stacks.places import stacks_folder
+from samebits_wire.places import STAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

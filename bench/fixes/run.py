@@ -76,9 +76,9 @@ def write(cases: list[dict[str, Any]]) -> None:
     page.RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
-def merged(known: dict[str, Any] | None, case: dict[str, Any]) -> list[dict[str, Any]]:
+def merged(earlier: dict[str, Any] | None, case: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the cases of earlier runs with one that ran now; each level keeps its last run."""
-    cases = {old["sha"]: old for old in (known["cases"] if known else ())}
+    cases = {old["sha"]: old for old in (earlier["cases"] if earlier else ())}
     before = cases.get(case["sha"], {}).get("levels", {})
     cases[case["sha"]] = case | {"levels": before | case["levels"]}
     order = [commit["sha"] for _, commit in proven()]

@@ -1,5 +1,7 @@
-"""Where the packages of the probes and of a model lie in an environment, and which variable says so."""
+"""Where things lie in an environment: its stamp, the packages of the probes and of a model, and their variables."""
 
+STAMP = "samebits-stack.json"
+"""File in each environment of samebits, which no other environment has."""
 PROBE_PACKAGES = "samebits-packages"
 """Folder in an environment with the packages of the probes, which no path of Python contains."""
 PROBE_PACKAGES_VARIABLE = "SAMEBITS_PROBE_PACKAGES"

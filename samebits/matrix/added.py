@@ -66,10 +66,7 @@ def with_added_packages(matrix: Matrix) -> Matrix:
 def _with_added(model: ModelSpec, folder: Path, of_stacks: set[str]) -> ModelSpec:
     listed = of_stacks | {*map(_name, model.packages)}
     added = tuple(
-        package
-        for group in _needed(model, folder, listed)
-        if listed.isdisjoint(group)
-        for package in group
+        package for group in _needed(model, folder) if listed.isdisjoint(group) for package in group
     )
     if not added:
         return model
@@ -83,9 +80,9 @@ def _name(package: str) -> str:
         return ""
 
 
-def _needed(model: ModelSpec, folder: Path, listed: set[str]) -> Iterator[tuple[str, ...]]:
+def _needed(model: ModelSpec, folder: Path) -> Iterator[tuple[str, ...]]:
     """Yield the groups of packages that the files of a model need."""
-    if model.build is None and listed.isdisjoint(PIECES) and _has_pieces_alone(model, folder):
+    if model.build is None and _has_pieces_alone(model, folder):
         yield PIECES
     if packages := LOSSES.get(_model_type(model, folder)):
         yield packages

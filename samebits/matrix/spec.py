@@ -515,7 +515,7 @@ class ModelSpec(ModelEntry):
     second_in_full: bool = False
     """Whether the second run of a cell is always a full one."""
     added: tuple[str, ...] = ()
-    """Those of ``packages`` that nobody listed and its files need."""
+    """Those of ``packages`` that the user did not list and its files need."""
     probe_files: tuple[ProbeFile, ...] = ()
     """The files of ``probes`` with their content."""
 

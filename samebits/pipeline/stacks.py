@@ -150,7 +150,7 @@ class RunStacks:
     async def _add_beside_all(self, packages: tuple[str, ...], added: tuple[str, ...]) -> None:
         """Install packages beside all stacks, the same versions of those that are listed.
 
-        Of ``added``, which nobody has listed, every stack has as many as fit all of them.
+        ``added`` are those that no user listed. All stacks get the same ones: as many as fit every stack.
         """
         attempts: list[dict[str, ExtendedStack | PackagesError]] = []
         for left_out in range(len(added) + 1):

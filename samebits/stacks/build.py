@@ -38,14 +38,13 @@ from samebits.stacks.probes import ARCHITECTURES
 from samebits.stacks.system import SYSTEM, SystemTorch, find_system_torch
 from samebits_wire import seal
 from samebits_wire.atomic import replace
-from samebits_wire.places import PROBE_PACKAGES
+from samebits_wire.places import PROBE_PACKAGES, STAMP
 
 if TYPE_CHECKING:
     import subprocess
 
     from samebits.stacks.installer import Failure, Installer
 
-STAMP = "samebits-stack.json"
 _PROBE_REQUIREMENTS = ("blake3>=0.3.3,<2",)
 """Any release does, as all compute the same hash. The bound is low for old Pythons, and for users
 whose settings of uv exclude new packages."""

@@ -11,7 +11,8 @@ from bench import large, page
 from bench.place import Place, zoo_cut
 from bench.took import run
 from samebits.matrix import load
-from samebits.stacks.build import STAMP, interpreter_of
+from samebits.stacks.build import interpreter_of
+from samebits_wire.places import STAMP
 
 WHOLE = {
     "models": 40,

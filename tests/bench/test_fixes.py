@@ -67,13 +67,13 @@ def test_the_rule_leaves_other_files(path):
 
 
 def test_the_releases_around_a_commit_are_the_last_line_without_it_and_the_first_with_it():
-    known = {
+    releases = {
         version: datetime(2026, month, 1, tzinfo=UTC)
         for version, month in [("5.1.0", 1), ("5.1.1", 4), ("5.2.0", 3), ("5.3.0", 5)]
     }
-    assert draw.around(datetime(2026, 2, 1, tzinfo=UTC), known) == ("5.1.1", "5.2.0")
-    assert draw.around(datetime(2026, 4, 1, tzinfo=UTC), known) == ("5.2.0", "5.3.0")
-    assert draw.around(datetime(2026, 6, 1, tzinfo=UTC), known) == ("", "")
+    assert draw.around(datetime(2026, 2, 1, tzinfo=UTC), releases) == ("5.1.1", "5.2.0")
+    assert draw.around(datetime(2026, 4, 1, tzinfo=UTC), releases) == ("5.2.0", "5.3.0")
+    assert draw.around(datetime(2026, 6, 1, tzinfo=UTC), releases) == ("", "")
 
 
 def test_the_draw_of_a_seed_is_the_same_each_time_and_leaves_out_earlier_draws(
@@ -271,9 +271,9 @@ def test_the_interval_is_wilsons(hits, n, low, high):
 def test_the_page_has_the_figures_the_cases_the_misses_and_the_skipped_commits(monkeypatch):
     order = [{"status": "proven"}, {"status": "skipped", "reason": "needs GPU: flash"}] * 2
     monkeypatch.setattr(page, "decided", lambda _: order)
-    found = result(found=True, named=True, because="load_keys | <pad>")
+    hit = result(found=True, named=True, because="load_keys | <pad>")
     missed = result("bbbbbbbbbb", silent=True, why="beams never run")
-    text = "\n\n".join(page.section(results(found, missed)))
+    text = "\n\n".join(page.section(results(hit, missed)))
     assert "1 (9% to 91%)" in text
     assert "load_keys \\| &lt;pad>" in text
     assert f"- [bbbbbbbbbb]({page.COMMITS}/bbbbbbbbbb) (silent): beams never run" in text
@@ -282,9 +282,9 @@ def test_the_page_has_the_figures_the_cases_the_misses_and_the_skipped_commits(m
 
 
 def test_the_sentence_has_the_figures_of_the_default_level_alone():
-    found = result(found=True, named=True)
-    only_all = result("bbbbbbbbbb") | {"levels": {"all": found["levels"]["default"]}}
-    text = page.sentence(results(found, only_all, result("cccccccccc", silent=True)))
+    hit = result(found=True, named=True)
+    only_all = result("bbbbbbbbbb") | {"levels": {"all": hit["levels"]["default"]}}
+    text = page.sentence(results(hit, only_all, result("cccccccccc", silent=True)))
     assert text.startswith(
         "Of 2 fixes drawn at random from its history, a check without a hint finds 1"
     )
@@ -294,9 +294,9 @@ def test_the_sentence_has_the_figures_of_the_default_level_alone():
 
 def test_a_run_of_one_level_keeps_what_other_levels_and_cases_gave(monkeypatch):
     monkeypatch.setattr(run, "proven", lambda: [(2, {"sha": sha}) for sha in ("a", "b")])
-    known = {"cases": [{"sha": "b", "levels": {"all": 1}}]}
-    first = run.merged(known, {"sha": "a", "levels": {"default": 2}})
-    assert first == [{"sha": "a", "levels": {"default": 2}}, known["cases"][0]]
+    earlier = {"cases": [{"sha": "b", "levels": {"all": 1}}]}
+    first = run.merged(earlier, {"sha": "a", "levels": {"default": 2}})
+    assert first == [{"sha": "a", "levels": {"default": 2}}, earlier["cases"][0]]
     second = run.merged({"cases": first}, {"sha": "b", "levels": {"default": 3}})
     assert second[1] == {"sha": "b", "levels": {"all": 1, "default": 3}}
 

@@ -339,9 +339,13 @@ def cache_implementations(model: Any) -> list[str]:
     text = getattr(model.config, "text_config", None) or model.config
     if any(getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size")):
         fitting += ["sliding_window", "hybrid", "hybrid_chunked"]
-    known = [name for name in fitting if name in getattr(release, "ALL_CACHE_IMPLEMENTATIONS", ())]
+    available = getattr(release, "ALL_CACHE_IMPLEMENTATIONS", ())
     own = vars(sys.modules[type(model).__module__])
-    return [name for name in known if name not in classes or classes[name].__name__ in own]
+    return [
+        name
+        for name in fitting
+        if name in available and (name not in classes or classes[name].__name__ in own)
+    ]
 
 
 def drop_cache(model: Any) -> None:

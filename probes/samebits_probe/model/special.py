@@ -46,7 +46,7 @@ def make(ids: list[int], config: Any) -> Special:
     pad = inputs.pad_id(config)
     between = inputs.seeded_ids(f"{NAME}[0]", max(2 * len(ids), _LONG), config)
     long = [*_alternating(between, ids)]
-    # no id twice: T5 and BART pool at the end token, and refuse rows with other numbers of it
+    # each id once: T5 and BART pool at the end token, and all rows must have the same number of them
     short = [*ids[:1], *inputs.seeded_ids(f"{NAME}[1]", _SHORT, config), *ids[1:][-1:]]
     rows, width = [long, short], len(long)
     tensors = {

@@ -20,6 +20,7 @@ from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from samebits_wire.places import STAMP
 from samebits_wire.regions import FUNCTIONS, Region, regions
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ _FOLDER = f"/site-packages/{_PACKAGE}/"
 _NAME, _COMPILES = "__samebits_marks__", "__samebits_compiles__"
 _TAG = "samebits"
 """Names the compiled form in ``__pycache__``: where regions or marks change, so must it."""
-_STACK = "samebits-stack.json"
-"""Only environments of samebits have it; no file is written into another one."""
 
 
 class Marks:
@@ -44,8 +43,11 @@ class Marks:
         self._importing = 0
 
     def install(self) -> None:
-        """Mark the modules of transformers that are imported from now on, in an environment of samebits."""
-        if Path(sys.prefix, _STACK).is_file() and Finder not in sys.meta_path:
+        """Mark the modules of transformers that are imported from now on, in an environment of samebits.
+
+        No file is written into another one.
+        """
+        if Path(sys.prefix, STAMP).is_file() and Finder not in sys.meta_path:
             sys.meta_path.insert(0, Finder)
 
     def add(self, file: str, lines: Sequence[int]) -> bytearray:

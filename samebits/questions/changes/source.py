@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["function", "class", "constant"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = ast.Module | ast.ClassDef
 
 _TELLING = re.compile(r"docstring|auto_doc|deprecat")
 """Decorators that write documentation or warnings."""
@@ -193,30 +194,32 @@ def _definitions(
     module: ast.Module, codes: Mapping[int, CodeType]
 ) -> Iterator[tuple[Definition, list[int]]]:
     """Yield each definition with the first lines of the functions that are part of it."""
-    rest: list[tuple[str, ast.Module | ast.ClassDef]] = [("", module)]
-    while rest:
-        prefix, scope = rest.pop()
-        for node in _statements(scope):
-            if isinstance(node, ast.ClassDef):
-                yield _of_class(prefix, node), []
-                rest.append((f"{prefix}{node.name}.", node))
-            elif isinstance(node, Function):
-                if not _is_empty(node) and (code := codes.get(_first_line(node))):
-                    yield _of_function(prefix, node, code), list(_lines(node))
-            elif scope is module:
-                yield from ((_constant(name, value, node), []) for name, value in _assigned(node))
+    for prefix, scope, node in _nodes(module):
+        if isinstance(node, ast.ClassDef):
+            yield _of_class(prefix, node), []
+        elif isinstance(node, Function):
+            if not _is_empty(node) and (code := codes.get(_first_line(node))):
+                yield _of_function(prefix, node, code), list(_lines(node))
+        elif scope is module:
+            yield from ((_constant(name, value, node), []) for name, value in _assigned(node))
 
 
 def functions(module: ast.Module) -> Iterator[tuple[str, Function]]:
     """Yield the functions of a file that are in no other one, with their qualified names."""
-    rest: list[tuple[str, ast.Module | ast.ClassDef]] = [("", module)]
+    for prefix, _, node in _nodes(module):
+        if isinstance(node, Function):
+            yield f"{prefix}{node.name}", node
+
+
+def _nodes(module: ast.Module) -> Iterator[tuple[str, Scope, ast.stmt]]:
+    """Yield the statements of a file and of its classes: what precedes their names, the scope, the statement."""
+    rest: list[tuple[str, Scope]] = [("", module)]
     while rest:
         prefix, scope = rest.pop()
         for node in _statements(scope):
+            yield prefix, scope, node
             if isinstance(node, ast.ClassDef):
                 rest.append((f"{prefix}{node.name}.", node))
-            elif isinstance(node, Function):
-                yield f"{prefix}{node.name}", node
 
 
 def _is_empty(node: Function) -> bool:

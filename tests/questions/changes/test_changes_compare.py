@@ -183,8 +183,8 @@ def test_a_line_that_only_the_reference_has_counts_by_whether_it_ran_there(relea
 
 
 def test_other_messages_in_what_ran_do_not_hide_that_the_rest_did_not_run(release):
-    told = ("        for key in ROPES", "        logger.info('x')\n        for key in ROPES")
-    assert of(release, MASKED, told).elsewhere == 1
+    message = ("        for key in ROPES", "        logger.info('x')\n        for key in ROPES")
+    assert of(release, MASKED, message).elsewhere == 1
 
 
 @pytest.mark.parametrize(
