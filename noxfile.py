@@ -49,11 +49,17 @@ nox.options.sessions = ["lint", "tests"]
 PROJECT = nox.project.load_toml("pyproject.toml")
 
 
+def checkout() -> dict[str, str]:
+    """Return an environment in which Python finds the packages of this checkout, none of them installed."""
+    folders = (str(ROOT), str(ROOT / "probes"), os.environ.get("PYTHONPATH", ""))
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, folders))}
+
+
 def samebits(session: nox.Session, *arguments: str) -> None:
     """Run samebits from this checkout; a user's mistake ends nox with 2, an incomplete run with 3."""
     command = [sys.executable, "-m", "samebits", *arguments]
-    environ = os.environ | {"NOX_CURRENT_SESSION": session.name}
-    code = subprocess.run(command, cwd=ROOT, check=False, env=environ).returncode
+    env = checkout() | {"NOX_CURRENT_SESSION": session.name}
+    code = subprocess.run(command, cwd=ROOT, check=False, env=env).returncode
     if code in (2, 3):
         raise SystemExit(code)
     if code:
@@ -62,7 +68,8 @@ def samebits(session: nox.Session, *arguments: str) -> None:
 
 def run_module(session: nox.Session, name: str) -> None:
     """Run a module of this checkout with the options of the session."""
-    subprocess.run([sys.executable, "-m", name, *session.posargs], cwd=ROOT, check=True)
+    command = [sys.executable, "-m", name, *session.posargs]
+    subprocess.run(command, cwd=ROOT, check=True, env=checkout())
 
 
 def install(session: nox.Session, group: str) -> None:

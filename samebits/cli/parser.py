@@ -6,11 +6,11 @@ import argparse
 import os
 import re
 import shlex
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from samebits.base.options import add_options
+from samebits.base.version import VERSION
 from samebits.check import command as check
 from samebits.check import init
 from samebits.cli.report import ReportOptions
@@ -169,7 +169,7 @@ def make_parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.spoken = spoken
-    parser.add_argument("--version", action="version", version=f"samebits {version('samebits')}")
+    parser.add_argument("--version", action="version", version=f"samebits {VERSION}")
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="samebits"
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.base.checkpoint import own_code
+from samebits.base.version import VERSION
 from samebits.diagnose import verdict
 from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.findings import release
@@ -67,7 +67,7 @@ def report_of(
     code, reasons = verdict.exit_code(results, expected, stacks, user_models)
     by_cell = {result.cell: result for result in results}
     report = Report(
-        samebits=samebits_version(),
+        samebits=VERSION,
         matrix=order.matrix.name,
         matrix_path="" if order.checks else shown_path(order.matrix),
         matrix_digest="",
@@ -237,11 +237,3 @@ def _machine(scheduler: Scheduler) -> MachineReport | None:
 def _counts(results: tuple[CellResult, ...]) -> dict[Verdict, int]:
     counted = Counter(result.verdict for result in results)
     return {v: counted[v] for v in Verdict if counted[v]}
-
-
-def samebits_version() -> str:
-    """Return the version of samebits."""
-    try:
-        return version("samebits")
-    except PackageNotFoundError:
-        return "0.1.0 (checkout)"

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Dependencies
+from samebits.base.version import VERSION
 from samebits.matrix.plan import command_line, shown_path
 from samebits.pipeline import cluster, resources, shards
 from samebits.pipeline.answers import asked
 from samebits.pipeline.capsules import with_capsules
 from samebits.pipeline.opening import opened, planned
-from samebits.pipeline.reporting import locks_of, report_of, samebits_version
+from samebits.pipeline.reporting import locks_of, report_of
 from samebits.pipeline.rows import compared, explained, with_findings
 from samebits.pipeline.scheduler import outcome
 from samebits.records.shard import ShardRecord
@@ -118,7 +119,7 @@ async def run_shard(
             run=shards.run_of(scope.matrix, order, scope.probes),
             number=number,
             of=of,
-            samebits=samebits_version(),
+            samebits=VERSION,
             machine=scope.fingerprint,
             cpu=str(facts.get("cpu", "")),
             stacks={id: stack.lock_digest for id, stack in stacks.items()},
