@@ -189,6 +189,12 @@ def same_code(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def defaults(session: nox.Session) -> None:
+    """Add new releases to the table of defaults; --measure compares it with classes that are made."""
+    run_module(session, "bench.defaults")
+
+
+@nox.session(venv_backend="none", default=False)
 def recall(session: nox.Session) -> None:
     """Count published regressions that samebits finds, and false alarms; write docs/recall.md."""
     run_module(session, "bench.recall")
