@@ -134,7 +134,7 @@ def instantiated(table: Table) -> Iterator[tuple[str, dict[str, dict[str, Any]]]
             continue
         seen.add(release)
         script = [str(python), str(Path(__file__).with_name("instantiated.py"))]
-        done = subprocess.run(script, check=True, capture_output=True, text=True, cwd=WORK)
+        done = subprocess.run(script, check=True, capture_output=True, text=True)
         print(f"{release} read", flush=True)
         yield release, json.loads(done.stdout.splitlines()[-1])
 
