@@ -139,3 +139,16 @@ def test_a_model_that_save_pretrained_would_split_is_one_file():
     finally:
         transformers.PreTrainedModel.save_pretrained = saved
     assert [path.name for path in folder.glob("model*")] == ["model.safetensors"]
+
+
+def test_a_model_for_which_the_machine_has_no_memory_is_refused_before_it_is_made():
+    large = GPTJ["config"] | {"n_embd": 4096, "n_head": 16, "vocab_size": 200_000_000}
+    try:
+        built(GPTJ | {"config": large})
+    except build.TooLargeError as error:
+        assert "gptj with this config has 16" in str(error), error
+        assert "under config:" in str(error)
+    else:
+        raise AssertionError
+    # wide, and there is room
+    built(GPTJ | {"config": GPTJ["config"] | {"n_embd": 512, "n_head": 8}})

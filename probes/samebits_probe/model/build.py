@@ -25,6 +25,7 @@ import copy
 import hashlib
 import json
 import math
+import os
 import re
 import shutil
 import tempfile
@@ -87,6 +88,10 @@ class UnknownArchitectureError(Exception):
     """The release has no such architecture, or no model of that head for it."""
 
 
+class TooLargeError(Exception):
+    """The machine has no memory for the model of a recipe."""
+
+
 class Rule(NamedTuple):
     """How to fill the tensors whose name in the checkpoint matches a pattern."""
 
@@ -140,6 +145,10 @@ RULES = (
 )
 """First match wins. Tensors without a match: ``centred`` below two dimensions, else ``matrix``."""
 
+_COPIES = 3
+"""Copies of its weights that exist while a model is made."""
+_WIDTHS = ("hidden_size", "d_model", "n_embd", "dim")
+_WIDE = 512
 PLAIN_MATRIX = 1.6
 """At 1.0 greedy text becomes a loop of one or two tokens for every prompt."""
 
@@ -188,9 +197,39 @@ def _constructed_model(recipe: Recipe, model_class: str | None) -> torch.nn.Modu
         raise UnknownArchitectureError(
             _unknown_message(f"has no {auto.__name__} for {architecture}")
         )
+    _check_size(architecture, config, auto)
     # A random constant of an architecture (a random projection) is kept, so it must be seeded.
     torch.manual_seed(recipe["seed"])
     return auto.from_config(config, torch_dtype=torch.float32).eval()
+
+
+def _check_size(architecture: str, config: Any, auto: Any) -> None:
+    """Refuse a config, such as the default one of llama, before the kernel ends the process without a word.
+
+    Raises:
+        TooLargeError: three times its weights, which is what making it takes, are more than the machine's memory.
+
+    """
+    values = config.to_dict()
+    nested = [values, *(part for part in values.values() if isinstance(part, dict))]
+    widths = [part.get(name) for part in nested for name in _WIDTHS]
+    if not any(isinstance(width, int) and width >= _WIDE for width in widths):
+        return  # a tiny model is not constructed twice, as its library may keep what it made first
+    try:
+        with torch.device("meta"):
+            model = auto.from_config(copy.deepcopy(config), torch_dtype=torch.float32)
+    except Exception:  # noqa: BLE001  some need the values of their tensors; those are made as they are
+        return
+    n_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if _COPIES * n_bytes > memory:
+        n_billions = sum(p.numel() for p in model.parameters()) / 1e9
+        msg = (
+            f"{architecture} with this config has {n_billions:.1f} billion parameters. Made in float32 they take "
+            f"{_COPIES * n_bytes / 2**30:.0f} GiB, and this machine has {memory / 2**30:.0f} GiB. Write small "
+            "sizes under config: of build:, such as hidden_size, intermediate_size, num_hidden_layers and vocab_size"
+        )
+        raise TooLargeError(msg)
 
 
 def _unknown_message(what: str) -> str:
