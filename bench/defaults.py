@@ -3,7 +3,7 @@
 Without an option, the releases of samebits/matrix/known.json that the table lacks are added, from their wheels on
 PyPI: nothing is installed. ``--all`` makes the table anew. ``--measure`` makes every config, processor and token setting in
 the environments that exist and prints how many moves of a default the table states rightly (precision), and how
-many of all moves it states (recall), for each pair of releases.
+many of all moves it states (recall), from each release to the next one that has an environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import urllib.request
 import zipfile
 from collections import Counter
-from itertools import combinations
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
@@ -40,7 +40,8 @@ OUT = ROOT / "samebits" / "defaults" / FILE
 INDEX = "https://pypi.org/pypi/transformers/json"
 INSIDE = "transformers/"
 NO_SETTINGS = frozenset(
-    {"_from_model_config", "_name_or_path", "architectures", "id2label", "label2id"}
+    "_from_model_config _name_or_path architectures feature_extractor_type id2label image_processor_type label2id "
+    "model_type processor_class transformers_version video_processor_type".split()
 )
 """Fields that say nothing of how a model computes, or only repeat others."""
 
@@ -107,7 +108,7 @@ def measure(table: Table) -> None:
     made = dict(sorted(instantiated(table), key=lambda pair: table.releases.index(pair[0])))
     counts: Counter[str] = Counter()
     missed: Counter[str] = Counter()
-    for first, last in combinations(made, 2):
+    for first, last in pairwise(made):
         for outcome, name in outcomes(table, first, last, made[first], made[last]):
             counts[outcome] += 1
             if outcome != "right":
