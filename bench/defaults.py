@@ -40,8 +40,19 @@ OUT = ROOT / "samebits" / "defaults" / FILE
 INDEX = "https://pypi.org/pypi/transformers/json"
 INSIDE = "transformers/"
 NO_SETTINGS = frozenset(
-    "_from_model_config _name_or_path architectures feature_extractor_type id2label image_processor_type label2id "
-    "model_type processor_class transformers_version video_processor_type".split()
+    [
+        "_from_model_config",
+        "_name_or_path",
+        "architectures",
+        "feature_extractor_type",
+        "id2label",
+        "image_processor_type",
+        "label2id",
+        "model_type",
+        "processor_class",
+        "transformers_version",
+        "video_processor_type",
+    ]
 )
 """Fields that say nothing of how a model computes, or only repeat others."""
 
