@@ -5,6 +5,7 @@ https://github.com/huggingface/transformers/pull/40753
 
 import json
 import sys
+from itertools import chain
 
 import torch
 import transformers
@@ -77,7 +78,7 @@ def observe(folder: str) -> object:
 
 def inputs(rows: list[list[int]]) -> dict[str, torch.Tensor]:
     """Return rows as one, with positions that begin anew in each."""
-    ids = torch.tensor([sum(rows, [])])
+    ids = torch.tensor([[*chain(*rows)]])
     positions = torch.cat([torch.arange(len(row)) for row in rows])[None]
     return {"input_ids": ids, "position_ids": positions, "token_type_ids": (ids == 120).long()}
 

@@ -16,7 +16,7 @@ CASE = {
     "symptom": "a training step of PaliGemma attends to padding: its loss depends on the padding's ids",
     "area": "computation",
     "signals": ("loss", "gradients"),
-    "says": (r"(loss|training|gradient).*(padding|pad token)", r"(padding|pad token).*(loss|gradient)"),
+    "findings": ("SB840",),
     "source": ("_update_causal_mask", "modeling_paligemma.py"),
 }
 

@@ -17,7 +17,12 @@ CASE = {
     "area": "generation",
     "failure": "is_updated",
     "says": (r"is_updated", r"WhisperForCausalLM.*(raises|Error)"),
-    "source": ("WhisperAttention", "WhisperDecoder", "modeling_whisper.py", "candidate_generator.py"),
+    "source": (
+        "WhisperAttention",
+        "WhisperDecoder",
+        "modeling_whisper.py",
+        "candidate_generator.py",
+    ),
 }
 
 

@@ -32,7 +32,11 @@ def make(folder: str) -> None:
     )
     backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     transformers.PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", pad_token="<pad>"
+        tokenizer_object=backend,
+        unk_token="<unk>",
+        bos_token="<s>",
+        pad_token="<pad>",
+        model_input_names=["input_ids", "attention_mask"],
     ).save_pretrained(folder)
     small = {
         "num_hidden_layers": 1,
