@@ -16,7 +16,6 @@ CASE = {
     "symptom": "Mimi attends to frames before its sliding window: other codes for a sound longer than it",
     "area": "computation",
     "signals": ("audio_codes", "audio_values", "hidden_states"),
-    "says": (r"sliding_window",),
     "source": ("MimiTransformerModel", "modeling_mimi.py", "create_sliding_window_causal_mask"),
 }
 

@@ -18,7 +18,7 @@ CASE = {
     "symptom": "SAM's image processor does not make RGB of gray and RGBA images: it raises",
     "area": "processor",
     "findings": ("SB836",),
-    "says": (r"(gray|RGBA|palette|mode L\b).*(raises|raised).*", r"do_convert_rgb"),
+    "says": (r"(gray|RGBA|palette|mode L\b).*(raises|raised)",),
     "source": ("SamImageProcessor", "image_processing_sam.py", "_preprocess_image"),
 }
 

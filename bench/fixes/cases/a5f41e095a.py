@@ -15,8 +15,8 @@ CASE = {
     "made": "5.15.1",
     "symptom": "generate() of Whisper with a WhisperForCausalLM as assistant raises UnboundLocalError",
     "area": "generation",
-    "failure": "is_updated",
-    "says": (r"is_updated", r"WhisperForCausalLM.*(raises|Error)"),
+    "failure": "local variable 'is_updated'",
+    "says": (r"WhisperForCausalLM.*UnboundLocalError",),
     "source": (
         "WhisperAttention",
         "WhisperDecoder",

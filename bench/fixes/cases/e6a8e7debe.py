@@ -18,7 +18,7 @@ CASE = {
     "symptom": "InternVL's processor drops the first frame of the second video of a call",
     "area": "processor",
     "packages": ("torchvision",),
-    "says": (r"(two|2|several) videos.*pixel_values", r"videos.*pixel_values.*(4|3) ?[x,]"),
+    "says": (r"(two|2|several) videos.*(pixel_values|frames)",),
     "source": ("InternVLProcessor", "processing_internvl.py"),
 }
 TOKENS = {
