@@ -3,11 +3,11 @@
 https://github.com/huggingface/transformers/pull/43791
 """
 
+import contextlib
 import json
 import shutil
 import sys
 import tempfile
-from pathlib import Path
 
 import transformers
 
@@ -33,11 +33,12 @@ def make(folder: str) -> None:
 
 def observe(folder: str) -> object:
     """Return the class of the tokenizer in folders of two names."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as place:
-        classes = {}
+    classes = {}
+    # relative paths: the name of a folder above could contain a model type too
+    with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
         for name in ("one", "chat-llama-one"):
-            copy = shutil.copytree(folder, Path(place) / name)
-            classes[name] = type(transformers.AutoTokenizer.from_pretrained(copy)).__name__
+            shutil.copytree(folder, name)
+            classes[name] = type(transformers.AutoTokenizer.from_pretrained(name)).__name__
     return classes
 
 
