@@ -1,0 +1,120 @@
+"""Gemma 4's processor counts the tokens of sounds of given lengths.
+
+https://github.com/huggingface/transformers/pull/46416
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "5.10.4",
+    "after": "5.11.0",
+    "made": "5.10.4",
+    "symptom": "a server that asks Gemma 4's processor for the tokens of a sound gets AttributeError",
+    "area": "processor",
+    "packages": ("torchvision",),
+    "failure": "_compute_audio_num_tokens",
+    "says": (r"_compute_audio_num_tokens", r"audio_lengths"),
+    "source": ("Gemma4Processor", "processing_gemma4.py"),
+}
+TOKENS = {
+    "image_token": "<|image|>",
+    "video_token": "<|video|>",
+    "boi_token": "<|image>",
+    "eoi_token": "<image|>",
+    "audio_token": "<|audio|>",
+    "boa_token": "<|audio>",
+    "eoa_token": "<audio|>",
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Gemma 4 with its processor."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<bos>", "<eos>", "<unk>", *TOKENS.values(), "what", "is", "this"]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<bos>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        extra_special_tokens=TOKENS,
+    )
+    sizes = {"patch_size": 8, "max_soft_tokens": 70, "pooling_kernel_size": 2}
+    processor = transformers.Gemma4Processor(
+        feature_extractor=transformers.Gemma4AudioFeatureExtractor(),
+        image_processor=transformers.Gemma4ImageProcessor(**sizes),
+        tokenizer=tokenizer,
+        video_processor=transformers.Gemma4VideoProcessor(num_frames=2, **sizes),
+    )
+    processor.save_pretrained(folder)
+    ids = {name: vocab[TOKENS[name]] for name in TOKENS}
+    config = transformers.Gemma4Config(
+        text_config={
+            "vocab_size": 64,
+            "vocab_size_per_layer_input": 64,
+            "hidden_size": 32,
+            "hidden_size_per_layer_input": 16,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_kv_shared_layers": 0,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "global_head_dim": 8,
+            "sliding_window": 16,
+            "initializer_range": 0.3,
+        },
+        vision_config={
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 4,
+            "head_dim": 8,
+            "patch_size": 8,
+            "pooling_kernel_size": 2,
+        },
+        audio_config={
+            "hidden_size": 32,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "subsampling_conv_channels": [16, 8],
+            "conv_kernel_size": 3,
+            "attention_chunk_size": 4,
+            "attention_context_left": 5,
+            "attention_context_right": 0,
+            "output_proj_dims": 32,
+        },
+        image_token_id=ids["image_token"],
+        video_token_id=ids["video_token"],
+        audio_token_id=ids["audio_token"],
+        boi_token_id=ids["boi_token"],
+        eoi_token_id=ids["eoi_token"],
+        boa_token_id=ids["boa_token"],
+    )
+    transformers.Gemma4ForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the number of tokens of sounds of one and of two seconds."""
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    try:
+        return processor._get_num_multimodal_tokens(audio_lengths=[16000, 32000])[
+            "num_audio_tokens"
+        ]
+    except Exception as error:  # noqa: BLE001  what a server sees
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,67 @@
+"""The base model of Cohere2 Vision finds its tensors in a checkpoint of the whole model.
+
+https://github.com/huggingface/transformers/pull/42059
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "4.57.6",
+    "symptom": "AutoModel reads a checkpoint of Cohere2VisionForConditionalGeneration with random weights",
+    "area": "loading and saving",
+    "says": (r"Cohere2VisionModel.*(missing|random)", r"AutoModel\b.*(missing|random)"),
+    "source": ("Cohere2VisionPreTrainedModel", "modeling_cohere2_vision.py", "base_model_prefix"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Cohere2 Vision."""
+    torch.manual_seed(0)
+    text = {
+        "model_type": "cohere2",
+        "vocab_size": 128,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "initializer_range": 0.3,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+    }
+    vision = {
+        "model_type": "siglip_vision_model",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "image_size": 32,
+        "patch_size": 8,
+        "vision_use_head": False,
+    }
+    config = transformers.Cohere2VisionConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=120,
+        downsample_factor=2,
+        alignment_intermediate_size=32,
+    )
+    transformers.Cohere2VisionForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the numbers of tensors that a load of the base model finds missing."""
+    _, info = transformers.AutoModel.from_pretrained(folder, output_loading_info=True)
+    return {"missing": len(info["missing_keys"])}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

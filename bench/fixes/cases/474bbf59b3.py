@@ -1,0 +1,68 @@
+"""Fuyu's processor counts the tokens of an image that is not square as its call makes them.
+
+https://github.com/huggingface/transformers/pull/43137
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "4.57.6",
+    "symptom": "Fuyu's processor tells a server a wrong number of tokens for an image that is not square",
+    "area": "processor",
+    "says": (r"_get_num_multimodal_tokens", r"num_image_tokens"),
+    "source": ("FuyuProcessor", "processing_fuyu.py"),
+}
+SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "|SPEAKER|", "|NEWLINE|"]
+
+
+def make(folder: str) -> None:
+    """Write a tiny Fuyu with its processor."""
+    torch.manual_seed(0)
+    words = [*SPECIAL, "▁", "what", "is", "this"]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.normalizer = tokenizers.normalizers.Prepend("▁ ")
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<pad>", bos_token="<s>", eos_token="</s>"
+    )
+    processor = transformers.FuyuProcessor(
+        image_processor=transformers.FuyuImageProcessor(
+            size={"height": 40, "width": 80}, patch_size={"height": 10, "width": 10}
+        ),
+        tokenizer=tokenizer,
+    )
+    processor.save_pretrained(folder)
+    text = {
+        "model_type": "persimmon",
+        "vocab_size": 64,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.3,
+    }
+    config = transformers.FuyuConfig(
+        text_config=text, patch_size=10, image_size=40, image_token_id=4, **text
+    )
+    transformers.FuyuForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the number of tokens of images of some heights and widths."""
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    sizes = [(30, 30), (20, 60), (40, 10)]
+    return processor._get_num_multimodal_tokens(image_sizes=sizes)["num_image_tokens"]
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

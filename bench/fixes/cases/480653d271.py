@@ -1,0 +1,57 @@
+"""The attention asked of a Mistral 3 reaches its text model and its image tower.
+
+https://github.com/huggingface/transformers/pull/40063
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.55.4",
+    "after": "4.56.0",
+    "made": "4.55.4",
+    "symptom": "AutoConfig.from_pretrained(folder, attn_implementation='eager') leaves Mistral 3's parts on sdpa",
+    "area": "loading and saving",
+    "says": (r"attn_implementation.*(text|vision).{0,60}sdpa",),
+    "source": ("Mistral3Config", "configuration_mistral3.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Mistral 3."""
+    torch.manual_seed(0)
+    small = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    text = small | {
+        "model_type": "mistral",
+        "vocab_size": 128,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "initializer_range": 0.3,
+    }
+    vision = small | {"model_type": "pixtral", "image_size": 32, "patch_size": 4, "head_dim": 8}
+    config = transformers.Mistral3Config(
+        text_config=text, vision_config=vision, image_token_index=127
+    )
+    transformers.Mistral3ForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the attention of the parts of a model that was asked for eager by its config."""
+    config = transformers.AutoConfig.from_pretrained(folder, attn_implementation="eager")
+    model = transformers.Mistral3ForConditionalGeneration.from_pretrained(folder, config=config)
+    config = model.config
+    parts = {"whole": config, "text": config.text_config, "vision": config.vision_config}
+    return {name: part._attn_implementation for name, part in parts.items()}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,61 @@
+"""The transformer of Mimi looks back no further than its window.
+
+https://github.com/huggingface/transformers/pull/43971
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.2.0",
+    "after": "5.3.0",
+    "made": "5.2.0",
+    "symptom": "Mimi attends to frames before its sliding window: other codes for a sound longer than it",
+    "area": "computation",
+    "signals": ("audio_codes", "audio_values", "hidden_states"),
+    "source": ("MimiTransformerModel", "modeling_mimi.py", "create_sliding_window_causal_mask"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Mimi with a window of four frames."""
+    torch.manual_seed(0)
+    config = transformers.MimiConfig(
+        audio_channels=1,
+        hidden_size=32,
+        num_filters=8,
+        num_residual_layers=1,
+        upsampling_ratios=[8, 4],
+        codebook_size=64,
+        vector_quantization_hidden_dimension=64,
+        codebook_dim=64,
+        upsample_groups=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        intermediate_size=48,
+        sliding_window=4,
+        layer_scale_initial_scale=1.0,
+        initializer_range=0.3,
+    )
+    transformers.MimiModel(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether the last of 16 frames sees the first one, 15 frames before it."""
+    model = transformers.MimiModel.from_pretrained(folder).eval()
+    torch.manual_seed(1)
+    frames = torch.randn(1, 16, 32)
+    other = frames.clone()
+    other[0, 0] = torch.randn(32)
+    with torch.no_grad():
+        states = [model.encoder_transformer(x).last_hidden_state[0, -1] for x in (frames, other)]
+    return {"sees a far frame": bool((states[0] - states[1]).abs().max() > 1e-3)}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,54 @@
+"""VitDet takes images that are not square.
+
+https://github.com/huggingface/transformers/pull/35969
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.49.0",
+    "after": "4.50.0",
+    "made": "4.50.0",
+    "symptom": "a VitDet whose image_size is a height and a width cannot be loaded: TypeError",
+    "area": "computation",
+    "failure": "unsupported operand type(s) for //",
+    "says": (r"unsupported operand type\(s\) for //",),
+    "source": ("VitDetLayer", "modeling_vitdet.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny VitDet for images of 32 by 64."""
+    torch.manual_seed(0)
+    config = transformers.VitDetConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        image_size=[32, 64],
+        pretrain_image_size=32,
+        patch_size=8,
+        window_block_indices=[0],
+        window_size=4,
+        use_relative_position_embeddings=True,
+        initializer_range=0.3,
+    )
+    transformers.VitDetModel(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the last state of an image, or the exception."""
+    try:
+        model = transformers.VitDetModel.from_pretrained(folder).eval()
+        with torch.no_grad():
+            return list(model(torch.ones(1, 3, 32, 64)).last_hidden_state.shape)
+    except Exception as error:  # noqa: BLE001  what a user sees
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

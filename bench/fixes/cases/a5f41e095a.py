@@ -1,0 +1,80 @@
+"""Whisper generates with the help of its decoder as an assistant.
+
+https://github.com/huggingface/transformers/pull/48000
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.15.1",
+    "after": "5.16.0",
+    "made": "5.15.1",
+    "symptom": "generate() of Whisper with a WhisperForCausalLM as assistant raises UnboundLocalError",
+    "area": "generation",
+    "failure": "local variable 'is_updated'",
+    "says": (r"WhisperForCausalLM.*UnboundLocalError",),
+    "source": (
+        "WhisperAttention",
+        "WhisperDecoder",
+        "modeling_whisper.py",
+        "candidate_generator.py",
+    ),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Whisper."""
+    torch.manual_seed(0)
+    config = transformers.WhisperConfig(
+        vocab_size=128,
+        num_mel_bins=8,
+        d_model=32,
+        encoder_layers=3,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=48,
+        decoder_ffn_dim=48,
+        max_source_positions=16,
+        max_target_positions=32,
+        init_std=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=3,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
+    transformers.WhisperForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the number of tokens of generate() alone and with an assistant."""
+    model = transformers.WhisperForConditionalGeneration.from_pretrained(folder).eval()
+    assistant = transformers.WhisperForCausalLM.from_pretrained(folder).eval()
+    return {
+        "alone": tokens(model),
+        "with an assistant": tokens(model, assistant_model=assistant),
+    }
+
+
+def tokens(model: transformers.PreTrainedModel, **options: object) -> object:
+    """Return the number of tokens, or the exception."""
+    torch.manual_seed(1)
+    features = torch.randn(1, 8, 32)
+    try:
+        output = model.generate(
+            features, max_new_tokens=6, min_new_tokens=6, do_sample=False, **options
+        )
+    except Exception as error:  # noqa: BLE001  what a user sees
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return output.shape[1]
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

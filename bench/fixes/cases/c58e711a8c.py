@@ -1,0 +1,61 @@
+"""A config whose ignore_keys_at_rope_validation is a list, as JSON has it, is loaded.
+
+https://github.com/huggingface/transformers/pull/44272
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.2.0",
+    "after": "5.3.0",
+    "made": "5.2.0",
+    "symptom": "loading a config with a partial rope and a list of ignored rope keys raises TypeError",
+    "area": "loading and saving",
+    "failure": "unsupported operand type(s) for |",
+    "says": (r"unsupported operand type\(s\) for \|",),
+    "source": ("convert_rope_params_to_dict", "modeling_rope_utils.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Phi whose config names a rope key to ignore."""
+    torch.manual_seed(0)
+    config = transformers.PhiConfig(
+        vocab_size=128,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "partial_rotary_factor": 0.5,
+        },
+    )
+    transformers.PhiForCausalLM(config).save_pretrained(folder)
+    path = Path(folder) / "config.json"
+    settings = json.loads(path.read_text("utf-8"))
+    settings["partial_rotary_factor"] = settings["rope_parameters"].pop("partial_rotary_factor")
+    settings["ignore_keys_at_rope_validation"] = ["mrope_section"]
+    path.write_text(json.dumps(settings, indent=2), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return the share of a head that rope turns, or the exception."""
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    except Exception as error:  # noqa: BLE001  what a user sees
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return model.config.rope_parameters["partial_rotary_factor"]
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

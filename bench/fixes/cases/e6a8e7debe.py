@@ -1,0 +1,94 @@
+"""InternVL's processor gives each of two videos its own frames.
+
+https://github.com/huggingface/transformers/pull/41237
+"""
+
+import json
+import sys
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "4.56.2",
+    "after": "4.57.1",
+    "made": "4.56.2",
+    "symptom": "InternVL's processor drops the first frame of the second video of a call",
+    "area": "processor",
+    "packages": ("torchvision",),
+    "says": (r"(two|2|several) videos.*(pixel_values|frames)",),
+    "source": ("InternVLProcessor", "processing_internvl.py"),
+}
+TOKENS = {
+    "start_image_token": "<img>",
+    "end_image_token": "</img>",
+    "context_image_token": "<IMG_CONTEXT>",
+    "video_token": "<video>",
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny InternVL with its processor."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *TOKENS.values(), "what", "is", "this", "Frame", ":"]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        extra_special_tokens=TOKENS,
+    )
+    size = {"height": 16, "width": 16}
+    processor = transformers.InternVLProcessor(
+        image_processor=transformers.GotOcr2ImageProcessorFast(size=size),
+        tokenizer=tokenizer,
+        video_processor=transformers.InternVLVideoProcessor(size=size),
+        image_seq_length=4,
+    )
+    processor.save_pretrained(folder)
+    config = transformers.InternVLConfig(
+        vision_config={
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "image_size": 16,
+            "patch_size": 4,
+        },
+        text_config={
+            "model_type": "qwen2",
+            "vocab_size": 64,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "initializer_range": 0.3,
+        },
+        image_token_id=vocab["<IMG_CONTEXT>"],
+        image_seq_length=4,
+    )
+    transformers.InternVLForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the number of frames that two videos of two frames become."""
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    numbers = np.random.default_rng(0)
+    videos = [numbers.integers(0, 255, (2, 16, 16, 3), dtype=np.uint8) for _ in range(2)]
+    try:
+        output = processor(text="<video> <video> what is this", videos=videos, return_tensors="pt")
+    except Exception as error:  # noqa: BLE001  what a user sees
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return {"frames": output["pixel_values"].shape[0]}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))
