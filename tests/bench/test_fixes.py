@@ -281,14 +281,15 @@ def test_the_page_has_the_figures_the_cases_the_misses_and_the_skipped_commits(m
     assert "Level all" not in text
 
 
-def test_the_sentence_has_the_figures_of_the_default_level_alone():
+def test_the_sentence_has_the_figures_of_the_last_draw_at_the_default_level():
     hit = result(found=True, named=True)
     only_all = result("bbbbbbbbbb") | {"levels": {"all": hit["levels"]["default"]}}
-    text = page.sentence(results(hit, only_all, result("cccccccccc", silent=True)))
+    opened = result("dddddddddd", found=True) | {"draw": hit["draw"] - 1}
+    text = page.sentence(results(hit, only_all, result("cccccccccc", silent=True), opened))
     assert text.startswith(
-        "Of 2 fixes drawn at random from its history, a check without a hint finds 1"
+        "Of 2 fixes drawn at random from its history, on which no check was built"
     )
-    assert "names 1; its report is silent on 1." in text
+    assert "finds 1 (95 % interval 9% to 91%) and names 1; its report is silent on 1." in text
     assert page.sentence(results(only_all)) == ""
 
 
