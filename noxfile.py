@@ -182,10 +182,10 @@ def levels(session: nox.Session) -> None:
     run_module(session, "bench.levels")
 
 
-@nox.session(name="same-code", venv_backend="none", default=False)
-def same_code(session: nox.Session) -> None:
-    """Count how often neighbouring releases execute the same code; downloads four releases."""
-    run_module(session, "bench.same_code")
+@nox.session(venv_backend="none", default=False)
+def defaults(session: nox.Session) -> None:
+    """Add new releases to the table of defaults; --measure compares it with classes that are made."""
+    run_module(session, "bench.defaults")
 
 
 @nox.session(venv_backend="none", default=False)

@@ -14,6 +14,10 @@ def main() -> None:
         from samebits.lint.command import main as lint  # noqa: PLC0415  it needs nothing of the rest
 
         sys.exit(lint(sys.argv[2:]))
+    if sys.argv[1:2] == ["defaults"]:
+        from samebits.defaults.command import main as defaults  # noqa: PLC0415  as lint
+
+        sys.exit(defaults(sys.argv[2:]))
     # a run holds a million records, and Python would look through them every 700 new ones
     gc.set_threshold(50_000, 20, 100)
     from samebits.storage.receipt import lookup  # noqa: PLC0415  slow, and lint does without

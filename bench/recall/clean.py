@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bench.recall.cases import SWITCHES, Pair, zoo
 from bench.recall.judge import codes, line
-from bench.same_code import trees
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from bench.place import Place
 
 EXECUTED = Path(__file__).with_name("executed.py")
@@ -29,6 +30,7 @@ PROMPTS = {"short": {"length": 9}, "padded": {"batch": [{"length": 5}, {"length"
 """One row and a padded batch: the same code gives the same bits for more of them, too."""
 N_PROCESSES = 2
 """Processes that observe what models execute."""
+Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
 Function = tuple[str, str]
 """File below transformers/, and qualified name."""
 
@@ -175,3 +177,29 @@ class _Outside(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.Expr | None:
         """Remove a docstring."""
         return None if isinstance(node.value, ast.Constant) else node
+
+
+@cache
+def trees(path: Path) -> dict[str, str]:
+    """Return qualified name -> syntax tree of every function of a file; {} if there is no file."""
+    return dict(_trees(ast.parse(path.read_text("utf-8")), "")) if path.exists() else {}
+
+
+def _trees(scope: ast.AST, prefix: str) -> Iterator[tuple[str, str]]:
+    for node in ast.iter_child_nodes(scope):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from _trees(node, prefix)
+            continue
+        name = prefix + node.name
+        if isinstance(node, ast.ClassDef):
+            yield from _trees(node, f"{name}.")
+            continue
+        yield from _trees(node, f"{name}.<locals>.")
+        yield name, ast.dump(_without_docstrings(node))
+
+
+def _without_docstrings(function: Scope) -> Scope:
+    for node in ast.walk(function):
+        if isinstance(node, Scope) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return function

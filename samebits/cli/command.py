@@ -33,6 +33,7 @@ from samebits.cli.interrupts import (
 from samebits.cli.matrix import run_cells
 from samebits.cli.parser import parsed
 from samebits.cli.report import ReportOptions, rewrite_report
+from samebits.defaults import command as defaults
 from samebits.gate import command as gate
 from samebits.lint import command as lint
 from samebits.reports import issue
@@ -94,8 +95,9 @@ def _gated(
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
     spoken = TerminalText(environ)
-    if arguments[:1] == ["lint"]:
-        return lint.main(arguments[1:])
+    own = {"lint": lint.main, "defaults": defaults.main}
+    if arguments and arguments[0] in own:
+        return own[arguments[0]](arguments[1:])
     try:
         with signals_as_sigint(), resend_lost_sigint():
             code, lines = run(arguments, environ)

@@ -14,6 +14,7 @@ from samebits.base.version import VERSION
 from samebits.check import command as check
 from samebits.check import init
 from samebits.cli.report import ReportOptions
+from samebits.defaults import command as defaults
 from samebits.gate import command as gate
 from samebits.lint import command as lint
 from samebits.matrix.known import near
@@ -112,6 +113,7 @@ _GROUPS = {
     "Start": {
         "check": "compare one model under two releases of transformers",
         "lint": lint.HELP,
+        "defaults": defaults.HELP,
     },
     "Watch": {
         "init": "write a matrix.yaml for your models, and a noxfile.py",
@@ -183,8 +185,9 @@ def make_parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     for name in ("matrix", "probe"):
         by_name[name].prog = _shown_program(name)
     _add_options(by_name)
-    # __main__ runs this command itself, without what is imported here
-    commands.add_parser("lint", add_help=False)
+    # __main__ runs these commands itself, without what is imported here
+    for name in ("lint", "defaults"):
+        commands.add_parser(name, add_help=False)
     return parser, dict(commands.choices)
 
 
@@ -235,7 +238,8 @@ def _add_options_of_check(parser: _Parser) -> None:
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Return the parser of every command by its name."""
-    return {**make_parser(PLAIN)[1], "lint": lint.make_parser()}
+    own = {"lint": lint.make_parser(), "defaults": defaults.make_parser()}
+    return {**make_parser(PLAIN)[1], **own}
 
 
 def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace:

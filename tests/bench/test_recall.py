@@ -312,3 +312,32 @@ def test_the_pages_in_the_repository_are_those_of_the_results():
     assert page.PATH.read_text("utf-8") == page.page(results)
     readme = page.README.read_text("utf-8")
     assert page.with_sentence(readme, results) == readme
+
+
+NORM = '''
+class Norm:
+    """Normalise."""
+
+    def forward(self, x):
+        """Return x."""
+        return self.weight * x
+'''
+TWINS = {
+    "a docstring and blanks": (NORM.replace('"""Return x."""', '"""x, normalised."""'), True),
+    "an operand": (NORM.replace("self.weight * x", "x * self.weight"), False),
+    "a decorator": (NORM.replace("    def", "    @kernel\n    def"), False),
+    "no such function": (NORM.replace("forward", "call"), False),
+}
+
+
+@pytest.mark.parametrize(("after", "is_same"), TWINS.values(), ids=TWINS)
+def test_a_function_differs_if_what_it_computes_may_differ(tmp_path, after, is_same):
+    files = tmp_path / "before.py", tmp_path / "after.py"
+    for file, text in zip(files, (NORM, after), strict=True):
+        file.write_text(text)
+    one, other = (clean.trees(file).get("Norm.forward") for file in files)
+    assert (one == other) is is_same
+
+
+def test_a_file_that_a_release_lacks_has_no_function(tmp_path):
+    assert clean.trees(tmp_path / "norm.py") == {}

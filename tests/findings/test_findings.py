@@ -1352,3 +1352,34 @@ def test_an_argument_explains_other_logits_only_if_adding_it_gives_those_of_the_
     assert of_text(**OTHER) == ["SB914"]
     assert of_text(**OTHER, is_mended=False) == []
     assert of_text(effect="none") == []
+
+
+GPT_OSS = {"model_type": "gpt_oss", "num_local_experts": 4}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "where"),
+    [
+        ({"router_aux_loss_coef": 0.9}, {"router_aux_loss_coef": 0.001}, "router_aux_loss_coef"),
+        ({"router_aux_loss_coef": 0.001}, {"router_aux_loss_coef": 0.9}, "router_aux_loss_coef"),
+        ({"router_aux_loss_coef": 0.9}, {"router_aux_loss_coef": 0.9}, None),
+        # one of them stands in config.json and a release changes it: no default
+        ({"router_aux_loss_coef": 0.5}, {"router_aux_loss_coef": 0.001}, None),
+        ({"router_aux_loss_coef": 0.9}, {}, None),
+        (
+            {"text_config": GPT_OSS | {"router_aux_loss_coef": 0.9}},
+            {"text_config": GPT_OSS | {"router_aux_loss_coef": 0.001}},
+            "text_config.router_aux_loss_coef",
+        ),
+    ],
+)
+def test_a_default_that_moved_is_named_where_config_json_leaves_it_out(before, after, where):
+    """transformers 5.6.0 sets router_aux_loss_coef of GptOssConfig to 0.001."""
+    reference, run = (
+        with_signals(capture(stack), config=GPT_OSS | config)
+        for stack, config in (("4.57", before), ("5.x", after))
+    )
+    named = [f for f in findings(Case(capture=run, reference=reference)) if f.code == "SB209"]
+    assert [finding.where for finding in named] == ([where] if where else [])
+    if where:
+        assert named[0].evidence[1] == "the default moved between 5.5.4 and 5.6.0"

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 HOST_FLOORS = [
     {"base"},
-    {"records", "text", "lint"},
+    {"records", "text", "lint", "defaults"},
     {"compare"},
     {"matrix"},
     {"ladder", "diagnose", "findings", "stacks"},

@@ -1,0 +1,166 @@
+"""``nox -s defaults``: add releases to samebits/defaults/defaults.json, and measure the table.
+
+Without an option, the releases of samebits/matrix/known.json that the table lacks are added, from their wheels on
+PyPI: nothing is installed. ``--all`` makes the table anew. ``--measure`` makes every config, processor and token setting in
+the environments that exist and prints how many moves of a default the table states rightly (precision), and how
+many of all moves it states (recall), for each pair of releases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import json
+import os
+import subprocess
+import urllib.request
+import zipfile
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from bench.place import ROOT, WORK
+from samebits.defaults.moved import is_same
+from samebits.defaults.sources import CONSTANTS, kind_of, of_file, shared_constants
+from samebits.defaults.table import FILE, Table, from_text
+from samebits.matrix.known import releases
+from samebits.stacks.build import interpreter_of
+from samebits.stacks.places import stacks_folder
+from samebits_wire.places import STAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from samebits.defaults.sources import Stated
+
+OUT = ROOT / "samebits" / "defaults" / FILE
+INDEX = "https://pypi.org/pypi/transformers/json"
+INSIDE = "transformers/"
+NO_SETTINGS = frozenset(
+    {"_from_model_config", "_name_or_path", "architectures", "id2label", "label2id"}
+)
+"""Fields that say nothing of how a model computes, or only repeat others."""
+
+
+def main() -> None:
+    """Add the missing releases, or measure."""
+    parser = argparse.ArgumentParser(prog="nox -s defaults --", description=__doc__)
+    parser.add_argument("--all", action="store_true", help="read all releases, not only new ones")
+    parser.add_argument("--measure", action="store_true", help="compare with classes that are made")
+    options = parser.parse_args()
+    if options.measure:
+        measure(from_text(OUT.read_text("utf-8")))
+        return
+    table = Table([], {}) if options.all else from_text(OUT.read_text("utf-8"))
+    missing = [release for release in releases() if release not in table.releases]
+    read = Reader()
+    for release, wheel in wheels(missing):
+        table.add(release, read.wheel(wheel))
+        print(f"{release}: {len(table.classes)} classes", flush=True)
+    OUT.write_text(table.text(), "utf-8")
+
+
+def wheels(wanted: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield releases and their wheels, in this order."""
+    if not wanted:
+        return
+    with urllib.request.urlopen(INDEX) as answer:
+        files = json.load(answer)["releases"]
+    for release in wanted:
+        url = next(f["url"] for f in files[release] if f["filename"].endswith(".whl"))
+        with urllib.request.urlopen(urljoin(INDEX, url)) as answer:
+            yield release, answer.read()
+
+
+class Reader:
+    """Reads wheels; a file that two releases share is read once."""
+
+    def __init__(self) -> None:
+        self._read: dict[tuple[str, str], dict[str, Stated]] = {}
+
+    def wheel(self, content: bytes) -> dict[str, Stated]:
+        """Return class -> what it states."""
+        with zipfile.ZipFile(io.BytesIO(content)) as wheel:
+            names = (n for n in wheel.namelist() if n.startswith(INSIDE) and n.endswith(".py"))
+            paths = {name.removeprefix(INSIDE): name for name in names}
+            constants = wheel.read(paths[CONSTANTS]).decode()
+            found: dict[str, Stated] = {}
+            for path, name in paths.items():
+                if kind := kind_of(path):
+                    text = wheel.read(name).decode()
+                    for cls, stated in self._file(path, text, kind, constants).items():
+                        found.setdefault(cls, stated)
+        return found
+
+    def _file(self, path: str, text: str, kind: str, constants: str) -> dict[str, Stated]:
+        digest = hashlib.sha256(f"{constants}\0{text}".encode()).hexdigest()
+        if (path, digest) not in self._read:
+            self._read[path, digest] = of_file(text, kind, shared_constants(constants))
+        return self._read[path, digest]
+
+
+def measure(table: Table) -> None:
+    """Print precision and recall of the moves that the table states."""
+    made = dict(sorted(instantiated(table), key=lambda pair: table.releases.index(pair[0])))
+    counts: Counter[str] = Counter()
+    missed: Counter[str] = Counter()
+    for first, last in combinations(made, 2):
+        for outcome, name in outcomes(table, first, last, made[first], made[last]):
+            counts[outcome] += 1
+            if outcome != "right":
+                missed[f"{outcome}: {name}"] += 1
+    right, wrong, silent = (counts[key] for key in ("right", "wrong", "not stated"))
+    print(f"releases: {', '.join(made)}")
+    print(f"precision {right}/{right + wrong}, recall {right}/{right + silent}")
+    for what, count in missed.most_common(30):
+        print(f"  {count} of {what}")
+
+
+def instantiated(table: Table) -> Iterator[tuple[str, dict[str, dict[str, Any]]]]:
+    """Yield each release that has an environment, and the defaults of its classes."""
+    seen = set()
+    for stamp in sorted(stacks_folder(WORK, os.environ).glob(f"*/{STAMP}")):
+        python = interpreter_of(stamp.parent)
+        asked = [
+            str(python),
+            "-c",
+            "import importlib.metadata as m; print(m.version('transformers'))",
+        ]
+        release = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+        if release in seen or release not in table.releases:
+            continue
+        seen.add(release)
+        script = [str(python), str(Path(__file__).with_name("instantiated.py"))]
+        done = subprocess.run(script, check=True, capture_output=True, text=True)
+        print(f"{release} read", flush=True)
+        yield release, json.loads(done.stdout.splitlines()[-1])
+
+
+def outcomes(
+    table: Table,
+    first: str,
+    last: str,
+    before: Mapping[str, Mapping[str, Any]],
+    after: Mapping[str, Mapping[str, Any]],
+) -> Iterator[tuple[str, str]]:
+    """Yield right, wrong or not stated, and the field, for each default that moved or is said to have."""
+    for cls in sorted(before.keys() & after.keys()):
+        old, new = table.of(cls, first), table.of(cls, last)
+        for field in sorted(before[cls].keys() & after[cls].keys() - NO_SETTINGS):
+            values = before[cls][field], after[cls][field]
+            if any(isinstance(value, dict) and "model_type" in value for value in values):
+                continue
+            one, other = old.get(field), new.get(field)
+            said = one and other and one.is_stated and other.is_stated
+            moved = said and one and other and not is_same(one.value, other.value)
+            if not is_same(*values):
+                yield ("right" if moved else "not stated"), f"{cls}.{field}"
+            elif moved:
+                yield "wrong", f"{cls}.{field}"
+
+
+if __name__ == "__main__":
+    main()

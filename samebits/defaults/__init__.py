@@ -1,0 +1,1 @@
+"""Which default moved between two releases of transformers; read from wheels, so nothing is installed."""

@@ -1,0 +1,158 @@
+"""Which defaults moved between two releases, of those that a file leaves out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pydantic import JsonValue
+
+    from samebits.defaults.table import Default, Table
+
+_SPELLINGS: Final = {
+    "rope_parameters": ("rope_theta", "rope_scaling"),
+    "rope_scaling": ("rope_parameters",),
+    "rope_theta": ("rope_parameters",),
+    "dtype": ("torch_dtype",),
+}
+"""Field -> what a file may have in its place."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A field that the file leaves out, and whose default differs between two releases."""
+
+    of: str
+    """The class that has it in the newer release."""
+    field: str
+    """With the config inside that has it: ``text_config.rms_norm_eps``."""
+    before: JsonValue
+    after: JsonValue
+    since: str
+    """The release from which on the newer default holds."""
+
+
+def class_names(table: Table, document: Mapping[str, Any], release: str) -> str | None:
+    """Return the class that a release takes for a file; None if the table has none."""
+    model_type = document.get("model_type")
+    if isinstance(model_type, str):
+        return table.class_of(model_type, release)
+    for key in (
+        "image_processor_type",
+        "video_processor_type",
+        "feature_extractor_type",
+        "tokenizer_class",
+    ):
+        name = document.get(key)
+        if isinstance(name, str):
+            return spelling(table, name, release)
+    return None
+
+
+def spelling(table: Table, name: str, release: str) -> str | None:
+    """Return the name that a class has in a release: old files say FeatureExtractor, and Fast went in 5.0."""
+    slow = name.removesuffix("Fast")
+    names = (name, slow, slow.replace("FeatureExtractor", "ImageProcessor"))
+    return next((other for other in names if table.has(other, release)), None)
+
+
+def moves(
+    table: Table, document: Mapping[str, Any], first: str, last: str, names: tuple[str, str]
+) -> list[Move]:
+    """Return the moved defaults of a file and of the configs inside, by field.
+
+    ``names`` are the classes of the file in both releases.
+    """
+    found = [*_own(table, document, first, last, names)]
+    parts = [table.parts(name, release) for name, release in zip(names, (first, last), strict=True)]
+    for part in sorted(parts[0].keys() & parts[1].keys()):
+        inside = document.get(part)
+        inside = inside if isinstance(inside, dict) else {}
+        pair = tuple(
+            class_names(table, inside, release) or of[part]
+            for of, release in zip(parts, (first, last), strict=True)
+        )
+        if all(map(table.has, pair, (first, last))):
+            found += (
+                Move(m.of, f"{part}.{m.field}", m.before, m.after, m.since)
+                for m in moves(table, inside, first, last, (pair[0], pair[1]))
+            )
+    return found
+
+
+def _own(
+    table: Table, document: Mapping[str, Any], first: str, last: str, names: tuple[str, str]
+) -> Iterator[Move]:
+    before, after = table.of(names[0], first), table.of(names[1], last)
+    given = _given(document, table.aliases(names[1], last))
+    shared = before.keys() & after.keys() - given
+    # None in place of False is the same to most code: last
+    for field in sorted(shared, key=lambda f: (not before[f].value and not after[f].value, f)):
+        old, new = before[field], after[field]
+        if given & {*old.needs, *new.needs} or not _differ(old, new):
+            continue
+        since = _since(table, names, field, first, last)
+        yield Move(names[1], field, old.value, new.value, since)
+
+
+def _given(document: Mapping[str, Any], aliases: Mapping[str, str]) -> set[str]:
+    """Return the fields that a file has, by any of their names."""
+    named = {*document, *(aliases[name] for name in document if name in aliases)}
+    return named | {
+        field for field, others in _SPELLINGS.items() if any(other in named for other in others)
+    }
+
+
+def _differ(old: Default, new: Default) -> bool:
+    return old.is_stated and new.is_stated and not is_same(old.value, new.value)
+
+
+def is_same(left: JsonValue, right: JsonValue) -> bool:
+    """Tell whether two values are the same setting: 1 is 1.0, and True is not 1."""
+    if isinstance(left, bool) is not isinstance(right, bool):
+        return False
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(is_same, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(is_same(left[k], right[k]) for k in left)
+    return left == right
+
+
+def turn(
+    table: Table, model_type: str, field: str, one: JsonValue, other: JsonValue
+) -> tuple[str, str] | None:
+    """Return the releases on both sides of the step at which a default went from one value to the other.
+
+    The order of the values is free. None if no step of the table has both, or the source states one of them only
+    for other fields at their defaults.
+    """
+    last: tuple[str, JsonValue] | None = None
+    for release in table.releases:
+        name = table.class_of(model_type, release)
+        default = table.of(name, release).get(field) if name is not None else None
+        if default is None or not default.is_stated or default.needs:
+            last = None
+            continue
+        if last is not None and not is_same(last[1], default.value):
+            pairs = ((one, other), (other, one))
+            if any(is_same(last[1], a) and is_same(default.value, b) for a, b in pairs):
+                return last[0], release
+        last = release, default.value
+    return None
+
+
+def _since(table: Table, names: tuple[str, str], field: str, first: str, last: str) -> str:
+    """Return the first of the releases that have the newer default without a break up to the last one."""
+    wanted = table.of(names[1], last)[field]
+    since = last
+    span = table.releases[table.releases.index(first) : table.releases.index(last)]
+    for release in reversed(span):
+        name = next((n for n in reversed(names) if table.has(n, release)), None)
+        default = table.of(name, release).get(field) if name else None
+        if default is None or not default.is_stated or not is_same(default.value, wanted.value):
+            break
+        since = release
+    return since

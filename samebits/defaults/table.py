@@ -1,0 +1,185 @@
+"""The table of defaults, ``defaults.json``: what each class states, and in which releases.
+
+A field has a row for each release in which it changes: ``[release, "=", value]``, ``[release, "~", value, others]``
+for a value that the source makes of the defaults of other fields, ``[release, "?"]`` where the source does not
+state the value, ``[release, "-"]`` where the class has no such field. Releases are indices.
+``nox -s defaults`` adds a release.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pydantic import JsonValue
+
+    from samebits.defaults.sources import Stated
+
+FORMAT_VERSION: Final = 1
+FILE: Final = "defaults.json"
+_RENAMED_BASE: Final = {"PretrainedConfig": "PreTrainedConfig"}
+"""The base of all configs has another name since 5.0."""
+_MAX_BASES = 20
+
+
+class Default(NamedTuple):
+    """The default of a field in one release."""
+
+    is_stated: bool
+    value: JsonValue = None
+    needs: tuple[str, ...] = ()
+    """Other fields: the default is this value where they have their defaults, too."""
+
+
+@dataclass
+class History:
+    """One class over all releases."""
+
+    kind: str
+    rows: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """``fields.NAME``, ``bases``, ``type``, ``parts`` and ``aliases`` -> rows, as the module says."""
+
+    def at(self, key: str, release: int) -> list[Any]:
+        """Return the last row of a key up to a release: a mark and, where it is stated, the value."""
+        last: list[Any] = ["-"]
+        for index, *row in self.rows.get(key, ()):
+            if index > release:
+                break
+            last = row
+        return last
+
+    def note(self, key: str, release: int, row: list[Any]) -> None:
+        """Add a row if it differs from the last one."""
+        rows = self.rows.setdefault(key, [])
+        if (rows[-1][1:] if rows else ["-"]) != row:
+            rows.append([release, *row])
+
+
+class Table:
+    """Defaults of all classes in all releases, oldest release first."""
+
+    def __init__(self, releases: list[str], classes: dict[str, History]) -> None:
+        self.releases = releases
+        self.classes = classes
+
+    def add(self, release: str, stated: Mapping[str, Stated]) -> None:
+        """Add what the classes of the next release state."""
+        index = len(self.releases)
+        self.releases.append(release)
+        for name, of in stated.items():
+            self.classes.setdefault(name, History(of.kind))
+        for name, history in self.classes.items():
+            rows = _rows(stated[name]) if name in stated else {}
+            for key in history.rows.keys() | rows.keys():
+                history.note(key, index, rows.get(key, ["-"]))
+
+    def of(self, name: str, release: str) -> dict[str, Default]:
+        """Return field -> default of a class, those of its bases included; empty if it is not there."""
+        index = self.releases.index(release)
+        found: dict[str, Default] = {}
+        for base in reversed(list(self._line(name, index))):
+            history = self.classes[base]
+            for key in history.rows:
+                group, _, of = key.partition(".")
+                mark, *value = history.at(key, index) if group == "fields" else ["-"]
+                if mark != "-":
+                    found[of] = _default(of, mark, *value)
+        return found
+
+    def has(self, name: str, release: str) -> bool:
+        """Tell whether a release has a class."""
+        history = self.classes.get(name)
+        return history is not None and history.at("bases", self.releases.index(release)) != ["-"]
+
+    def class_of(self, model_type: str, release: str) -> str | None:
+        """Return the config class of a model type."""
+        index = self.releases.index(release)
+        wanted = ["=", model_type]
+        found = (name for name, of in self.classes.items() if of.at("type", index) == wanted)
+        return next(found, None)
+
+    def parts(self, name: str, release: str) -> dict[str, str]:
+        """Return name of a config inside -> its class."""
+        return self._nearest("parts", name, release)
+
+    def aliases(self, name: str, release: str) -> dict[str, str]:
+        """Return another name that a file may have -> the field."""
+        return self._nearest("aliases", name, release)
+
+    def _nearest(self, key: str, name: str, release: str) -> dict[str, str]:
+        index = self.releases.index(release)
+        for base in self._line(name, index):
+            _, *value = self.classes[base].at(key, index)
+            if value:
+                names: dict[str, str] = value[0]
+                return names
+        return {}
+
+    def _line(self, name: str, index: int) -> Iterator[str]:
+        """Yield a class and its bases, nearest first."""
+        waiting, seen = [name], set[str]()
+        while waiting and len(seen) < _MAX_BASES:
+            name = waiting.pop(0)
+            history = self.classes.get(name)
+            if name in seen or history is None:
+                continue
+            seen.add(name)
+            _, *value = history.at("bases", index)
+            if not value and name in _RENAMED_BASE:
+                waiting.append(_RENAMED_BASE[name])
+            yield name
+            waiting += value[0] if value else []
+
+    def text(self) -> str:
+        """Return the table as a file has it: a line for each class."""
+        lines = (
+            f"{json.dumps(name)}:{json.dumps({'kind': of.kind, **dict(sorted(of.rows.items()))}, **_COMPACT)}"
+            for name, of in sorted(self.classes.items())
+        )
+        head = f'{{"format_version":{FORMAT_VERSION},"releases":{json.dumps(self.releases, **_COMPACT)}'
+        return head + ',"classes":{\n' + ",\n".join(lines) + "\n}}\n"
+
+
+_COMPACT: Final[dict[str, Any]] = {"separators": (",", ":")}
+
+
+def _rows(stated: Stated) -> dict[str, list[Any]]:
+    rows: dict[str, list[Any]] = {"bases": ["=", list(stated.bases)]}
+    if stated.type is not None:
+        rows["type"] = ["=", stated.type]
+    if stated.parts:
+        rows["parts"] = ["=", stated.parts]
+    if stated.aliases:
+        rows["aliases"] = ["=", stated.aliases]
+    for name, value in stated.fields.items():
+        needs = stated.needs.get(name)
+        rows[f"fields.{name}"] = ["~", value, list(needs)] if needs else ["=", value]
+    return rows | {f"fields.{name}": ["?"] for name in stated.computed}
+
+
+def _default(name: str, mark: str, value: JsonValue = None, needs: Sequence[str] = ()) -> Default:
+    """Return a default; configs complete their rope parameters (``modeling_rope_utils.py``) after __init__."""
+    if name == "rope_parameters":
+        if not isinstance(value, dict) or "rope_theta" not in value:
+            return Default(is_stated=False)
+        value = {"rope_type": "default", **value}
+    return Default(mark in "=~", value, tuple(needs))
+
+
+def from_text(text: str) -> Table:
+    """Return the table of a file's text."""
+    content = json.loads(text)
+    classes = {name: History(rows.pop("kind"), rows) for name, rows in content["classes"].items()}
+    return Table(content["releases"], classes)
+
+
+@cache
+def table() -> Table:
+    """Return the table of this samebits."""
+    return from_text(files("samebits.defaults").joinpath(FILE).read_text("utf-8"))

@@ -1,0 +1,126 @@
+"""Tests of what is read from sources: stated, made of other fields, or computed."""
+
+import pytest
+
+from samebits.defaults.sources import of_file, shared_constants
+
+
+def read(body, kind="config", bases="PreTrainedConfig", constants=""):
+    text = f"class Config({bases}):\n" + "".join(f"    {line}\n" for line in body.splitlines())
+    return of_file(text, kind, shared_constants(constants))["Config"]
+
+
+def test_fields_of_a_dataclass_are_stated():
+    stated = read(
+        'model_type = "llama"\n'
+        "base_model_tp_plan = {}\n"
+        "hidden_size: int = 4096\n"
+        "scale: float = interval(min=0.0)(default=2**-3)\n"
+        "sizes: tuple = (1, 2)\n"
+        "names: list = field(default_factory=list)\n"
+        "auto: ClassVar[str] = 'x'\n"
+        "made: int = compute()\n"
+    )
+    assert stated.type == "llama"
+    assert stated.fields == {"hidden_size": 4096, "scale": 0.125, "sizes": [1, 2], "names": []}
+    assert stated.computed == {"made"}
+
+
+def test_arguments_of_init_are_stated_with_what_the_body_makes_of_them():
+    stated = read(
+        "def __init__(self, a=1, b=None, c=None, d=None, window=4096, use_window=False, **kwargs):\n"
+        "    self.a = a\n"
+        "    self.b = b if b is not None else 7\n"
+        "    if c is None:\n"
+        "        c = a * 2\n"
+        "    self.c = c\n"
+        "    self.d = kwargs.pop('d', 3)\n"
+        "    self.window = window if use_window else None\n"
+        "    super().__init__(tie=True, **kwargs)\n"
+    )
+    assert stated.fields == {
+        "a": 1,
+        "b": 7,
+        "c": 2,
+        "d": 3,
+        "window": None,
+        "use_window": False,
+        "tie": True,
+    }
+    assert stated.needs == {"c": ("a",), "window": ("use_window",)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if torch.cuda.is_available():\n    self.a = 2",
+        "for key in keys:\n    self.a = key",
+        "self.a = helper(a)",
+        "self.a, self.b = helper()",
+        "self.a.update(b=1)",
+        "self.a['x'] = helper()",
+        "try:\n    self.a = 3\nexcept ValueError:\n    pass",
+    ],
+)
+def test_what_may_or_may_not_run_has_no_stated_value(body):
+    lines = "".join(f"    {line}\n" for line in body.splitlines())
+    stated = read(f"def __init__(self, a=1):\n    self.a = a\n{lines}")
+    assert stated.computed - {"b"} == {"a"}
+    assert stated.fields == {}
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "'old' in kwargs",
+        "kwargs.get('old') is not None",
+        "(old := kwargs.pop('old', None)) is not None",
+    ],
+)
+def test_a_branch_for_a_keyword_does_not_run(test):
+    stated = read(
+        f"def __init__(self, a=1, **kwargs):\n    self.a = a\n    if {test}:\n        self.a = 2\n"
+    )
+    assert stated.fields == {"a": 1}
+
+
+def test_processors_have_attributes_enums_and_constants_of_the_library():
+    stated = read(
+        "resample = PILImageResampling.BICUBIC\n"
+        "image_mean = IMAGENET_MEAN\n"
+        "size = {'shortest_edge': 224}\n"
+        "model_input_names = ['pixel_values']\n"
+        "def __init__(self, crop=None):\n"
+        "    crop = crop if crop is not None else {'height': 2, 'width': 2}\n"
+        "    crop = get_size_dict(crop, param_name='crop')\n"
+        "    self.crop = crop\n",
+        kind="processor",
+        constants="IMAGENET_MEAN = [0.5, 0.25]\n",
+    )
+    assert stated.fields == {
+        "resample": 3,
+        "image_mean": [0.5, 0.25],
+        "size": {"shortest_edge": 224},
+        "crop": {"height": 2, "width": 2},
+    }
+
+
+def test_generation_takes_its_defaults_from_the_dict_of_the_release():
+    stated = read(
+        "def __init__(self, **kwargs):\n"
+        "    self.top_k = kwargs.pop('top_k', None)\n"
+        "    self.num_beams = kwargs.pop('num_beams', 2)\n"
+        "def _get_default_generation_params():\n"
+        "    return {'top_k': 50, 'num_beams': 1}\n",
+        kind="generation",
+    )
+    assert stated.fields == {"top_k": 50, "num_beams": 2}
+
+
+def test_tokenizers_have_the_arguments_alone():
+    stated = read(
+        "def __init__(self, unk=AddedToken('<unk>', lstrip=True), legacy=None):\n"
+        "    if legacy is None:\n        legacy = True\n    self.legacy = legacy\n",
+        kind="tokenizer",
+    )
+    assert stated.fields == {"unk": "<unk>", "legacy": None}
