@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.questions import (
+    arguments,
     changes,
     crossings,
     pipelines,
@@ -28,6 +29,7 @@ QUESTIONS: tuple[Question, ...] = (
     texts.QUESTION,
     processors.QUESTION,
     pipelines.QUESTION,
+    arguments.QUESTION,
     relations.QUESTION,
     crossings.QUESTION,
     usage.QUESTION,
