@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.questions import (
+    arguments,
     changes,
     crossings,
+    pipelines,
     processors,
     relations,
     texts,
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 QUESTIONS: tuple[Question, ...] = (
     texts.QUESTION,
     processors.QUESTION,
+    pipelines.QUESTION,
+    arguments.QUESTION,
     relations.QUESTION,
     crossings.QUESTION,
     usage.QUESTION,

@@ -1,0 +1,1 @@
+"""Which arguments of forward have an effect."""

@@ -1,0 +1,127 @@
+"""Arguments of forward: what each of them changes, if forward takes it.
+
+The result has the form of ArgumentsSignal in samebits/questions/arguments/records.py. A release that no longer
+reads an argument may raise, or swallow it with ``**kwargs``: the effect tells both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.model import forks, layers
+from samebits_probe.model.distance import distance, same_bytes
+from samebits_probe.model.inputs import text_config
+from samebits_probe.process.failure import describe, in_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Facts = dict[str, Any]
+_CLEAR = 2.0**-8
+"""Part of the largest output by which an effect is no rounding, in any dtype and on any CPU."""
+_MAX_REASON = 160
+
+
+def given(model: Any, kwargs: Facts) -> Facts:
+    """Return argument -> a value that changes what is computed, for each that applies to the model's inputs."""
+    return {name: value for name, value in _values(model, kwargs) if name not in kwargs}
+
+
+def _values(model: Any, kwargs: Facts) -> Iterator[tuple[str, Any]]:
+    config = text_config(model.config)
+    yield from _head_masks(config)
+    tokens: Any = kwargs.get("input_ids")
+    if isinstance(tokens, torch.Tensor) and tokens.dim() == 2 and tokens.shape[0] == 1:
+        length = tokens.shape[1]
+        mask = torch.ones_like(tokens)
+        mask[:, 0] = 0
+        yield "attention_mask", mask
+        # the distances change, too: a rotary embedding does not see where a row begins
+        yield "position_ids", torch.arange(length).flip(0)[None]
+        if (getattr(config, "type_vocab_size", 0) or 0) > 1:
+            yield "token_type_ids", torch.ones_like(tokens)
+        yield "logits_to_keep", 1
+        yield "num_logits_to_keep", 1
+    yield "return_dict", False
+    yield "output_hidden_states", True
+    yield "output_router_logits", True
+
+
+def _head_masks(config: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield masks that hide the first head of each layer."""
+    sizes = (
+        ("head_mask", "num_hidden_layers", "num_attention_heads"),
+        ("decoder_head_mask", "decoder_layers", "decoder_attention_heads"),
+        ("cross_attn_head_mask", "decoder_layers", "decoder_attention_heads"),
+    )
+    for name, *fields in sizes:
+        shape = [getattr(config, field, None) for field in fields]
+        if all(isinstance(size, int) and size > 1 for size in shape[1:]) and shape[0]:
+            mask = torch.ones(*shape)
+            mask[:, 0] = 0
+            yield name, mask
+
+
+def effects(
+    model: Any, kwargs: Facts, values: Facts, restore: Callable[[], None]
+) -> dict[str, Facts]:
+    """Return argument -> whether forward names it, and its effect; ``restore`` undoes what a forward leaves.
+
+    Raises:
+        Exception: what the forward raises without any of the arguments.
+
+    """
+    plain = _answer(model, kwargs, restore)
+    found = {}
+    for name, value in values.items():
+        named = {"named": forks.accepts(model, name)}
+        try:
+            answer = _answer(model, {**kwargs, name: value}, restore)
+        except Exception as error:  # noqa: BLE001  that it raises is the observation
+            found[name] = named | _raised(error)
+        else:
+            found[name] = named | _effect(plain, answer)
+    return found
+
+
+def _answer(model: Any, kwargs: Facts, restore: Callable[[], None]) -> Any:
+    try:
+        with torch.no_grad():
+            return model(**kwargs)
+    finally:
+        restore()
+
+
+def _raised(error: Exception) -> Facts:
+    frames = describe("arguments", error)["frames"]
+    places = [f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/")]
+    reason = in_one_line(error, _MAX_REASON)
+    return {"effect": "raises", "message": reason, "at": next(reversed(places), "")}
+
+
+def _effect(plain: Any, answer: Any) -> Facts:
+    """Return the effect: another form, other fields, other numbers, or none."""
+    if isinstance(plain, tuple) is not isinstance(answer, tuple):
+        return {"effect": "another form", "message": type(answer).__name__}
+    added = sorted(_fields(answer) - _fields(plain))
+    if added:
+        return {"effect": "more fields", "message": ", ".join(added)}
+    before, after = layers.logits_of(plain), layers.logits_of(answer)
+    if before is None or after is None:
+        return {"effect": "none"}
+    if before.shape != after.shape:
+        shapes = (str(tuple(tensor.shape)) for tensor in (before, after))
+        return {"effect": "another shape", "message": " → ".join(shapes)}
+    if same_bytes(before, after):
+        return {"effect": "none"}
+    largest = float(before.double().abs().max()) or 1.0
+    part = distance(before, after)["max_abs"] / largest
+    return {"effect": "other numbers" if part > _CLEAR else "rounding"}
+
+
+def _fields(answer: Any) -> set[str]:
+    return (
+        {str(k) for k, v in answer.items() if v is not None} if hasattr(answer, "items") else set()
+    )

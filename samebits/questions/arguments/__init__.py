@@ -1,0 +1,19 @@
+"""Which arguments of forward have an effect: those that one release reads and another ignores or refuses."""
+
+from __future__ import annotations
+
+from samebits.questions.arguments.ask import of_captures, options
+from samebits.questions.arguments.records import ARGUMENTS
+from samebits.questions.arguments.rules import RULES
+from samebits.questions.arguments.section import arguments_differ, of_model, of_run
+from samebits.questions.question import ModelSection, Question, Section
+
+QUESTION = Question(
+    key=ARGUMENTS,
+    options=options,
+    of_captures=of_captures,
+    rules=RULES,
+    sections=(Section("findings.md", 53, of_run),),
+    of_model=(ModelSection(103, of_model),),
+    has_details=lambda rows, _: arguments_differ(rows),
+)

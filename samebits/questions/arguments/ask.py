@@ -1,0 +1,40 @@
+"""Which cells are given further arguments, and what a report keeps of the effects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.jobs.records import Options
+from samebits.questions.arguments.compare import differences
+from samebits.questions.arguments.records import ArgumentsOfRow, ArgumentsReport, signal_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from samebits.matrix.spec import ModelSpec
+    from samebits.records.capture import Capture
+    from samebits.records.ids import CellId
+
+
+def options(cell: CellId, model: ModelSpec) -> Options | None:
+    """Ask the model's first CPU variant: what is read does not depend on the dtype."""
+    return Options(large=model.large) if cell.variant == model.first_on_cpu else None
+
+
+def of_captures(captures: Mapping[str, Capture], reference: str) -> ArgumentsOfRow | None:
+    """Return the effects in a row's cells, and what differs from the reference's."""
+    found = {stack: signal_of(capture) for stack, capture in captures.items()}
+    signals = {stack: signal for stack, signal in found.items() if signal is not None}
+    if not signals:
+        return None
+    first = reference if reference in signals else next(iter(signals))
+    return ArgumentsOfRow(
+        stacks=signals,
+        compared={
+            stack: ArgumentsReport(
+                reference=first, differences=tuple(differences(signals[first], signal))
+            )
+            for stack, signal in signals.items()
+            if stack != first
+        },
+    )

@@ -1,0 +1,75 @@
+"""Arguments of forward and their effects in one environment, and two environments compared.
+
+probes/samebits_probe/questions/arguments/ writes :class:`ArgumentsSignal` without this class; it is the schema.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from samebits.records.question import Answer, Key
+from samebits.records.record import Record
+
+if TYPE_CHECKING:
+    from samebits.records.capture import Capture
+
+Effect = Literal[
+    "other numbers", "another shape", "another form", "more fields", "rounding", "none", "raises"
+]
+"""What an argument changes in the output of forward. rounding: so little that another CPU may show none."""
+
+
+Kind = Literal["ignored", "refused"]
+"""ignored: an argument has an effect in one environment, and none in the other. refused: one of them raises."""
+
+
+class ArgumentEffect(Record):
+    """One argument, given to forward beside the inputs of a prompt."""
+
+    named: bool
+    """Whether the signature of forward has it; otherwise only ``**kwargs`` can take it."""
+    effect: Effect
+    message: str = ""
+    """The exception, the shapes, the fields."""
+    at: str = ""
+    """File and line of transformers that raise."""
+
+
+class ArgumentsSignal(Answer):
+    """The arguments that were given; it does not affect the verdict."""
+
+    effects: dict[str, ArgumentEffect] = Field(default_factory=dict)
+
+
+class ArgumentDifference(Record):
+    """One argument whose effect differs."""
+
+    argument: str
+    kind: Kind
+    reference: ArgumentEffect
+    candidate: ArgumentEffect
+
+
+class ArgumentsReport(Record):
+    """The arguments of one environment, compared with another's."""
+
+    reference: str
+    differences: tuple[ArgumentDifference, ...] = ()
+
+
+class ArgumentsOfRow(Answer):
+    """The arguments of a row's cells."""
+
+    stacks: dict[str, ArgumentsSignal] = Field(default_factory=dict)
+    compared: dict[str, ArgumentsReport] = Field(default_factory=dict)
+    """Environment -> what differs from the reference, or from the oldest one; not for that one itself."""
+
+
+ARGUMENTS = Key("arguments", ArgumentsSignal, ArgumentsOfRow)
+
+
+def signal_of(capture: Capture) -> ArgumentsSignal | None:
+    """Return the arguments of a cell; None if none was given."""
+    return ARGUMENTS.in_cell(capture.signals.answers)

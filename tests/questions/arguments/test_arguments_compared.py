@@ -1,0 +1,111 @@
+"""Arguments of forward on two sides: what is accused, and what is not decided."""
+
+import pytest
+
+from samebits.findings.case import Case
+from samebits.questions.arguments.ask import of_captures, options
+from samebits.questions.arguments.compare import differences
+from samebits.questions.arguments.records import ARGUMENTS, ArgumentsSignal
+from samebits.questions.arguments.section import arguments_differ, of_model, of_run
+from samebits.questions.registry import findings
+from samebits.records.ids import CellId
+from tests.support.builders import Memory, model_spec, sound
+from tests.support.sample_report import same_everywhere, sample_report
+
+READ = {"named": True, "effect": "other numbers"}
+NONE = {"named": False, "effect": "none"}
+RAISES = {
+    "named": False,
+    "effect": "raises",
+    "message": "TypeError: forward() got an unexpected keyword argument 'head_mask'",
+}
+
+
+def signal(effect):
+    return ArgumentsSignal.model_validate({"effects": {"head_mask": effect}})
+
+
+def kinds(before, after):
+    return [each.kind for each in differences(signal(before), signal(after))]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (READ, NONE, "ignored"),
+        (NONE, READ, "ignored"),
+        (READ, RAISES, "refused"),
+        ({"named": True, "effect": "another shape"}, NONE, "ignored"),
+        (READ, READ, None),
+        (READ, {"named": True, "effect": "another shape"}, None),
+        # what another CPU may show as no effect
+        (READ, {"named": True, "effect": "rounding"}, None),
+        ({"named": True, "effect": "rounding"}, NONE, None),
+        # it had no effect to lose
+        ({"named": True, "effect": "none"}, RAISES, None),
+        # no side promises an effect
+        (READ | {"named": False}, NONE, None),
+    ],
+)
+def test_what_one_side_reads_and_the_other_does_not_is_accused(before, after, kind):
+    assert kinds(before, after) == ([kind] if kind else [])
+
+
+def codes_of(before, after):
+    case = Case(
+        capture=sound(Memory(), "5.x", arguments=signal(after)),
+        reference=sound(Memory(), "4.48", arguments=signal(before)),
+    )
+    return {each.code: each for each in findings(case)}
+
+
+def test_findings_name_the_argument_and_both_effects():
+    found = codes_of(READ, NONE)
+    assert found.keys() == {"SB926"}
+    assert found["SB926"].where == "forward(head_mask=…)"
+    assert found["SB926"].evidence == (
+        "4.48: other numbers",
+        "5.x: no effect; forward does not name it",
+    )
+    refused = codes_of(READ, RAISES)
+    assert refused.keys() == {"SB927"}
+    assert "unexpected keyword argument" in refused["SB927"].evidence[1]
+    assert not codes_of(READ, READ)
+
+
+def test_the_first_variant_is_asked():
+    model = model_spec()
+    asked = [CellId(model=model.name, variant=v, stack="5.x") for v in model.variants]
+    assert [options(cell, model) is not None for cell in asked] == [
+        v == model.first_on_cpu for v in model.variants
+    ]
+
+
+def row_of(before, after):
+    first, second = (stack.id for stack in sample_report().stacks[:2])
+    captures = {
+        first: sound(Memory(), first, arguments=signal(before)),
+        second: sound(Memory(), second, arguments=signal(after)),
+    }
+    return of_captures(captures, first)
+
+
+def report_of(answer):
+    row = same_everywhere("m", "float32").model_copy(update={"answers": {ARGUMENTS.name: answer}})
+    return sample_report().model_copy(update={"rows": (row,)})
+
+
+def test_sections_list_what_differs_and_nothing_else():
+    report = report_of(row_of(READ, NONE))
+    assert arguments_differ(report.rows)
+    for text in (of_run(report), of_model(list(report.rows), report)):
+        assert "head_mask" in text
+        assert "no effect" in text
+    same = report_of(row_of(READ, READ))
+    assert not arguments_differ(same.rows)
+    assert not of_run(same)
+    assert not of_model(list(same.rows), same)
+
+
+def test_a_row_without_arguments_has_no_answer():
+    assert of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None
