@@ -38,9 +38,20 @@ PLANTED = {
     "boxes": ("SB838", "post_process_object_detection", ""),
     "threshold": ("SB838", "post_process_object_detection", ""),
     "boxes-in-tenths": ("SB834", "post_process_object_detection", ""),
+    "ignored-option": (
+        "SB850",
+        "image processor, with options: RGB 97 x 64, do_normalize=false",
+        "",
+    ),
+    "option-ignored-at-load": ("SB859", "RGB 97 x 64, do_normalize=false in from_pretrained", ""),
+    "refused-option": (
+        "SB836",
+        "image processor, with options: RGB 97 x 64, do_normalize=false",
+        "",
+    ),
 }
 """Kind -> its finding, the step that is named, and more of what is said of it."""
-CLEAN = ("clean", "clean-boxes", "clean-sound", "wav2vec2")
+CLEAN = ("clean", "clean-boxes", "clean-option", "clean-sound", "wav2vec2")
 OWN = {
     "wav2vec2": {"feature_extractor_type": "Wav2Vec2FeatureExtractor"},
     "whisper": {"feature_extractor_type": "WhisperFeatureExtractor"},

@@ -135,9 +135,6 @@ def _unlike_the_call(part: ProcessorPart, option: str) -> tuple[str, ...]:
     like = part.cases[option].like
     if not effect_of(part, like):
         return ()
-    if part.cases[option].raised:
-        raised = part.cases[option]
-        return (f"the call returns outputs, and this raises {raised.raised}: {raised.message}",)
     if effect_of(part, option) is False:
         return (
             "the outputs have the same bytes as without the option, and in the call it changes them",

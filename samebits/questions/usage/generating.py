@@ -69,10 +69,11 @@ def _stale_beams(case: Case) -> Iterator[Sighting]:
 
 def _mixed_rows(case: Case) -> Iterator[Sighting]:
     """Find answers that go on with the image, the video or the sound of another row."""
-    for prompt, beams in (signal_of(case.capture).several or {}).items():
+    observed = signal_of(case.capture)
+    for prompt, beams in (observed.several or {}).items():
         if _is_mixed(beams, case):
             where = f"generate(num_beams=2, num_return_sequences=2) of {prompt}"
-            yield Sighting(where, tuple(_distances_of(beams)))
+            yield Sighting(where, (*_distances_of(beams), *seen_with(observed.asked_of)))
 
 
 def _is_mixed(beams: Beams, case: Case) -> bool:
