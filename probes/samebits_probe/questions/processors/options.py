@@ -128,7 +128,8 @@ def _of_sounds(processor: Any) -> dict[str, Call]:
 
 
 def _hear(processor: Any, sound: Any, **options: Any) -> Any:
-    arguments = {"sampling_rate": samples.RATE, "padding": True, "return_tensors": "np"}
+    rate = getattr(processor, "sampling_rate", samples.RATE)
+    arguments = {"sampling_rate": rate, "padding": True, "return_tensors": "np"}
     return processor(sound, **(arguments | options))
 
 
@@ -210,17 +211,18 @@ def _cases(
     those that are, None for all.
     """
     name, made, ask = base
-    cases = {name: Call(made, ask)}
+    cases, at_load = {name: Call(made, ask)}, {}
     for options in given:
         case = f"{name}, {_shown(options)}"
         cases[case] = Call(made, _with(ask, options), without=name)
         may_load = loads is None or set(options) <= set(loads)
         if len(options) == 1 and may_load and all(_is_held(holder, n) for n in options):
             loaded = Call(made, ask, without=name, given=options, like=case)
-            cases[f"{case} in from_pretrained"] = loaded
+            at_load[f"{case} in from_pretrained"] = loaded
     for options in only_loaded or ():
         case = f"{name}, {_shown(options)} in from_pretrained"
-        cases[case] = Call(made, ask, without=name, given=options)
+        at_load[case] = Call(made, ask, without=name, given=options)
+    cases |= at_load
     if loads is None and (names := getattr(holder, _NAMES, None)):
         cases[_NAMES] = Call(lambda: None, _input_names)
         options = {_NAMES: [*names, "more"]}

@@ -40,7 +40,7 @@ OPTIONS = ", with options"
 BACKENDS = ("pil", "torchvision")
 SECONDS = 40.0
 """Time for all cases of a model; later ones are left out, with the reason."""
-OPTION_SECONDS = 15.0
+OPTION_SECONDS = 10.0
 """The same for the calls with options, which come last."""
 FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 _TEMPLATES = ("chat_template.json", "chat_template.jinja")
