@@ -110,6 +110,16 @@ def test_a_switch_is_only_put_on_where_it_has_what_it_needs():
     }
 
 
+def test_a_processor_that_empties_its_options_takes_them_from_no_later_call():
+    def emptying(_processor, _made, images_kwargs=None, **_options):
+        return {"result": images_kwargs.pop("do_rescale", None)}
+
+    nested = {"images_kwargs": {"do_rescale": False}}
+    asked = options._with(emptying, nested)
+    assert [asked(None, None)["result"] for _ in range(2)] == [False, False]
+    assert nested == {"images_kwargs": {"do_rescale": False}}
+
+
 def answers_of(run, **questions):
     """Return what the phase answers for a checkpoint of sounds."""
     source = source_of("wav2vec2", feature_extractor_type="Wav2Vec2FeatureExtractor")

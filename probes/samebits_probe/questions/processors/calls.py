@@ -215,13 +215,12 @@ def _converse(processor: Any, images: Any) -> Any:
 
 def _read_padded(processor: Any, case: Any, **options: Any) -> Any:
     texts, images = case
+    padded, common = {"padding": True}, {"return_tensors": "pt"}
     if any(name.endswith("_kwargs") for name in options):
-        # all by kind, as the library documents it: up to 4.57 what is beside the kinds is dropped
-        of_texts = {"padding": True, **options.pop("text_kwargs", {})}
-        common = {"return_tensors": "pt"}
-        options |= {"text_kwargs": of_texts, "common_kwargs": common}
-        return processor(text=texts, images=images, **options)
-    return processor(text=texts, images=images, padding=True, return_tensors="pt", **options)
+        # all by kind, as the library documents it: up to 4.57 what stands beside the kinds is dropped
+        options["text_kwargs"] = padded | options.get("text_kwargs", {})
+        return processor(text=texts, images=images, common_kwargs=common, **options)
+    return processor(text=texts, images=images, **(padded | common | options))
 
 
 def _read_sound(processor: Any, sound: Any) -> Any:

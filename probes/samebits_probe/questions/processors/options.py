@@ -6,6 +6,7 @@ the object is set to. A case is named by both, so releases are compared where th
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import sys
@@ -55,6 +56,7 @@ _OF_TEXTS: dict[str, Options] = {
     "return_mm_token_type_ids": {"return_mm_token_type_ids": True},
 }
 """Option that a release has -> what is given."""
+_OTHER_SIDE = {"left": "right", "right": "left"}
 _NAMES = "model_input_names"
 
 
@@ -120,8 +122,7 @@ def _of_sounds(processor: Any) -> dict[str, Call]:
         if isinstance(getattr(processor, name, None), bool)
     ]
     given = [value for name, value in _OF_SOUNDS.items() if name in names]
-    sides = {"left": "right", "right": "left"}
-    side = sides.get(getattr(processor, "padding_side", ""))
+    side = _OTHER_SIDE.get(getattr(processor, "padding_side", ""))
     only_loaded = [{"padding_side": side}] if side and "padding_side" not in names else []
     base = ("two of different lengths", made, _hear)
     return _cases(base, [*flips, *given], processor, only_loaded)
@@ -147,13 +148,14 @@ def _of_texts(processor: Any) -> dict[str, Call]:
         return {}
     typed = _typed(processor)
     names = _names(processor) | {n for part in _parts(typed).values() for n in _annotated(part)}
-    given = [value for name, value in _OF_TEXTS.items() if name in names]
-    sides = {"left": "right", "right": "left"}
-    if side := sides.get(getattr(processor.tokenizer, "padding_side", "")):
-        given += [{"padding_side": side}, {"text_kwargs": {"padding_side": side}}]
     images = dict(_options_of_pixels(getattr(processor, "image_processor", None)))
-    given += [value for name, value in images.items() if name in _PAIRS]
-    given += [{"images_kwargs": images[name]} for name in ("do_rescale",) if name in images]
+    texts = {**_OF_TEXTS}
+    if side := _OTHER_SIDE.get(getattr(processor.tokenizer, "padding_side", "")):
+        texts["padding_side"] = {"padding_side": side}
+    given = [value for name, value in texts.items() if name in names]
+    given += [images[name] for name in _PAIRS if name in images and name in names]
+    by_kind = (("text_kwargs", texts, "padding_side"), ("images_kwargs", images, "do_rescale"))
+    given += [{k: own[name]} for k, own, name in by_kind if k in _parts(typed) and name in own]
     known = {name for options in given for name in options}
     given += [{n: v} for n, v in _flipped_defaults(typed) if n not in known and n in names]
     return _cases(base, given, processor.image_processor, loads=("do_rescale",))
@@ -193,9 +195,12 @@ def _annotated(typed: Any) -> Mapping[str, Any]:
 
 def _names(processor: Any) -> set[str]:
     """Return the options of a call by its typed arguments and its signature."""
-    methods = [getattr(processor, name, None) for name in ("preprocess", "__call__")]
-    signed = [inspect.signature(method).parameters for method in methods if method is not None]
-    return {*_annotated(getattr(processor, "valid_kwargs", None)), *(n for s in signed for n in s)}
+    names = {*_annotated(getattr(processor, "valid_kwargs", None))}
+    for method in ("preprocess", "__call__"):
+        # it may have none, or none that can be read
+        with suppress(AttributeError, TypeError, ValueError):
+            names |= {*inspect.signature(getattr(processor, method)).parameters}
+    return names
 
 
 def _cases(
@@ -241,7 +246,7 @@ def _input_names(processor: Any, _none: Any) -> Any:
 
 def _with(ask: Asked, options: Options) -> Asked:
     def asked(processor: Any, made: Any) -> Any:
-        return ask(processor, made, **options)
+        return ask(processor, made, **copy.deepcopy(options))  # 4.57 takes its options out of dicts
 
     return asked
 

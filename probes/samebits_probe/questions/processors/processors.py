@@ -6,6 +6,7 @@ image processor is asked once more with the backend that the release does not ch
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import inspect
 import json
@@ -196,7 +197,9 @@ def _loader(kind: str, source: Source) -> Callable[..., Any]:
 
 def _with_options(kind: str, load: Callable[..., Any], clock: Clock) -> dict[str, dict[str, Any]]:
     """Return the cases of a part that has cases without options already."""
-    processor = load()
+    processor, failed = _loaded(load)
+    if failed:
+        return {}
     cases = _cases(processor, load, options.of(kind, processor), clock)
     described = {**_described(kind, processor), "role": "options", "settings": {}}
     return {kind + OPTIONS: described | {"cases": cases}} if cases else {}
@@ -316,7 +319,7 @@ def _case(processor: Any, call: Call, load: Callable[..., Any]) -> dict[str, Any
     except ImportError as error:
         return {"left_out": in_words(error)}
     try:
-        processor = processor if call.given is None else load(**call.given)
+        processor = processor if call.given is None else load(**copy.deepcopy(call.given))
         with steps.recorded(processor) as taken:
             outputs = dict(call.called(processor, made))
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
