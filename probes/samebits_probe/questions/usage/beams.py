@@ -84,14 +84,12 @@ def several(subject: Subject) -> Facts:
     """Return the same for each prompt of several rows with images, videos or sounds, with two answers to each row.
 
     Raises:
-        NoMeaning: the class does not generate, or there is no such prompt.
+        NoMeaning: there is such a prompt, and the class does not generate.
 
     """
-    _require_generates(subject)
     prompts = {name: fed for name, fed in subject.prompts.items() if _has_more_than_text(fed)}
-    if not prompts:
-        msg = "no prompt has several rows of token ids with an image, a video or a sound in each"
-        raise NoMeaning(msg)
+    if prompts:
+        _require_generates(subject)
     never = multimodal.reserved(subject.model.config)
     return {
         name: _searched(subject, fed, _SEVERAL, never=[*never, *fed[_IDS].unique().tolist()])
