@@ -1007,6 +1007,14 @@ USAGE = [
     ("SB825", "beams", searched(by_cache=0.8), searched(by_cache=2e-6)),
     ("SB825", "beams", searched(by_cache=0.8), searched(by_cache=0.8, greedy=0.7)),
     ("SB825", "beams", searched(by_cache=0.8), {"refused": "ValueError: no beams"}),
+    *(
+        ("SB925", "several", {"image-padded": searched(by_cache=0.8)}, {"image-padded": clean})
+        for clean in (
+            searched(by_cache=2e-6),
+            searched(by_cache=0.8, greedy=0.7),
+            {"refused": "RuntimeError: sizes differ"},
+        )
+    ),
     ("SB915", "repeated", SECOND | {"n_same": 0, "apart": 0.7}, SECOND),
     ("SB915", "repeated", SECOND | {"n_same": 2, "apart": 0.1}, SECOND | {"apart": 1e-6}),
     ("SB915", "repeated", SECOND | {"steps": [4, 3], "n_same": 3}, SECOND | {"of_steps": 0.0}),

@@ -17,6 +17,7 @@ from samebits_probe.cell.session import Session
 from samebits_probe.model.load import Source
 from samebits_probe.questions.processors import (
     arrays,
+    options,
     phase,
     postprocessing,
     processors,
@@ -49,6 +50,76 @@ def test_a_checkpoint_without_the_files_has_no_facts():
     assert processors.facts(source_of("wav2vec2")) is None
 
 
+def with_options(model_type, **content):
+    part = processors.facts(source_of(model_type, **content))["parts"]
+    (name,) = (n for n in part if n.endswith(options.__name__.rpartition(".")[2]))
+    return part[name]
+
+
+def test_options_are_those_that_a_release_names_with_other_values():
+    keys = {"return_attention_mask": False, "padding_side": "right"}
+    content = {"feature_extractor_type": KINDS["wav2vec2"], **keys}
+    part = with_options("wav2vec2", **content)
+    assert part["role"] == "options"
+    base = "two of different lengths"
+    mask, cut, side, names = (
+        f"{base}, return_attention_mask=true",
+        f'{base}, padding="max_length", max_length=4000, truncation=true',
+        f'{base}, padding_side="left" in from_pretrained',
+        "model_input_names in from_pretrained",
+    )
+    cases = part["cases"]
+    assert {base, mask, cut, side, names, f"{mask} in from_pretrained"} <= cases.keys()
+    assert cases[mask]["outputs"] == cases[f"{mask} in from_pretrained"]["outputs"]
+    assert cases[mask]["outputs"].keys() > cases[base]["outputs"].keys()
+    assert cases[f"{mask} in from_pretrained"]["like"] == mask
+    assert {c.get("without") for c in cases.values()} == {None, base, "model_input_names"}
+    assert cases[cut]["outputs"]["input_values"]["shapes"] == [[2, 4000]]
+    assert cases[side]["outputs"] != cases[base]["outputs"]
+    # only keys of the file are taken
+    assert cases[names]["outputs"] == cases["model_input_names"]["outputs"]
+
+
+def test_a_switch_is_only_put_on_where_it_has_what_it_needs():
+    class Images:
+        do_resize, do_center_crop, do_rescale, do_flip = True, False, False, False
+        size, crop_size, rescale_factor = {"height": 32, "width": 24}, None, 1 / 255
+        image_mean, image_std, resample = [0.5, 0.5, 0.5], 0.5, 2
+
+        def preprocess(
+            self,
+            images,
+            do_resize=None,
+            do_center_crop=None,
+            do_rescale=None,
+            do_flip=None,
+            size=None,
+            image_mean=None,
+            image_std=None,
+            resample=None,
+        ):
+            """Take options by name."""
+
+    assert dict(options._options_of_pixels(Images())) == {
+        "do_resize": {"do_resize": False},
+        "do_rescale": {"do_rescale": True},
+        "do_flip": {"do_flip": True},
+        "size": {"size": {"height": 16, "width": 12}},
+        "image_mean": {"image_mean": [0.25, 0.5, 0.75]},
+        "resample": {"resample": 3},
+    }
+
+
+def test_a_processor_that_empties_its_options_takes_them_from_no_later_call():
+    def emptying(_processor, _made, images_kwargs=None, **_options):
+        return {"result": images_kwargs.pop("do_rescale", None)}
+
+    nested = {"images_kwargs": {"do_rescale": False}}
+    asked = options._with(emptying, nested)
+    assert [asked(None, None)["result"] for _ in range(2)] == [False, False]
+    assert nested == {"images_kwargs": {"do_rescale": False}}
+
+
 def answers_of(run, **questions):
     """Return what the phase answers for a checkpoint of sounds."""
     source = source_of("wav2vec2", feature_extractor_type="Wav2Vec2FeatureExtractor")
@@ -69,7 +140,7 @@ def answers_of(run, **questions):
 
 def test_the_phase_answers_in_run_a_where_it_is_asked():
     (answer,) = answers_of("a", processors={}).values()
-    assert answer["parts"].keys() == {"feature extractor"}
+    assert answer["parts"].keys() == {"feature extractor", "feature extractor, with options"}
     assert answers_of("a") == answers_of("b", processors={}) == {}
 
 

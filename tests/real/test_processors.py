@@ -38,12 +38,30 @@ PLANTED = {
     "boxes": ("SB838", "post_process_object_detection", ""),
     "threshold": ("SB838", "post_process_object_detection", ""),
     "boxes-in-tenths": ("SB834", "post_process_object_detection", ""),
+    "ignored-option": (
+        "SB850",
+        "image processor, with options: RGB 97 x 64, do_normalize=false",
+        "",
+    ),
+    "option-ignored-at-load": ("SB859", "RGB 97 x 64, do_normalize=false in from_pretrained", ""),
+    "refused-option": (
+        "SB836",
+        "image processor, with options: RGB 97 x 64, do_normalize=false",
+        "",
+    ),
 }
 """Kind -> its finding, the step that is named, and more of what is said of it."""
-CLEAN = ("clean", "clean-boxes", "clean-sound", "wav2vec2")
+CLEAN = ("clean", "clean-boxes", "clean-option", "clean-sound", "wav2vec2")
 OWN = {
-    "wav2vec2": {"feature_extractor_type": "Wav2Vec2FeatureExtractor"},
-    "whisper": {"feature_extractor_type": "WhisperFeatureExtractor"},
+    "wav2vec2": {
+        "feature_extractor_type": "Wav2Vec2FeatureExtractor",
+        "return_attention_mask": False,
+    },
+    "whisper": {
+        "feature_extractor_type": "WhisperFeatureExtractor",
+        "return_attention_mask": False,
+    },
+    "wav2vec2-without-keys": {"feature_extractor_type": "Wav2Vec2FeatureExtractor"},
     "vit": {"image_processor_type": "ViTImageProcessor"},
     "clip": {"image_processor_type": "CLIPImageProcessor"},
 }
@@ -57,7 +75,7 @@ def signals(run_script, beside, tmp_path_factory):
     for kind in KINDS:
         write(root / kind, kind)
     for name, content in OWN.items():
-        declare(root / name, name, **content)
+        declare(root / name, name.partition("-")[0], **content)
     for kind in PAIRED:
         write_pair(root / kind, kind)
     write_llava(root / "llava")
@@ -114,10 +132,13 @@ def test_every_processor_runs_in_both_precisions(signals, name):
 
 
 def test_images_of_the_releases_differ_only_in_what_their_sources_show(signals):
-    """5.x names its classes otherwise, and puts an image with an alpha channel on white."""
-    assert {f.code for f in found(signals, "vit")} == {"SB832"}
+    """5.x names its classes otherwise, puts an image with an alpha channel on white, and drops data_format (PROC-04)."""
+    vit = {f.code: f for f in found(signals, "vit")}
+    assert vit.keys() == {"SB832", "SB850"}
+    assert vit["SB850"].where.endswith('RGB 97 x 64, data_format="channels_last"')
+    assert vit["SB850"].evidence[0].startswith("1 of ")
     clip = {f.code: f for f in found(signals, "clip")}
-    assert clip.keys() == {"SB832", "SB833"}
+    assert clip.keys() == {"SB832", "SB833", "SB850"}
     assert "RGBA, before resize, in how the image or sound is converted" in clip["SB833"].where
 
 
@@ -215,6 +236,14 @@ def test_torchvision_is_absent_and_the_reason_says_so(signals):
         assert part.absent == "torchvision is not installed in this stack"
 
 
+def test_an_option_without_a_key_in_the_file_is_dropped_by_every_release(signals):
+    """PROC-05: from_pretrained of a feature extractor reads only options that its file names."""
+    for reference, candidate in (("4.48", "5.x"), ("5.x", "4.48")):
+        (finding,) = found(signals, "wav2vec2-without-keys", reference, candidate)
+        assert finding.code == "SB859"
+        assert finding.where.endswith("return_attention_mask=true in from_pretrained")
+
+
 def test_a_capture_stays_small(signals):
     for signal in signals["5.x"].values():
-        assert len(signal.model_dump_json()) < 200_000
+        assert len(signal.model_dump_json()) < 300_000

@@ -137,6 +137,28 @@ def with_boxes(corners=CENTERS, limit="threshold"):
     return code.rstrip() + "\n" + method
 
 
+_SWITCHED = """image = self.resize(image, self.side, 2)
+            image = self.rescale(image, 1 / 255)
+            do_normalize = self.do_normalize if do_normalize is None else do_normalize
+            REFUSED
+            if IGNORED:
+                image = self.normalize(image, self.mean, self.std)"""
+
+
+def with_option(ignored="do_normalize", kept="do_normalize", refused="pass"):
+    """Return the code of an image processor that takes an option in its calls and when it is loaded."""
+    places = {
+        "return_tensors=None, **kwargs": "return_tensors=None, do_normalize=None, **kwargs",
+        "std=0.25, **kwargs": "std=0.25, do_normalize=True, **kwargs",
+        "self.side = side": f"self.do_normalize = {kept}\n        self.side = side",
+        "STEPS": _SWITCHED.replace("IGNORED", ignored).replace("REFUSED", refused),
+    }
+    code = IMAGES
+    for place, text in places.items():
+        code = code.replace(place, text)
+    return code
+
+
 PAIRS = '''"""A processor of texts and images of a checkpoint's own."""
 
 import transformers
@@ -183,6 +205,14 @@ KINDS = {
     "boxes": (with_boxes(CORNERS), "STEPS", image_steps()),
     "boxes-in-tenths": (with_boxes(TENTHS), "STEPS", image_steps()),
     "threshold": (with_boxes(limit="(0.75 if IS_NEW else threshold)"), "STEPS", image_steps()),
+    "clean-option": (with_option(), "", ""),
+    "ignored-option": (with_option(ignored="do_normalize or IS_NEW"), "", ""),
+    "option-ignored-at-load": (with_option(kept="do_normalize or IS_NEW"), "", ""),
+    "refused-option": (
+        with_option(refused="assert do_normalize or not IS_NEW, 'it is always normalized'"),
+        "",
+        "",
+    ),
     "clean-sound": (SOUNDS, "NORM", ONE_NORM),
     "reordered-sound": (SOUNDS, "NORM", REORDERED),
     "other-sound": (SOUNDS, "NORM", OTHER_VARIANCE),
@@ -200,7 +230,7 @@ def write(folder, kind):
     auto = "AutoImageProcessor" if is_image else "AutoFeatureExtractor"
     key = "image_processor_type" if is_image else "feature_extractor_type"
     content = {key: name, "auto_map": {auto: f"processing_tiny.{name}"}}
-    (folder / "processing_tiny.py").write_text(template.replace(place, code))
+    (folder / "processing_tiny.py").write_text(template.replace(place, code) if place else template)
     (folder / "preprocessor_config.json").write_text(json.dumps(content))
     (folder / "config.json").write_text(json.dumps({"model_type": "vit"}))
     return folder

@@ -197,8 +197,8 @@ class Way(NamedTuple):
     def _row(self, name: str, config: Any, parts: tuple[int, ...]) -> tuple[list[int], list[int]]:
         """Return the ids of a row, and for each of them the number of its image, or -1."""
         placeholders = [] if self.placeholder is None else [self.placeholder]
-        reserved = [*_reserved(config), *placeholders]
-        text = seeded_ids(name, sum(parts), token_config(config), reserved)
+        no_text = [*reserved(config), *placeholders]
+        text = seeded_ids(name, sum(parts), token_config(config), no_text)
         if not placeholders:
             return text, [-1] * len(text)
         start, end = (_first(config, names) for names in (_STARTS, _ENDS))
@@ -568,7 +568,7 @@ def _called(model: Any) -> Iterator[set[str]]:
         hook.remove()
 
 
-def _reserved(config: Any) -> list[int]:
+def reserved(config: Any) -> list[int]:
     """Return ids that no text has: those of every field that names a token."""
     values = {**token_config(config).to_dict(), **config.to_dict()}
     names = (n for n in values if re.fullmatch(r"\w+_token_(id|index)", n))

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _NEAR_FLOAT32 = 2.0**-21
 """Relative size of a difference that a step in float32 could leave in the float64 run."""
+_NO_ROUNDING = 2.0**-8
+"""Relative size of a difference that no rounding of an image or a sound leaves, also not one to 8 bits."""
+_EFFECT = "other outputs than without it"
+_NO_EFFECT = "the same bytes as without it"
 _IS_FLOAT64 = "float64"
 _NO_RATIO = "the difference shrinks in float64, but not as rounding does"
 
@@ -72,9 +76,7 @@ def _part(name: str, reference: ProcessorPart, candidate: ProcessorPart) -> Part
         n_compared=len(ran) - n_both_raise,
         n_both_raise=n_both_raise,
         differences=tuple(
-            difference
-            for case in cases
-            for difference in _case(name, case, reference.cases[case], candidate.cases[case])
+            difference for case in cases for difference in _case(name, case, reference, candidate)
         ),
     )
 
@@ -104,6 +106,97 @@ def _changed_settings(
 
 
 def _case(
+    part: str, name: str, reference: ProcessorPart, candidate: ProcessorPart
+) -> Iterator[ProcessorDifference]:
+    """Yield what differs in a case; of an option only what does not differ without it."""
+    sides = reference.cases[name], candidate.cases[name]
+    if reference.role != "options":
+        yield from _outputs(part, name, *sides)
+        return
+    without = sides[0].without
+    if not without or without not in candidate.cases:
+        return
+    found = list(_outputs(part, name, *sides))
+    if (ignored := _without_effect(part, name, reference, candidate, found)) is not None:
+        yield ignored
+        return
+    bases = reference.cases[without], candidate.cases[without]
+    known = {(d.output, d.outcome) for d in _outputs(part, without, *bases)}
+    for difference in found:
+        if (difference.output, difference.outcome) not in known and (
+            not sides[0].is_loaded or difference.outcome == "raised"
+        ):
+            yield difference
+
+
+def _without_effect(
+    part: str,
+    name: str,
+    reference: ProcessorPart,
+    candidate: ProcessorPart,
+    found: Sequence[ProcessorDifference],
+) -> ProcessorDifference | None:
+    """Return that one side alone returns the same with the option; None if it is not so.
+
+    An option that names what is one side's default has an effect on the other side alone, and then both
+    return the same with it. What from_pretrained makes of an option of the call is a rule of its own.
+    """
+    if reference.cases[name].like:
+        return None
+    effects = effect_of(reference, name), effect_of(candidate, name)
+    if None in effects or (effects[0] is True) == (effects[1] is True):
+        return None
+    keys = {d.output for d in found}
+    changed = changed_outputs(reference if effects[0] else candidate, name)
+    if not changed & keys:
+        return None
+    words = [_EFFECT if effect else _NO_EFFECT for effect in effects]
+    return ProcessorDifference(
+        part=part,
+        case=name,
+        output=min(changed & keys),
+        outcome="no effect",
+        raises_here=False,
+        reference=words[0],
+        candidate=words[1],
+    )
+
+
+def effect_of(part: ProcessorPart, name: str, than: str = "") -> bool | None:
+    """Return whether a case returns something else than without its option, or than the case ``than``.
+
+    None: it cannot be told, as one of them returned nothing, or they differ no more than rounding may.
+    """
+    case = part.cases[name]
+    base = part.cases.get(than or case.without)
+    if base is None or base.outputs is None or case.outputs is None:
+        return None
+    if changed_outputs(part, name, than):
+        return True
+    return False if case.outputs == base.outputs else None
+
+
+def changed_outputs(part: ProcessorPart, name: str, than: str = "") -> set[str]:
+    """Return the outputs that an option adds, removes or changes by more than rounding may."""
+    case = part.cases[name]
+    first, second = part.cases[than or case.without].outputs or {}, case.outputs or {}
+    return {
+        key for key in first.keys() | second.keys() if _is_changed(first.get(key), second.get(key))
+    }
+
+
+def _is_changed(first: ArrayFacts | None, second: ArrayFacts | None) -> bool:
+    if first is None or second is None or form(first) != form(second):
+        return True
+    if first.hash == second.hash:
+        return False
+    size = distance(first, second)
+    if size is None or not first.dtype.startswith("float"):
+        return True
+    return size > max(_scale(first), _scale(second)) * _NO_ROUNDING
+
+
+def _outputs(
     part: str, name: str, reference: ProcessorCase, candidate: ProcessorCase
 ) -> Iterator[ProcessorDifference]:
     if reference.left_out or candidate.left_out:

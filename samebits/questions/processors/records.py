@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
     from samebits.records.report import Row
 
-Role = Literal["", "after", "on demand"]
+Role = Literal["", "after", "on demand", "options"]
 """after: it turns outputs of a model into boxes, masks and texts. on demand: an image processor with the
-backend that the release does not choose by itself."""
+backend that the release does not choose by itself. options: it is given options."""
 
 ProcessorOutcome = Literal[
-    "identical", "rounding", "other function", "undecided", "other form", "raised"
+    "identical", "rounding", "other function", "undecided", "other form", "raised", "no effect"
 ]
 """The result of one output on two sides.
 
 rounding: in float64 both sides give the same numbers. other function: they do not. undecided: no
 run in float64 shows which of the two. other form: another key, shape or dtype. raised: only one
-side raises.
+side raises. no effect: one side returns what it returns without the option.
 """
 
 
@@ -82,6 +82,12 @@ class ProcessorCase(Record):
     """First line of its message."""
     left_out: str = ""
     """Why it was not called."""
+    without: str = ""
+    """The case of the same call without the option that this one has; '' if it has none."""
+    is_loaded: bool = False
+    """True if from_pretrained got the option, and not the call."""
+    like: str = ""
+    """The case whose call got what from_pretrained got here."""
 
 
 class ProcessorPart(Record):
@@ -106,7 +112,8 @@ class ProcessorsSignal(Answer):
 
     parts: dict[str, ProcessorPart]
     """``image processor``, ``feature extractor``, ``video processor`` or ``processor`` -> facts;
-    besides ``image processor, after the model`` and ``image processor, torchvision on demand``."""
+    besides ``image processor, after the model``, ``image processor, torchvision on demand`` and
+    ``image processor, with options``."""
 
 
 class ProcessorDifference(Record):
@@ -153,6 +160,11 @@ class PartComparison(Record):
     def is_after(self) -> bool:
         """True if it turns outputs of a model into boxes, masks and texts."""
         return self.role == "after"
+
+    @property
+    def has_options(self) -> bool:
+        """True if it is given options; all else is said of the same object without them."""
+        return self.role == "options"
 
     @property
     def is_on_demand(self) -> bool:

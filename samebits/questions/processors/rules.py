@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.processors.compare import comparisons
+from samebits.questions.processors.compare import changed_outputs, comparisons, effect_of
 from samebits.questions.processors.records import signal_of
 from samebits.text.numbers import number, plural
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PartComparison,
         ProcessorDifference,
         ProcessorOutcome,
+        ProcessorPart,
     )
 
     Check = Callable[[Case], Iterator[Sighting]]
@@ -45,7 +46,7 @@ def _other_settings(case: Case) -> Iterator[Sighting]:
 
 def _other_class(case: Case) -> Iterator[Sighting]:
     for part in parts_of(case):
-        if part.fields and not part.is_after and not part.is_on_demand:
+        if part.fields and not part.role:
             lines = tuple(f"{name}: {before} → {after}" for name, before, after in part.fields)
             yield Sighting(part.part, lines)
 
@@ -115,10 +116,33 @@ def _not_loaded(case: Case) -> Iterator[Sighting]:
     for part in parts_of(case):
         candidate = signal_of(case.capture)
         assert candidate is not None
-        is_asked = part.load is not None and not part.is_after and not part.is_on_demand
+        is_asked = part.load is not None and not part.role
         if is_asked and not candidate.parts[part.part].class_name:
             assert part.load is not None
             yield Sighting(part.part, side_lines(case, *part.load))
+
+
+def _ignored_at_load(case: Case) -> Iterator[Sighting]:
+    """Find options that a call takes and that from_pretrained drops, or makes something else of."""
+    signal = signal_of(case.capture)
+    for name, part in signal.parts.items() if signal is not None else ():
+        for option, given in part.cases.items():
+            if given.like in part.cases and (words := _unlike_the_call(part, option)):
+                yield Sighting(f"{name}: {option}", words)
+
+
+def _unlike_the_call(part: ProcessorPart, option: str) -> tuple[str, ...]:
+    like = part.cases[option].like
+    if not effect_of(part, like):
+        return ()
+    if effect_of(part, option) is False:
+        return (
+            "the outputs have the same bytes as without the option, and in the call it changes them",
+        )
+    if effect_of(part, option, like):
+        changed = ", ".join(sorted(changed_outputs(part, option, like)))
+        return (f"other outputs than with the option in the call: {changed}",)
+    return ()
 
 
 RULES = (
@@ -131,4 +155,6 @@ RULES = (
     Rule("SB837", _not_loaded),
     Rule("SB838", _other_results),
     Rule("SB839", _differing("undecided")),
+    Rule("SB850", _differing("no effect")),
+    Rule("SB859", _ignored_at_load),
 )

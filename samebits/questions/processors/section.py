@@ -42,6 +42,7 @@ _WORDS = {
     "undecided": "not decided",
     "other form": "other keys, shapes or dtypes",
     "raised": "one side raises",
+    "no effect": "an option has no effect on one side",
     "identical": "the same",
 }
 
@@ -155,7 +156,7 @@ def _lines(answer: ProcessorsOfRow, stacks: list[str]) -> list[list[str]]:
 def _facts(answer: ProcessorsOfRow, stack: str) -> dict[str, str]:
     facts: dict[str, str] = {}
     for name, part in answer.stacks[stack].parts.items():
-        if part.role == "after":
+        if part.role in ("after", "options"):
             continue  # the same object
         facts[f"{name}: class"] = _class(part)
         if part.backend:

@@ -1,4 +1,4 @@
-"""SB821 to SB825, SB915, SB916: rules for what generate() does by default, with the same logits, and again."""
+"""SB821 to SB825, SB915, SB916, SB925: rules for what generate() does by default, with the same logits, and again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.questions.usage.compare import OtherValue
     from samebits.questions.usage.generation import GenerationSignal
-    from samebits.questions.usage.records import SecondCall, UsageSignal
+    from samebits.questions.usage.records import Beams, SecondCall, UsageSignal
 
     Compare = Callable[[GenerationSignal, GenerationSignal], Iterator[OtherValue]]
     Check = Callable[[Case], Iterator[Sighting]]
@@ -54,23 +54,39 @@ def _differing(where: str, compare_both: Compare) -> Check:
 
 def _stale_beams(case: Case) -> Iterator[Sighting]:
     """Find beams that go on with the state of another beam."""
-    observed, dtype = signal_of(case.capture), case.capture.cell.variant.dtype
-    beams = observed.beams
-    if beams is None or beams.keeps_state(dtype) is not False:
-        return
+    observed = signal_of(case.capture)
+    if observed.beams is not None and _is_mixed(observed.beams, case):
+        moved = plural(observed.beams.n_moved, "time")
+        yield Sighting(
+            "generate(num_beams=3)",
+            (
+                f"beams took each other's places {moved} in six steps",
+                *_distances_of(observed.beams),
+                *seen_with(observed.asked_of),
+            ),
+        )
+
+
+def _mixed_rows(case: Case) -> Iterator[Sighting]:
+    """Find answers that go on with the image, the video or the sound of another row."""
+    observed = signal_of(case.capture)
+    for prompt, beams in (observed.several or {}).items():
+        if _is_mixed(beams, case):
+            where = f"generate(num_beams=2, num_return_sequences=2) of {prompt}"
+            yield Sighting(where, (*_distances_of(beams), *seen_with(observed.asked_of)))
+
+
+def _is_mixed(beams: Beams, case: Case) -> bool:
+    return beams.keeps_state(case.capture.cell.variant.dtype) is False
+
+
+def _distances_of(beams: Beams) -> Iterator[str]:
     assert beams.by_cache is not None
     assert beams.of_others is not None
     assert beams.greedy is not None
-    yield Sighting(
-        "generate(num_beams=3)",
-        (
-            f"beams took each other's places {plural(beams.n_moved, 'time')} in six steps",
-            f"their last logits are {number(beams.by_cache)} away from those without a cache",
-            f"the logits of two beams differ by {number(beams.of_others)}",
-            f"greedy decoding over the cache is {number(beams.greedy)} away",
-            *seen_with(observed.asked_of),
-        ),
-    )
+    yield f"their last logits are {number(beams.by_cache)} away from those without a cache"
+    yield f"the logits of two beams differ by {number(beams.of_others)}"
+    yield f"greedy decoding over the cache is {number(beams.greedy)} away"
 
 
 def _unlike_the_first(where: str, call: Callable[[UsageSignal], SecondCall | None]) -> Check:
@@ -109,4 +125,5 @@ RULES = (
     Rule("SB825", _stale_beams),
     Rule("SB915", _unlike_the_first("generate() again", lambda usage: usage.repeated)),
     Rule("SB916", _other_caches),
+    Rule("SB925", _mixed_rows),
 )

@@ -253,6 +253,8 @@ class UsageSignal(Answer):
     """Argument of generate() -> its exception, '' if there is none. These are strategies that some
     releases have moved to code on the hub."""
     beams: Beams | None = None
+    several: dict[str, Beams] | None = None
+    """Prompt of several rows with an image, a video or a sound in each -> beam search with two answers to a row."""
     features: dict[str, Features] | None = None
     """Method -> what it returns."""
     attention: dict[str, NamedAttention] | None = None

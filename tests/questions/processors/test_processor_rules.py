@@ -38,6 +38,68 @@ def after(array, exact=None, **fields):
     )
 
 
+BASE, IN_CALL, LOADED = "picture", "picture, do_normalize=false", "picture, loaded"
+ALIKE = OTHER.astype(np.float32)
+
+
+def given(in_call=None, loaded=None, **base):
+    """Return a signal of a call without an option, with it, and of an object that was loaded with it."""
+    cases = {BASE: case(NATIVE, EXACT), **base}
+    if in_call is not None:
+        cases[IN_CALL] = in_call.model_copy(update={"without": BASE})
+    if loaded is not None:
+        of_load = {"without": BASE, "like": IN_CALL, "is_loaded": True}
+        cases[LOADED] = loaded.model_copy(update=of_load)
+    return signal(cases, part="image processor, with options", role="options")
+
+
+WITH = case(ALIKE, OTHER)
+WITHOUT = case(NATIVE, EXACT)
+HONOURED = given(WITH, WITH)
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        (HONOURED, HONOURED, set()),
+        (HONOURED, given(WITHOUT), {"SB850"}),
+        (given(WITHOUT), HONOURED, {"SB850"}),
+        (given(WITHOUT), given(WITHOUT), set()),
+        (HONOURED, given(RAISED, RAISED), {"SB836"}),
+        (given(RAISED, RAISED), HONOURED, set()),
+        (HONOURED, given(case(NATIVE + 1, EXACT + 1)), {"SB833"}),
+        (HONOURED, given(case(np.nextafter(ALIKE, np.float32(2)), OTHER)), {"SB834"}),
+        (HONOURED, given(WITH, WITHOUT), {"SB859"}),
+        (given(WITH, WITHOUT), given(WITH, WITHOUT), {"SB859"}),
+        (given(WITH, WITHOUT), HONOURED, set()),
+        (HONOURED, given(WITH, case(NATIVE + 1, EXACT + 1)), {"SB859"}),
+        (HONOURED, given(WITH, RAISED), {"SB836"}),
+        (HONOURED, given(WITH, case(np.nextafter(ALIKE, np.float32(2)))), set()),
+    ],
+)
+def test_an_option_is_compared_with_the_call_without_it(reference, candidate, expected):
+    assert codes(reference, candidate) == expected
+
+
+def test_an_option_that_names_what_became_the_default_has_an_effect():
+    """Both sides return the same with it, and one of them without it, too."""
+    new = given(WITH, **{BASE: WITH})
+    assert codes(given(WITH), new) == codes(new, given(WITH)) == set()
+
+
+def test_what_differs_without_an_option_is_not_said_again_of_it():
+    third = OTHER + 0.01 * np.random.default_rng(3).uniform(-1, 1, EXACT.shape)
+    other = case(third.astype(np.float32), third)
+    assert codes(HONOURED, given(other, **{BASE: other})) == {"SB850"}
+    moved = case(third.astype(np.float32) + 1, third + 1)
+    assert codes(given(WITH), given(moved, **{BASE: other})) == set()
+
+
+def test_an_effect_as_small_as_rounding_is_none():
+    nudged = case(ROUNDED, EXACT)
+    assert codes(given(nudged), given(WITHOUT)) == {"SB834"}
+
+
 def on_demand(**fields):
     return signal(
         {"c": case(NATIVE, EXACT)},

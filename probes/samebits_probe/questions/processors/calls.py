@@ -10,7 +10,7 @@ import numpy as np
 from samebits_probe.questions.processors import samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _MODES = ("gray", "RGBA", "palette")
 """Kinds of images that a processor converts by its own defaults."""
@@ -25,6 +25,12 @@ class Call(NamedTuple):
     made: Callable[[], Any]
     called: Callable[[Any, Any], Any]
     """From the processor and the input to its outputs."""
+    without: str = ""
+    """The case of the same call without its option."""
+    given: dict[str, Any] | None = None
+    """Arguments of from_pretrained for an object of its own; None for the one that is there."""
+    like: str = ""
+    """The case that gives the option in the call instead."""
 
 
 def of(kind: str, processor: Any, *, talks: bool = False) -> dict[str, Call]:
@@ -42,7 +48,7 @@ def of(kind: str, processor: Any, *, talks: bool = False) -> dict[str, Call]:
 
 def _of_images() -> dict[str, Call]:
     return {
-        name: Call(made, _look) for name, made in (samples.arrays() | samples.pictures()).items()
+        name: Call(made, look) for name, made in (samples.arrays() | samples.pictures()).items()
     }
 
 
@@ -50,19 +56,21 @@ def _tensors(processor: Any) -> str:
     return "pt" if backend_of(processor) == "torchvision" else "np"
 
 
-def _look(processor: Any, image: Any) -> Any:
-    return processor(images=image, return_tensors=_tensors(processor))
+def look(processor: Any, image: Any, **options: Any) -> Any:
+    """Call an image processor as users do."""
+    return processor(images=image, **({"return_tensors": _tensors(processor)} | options))
 
 
-def _watch(processor: Any, video: Any) -> Any:
-    return processor(videos=[video], return_tensors="pt")
+def watch(processor: Any, video: Any, **options: Any) -> Any:
+    """Call a video processor as users do."""
+    return processor(videos=[video], **({"return_tensors": "pt"} | options))
 
 
 def _of_videos() -> dict[str, Call]:
-    calls = {name: Call(made, _watch) for name, made in samples.videos().items()}
+    calls = {name: Call(made, watch) for name, made in samples.videos().items()}
     calls["RGBA, to RGB"] = Call(lambda: samples.frames(4), _converted)
     calls["opaque RGBA, to RGB"] = Call(lambda: samples.frames(4, opaque=True), _converted)
-    calls["channels first"] = Call(lambda: np.moveaxis(samples.frames(3), -1, 1), _watch)
+    calls["channels first"] = Call(lambda: np.moveaxis(samples.frames(3), -1, 1), watch)
     calls["opaque RGBA, channels first, to RGB"] = Call(
         lambda: np.moveaxis(samples.frames(4, opaque=True), -1, 1), _converted_first
     )
@@ -143,6 +151,17 @@ def _of_pairs(token: str) -> dict[str, Call]:
     return calls if token == _USUAL else {f"{n}, at {token}": c for n, c in calls.items()}
 
 
+def pairs(processor: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
+    """Yield name, input and call of two texts with an image each, as processors take them."""
+    if getattr(processor, "image_processor", None) is None:
+        return
+    token = _placeholder(processor, "image_token", _USUAL)
+    for place in (token, _other_placeholder(processor, token)):
+        for name, call in _of_pairs(place).items() if place else ():
+            if call.called is _read_padded:
+                yield name, call.made, _read_padded
+
+
 def _reading(text: str) -> Callable[[Any, Any], Any]:
     def read(processor: Any, image: Any) -> Any:
         return _read_images(processor, (text, image))
@@ -194,9 +213,14 @@ def _converse(processor: Any, images: Any) -> Any:
     return {"prompt": prompt, **_read_images(processor, ([prompt], images))}
 
 
-def _read_padded(processor: Any, case: Any) -> Any:
+def _read_padded(processor: Any, case: Any, **options: Any) -> Any:
     texts, images = case
-    return processor(text=texts, images=images, padding=True, return_tensors="pt")
+    padded, common = {"padding": True}, {"return_tensors": "pt"}
+    if any(name.endswith("_kwargs") for name in options):
+        # all by kind, as the library documents it: up to 4.57 what stands beside the kinds is dropped
+        options["text_kwargs"] = padded | options.get("text_kwargs", {})
+        return processor(text=texts, images=images, common_kwargs=common, **options)
+    return processor(text=texts, images=images, **(padded | common | options))
 
 
 def _read_sound(processor: Any, sound: Any) -> Any:

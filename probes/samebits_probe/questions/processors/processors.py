@@ -6,6 +6,7 @@ image processor is asked once more with the backend that the release does not ch
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import inspect
 import json
@@ -17,7 +18,14 @@ import transformers
 from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import plain
-from samebits_probe.questions.processors import arrays, calls, postprocessing, steps, widened
+from samebits_probe.questions.processors import (
+    arrays,
+    calls,
+    options,
+    postprocessing,
+    steps,
+    widened,
+)
 from samebits_probe.questions.processors.calls import Call
 from samebits_wire.folders import without_folders
 
@@ -28,9 +36,13 @@ if TYPE_CHECKING:
 
 AFTER = ", after the model"
 """End of the name of a part that turns outputs of a model into boxes, masks and texts."""
+OPTIONS = ", with options"
+"""End of the name of a part that is given options, in its calls and as it is loaded."""
 BACKENDS = ("pil", "torchvision")
 SECONDS = 40.0
 """Time for all cases of a model; later ones are left out, with the reason."""
+OPTION_SECONDS = 10.0
+"""The same for the calls with options, which come last."""
 FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 _TEMPLATES = ("chat_template.json", "chat_template.jinja")
 """Files of a processor's chat template; some releases read the first one only."""
@@ -94,6 +106,10 @@ def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
     parts: dict[str, Any] = {}
     for kind in kinds:
         parts |= _parts(kind, source, declared, clock)
+    clock = Clock(min(seconds, OPTION_SECONDS))
+    for kind in kinds:
+        if parts[kind].get("cases"):
+            parts |= _with_options(kind, _loader(kind, source), clock)
     return {"parts": parts}
 
 
@@ -156,10 +172,7 @@ def _parts(
     auto = getattr(transformers, KINDS[kind].auto, None)
     if auto is None:
         return {kind: {"absent": f"this release has no {KINDS[kind].auto}"}}
-
-    def load(**options: Any) -> Any:
-        return auto.from_pretrained(source.where, **source.arguments(), **options)
-
+    load = _loader(kind, source)
     processor, failed = _loaded(load)
     if failed:
         return {kind: failed}
@@ -177,10 +190,25 @@ def _parts(
     return parts
 
 
-def _loaded(load: Callable[..., Any], **options: Any) -> tuple[Any, dict[str, Any]]:
+def _loader(kind: str, source: Source) -> Callable[..., Any]:
+    auto = getattr(transformers, KINDS[kind].auto)
+    return lambda **given: auto.from_pretrained(source.where, **source.arguments(), **given)
+
+
+def _with_options(kind: str, load: Callable[..., Any], clock: Clock) -> dict[str, dict[str, Any]]:
+    """Return the cases of a part that has cases without options already."""
+    processor, failed = _loaded(load)
+    if failed:
+        return {}
+    cases = _cases(processor, load, options.of(kind, processor), clock)
+    described = {**_described(kind, processor), "role": "options", "settings": {}}
+    return {kind + OPTIONS: described | {"cases": cases}} if cases else {}
+
+
+def _loaded(load: Callable[..., Any], **given: Any) -> tuple[Any, dict[str, Any]]:
     """Return what a load gives, or the facts of its failure."""
     try:
-        return load(**options), {}
+        return load(**given), {}
     except ImportError as error:
         return None, {"absent": in_words(error)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
@@ -213,14 +241,14 @@ def _other_backend(
     name = f"{kind}, {other} on demand"
     if other == "torchvision" and importlib.util.find_spec("torchvision") is None:
         return {name: {"absent": "torchvision is not installed in this stack"}}
-    options = _demand(auto, other)
-    processor, failed = _loaded(load, **options)
+    demand = _demand(auto, other)
+    processor, failed = _loaded(load, **demand)
     if failed:
         return {name: failed}
     described = _described(kind, processor)
     if described["backend"] != other:
         return {name: {"absent": f"this release gives {described['class_name']} in its place"}}
-    cases = _cases(processor, lambda: load(**options), calls.of(kind, processor), clock)
+    cases = _cases(processor, lambda: load(**demand), calls.of(kind, processor), clock)
     return {name: described | {"cases": cases}}
 
 
@@ -259,27 +287,39 @@ def _settings(processor: Any) -> dict[str, str]:
 
 
 def _cases(
-    processor: Any, load: Callable[[], Any], made: dict[str, Call], clock: Clock
+    processor: Any, load: Callable[..., Any], made: dict[str, Call], clock: Clock
 ) -> dict[str, Any]:
     results: dict[str, Any] = {}
     for name, call in made.items():
         if clock.is_over:
             results[name] = {"left_out": "the cases before it took the time for all of them"}
             continue
-        results[name] = _case(processor, call)
-    returned = {name: made[name] for name, result in results.items() if "outputs" in result}
+        results[name] = _of_option(call) | _case(processor, call, load)
+    returned = {
+        name: made[name]
+        for name, result in results.items()
+        if "outputs" in result and made[name].given is None
+    }
     for name, promoted in _in_float64(load, returned, clock).items():
         results[name] |= promoted
     return results
 
 
-def _case(processor: Any, call: Call) -> dict[str, Any]:
+def _of_option(call: Call) -> dict[str, Any]:
+    if not call.without:
+        return {}
+    is_loaded = call.given is not None
+    return {"without": call.without, "like": call.like, "is_loaded": is_loaded}
+
+
+def _case(processor: Any, call: Call, load: Callable[..., Any]) -> dict[str, Any]:
     """Return the outputs of one case and the steps to them."""
     try:
         made = call.made()
     except ImportError as error:
         return {"left_out": in_words(error)}
     try:
+        processor = processor if call.given is None else load(**copy.deepcopy(call.given))
         with steps.recorded(processor) as taken:
             outputs = dict(call.called(processor, made))
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results

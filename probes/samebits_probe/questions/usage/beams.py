@@ -1,8 +1,9 @@
-"""Whether a beam goes on with its own state: beam search by the model's own cache.
+"""Whether a beam goes on with its own state, and with its own row's image: beam search by the model's own cache.
 
 Beams are chosen from the logits of a table (usage/table.py), so that they are the same in every
 release and always change places. What the model itself computes for each beam in the last step must
-then be what it computes for the beam's tokens without a cache.
+then be what it computes for the beam's tokens without a cache. Where a prompt has rows with images or
+sounds, generate() has to repeat those for each beam of a row, and not for the next row's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import LogitsProcessorList
 
-from samebits_probe.model import forks
+from samebits_probe.model import forks, multimodal
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance
 from samebits_probe.questions.usage.subject import NoMeaning, error_text
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
+_IDS, _MASK = "input_ids", "attention_mask"
 _PROMPT_LENGTH = 8
 _STEPS = 6
 _BEAMS: Facts = {"do_sample": False, "num_beams": 3}
+_SEVERAL: Facts = {"do_sample": False, "num_beams": 2, "num_return_sequences": 2}
 
 
 class _Watched(Table):
@@ -41,19 +44,24 @@ class _Watched(Table):
 
 
 class _Rows:
-    """A logits processor that keeps the tokens of every row and counts the rows that moved."""
+    """A logits processor that keeps the tokens of every row and counts the rows that moved.
 
-    def __init__(self) -> None:
+    Tokens that may stand for an image are never chosen: there is no image for them.
+    """
+
+    def __init__(self, never: list[int]) -> None:
         self.ids: torch.Tensor | None = None
         self.n_moved = 0
+        self._never = never
 
     def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Return the scores as they are."""
+        """Return the scores, those of some tokens without a chance."""
         if self.ids is not None:
             before = ids[:, : self.ids.shape[1]]
             self.n_moved += int((before != self.ids).any(dim=1).sum())
         self.ids = ids.clone()
-        return scores
+        never = [token for token in self._never if token < scores.shape[1]]
+        return scores.index_fill(1, torch.tensor(never, dtype=torch.long), -torch.inf)
 
 
 def beams(subject: Subject) -> Facts:
@@ -63,31 +71,72 @@ def beams(subject: Subject) -> Facts:
         NoMeaning: the class does not generate, or the beams did not change places.
 
     """
+    _require_generates(subject)
+    prompt = subject.ids("beams", _PROMPT_LENGTH)
+    facts = _searched(subject, {_IDS: prompt, _MASK: torch.ones_like(prompt)}, _BEAMS, never=[])
+    if facts.get("n_moved") == 0:
+        msg = "no beam took the place of another one"
+        raise NoMeaning(msg)
+    return facts
+
+
+def several(subject: Subject) -> Facts:
+    """Return the same for each prompt of several rows with images, videos or sounds, with two answers to each row.
+
+    Raises:
+        NoMeaning: there is such a prompt, and the class does not generate.
+
+    """
+    prompts = {name: fed for name, fed in subject.prompts.items() if _has_more_than_text(fed)}
+    if prompts:
+        _require_generates(subject)
+    never = multimodal.reserved(subject.model.config)
+    return {
+        name: _searched(subject, fed, _SEVERAL, never=[*never, *fed[_IDS].unique().tolist()])
+        for name, fed in prompts.items()
+    }
+
+
+def _has_more_than_text(fed: Facts) -> bool:
+    ids = fed.get(_IDS)
+    tensors = [value for value in fed.values() if torch.is_tensor(value)]
+    is_of_decoder = any(name.startswith("decoder_") for name in fed)
+    return (
+        ids is not None
+        and len(ids) > 1
+        and not is_of_decoder
+        and any(t.is_floating_point() and len(t) % len(ids) == 0 for t in tensors)
+    )
+
+
+def _require_generates(subject: Subject) -> None:
     if not getattr(subject.model, "can_generate", lambda: False)():
         msg = f"{type(subject.model).__name__} does not generate"
         raise NoMeaning(msg)
+
+
+def _searched(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> Facts:
+    """Return distances of greedy decoding and of beams, or the exception."""
     try:
-        greedy, _ = _run(subject, GREEDY)
-        searched, n_moved = _run(subject, _BEAMS)
+        greedy, _ = _run(subject, fed, GREEDY, never)
+        searched, n_moved = _run(subject, fed, arguments, never)
     except NoMeaning:
         raise
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return {"refused": error_text(error)}
-    if not n_moved:
-        msg = "no beam took the place of another one"
-        raise NoMeaning(msg)
     return {"n_moved": n_moved, "greedy": greedy["by_cache"], **searched}
 
 
-def _run(subject: Subject, arguments: Facts) -> tuple[Facts, int]:
+def _run(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> tuple[Facts, int]:
     """Return distances of the last step's logits, and how many rows moved before it."""
-    table, rows = _Watched(by_step=True), _Rows()
-    prompt = subject.ids("beams", _PROMPT_LENGTH)
+    table, rows = _Watched(by_step=True), _Rows(never)
     handle = subject.model.register_forward_hook(table, with_kwargs=True)
     try:
         subject.model.generate(
-            prompt,
-            attention_mask=torch.ones_like(prompt),
+            **{
+                name: value.clone() if torch.is_tensor(value) else value
+                for name, value in fed.items()
+            },
             max_new_tokens=_STEPS,
             eos_token_id=None,
             pad_token_id=0,
@@ -96,11 +145,35 @@ def _run(subject: Subject, arguments: Facts) -> tuple[Facts, int]:
         )
     finally:
         handle.remove()
-    assert table.own is not None
-    assert rows.ids is not None
+    if table.own is None or rows.ids is None:
+        msg = "generate() does not call the model's own forward"
+        raise NoMeaning(msg)
     options = {"use_cache": False} if forks.accepts(subject.model, "use_cache") else {}
-    full = subject.model(rows.ids, **options).logits[:, -1]
+    full = subject.model(**_repeated(fed, rows.ids), **options).logits[:, -1]
     facts = {"by_cache": distance(full, table.own)["max_abs"]}
     if len(full) > 1:
         facts["of_others"] = distance(full, full.roll(1, dims=0))["max_abs"]
     return facts, rows.n_moved
+
+
+def _repeated(fed: Facts, ids: torch.Tensor) -> Facts:
+    """Return the arguments of forward for the tokens of all beams, [rows x beams, tokens].
+
+    What belongs to a row is repeated for each of its beams. A new token is as the last one of the prompt: text, and
+    behind all images.
+    """
+    n_rows, width = fed[_IDS].shape
+    times, n_new = len(ids) // n_rows, ids.shape[1] - width
+    repeated = {}
+    for name, value in fed.items():
+        if torch.is_tensor(value) and name != _IDS:
+            own = value.reshape(n_rows, -1, *value.shape[1:]).repeat_interleave(times, dim=0)
+            own = own.flatten(0, 1)
+            if own.dim() > 1 and own.shape[1] == width and not own.is_floating_point():
+                own = torch.cat([own, *[own[:, -1:]] * n_new], dim=1)
+            repeated[name] = own
+        elif name != _IDS:
+            repeated[name] = value
+    if _MASK in fed and bool(fed[_MASK].all()):
+        del repeated[_MASK]
+    return {_IDS: ids, **repeated}

@@ -51,7 +51,13 @@ def untouched(session: Session) -> InFork | None:
         return None
     if small.stands_in(session.loaded.model, session.job["model"]):
         return lambda saved, argument: _of_made_model(session, saved, float(argument))
-    return lambda saved, argument: usage.usage(session.loaded, saved, float(argument))
+    return lambda saved, argument: usage.usage(
+        session.loaded, saved, float(argument), _prompts(session)
+    )
+
+
+def _prompts(session: Session) -> dict[str, dict[str, Any]]:
+    return {name: dict(inputs.kwargs) for name, inputs in session.prompts().items()}
 
 
 def _of_made_model(session: Session, saved: Path, limit: float) -> dict[str, Any]:
@@ -67,7 +73,7 @@ def _of_made_model(session: Session, saved: Path, limit: float) -> dict[str, Any
     if size > usage.MAX_BYTES:
         too_large = f"thirty forwards and a save of {size / 2**30:.1f} GiB would take too long"
         return none_made | {_TOO_LARGE: too_large}
-    return none_made | usage.usage(loaded, saved, limit)
+    return none_made | usage.usage(loaded, saved, limit, _prompts(session))
 
 
 PHASE = Phase("usage", 80, observe, untouched, needs_grad=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,6 +13,7 @@ from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process.failure import without_folders
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 HALF = 6
@@ -26,10 +28,18 @@ class NoMeaning(Exception):  # noqa: N818  a question that does not apply is a r
 class Subject:
     """One model of any kind."""
 
-    def __init__(self, model: Any, head: str, folder: Path) -> None:
+    def __init__(
+        self,
+        model: Any,
+        head: str,
+        folder: Path,
+        prompts: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+    ) -> None:
         self.model = model
         self.head = head
         self.folder = folder
+        self.prompts = prompts
+        """Prompt of the cell -> arguments of forward."""
         self._plain_logits: torch.Tensor | None = None
 
     def refuses_text(self) -> str:

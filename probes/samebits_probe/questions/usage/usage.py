@@ -19,7 +19,7 @@ from samebits_probe.questions.usage import attention, beams, features, forward, 
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from samebits_probe.model import load
@@ -52,6 +52,7 @@ QUESTIONS = (
     Question("assisted", generate.assisted, of_text=True),
     Question("strategies", generate.strategies, of_text=True),
     Question("beams", beams.beams, of_text=True),
+    Question("several", beams.several, of_text=False),
     Question("features", features.features, of_text=False),
     Question("attention", attention.attention, of_text=False),
     Question("generation", ways.generation, of_text=False),
@@ -61,14 +62,17 @@ QUESTIONS = (
 """In the order of asking: saving and checkpointing are last, as they change the model."""
 
 
-def usage(loaded: load.Loaded, folder: Path, limit: float) -> Facts:
+def usage(
+    loaded: load.Loaded, folder: Path, limit: float, prompts: Mapping[str, Facts] | None = None
+) -> Facts:
     """Return the usage signal; questions after ``limit`` seconds are skipped and listed as such.
 
-    ``folder`` holds the saved model for the time being. The questions change the model.
+    ``folder`` holds the saved model for the time being. The questions change the model. ``prompts`` are those of
+    the cell, if it is the cell's model.
     """
     progress.begin("usage")
     started = time.perf_counter()
-    subject = Subject(loaded.model, loaded.head, folder)
+    subject = Subject(loaded.model, loaded.head, folder, prompts or {})
     no_text = subject.refuses_text()
     facts: Facts = {"skips": {}, "raised": {}}
     for i, question in enumerate(QUESTIONS, 1):

@@ -1,0 +1,257 @@
+"""Options that users give to a processor: one in a call, a few pairs, and the same to from_pretrained.
+
+Names are those that the release's own typed arguments and signatures have, and values follow from what
+the object is set to. A case is named by both, so releases are compared where they agree in both.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import sys
+from contextlib import suppress
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.questions.processors import calls, samples, steps
+from samebits_probe.questions.processors.calls import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    Options = dict[str, Any]
+    Asked = Callable[..., Any]
+
+_NEEDS = {
+    "do_resize": "size",
+    "do_center_crop": "crop_size",
+    "do_rescale": "rescale_factor",
+    "do_normalize": "image_mean",
+    "do_sample_frames": "num_frames",
+}
+"""Option -> the setting without which it cannot be switched on."""
+_SIZES = ("size", "crop_size")
+_FILTERS = (2, 3)
+"""Pillow's numbers of two filters."""
+_VALUES: Options = {
+    "image_mean": [0.25, 0.5, 0.75],
+    "image_std": [0.5, 0.25, 0.5],
+    "rescale_factor": 2.0**-7,
+}
+"""Option of images -> its value."""
+_PAIRS = ("do_resize", "do_rescale", "do_normalize")
+_OF_SOUNDS: dict[str, Options] = {
+    "max_length": {"padding": "max_length", "max_length": 12_000},
+    "truncation": {"padding": "max_length", "max_length": 4_000, "truncation": True},
+    "pad_to_multiple_of": {"pad_to_multiple_of": 7_000},
+    "return_tensors": {"return_tensors": "pt"},
+}
+_OF_TEXTS: dict[str, Options] = {
+    "pad_to_multiple_of": {"pad_to_multiple_of": 64},
+    "add_special_tokens": {"add_special_tokens": False},
+    "return_attention_mask": {"return_attention_mask": False},
+    "return_offsets_mapping": {"return_offsets_mapping": True},
+    "return_special_tokens_mask": {"return_special_tokens_mask": True},
+    "return_mm_token_type_ids": {"return_mm_token_type_ids": True},
+}
+"""Option that a release has -> what is given."""
+_OTHER_SIDE = {"left": "right", "right": "left"}
+_NAMES = "model_input_names"
+
+
+def of(kind: str, processor: Any) -> dict[str, Call]:
+    """Return case -> call for the options of a part; the first one is without any."""
+    if kind == "processor":
+        return _of_texts(processor) if getattr(processor, "tokenizer", None) is not None else {}
+    if kind == "feature extractor" and not hasattr(processor, "preprocess"):
+        return _of_sounds(processor)
+    if kind == "video processor":
+        video = samples.videos()["3 frames"]
+        return _of_pixels(processor, ("3 frames", video, calls.watch))
+    return _of_pixels(processor, ("RGB 97 x 64", samples.pictures()["RGB 97 x 64"], calls.look))
+
+
+def _of_pixels(processor: Any, base: tuple[str, Callable[[], Any], Asked]) -> dict[str, Call]:
+    """Return calls with the options of an image or a video."""
+    alone = dict(_options_of_pixels(processor))
+    pairs = [alone[a] | alone[b] for a, b in combinations([p for p in _PAIRS if p in alone], 2)]
+    more: list[Options] = [{"data_format": "channels_last"}, {"return_tensors": None}]
+    named = [m for m in more if next(iter(m)) in {*_names(processor), "return_tensors"}]
+    return _cases(base, [*alone.values(), *pairs, *named], processor)
+
+
+def _options_of_pixels(processor: Any) -> Iterator[tuple[str, Options]]:
+    """Yield each option that the release names, with another value than the one that is set."""
+    for name in sorted(_names(processor)):
+        value = steps.setting(getattr(processor, name, None))
+        if isinstance(value, bool):
+            needs = _NEEDS.get(name)
+            if value or needs is None or getattr(processor, needs, None) is not None:
+                yield name, {name: not value}
+        elif name in _SIZES and (half := _half(value)) is not None:
+            yield name, {name: half}
+        elif name == "resample" and value in _FILTERS:
+            yield name, {name: next(number for number in _FILTERS if number != value)}
+        elif name in _VALUES and value is not None and _is_like(value, _VALUES[name]):
+            yield name, {name: _VALUES[name]}
+
+
+def _is_like(value: Any, other: Any) -> bool:
+    """Return True if both are lists of one length, or none is."""
+    lengths = [len(v) if isinstance(v, list) else 0 for v in (value, other)]
+    return lengths[0] == lengths[1]
+
+
+def _half(value: Any) -> Any:
+    """Return half of a size, or of each of its sides; None if that is no whole number."""
+    if isinstance(value, dict):
+        sides = {name: _half(side) for name, side in value.items()}
+        return sides if sides and None not in sides.values() else None
+    is_even = isinstance(value, int) and value > 2 and value % 2 == 0
+    return value // 2 if is_even else None
+
+
+def _of_sounds(processor: Any) -> dict[str, Call]:
+    """Return calls with the options of a sound."""
+    names = _names(processor)
+    made = samples.sounds()["two of different lengths"][0]
+    flips = [
+        {name: not getattr(processor, name)}
+        for name in sorted(names)
+        if isinstance(getattr(processor, name, None), bool)
+    ]
+    given = [value for name, value in _OF_SOUNDS.items() if name in names]
+    side = _OTHER_SIDE.get(getattr(processor, "padding_side", ""))
+    only_loaded = [{"padding_side": side}] if side and "padding_side" not in names else []
+    base = ("two of different lengths", made, _hear)
+    return _cases(base, [*flips, *given], processor, only_loaded)
+
+
+def _hear(processor: Any, sound: Any, **options: Any) -> Any:
+    rate = getattr(processor, "sampling_rate", samples.RATE)
+    arguments = {"sampling_rate": rate, "padding": True, "return_tensors": "np"}
+    return processor(sound, **(arguments | options))
+
+
+def _of_texts(processor: Any) -> dict[str, Call]:
+    """Return calls with the options of a text with images; {} for a processor that takes no such pair here."""
+    base = next(
+        (
+            (name, made, ask)
+            for name, made, ask in calls.pairs(processor)
+            if _runs(processor, made, ask)
+        ),
+        None,
+    )
+    if base is None:
+        return {}
+    typed = _typed(processor)
+    names = _names(processor) | {n for part in _parts(typed).values() for n in _annotated(part)}
+    images = dict(_options_of_pixels(getattr(processor, "image_processor", None)))
+    texts = {**_OF_TEXTS}
+    if side := _OTHER_SIDE.get(getattr(processor.tokenizer, "padding_side", "")):
+        texts["padding_side"] = {"padding_side": side}
+    given = [value for name, value in texts.items() if name in names]
+    given += [images[name] for name in _PAIRS if name in images and name in names]
+    by_kind = (("text_kwargs", texts, "padding_side"), ("images_kwargs", images, "do_rescale"))
+    given += [{k: own[name]} for k, own, name in by_kind if k in _parts(typed) and name in own]
+    known = {name for options in given for name in options}
+    given += [{n: v} for n, v in _flipped_defaults(typed) if n not in known and n in names]
+    return _cases(base, given, processor.image_processor, loads=("do_rescale",))
+
+
+def _runs(processor: Any, made: Callable[[], Any], ask: Asked) -> bool:
+    with suppress(Exception):
+        ask(processor, made())
+        return True
+    return False
+
+
+def _typed(processor: Any) -> Any:
+    """Return the typed arguments of a processor's call; None where the release has none."""
+    owner = type(processor)
+    module = sys.modules.get(owner.__module__)
+    own = getattr(module, f"{owner.__name__}Kwargs", None)
+    return getattr(owner, "valid_processor_kwargs", None) or own
+
+
+def _parts(typed: Any) -> dict[str, Any]:
+    return {
+        n: part for n, part in _annotated(typed).items() if n in ("text_kwargs", "images_kwargs")
+    }
+
+
+def _flipped_defaults(typed: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the switches to which the typed arguments give a default, the other way round."""
+    for part, defaults in getattr(typed, "_defaults", {}).items():
+        if part in _parts(typed):
+            yield from ((n, not v) for n, v in defaults.items() if isinstance(v, bool))
+
+
+def _annotated(typed: Any) -> Mapping[str, Any]:
+    return getattr(typed, "__annotations__", None) or {}
+
+
+def _names(processor: Any) -> set[str]:
+    """Return the options of a call by its typed arguments and its signature."""
+    names = {*_annotated(getattr(processor, "valid_kwargs", None))}
+    for method in ("preprocess", "__call__"):
+        # it may have none, or none that can be read
+        with suppress(AttributeError, TypeError, ValueError):
+            names |= {*inspect.signature(getattr(processor, method)).parameters}
+    return names
+
+
+def _cases(
+    base: tuple[str, Callable[[], Any], Asked],
+    given: list[Options],
+    holder: Any,
+    only_loaded: list[Options] | None = None,
+    loads: tuple[str, ...] | None = None,
+) -> dict[str, Call]:
+    """Return the calls without an option, with each, and of an object that was loaded with it.
+
+    ``holder`` has the options as attributes: no other one is given to from_pretrained. ``loads`` are
+    those that are, None for all.
+    """
+    name, made, ask = base
+    cases, at_load = {name: Call(made, ask)}, {}
+    for options in given:
+        case = f"{name}, {_shown(options)}"
+        cases[case] = Call(made, _with(ask, options), without=name)
+        may_load = loads is None or set(options) <= set(loads)
+        if len(options) == 1 and may_load and all(_is_held(holder, n) for n in options):
+            loaded = Call(made, ask, without=name, given=options, like=case)
+            at_load[f"{case} in from_pretrained"] = loaded
+    for options in only_loaded or ():
+        case = f"{name}, {_shown(options)} in from_pretrained"
+        at_load[case] = Call(made, ask, without=name, given=options)
+    cases |= at_load
+    if loads is None and (names := getattr(holder, _NAMES, None)):
+        cases[_NAMES] = Call(lambda: None, _input_names)
+        options = {_NAMES: [*names, "more"]}
+        case = f"{_NAMES} in from_pretrained"
+        cases[case] = Call(lambda: None, _input_names, without=_NAMES, given=options)
+    return cases
+
+
+def _is_held(holder: Any, name: str) -> bool:
+    return getattr(holder, name, None) is not None
+
+
+def _input_names(processor: Any, _none: Any) -> Any:
+    return {_NAMES: list(processor.model_input_names)}
+
+
+def _with(ask: Asked, options: Options) -> Asked:
+    def asked(processor: Any, made: Any) -> Any:
+        return ask(processor, made, **copy.deepcopy(options))  # 4.57 takes its options out of dicts
+
+    return asked
+
+
+def _shown(options: Options) -> str:
+    return ", ".join(
+        f"{name}={json.dumps(value, sort_keys=True)}" for name, value in options.items()
+    )
