@@ -110,13 +110,17 @@ def _embeddings(runner: Runner, ids: torch.Tensor, argument: str) -> torch.Tenso
         _NotAsked: the model has none for them, such as for a placeholder beyond its vocabulary.
 
     """
-    part = runner.model if argument == TOKENS else runner.model.get_decoder()
-    module = part.get_input_embeddings()
+    try:
+        part = runner.model if argument == TOKENS else runner.model.get_decoder()
+        module = part.get_input_embeddings()
+    except (AttributeError, NotImplementedError) as error:
+        raise _NotAsked(in_one_line(error)) from error
     n_rows = getattr(getattr(module, "weight", None), "shape", (0,))[0]
     if int(ids.max()) >= n_rows:
         msg = "its input embeddings are no table with a row for each of the token ids"
         raise _NotAsked(msg)
-    embeddings = runner.call(module, {"input": ids})
+    # by position: its name differs between classes
+    embeddings = runner.call(lambda **given: module(*given.values()), {TOKENS: ids})
     if embeddings.shape[:-1] != ids.shape:
         msg = "its input embeddings are not one for each token id"
         raise _NotAsked(msg)
@@ -175,29 +179,43 @@ def _decoded(runner: Runner, kwargs: Facts) -> torch.Tensor:
 
 def _by_design(runner: Runner, kwargs: Facts) -> str:
     """Return what else a forward makes of token ids, if that explains a difference; '' if nothing does."""
+    own = _embeddings(runner, kwargs[TOKENS], TOKENS)
+    turned = kwargs | {TOKENS: kwargs[TOKENS].flip(-1)}
     try:
+        with _embedding(
+            runner, lambda output: own if output.shape == own.shape else output
+        ) as calls:
+            others = _alike(runner.run(kwargs), runner.run(turned))
         with _embedding(runner, lambda output: output * 0):  # no factor is of effect on zeros
             zeros = _forward(kwargs, TOKENS)(runner)
-        if not rows.differ(Compared(FORWARD, "", zeros)):
-            return _SCALED
-        embeddings = _embeddings(runner, kwargs[TOKENS], TOKENS)
-        turned = kwargs | {TOKENS: kwargs[TOKENS].flip(-1)}
-        with _embedding(runner, lambda _: embeddings.clone()):
-            others = _alike(runner.run(kwargs), runner.run(turned))
     except Exception:  # noqa: BLE001  such ids are refused in any way
         return ""
-    return _BESIDE if rows.differ(Compared(FORWARD, "", others)) else ""
+    if not calls:
+        return ""
+    if rows.differ(Compared(FORWARD, "", others)):
+        return _BESIDE
+    return "" if rows.differ(Compared(FORWARD, "", zeros)) else _SCALED
 
 
 @contextmanager
-def _embedding(runner: Runner, change: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
-    """Change for a while what the module of the embeddings returns."""
-    module = runner.model.get_input_embeddings()
-    hook = module.register_forward_hook(lambda _module, _args, output: change(output))
+def _embedding(
+    runner: Runner, change: Callable[[torch.Tensor], torch.Tensor]
+) -> Iterator[list[None]]:
+    """Change for a while what modules with the table of embeddings return; yield a list of their calls."""
+    table = runner.model.get_input_embeddings().weight
+    calls: list[None] = []
+
+    def hook(_module: Any, _args: Any, output: torch.Tensor) -> torch.Tensor:
+        calls.append(None)
+        return change(output)
+
+    modules = (m for m in runner.model.modules() if isinstance(m, torch.nn.Embedding))
+    hooks = [m.register_forward_hook(hook) for m in modules if m.weight is table]
     try:
-        yield
+        yield calls
     finally:
-        hook.remove()
+        for added in hooks:
+            added.remove()
 
 
 def _promoted(runner: Runner, way: _Way) -> tuple[Compared | None, str | None]:
