@@ -7,6 +7,7 @@ both ways run again in float64 where their bytes differ.
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,7 +32,7 @@ _EMBEDS = {TOKENS: "inputs_embeds", DECODER: "decoder_inputs_embeds"}
 """Argument for token ids -> the one for their embeddings."""
 _STEPS = 4
 _BESIDE = "its forward reads token ids beside their embeddings"
-_SCALED = "its forward scales the embeddings of token ids"
+_SCALED = "its forward multiplies the embeddings of token ids by the root of their width"
 
 
 class _Way(NamedTuple):
@@ -49,14 +50,22 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     if reason := _lacks(model, listed):
         return Answer([], [{"relation": name, "reason": reason} for name in NAMES], None)
     runner = Runner(model)
-    if not determinism.repeats(lambda: runner.first_output(listed[0][1])):
-        skips = [{"relation": n, "reason": determinism.NOT_REPEATED} for n in NAMES]
-        return Answer([], skips, None)
+    if reason := _unrepeated(runner, listed[0][1]):
+        return Answer([], [{"relation": name, "reason": reason} for name in NAMES], None)
     answers = [_tried(runner, way) for way in _ways(model, listed)]
     found = {n: [f for a in answers for f in a.relations if f["relation"] == n] for n in NAMES}
     relations = [max(of, key=rows.amount) | {"tried": len(of)} for of in found.values() if of]
     skips = [skip for answer in answers for skip in answer.inapplicable]
     return Answer(relations, skips, next((a.no_float64 for a in answers if a.no_float64), None))
+
+
+def _unrepeated(runner: Runner, kwargs: Facts) -> str:
+    """Return why a plain forward is nothing to compare with; '' if it gives the same twice."""
+    try:
+        same = determinism.repeats(lambda: runner.first_output(kwargs))
+    except Exception as error:  # noqa: BLE001  the cell's own forward reports it too
+        return f"the plain forward raised {in_one_line(error)}"
+    return "" if same else determinism.NOT_REPEATED
 
 
 def _lacks(model: Any, prompts: list[tuple[str, Facts]]) -> str:
@@ -127,18 +136,17 @@ def _embeddings(runner: Runner, ids: torch.Tensor, argument: str) -> torch.Tenso
     return embeddings
 
 
-def _with_embeddings(runner: Runner, kwargs: Facts, argument: str) -> Facts:
-    """Return arguments with the embeddings in place of their token ids."""
-    embeddings = _embeddings(runner, kwargs[argument], argument)
+def _embedded(kwargs: Facts, argument: str, embeddings: torch.Tensor) -> Facts:
+    """Return arguments with embeddings in place of their token ids."""
     rest = {name: value for name, value in kwargs.items() if name != argument}
     return {_EMBEDS[argument]: embeddings} | rest
 
 
 def _forward(kwargs: Facts, argument: str) -> Callable[[Runner], dict[str, Pair]]:
     def pairs(runner: Runner) -> dict[str, Pair]:
+        embeddings = _embeddings(runner, kwargs[argument], argument)
         first = runner.run(kwargs)
-        second = runner.run(_with_embeddings(runner, kwargs, argument))
-        return _alike(first, second)
+        return _alike(first, runner.run(_embedded(kwargs, argument, embeddings)))
 
     return pairs
 
@@ -157,8 +165,9 @@ def _generate(kwargs: Facts) -> Callable[[Runner], dict[str, Pair]]:
     kwargs.setdefault(MASK, torch.ones_like(kwargs[TOKENS]))
 
     def pairs(runner: Runner) -> dict[str, Pair]:
+        embeddings = _embeddings(runner, kwargs[TOKENS], TOKENS)
         first = _decoded(runner, kwargs)
-        second = _decoded(runner, _with_embeddings(runner, kwargs, TOKENS))
+        second = _decoded(runner, _embedded(kwargs, TOKENS, embeddings))
         tokens = [logits.argmax(-1) for logits in (first, second)]
         same = (tokens[0] == tokens[1]).all(-1).long().cumprod(0)
         n_compared = min(int(same.sum()) + 1, len(first))
@@ -186,15 +195,13 @@ def _by_design(runner: Runner, kwargs: Facts) -> str:
             runner, lambda output: own if output.shape == own.shape else output
         ) as calls:
             others = _alike(runner.run(kwargs), runner.run(turned))
-        with _embedding(runner, lambda output: output * 0):  # no factor is of effect on zeros
-            zeros = _forward(kwargs, TOKENS)(runner)
+        scaled = _embedded(kwargs, TOKENS, own * math.sqrt(own.shape[-1]))
+        factor = _alike(runner.run(kwargs), runner.run(scaled))
     except Exception:  # noqa: BLE001  such ids are refused in any way
         return ""
-    if not calls:
-        return ""
-    if rows.differ(Compared(FORWARD, "", others)):
-        return _BESIDE
-    return "" if rows.differ(Compared(FORWARD, "", zeros)) else _SCALED
+    if not rows.differ(Compared(FORWARD, "", factor)):
+        return _SCALED
+    return _BESIDE if calls and rows.differ(Compared(FORWARD, "", others)) else ""
 
 
 @contextmanager
