@@ -207,6 +207,6 @@ RULES = (
     Rule("SB708", _cache_truth, explains=DECODED | RAISED),
     Rule("SB709", _past_key_value, explains=DECODED | RAISED),
     Rule("SB710", _formulations, explains=DECODED),
-    Rule("SB711", _other_embeddings),
+    Rule("SB714", _other_embeddings),
     Rule("SB923", _batch_dependent),
 )
