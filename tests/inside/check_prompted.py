@@ -29,7 +29,7 @@ def shapes(prompt):
 def test_points_boxes_and_masks_lie_in_the_image():
     names = "pixel_values input_points input_labels input_boxes input_masks multimask_output hq_token_only"
     made = prompts(names)
-    told = "points boxes points-and-boxes mask one-mask points-batch fine-mask"
+    told = "points boxes points-and-boxes mask points-batch one-mask fine-mask"
     assert list(made) == told.split()
     assert shapes(made["points-and-boxes"]) == {
         "pixel_values": (1, 3, 32, 48),

@@ -174,5 +174,7 @@ def test_a_loss_of_boxes_is_no_reason_where_no_step_is_trained_or_the_user_lists
     (model,) = made.models
     untrained = made.model_copy(update={"models": (model.without(["training"]),)})
     assert packages(untrained) == IMAGES
-    listed = made.model_copy(update={"models": (model.model_copy(update={"packages": ("scipy",)}),)})
+    listed = made.model_copy(
+        update={"models": (model.model_copy(update={"packages": ("scipy",)}),)}
+    )
     assert packages(listed) == ("scipy", *IMAGES)

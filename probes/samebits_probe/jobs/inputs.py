@@ -32,7 +32,7 @@ from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, progress, threads
-from samebits_probe.process.failure import PhaseFailed, Unknown, phase
+from samebits_probe.process.failure import PhaseFailed, Unknown, in_one_line, phase
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_wire import formats
 
@@ -172,9 +172,13 @@ class Chooser:
 
     def _prompted(self) -> Fact:
         """Return prompts of what to find in an image, for a model that is told so."""
+        try:
+            made = dict(prompted.prompts(self.model_class, self.config, self.signature))
+        except Exception as error:  # noqa: BLE001  a class of the user's may have such names, too
+            return {"prompts": {"reason": in_one_line(error), "why": choice.NotFed.why}}
         return {
             name: {"tensors": self._refs(prompt.tensors), "constants": prompt.constants}
-            for name, prompt in prompted.prompts(self.model_class, self.config, self.signature)
+            for name, prompt in made.items()
         }
 
     def _special(self, fed: tuple[str, ...]) -> Fact:

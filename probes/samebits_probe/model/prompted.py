@@ -97,10 +97,11 @@ def _of_places(config: Any, names: frozenset[str]) -> Iterator[tuple[str, Prompt
         "boxes": Prompted(boxes),
         "points-and-boxes": Prompted(points | boxes),
         "mask": Prompted(points | {_MASKS: _mask(config)}),
-        "one-mask": Prompted(points, {_ONE_MASK: False}),
         "points-batch": Prompted(_two_rows(points)),
     }
-    if _FINE in names:
+    if _ONE_MASK in names:
+        told["one-mask"] = Prompted(points, {_ONE_MASK: False})
+    if {_FINE, _ONE_MASK} <= names:
         told["fine-mask"] = Prompted(points, {_FINE: True, _ONE_MASK: False})
     for name, prompt in told.items():
         rows = len(next(iter(prompt.tensors.values())))
@@ -116,8 +117,8 @@ def _two_rows(points: Tensors) -> Tensors:
 
 def _mask(config: Any) -> torch.Tensor:
     """Return seeded logits of a mask, four times as fine as the embedding of the image."""
-    encoder = config.prompt_encoder_config
-    height, width = (4 * (side // int(encoder.patch_size)) for side in image_size(config))
+    patch = int(getattr(getattr(config, "prompt_encoder_config", None), "patch_size", 16))
+    height, width = (4 * (side // patch) for side in image_size(config))
     return seeded_numbers("mask", _MASKS, (1, 1, height, width)) * 8
 
 
