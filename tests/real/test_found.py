@@ -69,7 +69,8 @@ def test_a_clean_twin_is_not_accused(cells, steps, name):
     assert not {f.code for f in cells[name].findings} & {"SB714", "SB840", "SB841", "SB842"}
     step = steps[name]["5.2"]
     assert step.failure is None, step.failure
-    assert step.comparison.standing in ("identical", "rounding"), step.comparison
+    if name == "detector":  # the other one takes no labels
+        assert step.comparison.standing in ("identical", "rounding"), step.comparison
 
 
 def test_a_loss_of_boxes_is_found_by_the_part_that_differs(cells, steps):

@@ -1,5 +1,7 @@
 """A custom model that is told where to look, or finds objects, or is fed embeddings: another one from 5.0 on, as ``plant`` says."""
 
+from dataclasses import dataclass
+
 import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM, PretrainedConfig, PreTrainedModel
@@ -62,8 +64,12 @@ class FoundForObjectDetection(PreTrainedModel):
         return FoundOutput(loss=loss, loss_dict=parts, logits=logits, pred_boxes=boxes)
 
 
+@dataclass
 class FoundOutput(ModelOutput):
-    pass
+    loss: torch.Tensor | None = None
+    loss_dict: dict | None = None
+    logits: torch.Tensor | None = None
+    pred_boxes: torch.Tensor | None = None
 
 
 class EmbeddedConfig(LlamaConfig):
