@@ -28,9 +28,22 @@ IMAGES = ("pillow", "torchvision")
 SOUNDS = {"LasrFeatureExtractor": ("librosa",)}
 """Class of a feature extractor -> what it imports where it computes (transformers 5.1.0 … 5.24.0:
 models/lasr/feature_extraction_lasr.py)."""
-LOSSES = dict.fromkeys(("eomt", "mask2former", "maskformer", "oneformer"), ("scipy",))
-"""``model_type`` -> what the class imports to match its labels, also when it is only loaded
-(transformers 4.57.6: ``MaskFormerLoss``, ``Mask2FormerLoss``, ``OneFormerLoss``, ``EomtLoss``)."""
+MATCHING = ("scipy",)
+"""Matches the objects that a model finds with those of its labels."""
+OF_MASKS = frozenset(
+    {"eomt", "eomt_dinov3", "mask2former", "maskformer", "oneformer", "videomt"}
+)  # fmt: skip
+"""Types of models that import it also when they are only loaded (transformers 4.57.6 … 5.24.0:
+``MaskFormerLoss``, ``Mask2FormerLoss``, ``OneFormerLoss``, ``EomtLoss``)."""
+OF_BOXES = frozenset(
+    {
+        "conditional_detr", "d_fine", "dab-detr", "deformable_detr", "deimv2", "deta", "detr",
+        "grounding-dino", "lw_detr", "mm-grounding-dino", "rf_detr", "rt_detr", "rt_detr_v2",
+        "table-transformer", "yolos",
+    }
+)  # fmt: skip
+"""Types of models whose loss needs it, and Pillow, without which the module of losses has no
+function for the corners of boxes (transformers 4.57.6 … 5.24.0: loss/loss_for_object_detection.py)."""
 PIECE_FILES = (
     "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "source.spm",
 )  # fmt: skip
@@ -65,9 +78,8 @@ def with_added_packages(matrix: Matrix) -> Matrix:
 
 def _with_added(model: ModelSpec, folder: Path, of_stacks: set[str]) -> ModelSpec:
     listed = of_stacks | {*map(_name, model.packages)}
-    added = tuple(
-        package for group in _needed(model, folder) if listed.isdisjoint(group) for package in group
-    )
+    needed = (group for group in _needed(model, folder) if listed.isdisjoint(group))
+    added = tuple(dict.fromkeys(package for group in needed for package in group))
     if not added:
         return model
     return model.model_copy(update={"packages": (*model.packages, *added), "added": added})
@@ -84,8 +96,12 @@ def _needed(model: ModelSpec, folder: Path) -> Iterator[tuple[str, ...]]:
     """Yield the groups of packages that the files of a model need."""
     if model.build is None and _has_pieces_alone(model, folder):
         yield PIECES
-    if packages := LOSSES.get(_model_type(model, folder)):
-        yield packages
+    model_type = _model_type(model, folder)
+    has_boxes = model_type in OF_BOXES and model.asks("training")
+    if has_boxes or model_type in OF_MASKS:
+        yield MATCHING
+    if has_boxes:
+        yield IMAGES[:1]
     # a question asks for its processors: without one, nothing of them is loaded
     if not any(key.sees_images and model.asks(key.name) for key in keys()):
         return
@@ -98,10 +114,14 @@ def _needed(model: ModelSpec, folder: Path) -> Iterator[tuple[str, ...]]:
 
 
 def _model_type(model: ModelSpec, folder: Path) -> str:
-    """Return the type of a model in a folder, or of one that is built; '' for one of the hub."""
+    """Return the type of a model; '' if its config cannot be read."""
     if model.build is not None:
         return model.build.architecture
-    content = json_of(folder / model.path / "config.json") if model.path is not None else None
+    name = "config.json"
+    file = (
+        next(_hub_files(model, (name,)), None) if model.path is None else folder / model.path / name
+    )
+    content = json_of(file) if file is not None else None
     return str(content.get("model_type", "")) if isinstance(content, dict) else ""
 
 

@@ -625,6 +625,7 @@ def with_relations(*relations, ran="LlamaAttention"):
     return sound(Memory(), code=code, relations=RelationsSignal(relations=relations))
 
 
+FROM_EMBEDDINGS = "generate() from embeddings = from token ids"
 DECODE, SPLIT = "full forward = prefill + decode", "prefill split anywhere"
 
 
@@ -669,6 +670,17 @@ def test_two_formulations_are_named_where_both_ran_and_part_by_rounding():
     assert delta_net(relation(DECODE, 1e-5, 1e-14), step="torch_chunk_gated_delta_rule") == []
     assert "SB710" not in delta_net(relation(DECODE, 3.0, 3.0))
     assert codes_of(with_relations(relation(DECODE, 1e-5, 1e-14))) == []
+
+
+@pytest.mark.parametrize("name", ["embeddings = token ids", FROM_EMBEDDINGS])
+def test_embeddings_are_named_where_the_reference_takes_them_as_token_ids(name):
+    broken = with_relations(relation(name, 3.0, 3.0))
+    holds = with_relations(relation(name, 0.0, 0.0).model_copy(update={"holds": True}))
+    rounds = with_relations(relation(name, 1e-5, 1e-14))
+    assert codes_of(broken, reference=holds) == codes_of(broken, reference=rounds) == ["SB714"]
+    assert codes_of(broken, reference=broken) == []
+    assert codes_of(broken) == []
+    assert codes_of(rounds, reference=holds) == []
 
 
 def test_decoding_is_not_blamed_where_rows_see_the_future():

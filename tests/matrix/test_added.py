@@ -100,7 +100,7 @@ def test_a_file_of_the_hub_is_downloaded_only_if_the_cache_lacks_it_and_the_hub_
     )
     own = matrix(tmp_path).model_copy(update={"models": (model_spec(hub="a/b"),)})
     assert (packages(own)[-2:] == IMAGES) == is_cached
-    missing = ["tokenizer.json", *added.PIECE_FILES, *added.FILES]
+    missing = ["tokenizer.json", *added.PIECE_FILES, "config.json", *added.FILES]
     assert hub.asked == len(missing) - is_cached
     assert hub.downloads == ([n for n in missing if n not in hub.cached] if reached else [])
 
@@ -159,6 +159,22 @@ def test_a_feature_extractor_gets_what_it_imports_and_a_stack_that_lists_it_has_
     assert packages(made.model_copy(update={"stacks": listed})) == ()
 
 
-@pytest.mark.parametrize(("type_", "expected"), [("eomt", ("scipy",)), ("vit", ()), (["x"], ())])
+OF_LOSSES = [("eomt", ("scipy",)), ("vit", ()), (["x"], ()), ("dab-detr", ("scipy", "pillow"))]
+
+
+@pytest.mark.parametrize(("type_", "expected"), OF_LOSSES)
 def test_a_model_gets_what_its_loss_imports(tmp_path, type_, expected):
     assert packages(matrix(tmp_path, {"config.json": {"model_type": type_}})) == expected
+
+
+def test_a_loss_of_boxes_is_no_reason_where_no_step_is_trained_or_the_user_lists_it(tmp_path):
+    files = {"config.json": {"model_type": "detr"}, **DECLARED["of today"]}
+    made = matrix(tmp_path, files)
+    assert packages(made) == ("scipy", *IMAGES)
+    (model,) = made.models
+    untrained = made.model_copy(update={"models": (model.without(["training"]),)})
+    assert packages(untrained) == IMAGES
+    listed = made.model_copy(
+        update={"models": (model.model_copy(update={"packages": ("scipy",)}),)}
+    )
+    assert packages(listed) == ("scipy", *IMAGES)

@@ -23,6 +23,7 @@ from samebits_probe.model import (
     inputs,
     load,
     multimodal,
+    prompted,
     series,
     series_shapes,
     special,
@@ -31,7 +32,7 @@ from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, progress, threads
-from samebits_probe.process.failure import PhaseFailed, Unknown, phase
+from samebits_probe.process.failure import PhaseFailed, Unknown, in_one_line, phase
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_wire import formats
 
@@ -147,6 +148,7 @@ class Chooser:
         kinds = multimodal.kinds(self.config, self.signature, fed)
         made = {n: fact for kind in kinds for n, fact in self._of_kind(kind).items()}
         made |= self._special(fed)
+        made |= self._prompted()
         if videos := sorted(self.signature.names & multimodal.VIDEOS):
             reason = f"forward takes {videos[0]}, and samebits makes no video: {choice.WRITE}"
             made["video"] = {"reason": reason, "why": choice.NotFed.why}
@@ -167,6 +169,17 @@ class Chooser:
             one = f"the model takes one image per row: {way.no_two}"
             made["two-images"] = {"reason": one, "why": DoesNotApply.why}
         return made
+
+    def _prompted(self) -> Fact:
+        """Return prompts of what to find in an image, for a model that is told so."""
+        try:
+            made = dict(prompted.prompts(self.model_class, self.config, self.signature))
+        except Exception as error:  # noqa: BLE001  a class of the user's may have such names, too
+            return {"prompts": {"reason": in_one_line(error), "why": choice.NotFed.why}}
+        return {
+            name: {"tensors": self._refs(prompt.tensors), "constants": prompt.constants}
+            for name, prompt in made.items()
+        }
 
     def _special(self, fed: tuple[str, ...]) -> Fact:
         """Return a prompt with special tokens, for a model of text that does not generate.

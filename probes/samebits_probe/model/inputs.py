@@ -219,9 +219,7 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
     """Return the shape of one row."""
     if argument == "pixel_values":
         vision = _image_config(config)
-        size = getattr(vision, "image_size", 32)
-        height, width = (size, size) if isinstance(size, int) else tuple(size)
-        image = (int(getattr(vision, "num_channels", 3)), int(height), int(width))
+        image = (int(getattr(vision, "num_channels", 3)), *image_size(config))
         frames = getattr(vision, "num_frames", None)
         return (frames, *image) if isinstance(frames, int) else image
     if argument == "input_features":
@@ -230,6 +228,15 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
         return (4000,)
     msg = f"no rule to make {argument}"
     raise NotFed(msg)
+
+
+def image_size(config: Any) -> tuple[int, int]:
+    """Return height and width of an image, in pixels."""
+    size = getattr(_image_config(config), "image_size", None)
+    if size is None:  # a backbone would make one position of the smallest image
+        size = 64 if hasattr(config, "backbone_config") else 32
+    height, width = (size, size) if isinstance(size, int) else tuple(size)
+    return int(height), int(width)
 
 
 def _sound_shape(config: Any) -> tuple[int, int]:
@@ -250,8 +257,8 @@ def _sound_shape(config: Any) -> tuple[int, int]:
 
 
 def _image_config(config: Any) -> Any:
-    """Return the part of a config that describes images: its vision part, or an encoder's."""
-    for part in (getattr(config, "vision_config", None), getattr(config, "encoder", None)):
-        if hasattr(part, "image_size"):
-            return part
-    return config
+    """Return the part of a config that describes images: a part of it, or the whole."""
+    names = ("vision_config", "encoder", "prompt_encoder_config")
+    parts = (*(getattr(config, n, None) for n in names), config)
+    backbone = getattr(config, "backbone_config", None)
+    return next((part for part in (*parts, backbone) if hasattr(part, "image_size")), config)

@@ -13,6 +13,8 @@ TorchFunctionMode sees every request, in any module, and answers it with the wid
 from __future__ import annotations
 
 import copy
+import functools
+import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -201,11 +203,41 @@ def promotion(claimed: torch.dtype | None = None) -> Iterator[None]:
     """Give code float64 for every float that it asks for, by name or by default."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
+    _forget_results()
     try:
         with Promotion(claimed):
             yield
     finally:
         torch.set_default_dtype(default)
+        _forget_results()
+
+
+def _forget_results() -> None:
+    """Empty the caches of functions of models, whose tables are of the precision in which they were called first."""
+    for function in _cached_functions(len(sys.modules)):
+        function.cache_clear()
+
+
+@functools.lru_cache(maxsize=1)
+def _cached_functions(_n_modules: int) -> tuple[Any, ...]:
+    """Return what modeling code gave to ``functools.lru_cache``: functions and methods, decorated again or not."""
+    modules = [
+        m for n, m in list(sys.modules.items()) if n.rpartition(".")[2].startswith("modeling_")
+    ]
+    values = [value for module in modules for value in vars(module).values()]
+    values += [v for kind in values if isinstance(kind, type) for v in vars(kind).values()]
+    functions = [getattr(value, "__func__", value) for value in values]
+    cells = [c for f in functions for c in getattr(f, "__closure__", None) or ()]
+    functions += [cell.cell_contents for cell in cells if not _is_empty(cell)]
+    kind = type(_cached_functions)
+    return tuple({id(f): f for f in functions if isinstance(f, kind)}.values())
+
+
+def _is_empty(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is None
+    except ValueError:
+        return True
 
 
 def claimed_of(dtype: torch.dtype) -> torch.dtype | None:

@@ -50,6 +50,8 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "batch size": ("alone", "in a batch"),
     "row order": ("in order", "turned"),
     "causality": ("as it is", "changed later"),
+    "embeddings = token ids": ("token ids", "embeddings"),
+    "generate() from embeddings = from token ids": ("token ids", "embeddings"),
 }
 """Names of ``one`` and ``other`` of each relation, as probes/samebits_probe/relations/cases.py and
 probes/samebits_probe/relations/greedy.py compute them."""

@@ -36,6 +36,8 @@ RelationName = Literal[
     "batch size",
     "row order",
     "causality",
+    "embeddings = token ids",
+    "generate() from embeddings = from token ids",
 ]
 """The names of the relations."""
 

@@ -30,6 +30,10 @@ _CHUNKED_RELATIONS: tuple[RelationName, ...] = (
     "prefill split anywhere",
     "multi-token verify = single-token decode",
 )
+_OF_EMBEDDINGS: tuple[RelationName, ...] = (
+    "embeddings = token ids",
+    "generate() from embeddings = from token ids",
+)
 _CHUNK = re.compile(r"chunk_gated_delta_rule$")
 _RECURRENT = re.compile(r"recurrent_gated_delta_rule$")
 
@@ -176,6 +180,25 @@ def _batch_dependent(case: Case) -> Iterator[Sighting]:
         yield Sighting(BATCH_INVARIANT, (f"{mode} is on", *broken, *asked_of_made(case)))
 
 
+def _other_embeddings(case: Case) -> Iterator[Sighting]:
+    """Find embeddings of which something else is computed than of their token ids, but not in the reference."""
+    kept = {r.relation for r in _kept(case.reference)} if case.reference is not None else set()
+    broken = [r for r in broken_in(case, *_OF_EMBEDDINGS) if r.relation in kept]
+    if broken:
+        yield Sighting("inputs_embeds", _seen(case, broken))
+
+
+def _kept(capture: Capture) -> Iterator[Relation]:
+    """Yield the relations that hold in a cell, or all but rounding of them."""
+    relations = signal_of(capture)
+    for relation in relations.relations if relations is not None else ():
+        if judge_relation(relation, capture.cell.variant.dtype) in (
+            Standing.HOLDS,
+            Standing.ROUNDING,
+        ):
+            yield relation
+
+
 RULES = (
     Rule("SB703", _broken_chunks, explains=DECODED),
     Rule("SB704", _broken_cached_forward, explains=DECODED),
@@ -184,5 +207,6 @@ RULES = (
     Rule("SB708", _cache_truth, explains=DECODED | RAISED),
     Rule("SB709", _past_key_value, explains=DECODED | RAISED),
     Rule("SB710", _formulations, explains=DECODED),
+    Rule("SB714", _other_embeddings),
     Rule("SB923", _batch_dependent),
 )

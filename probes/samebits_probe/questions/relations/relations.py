@@ -22,7 +22,7 @@ from samebits_probe.model.precision import Leaks
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-from samebits_probe.questions.relations import greedy, prefix, rope, rows, tokens
+from samebits_probe.questions.relations import embedded, greedy, prefix, rope, rows, tokens
 from samebits_probe.questions.relations.cases import (
     RELATIONS,
     Case,
@@ -99,9 +99,17 @@ def observe(
         except DoesNotApply as no_tokens:  # no token ids can be made
             reason = str(no_tokens)
             signal = _untried(reason)
+    prompts = list(prompts)
     if reason:
         signal |= _relations_of_rows(model, prompts, reason)
+    _add(signal, embedded.observe(model, prompts))
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
+
+
+def _add(signal: Facts, answer: rows.Answer) -> None:
+    signal["relations"] += answer.relations
+    signal["inapplicable"] += answer.inapplicable
+    signal["no_float64"] = signal["no_float64"] or answer.no_float64
 
 
 def _relations_of_rows(model: Any, prompts: Iterable[tuple[str, Facts]], reason: str) -> Facts:

@@ -54,6 +54,11 @@ class Runner:
 
     def run(self, kwargs: Facts) -> Tensors:
         """Return copies of all outputs by name; '' for a bare tensor."""
+        result = self.call(self.model, kwargs)
+        return {name: t.detach().clone() for name, t in outputs.tensors(result).items()}
+
+    def call(self, function: Callable[..., Any], kwargs: Facts) -> Any:
+        """Return what a function of the model returns, such as the model itself."""
         promotion = precision.promotion(precision.claimed_of(self.dtype))
         kwargs = in_dtype(kwargs, torch.float64 if self._float64 else None)
         try:
@@ -62,8 +67,7 @@ class Runner:
                 promotion if self._float64 else nullcontext(),
                 progress.forward(kwargs, times=20 if self._float64 else 4),
             ):
-                result = self.model(**kwargs)
-            return {name: t.detach().clone() for name, t in outputs.tensors(result).items()}
+                return function(**kwargs)
         finally:
             self._snapshot.restore()
 
@@ -104,18 +108,16 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
             answers.no_float64 or answer.no_float64,
         )
     tried = {name: [f for f in answers.relations if f["relation"] == name] for name in NAMES}
-    relations = [
-        max(facts, key=_amount) | {"tried": len(facts)} for facts in tried.values() if facts
-    ]
+    relations = [max(of, key=amount) | {"tried": len(of)} for of in tried.values() if of]
     skips = {skip["relation"]: skip for skip in answers.inapplicable if not tried[skip["relation"]]}
     return Answer(relations, list(skips.values()), answers.no_float64)
 
 
-def _amount(facts: Facts) -> tuple[float, float, int]:
+def amount(relation: Facts) -> tuple[float, float, int]:
     """Return how far apart the two ways of a relation are, in float64 first."""
-    promoted = facts["promoted"]
+    promoted = relation["promoted"]
     in_float64 = promoted["max_abs"] if promoted is not None else 0.0
-    return in_float64, facts["distance"]["max_abs"], facts["distance"]["n_differ"]
+    return in_float64, relation["distance"]["max_abs"], relation["distance"]["n_differ"]
 
 
 def _of_prompt(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
@@ -136,7 +138,7 @@ def _of_prompt(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
         if not way.pairs
     ]
     promoted, no_float64 = _promoted(runner, prompt, batch, native, whole)
-    return Answer([_facts(way, promoted.get(way.name)) for way in native], skips, no_float64)
+    return Answer([facts(way, promoted.get(way.name)) for way in native], skips, no_float64)
 
 
 def _untried(reason: str) -> Answer:
@@ -254,7 +256,7 @@ def _promoted(
 
     Nothing is computed if all relations hold.
     """
-    if all(not _distance(way.pairs)["n_differ"] for way in native):
+    if not any(map(differ, native)):
         return {}, None
     if not runner.is_small:
         return {}, "the model is too large to be copied"
@@ -273,7 +275,7 @@ def _promoted(
         return {}, in_one_line(error)
 
 
-def _facts(native: Compared, promoted: Compared | None) -> Facts:
+def facts(native: Compared, promoted: Compared | None) -> Facts:
     """Return a Relation of samebits/questions/relations/records.py whose layers are outputs."""
     whole = _distance(native.pairs)
     in_float64 = promoted.pairs if promoted is not None and whole["n_differ"] else {}
@@ -294,6 +296,11 @@ def _facts(native: Compared, promoted: Compared | None) -> Facts:
         "layers": layers,
         "tried": 1,
     }
+
+
+def differ(compared: Compared) -> bool:
+    """Return True if the bytes of two ways differ."""
+    return bool(_distance(compared.pairs)["n_differ"])
 
 
 def _distance(pairs: dict[str, Pair]) -> Facts:

@@ -75,7 +75,7 @@ class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):  # type: ignore[m
         """
         self.batch = batch
         self.kwargs = _unmasked(batch.kwargs)
-        self.n = batch.labels.shape[0] if batch.labels.ndim else 0
+        self.n = batch.n_rows
         for name, value in self.kwargs.items():
             if not isinstance(value, torch.Tensor) or not value.ndim or value.shape[0] != self.n:
                 msg = f"{name} has no row for each label"

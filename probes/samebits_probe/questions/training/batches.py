@@ -15,6 +15,8 @@ import torch
 from samebits_probe.model import choice, forks, layers, load
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import pad_id, seeded_ids, token_config
+from samebits_probe.model.prompted import PHRASES
+from samebits_probe.questions.training import targets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,6 +33,8 @@ _TARGET = 7
 """Labels of a row of an encoder-decoder."""
 _SPELLING = 3
 """Labels of a row of a model with a CTC loss."""
+_NO_CLASS = 255
+"""The class of a pixel that no loss counts, unless a config names another."""
 ITEMS = "num_items_in_batch"
 ROUTER = "output_router_logits"
 ROUTED = "router"
@@ -51,11 +55,17 @@ class Batch(NamedTuple):
     """The config's problem_type with which these labels are meant; '' for the config's own."""
 
     @property
-    def labels(self) -> torch.Tensor:
-        """The labels; the start positions of a model that answers questions."""
+    def labels(self) -> torch.Tensor | None:
+        """The labels; the start positions of a model that answers questions; None for what is in images."""
         labels = self.kwargs.get("labels", self.kwargs.get("start_positions"))
-        assert isinstance(labels, torch.Tensor)
-        return labels
+        return labels if isinstance(labels, torch.Tensor) else None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that have labels; 0 for labels without rows."""
+        if self.labels is None:
+            return len(self.kwargs.get(targets.LABELS, self.kwargs.get(targets.CLASSES, ())))
+        return int(self.labels.shape[0]) if self.labels.ndim else 0
 
     def rows(self, start: int, stop: int) -> dict[str, Any]:
         """Return the arguments of some of its rows."""
@@ -89,8 +99,9 @@ def takes_items(model: Any) -> bool:
 
 def n_items(batch: Batch, *, shifted: bool) -> int:
     """Return the number of labels that count; ``shifted`` leaves out the first of each row."""
-    labels = batch.labels[..., 1:] if shifted else batch.labels
-    return int((labels != IGNORED).sum())
+    labels = batch.labels
+    assert labels is not None
+    return int(((labels[..., 1:] if shifted else labels) != IGNORED).sum())
 
 
 def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> list[Batch]:
@@ -102,13 +113,13 @@ def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> lis
         NoLoss: its forward takes no labels, or no rule makes labels for it.
 
     """
-    takes_labels = forks.accepts(model, "labels")
+    takes_labels = forks.accepts(model, "labels") or forks.accepts(model, targets.MASKS)
     asks = forks.accepts(model, "start_positions") and not takes_labels
     if not takes_labels and not asks:
         msg = f"forward of {type(model).__name__} takes no labels"
         raise NoLoss(msg)
     if getattr(model, "main_input_name", "input_ids") != choice.TOKENS:
-        return [_of_prompt(model, head, prompts)]
+        return list(_of_prompt(model, head, prompts))
     try:
         return list(_of_tokens(model, head, asks=asks))
     except DoesNotApply as reason:
@@ -174,7 +185,7 @@ def _of_problems(model: Any, padded: Batch) -> Iterator[Batch]:
     """Yield the rows with labels of the other problems of a classifier: numbers, and several classes."""
     n_classes = int(getattr(model.config, "num_labels", 0))
     labels = padded.labels
-    if n_classes < 2 or labels.ndim != 1:
+    if n_classes < 2 or labels is None or labels.ndim != 1:
         return
     for problem in ("regression", "multi_label_classification"):
         several = torch.nn.functional.one_hot(labels, n_classes).to(model.dtype)
@@ -234,6 +245,8 @@ def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Return seeded classes for the logits that the model computes for ``inputs``."""
     with torch.no_grad():
         logits = layers.logits_of(model(**inputs))
+    if logits is not None and logits.ndim == 4 and choice.PIXELS in inputs:
+        return _of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):
         shape = "no logits" if logits is None else f"logits of shape {list(logits.shape)}"
         msg = f"no rule makes labels for {shape}"
@@ -246,16 +259,28 @@ def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     return labels
 
 
-def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> Batch:
-    """Return the cell's first input with labels, for a model that takes images or sounds."""
-    first = next(iter(prompts.items()), None)
-    if first is None:
+def _of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
+    """Return a class for each pixel of images, [rows, height, width]; one of each row is ignored."""
+    shape = (pixels.shape[0], *pixels.shape[-2:])
+    labels = (torch.arange(shape[0] * shape[1] * shape[2]).reshape(shape) // 3) % logits.shape[1]
+    labels[:, 0, 0] = _NO_CLASS
+    return labels
+
+
+def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> Iterator[Batch]:
+    """Yield one of the cell's inputs with labels, for a model that takes images or sounds."""
+    if not prompts:
         msg = "no input of the cell applies to the model"
         raise NoLoss(msg)
-    name, kwargs = first
-    inputs = dict(kwargs)
+    name = PHRASES if PHRASES in prompts else next(iter(prompts))
+    inputs = dict(prompts[name])
     if head == "ctc":
         rows = next(value.shape[0] for value in inputs.values() if torch.is_tensor(value))
         labels = torch.arange(1, 1 + _SPELLING).repeat(rows, 1)
-        return Batch(name, inputs | {"labels": labels})
-    return Batch(name, inputs | {"labels": _labels_like(model, inputs)})
+        yield Batch(name, inputs | {"labels": labels})
+    elif targets.labels(model, inputs, targets.FULL):
+        inputs = targets.images(inputs)
+        for case, numbers in (("objects", targets.FULL), ("no object", targets.EMPTY)):
+            yield Batch(case, inputs | targets.labels(model, inputs, numbers))
+    else:
+        yield Batch(name, inputs | {"labels": _labels_like(model, inputs)})

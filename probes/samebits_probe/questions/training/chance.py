@@ -6,6 +6,7 @@ A step is compared without chance: no release promises which numbers a seed give
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 SEED = 0
 _CHANCE = re.compile(r"drop(?!ped)|jitter|mask_(time|feature)_prob|noise_std")
 """Attributes of modules and fields of configs that make a training forward draw numbers."""
+_DRAWS = ("rand", "rand_like", "randn", "randn_like", "randint", "randint_like")
+"""Functions of torch by which losses draw."""
 _MAX_CONFIG_DEPTH = 4
 _CONFIG = "config"
 _SPEC_AUGMENT = "apply_spec_augment"
@@ -71,6 +74,32 @@ def seed() -> None:
         import numpy as np  # noqa: PLC0415  masks over time are drawn by numpy
 
         np.random.seed(SEED)
+
+
+@contextlib.contextmanager
+def order_free() -> Iterator[None]:
+    """Let each draw of a loss follow from its shape alone for a while.
+
+    Losses of masks are of drawn points, and those of boxes of drawn noise: without it a release that draws in another
+    order, or a step in float64, would have others.
+    """
+    before = {name: getattr(torch, name) for name in _DRAWS}
+    try:
+        for name, draw in before.items():
+            setattr(torch, name, functools.partial(_drawn, draw))
+        yield
+    finally:
+        for name, draw in before.items():
+            setattr(torch, name, draw)
+
+
+def _drawn(draw: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:
+    torch.default_generator.manual_seed(SEED)
+    drawn = draw(*args, **kwargs)
+    if not drawn.is_floating_point() or "out" in kwargs:
+        return drawn
+    torch.default_generator.manual_seed(SEED)
+    return draw(*args, **kwargs | {"dtype": torch.float64}).to(drawn.dtype)
 
 
 def _fields(owner: Any) -> Iterator[tuple[str, float | bool]]:

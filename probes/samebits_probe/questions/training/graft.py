@@ -116,7 +116,7 @@ def _pieces(own: LossCalls, donor: Facts, batch: Batch) -> tuple[dict[str, list[
         untried.append([LABELS, n])
     else:
         labels = [
-            fitted(_labels(other), call[LABELS], batch.labels.shape[0], other["ignore_index"])
+            fitted(_labels(other), call[LABELS], batch.n_rows, other["ignore_index"])
             for call, other in zip(own.calls, others, strict=True)
         ]
         if any(target is None for target in labels):

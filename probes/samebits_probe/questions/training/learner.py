@@ -54,10 +54,11 @@ class Learner:
     def arithmetic(self) -> Iterator[None]:
         """Run code in the precision of this learner, and note what escapes it."""
         if self.promoted is None:
-            yield
+            with chance.order_free():
+                yield
             return
         watch = precision.Leaks(precision.smaller_than(self.promoted))
-        with precision.arithmetic_in(self.promoted, self.dtype), watch:
+        with precision.arithmetic_in(self.promoted, self.dtype), watch, chance.order_free():
             yield
         self.leaks |= watch.leaks
 
@@ -78,9 +79,10 @@ class Learner:
         if loss is None or loss.numel() != 1:
             msg = f"forward of {type(self.model).__name__} returns no loss for labels"
             raise NoLoss(msg)
+        parts = getattr(output, "loss_dict", None) or {}  # of losses that match boxes or masks
         others = {
             name: value
-            for name, value in output.items()
+            for name, value in (*output.items(), *parts.items())
             if name != "loss" and isinstance(value, torch.Tensor) and not value.ndim
         }
         return Trained(loss, _logits(output), others)
@@ -192,13 +194,17 @@ class Learner:
             return layers.logits_of(self.model(**self._in_dtype(kwargs)))
 
     def _in_dtype(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        wanted = self.promoted or self.dtype
-        return {
-            name: value.to(wanted)
-            if isinstance(value, torch.Tensor) and value.is_floating_point()
-            else value
-            for name, value in kwargs.items()
-        }
+        return {name: _in(self.promoted or self.dtype, value) for name, value in kwargs.items()}
+
+
+def _in(dtype: torch.dtype, value: Any) -> Any:
+    """Return a value with its floats in a dtype; labels of images are lists of tensors or of dicts."""
+    if isinstance(value, list):
+        return [_in(dtype, part) for part in value]
+    if isinstance(value, dict):
+        return {name: _in(dtype, part) for name, part in value.items()}
+    is_float = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.to(dtype) if is_float else value
 
 
 def _logits(output: Any) -> torch.Tensor | None:

@@ -240,11 +240,10 @@ def _checkpointed(learner: Learner, *, reentrant: bool) -> Iterator[None]:
 
 def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     main = setting.main
-    n_rows = main.labels.shape[0]
-    if n_rows < 2:
+    if main.n_rows < 2:
         msg = "its batch has one row"
         raise NoMeaning(msg)
-    if "labels" not in main.kwargs:
+    if main.labels is None or "labels" not in main.kwargs:
         msg = "Trainer counts labels, and its batch has none of that name"
         raise NoMeaning(msg)
     if not rows.takes_items(learner.model):
@@ -259,7 +258,7 @@ def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         other.model.zero_grad(set_to_none=True)
         losses = [
             other.learn_more(main.rows(i, i + 1) | {ITEMS: items}).loss.detach().reshape(1)
-            for i in range(n_rows)
+            for i in range(main.n_rows)
         ]
         return {"loss": torch.cat(losses).sum(0, keepdim=True), **other.gradients()}
 

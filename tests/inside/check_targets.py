@@ -1,0 +1,172 @@
+"""training: losses that match objects get boxes and masks; a planted loss of them is another one, its twin is not."""
+
+import functools
+import tempfile
+import types
+
+import torch
+from samebits_probe.model import prompted
+from samebits_probe.model.tensor import Keeper
+from samebits_probe.questions.training import batches, chance, origin, relations, signals, targets
+from samebits_probe.questions.training.learner import Learner
+
+torch.set_num_threads(1)
+PIXELS = {"short": {"pixel_values": torch.linspace(-1, 1, 3 * 16 * 24).reshape(1, 3, 16, 24)}}
+
+
+class Output(dict):
+    def __getattr__(self, name):
+        if name not in self:
+            raise AttributeError(name)
+        return self[name]
+
+
+class Detector(torch.nn.Module):
+    """Finds four objects in an image, and matches them in order."""
+
+    main_input_name = "pixel_values"
+
+    def __init__(self, plant=""):
+        super().__init__()
+        torch.manual_seed(0)
+        self.plant = plant
+        self.config = types.SimpleNamespace(num_labels=3)
+        self.boxes, self.classes = torch.nn.Linear(24, 4), torch.nn.Linear(24, 3)
+        self.noise_scale = 0.1
+
+    dtype = torch.float32
+
+    def found(self, pixel_values):
+        states = pixel_values.flatten(1, 2).unflatten(1, (4, -1)).mean(2)
+        return self.boxes(states).sigmoid(), self.classes(states)
+
+    def forward(self, pixel_values, labels: list[dict] | None = None):
+        boxes, logits = self.found(pixel_values)
+        if labels is None:
+            return Output(logits=logits, pred_boxes=boxes)
+        n = max(sum(len(of_row["boxes"]) for of_row in labels), 1)
+        noise = self.drawn(boxes)
+        pairs = [(b, c, of_row) for b, c, of_row in zip(boxes + noise, logits, labels, strict=True)]
+        if self.plant == "first image":
+            pairs = pairs[:1]
+        if self.plant == "empty":
+            n = min(len(of_row["boxes"]) for of_row in labels)
+        near = [(b[: len(of["boxes"])] - of["boxes"]).abs().sum() for b, _, of in pairs]
+        cost = torch.nn.functional.cross_entropy
+        named = [
+            cost(c[: len(of["class_labels"])], of["class_labels"], reduction="sum")
+            for _, c, of in pairs
+        ]
+        parts = {"loss_bbox": sum(near) / n, "loss_ce": sum(named) / n}
+        return Output(loss=sum(parts.values()), loss_dict=parts, logits=logits, pred_boxes=boxes)
+
+    def drawn(self, boxes):
+        if self.plant == "order":
+            torch.randint_like(boxes[..., 0], 3)  # another draw comes first
+        return (torch.rand_like(boxes) - 0.5) * self.noise_scale
+
+
+class Segmenter(Detector):
+    def forward(
+        self,
+        pixel_values,
+        mask_labels=None,
+        class_labels=None,
+        pixel_mask=None,
+    ):
+        boxes, logits = self.found(pixel_values)
+        if mask_labels is None:
+            return Output(logits=logits)
+        area = [m.mean((1, 2)).sum() * b.sum() for m, b in zip(mask_labels, boxes, strict=True)]
+        named = [
+            c[: len(of)].gather(1, of[:, None]).sum()
+            for c, of in zip(logits, class_labels, strict=True)
+        ]
+        return Output(loss=sum(area) - sum(named), logits=logits)
+
+
+def step(model):
+    made = batches.batches(model, "base", PIXELS)
+    learner = Learner(model, torch.float32)
+    keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
+    return signals.signals(learner, made, origin.places(model, None), keeper)["batches"]
+
+
+@functools.cache
+def clean():
+    return step(Detector())
+
+
+def test_boxes_are_made_by_the_annotation_and_every_part_of_the_loss_is_kept():
+    assert list(clean()) == ["objects", "no object"]
+    for facts in clean().values():
+        assert set(facts["others"]) == {"loss_bbox", "loss_ce"}, facts
+        assert abs(sum(facts["others"].values()) - facts["loss"]) < 1e-5
+    assert step(Detector()) == clean()
+
+
+def test_a_loss_of_the_first_image_alone_is_another_one_and_a_division_by_none_shows():
+    planted = step(Detector("first image"))
+    assert planted["objects"]["loss"] != clean()["objects"]["loss"]
+    planted = step(Detector("empty"))
+    assert planted["no object"]["loss"] in ("NaN", "Infinity"), planted
+    assert planted["no object"]["loss"] != clean()["no object"]["loss"]
+
+
+def test_draws_in_another_order_are_no_difference_and_float64_draws_the_same():
+    assert step(Detector("order")) == clean()
+    learner = Learner(Detector(), torch.float32)
+    batch = batches.batches(learner.model, "base", PIXELS)[0]
+    near = [float(of.forward(batch.kwargs).loss) for of in (learner, learner.in_float64())]
+    assert 0 < abs(near[0] - near[1]) < 1e-5, near
+    before = torch.rand
+    with chance.order_free():
+        first, second = torch.rand(3), torch.rand(3)
+        own = [torch.rand(3, generator=torch.Generator().manual_seed(n)) for n in (1, 2)]
+    assert torch.equal(first, second)
+    assert not torch.equal(*own)
+    assert torch.rand is before
+
+
+def test_masks_are_made_for_a_segmenter():
+    facts = step(Segmenter())
+    assert {name: bool(of.get("loss")) for name, of in facts.items()} == {
+        "objects": True,
+        "no object": True,
+    }
+    labels = targets.labels(Segmenter(), {"pixel_values": torch.zeros(2, 3, 16, 24)}, targets.FULL)
+    assert [len(masks) for masks in labels["mask_labels"]] == [2, 1]
+    assert all(mask.any() and not mask.all() for masks in labels["mask_labels"] for mask in masks)
+    assert [of.tolist() for of in labels["class_labels"]] == [[1, 0], [1]]
+
+
+def test_a_batch_of_objects_is_tried_in_the_ways_that_apply():
+    model = Detector()
+    answer = relations.observe(
+        Learner(model, torch.float32), batches.batches(model, "base", PIXELS)[0], "base", 1e12
+    )
+    assert not [r for r in answer["relations"] if r["broken"]], answer
+    reasons = {skip["relation"]: skip["reason"] for skip in answer["inapplicable"]}
+    assert "labels" in reasons["rows accumulated = one batch"], reasons
+
+
+def test_a_classifier_of_pixels_gets_a_class_for_each():
+    class Pixels(Detector):
+        def forward(self, pixel_values, labels=None):
+            logits = pixel_values * self.classes.weight.mean()
+            if labels is None:
+                return Output(logits=logits)
+            entropy = torch.nn.functional.cross_entropy
+            return Output(loss=entropy(logits, labels, ignore_index=255), logits=logits)
+
+    (batch,) = batches.batches(Pixels(), "base", PIXELS)
+    assert batch.labels.shape == (1, 16, 24)
+    assert batch.labels.unique().tolist() == [0, 1, 2, 255]
+    assert step(Pixels())["short"]["loss"] > 0
+
+
+def test_phrases_come_first_where_a_model_has_them():
+    model = Detector()
+    prompts = PIXELS | {prompted.PHRASES: {"pixel_values": -PIXELS["short"]["pixel_values"]}}
+    first = batches.batches(model, "base", prompts)[0]
+    assert torch.equal(first.kwargs["pixel_values"][:1], prompts[prompted.PHRASES]["pixel_values"])
