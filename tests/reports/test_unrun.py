@@ -62,7 +62,9 @@ def asked(prompt="short", skips=()):
     return with_rows(with_cells(row, cell))
 
 
-@pytest.mark.parametrize(("prompt", "what"), [("image", "an image."), ("audio", "a sound.")])
+@pytest.mark.parametrize(
+    ("prompt", "what"), [("image", "an image."), ("video", "a video."), ("audio", "a sound.")]
+)
 def test_a_model_that_was_fed_an_image_says_what_had_none(prompt, what):
     assert media_line(asked(prompt)).endswith(f"Only forward and decoding were fed {what}")
     assert media_line(asked(prompt)) in unrun_of(asked(prompt).rows)

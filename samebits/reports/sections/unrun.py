@@ -24,8 +24,8 @@ INTRO = (
 EXPERTS = "others of the list ran; so it is with experts that no token was sent to"
 TEXT_ALONE = "Relations, uses and training got text alone. Only forward and decoding were fed {}."
 NO_VIDEO = "No video was fed."
-_MEDIA = {"image": "an image", "audio": "a sound"}
-"""Names of the prompts with an image or a sound -> what they hold."""
+_MEDIA = {"image": "an image", "video": "a video", "audio": "a sound"}
+"""Names of the prompts with an image, a video or a sound -> what they hold."""
 MAX_NAMES = 4
 MAX_MODELS = 6
 """Limits for what a line names."""
