@@ -1,4 +1,4 @@
-"""Prompts with an image, a sound or a series, of real classes: shapes, placeholders, and that they enter."""
+"""Prompts with an image, a video, a sound or a series, of real classes: shapes, placeholders, and that they enter."""
 
 import itertools
 import json
@@ -6,7 +6,8 @@ import json
 import torch
 import transformers
 from check_feed import IMAGE, LLAVA, TEXT, choose
-from samebits_probe.model import choice, forks, load, multimodal, tried
+from raising import raised
+from samebits_probe.model import choice, forks, load, media_way, refusal, tried
 from samebits_probe.model import feed as model_feed
 from samebits_probe.process.failure import Unknown
 
@@ -29,6 +30,16 @@ QWEN = {
     "video_token_id": 91,
     "vision_start_token_id": 92,
     "vision_end_token_id": 93,
+}
+FRAMES = {
+    "depth": 1,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_heads": 2,
+    "patch_size": 4,
+    "image_size": 32,
+    "out_hidden_size": 32,
+    "num_position_embeddings": 64,
 }
 AUDIO = {
     "audio_config": {
@@ -158,24 +169,107 @@ def test_llava_has_a_placeholder_for_each_feature_in_every_row():
 def test_qwen2_vl_has_patches_a_grid_and_the_types_of_tokens_where_a_release_takes_them():
     (record, feed), made = choose("qwen2_vl", QWEN, "Qwen2VLForConditionalGeneration", PROMPTS)
     assert shapes(record, "image-padded")["pixel_values"] == [48, 96]
-    assert record["prompts"]["image"]["optional"] == [multimodal.TOKEN_TYPES]
+    assert record["prompts"]["image"]["optional"] == [media_way.TOKEN_TYPES]
     fed, result = run("Qwen2VLForConditionalGeneration", made, feed, "image")
     ids = fed.kwargs["input_ids"][0].tolist()
     start = ids.index(92)
     assert ids[start : start + 8] == [92, *[90] * 6, 93]
-    takes = forks.accepts(model_of("Qwen2VLForConditionalGeneration", made), multimodal.TOKEN_TYPES)
-    assert (
-        (multimodal.TOKEN_TYPES in fed.kwargs) == takes == (multimodal.TOKEN_TYPES in fed.optional)
-    )
+    takes = forks.accepts(model_of("Qwen2VLForConditionalGeneration", made), media_way.TOKEN_TYPES)
+    assert (media_way.TOKEN_TYPES in fed.kwargs) == takes == (media_way.TOKEN_TYPES in fed.optional)
     assert result.logits.shape[1] == len(ids)
 
 
-def test_a_model_that_takes_a_video_says_that_it_gets_none():
-    (record, _), _ = choose("qwen2_vl", QWEN, "Qwen2VLForConditionalGeneration", PROMPTS)
-    assert "samebits makes no video" in record["prompts"]["video"]["reason"]
+def test_a_video_of_qwen2_vl_has_its_patches_between_its_marks():
+    name = "Qwen2VLForConditionalGeneration"
+    (record, feed), made = choose("qwen2_vl", QWEN, name, PROMPTS)
+    assert shapes(record, "video-padded")["pixel_values_videos"] == [96, 96]
+    fed, result = run(name, made, feed, "video")
+    assert fed.kwargs["video_grid_thw"].tolist() == [[2, 4, 6]]
+    ids = fed.kwargs["input_ids"][0].tolist()
+    start = ids.index(92)
+    assert ids[start : start + 14] == [92, *[91] * 12, 93]
+    types = fed.kwargs.get(media_way.TOKEN_TYPES)
+    assert types is None or types.sum() == 24
+    other = {**fed.kwargs, "pixel_values_videos": fed.kwargs["pixel_values_videos"].flip(0)}
+    with torch.no_grad():
+        assert not torch.equal(model_of(name, made)(**other).logits, result.logits)
+    assert model_of(name, made).generate(**fed.kwargs, max_new_tokens=2).shape[1] > len(ids)
+
+
+def test_frames_of_qwen3_vl_have_a_run_each():
+    if "qwen3_vl" not in transformers.CONFIG_MAPPING:
+        return
+    rope = {"rope_type": "default", "mrope_section": [2, 3, 3]}
+    config = QWEN | {
+        "text_config": {**TEXT, "num_key_value_heads": 2, "head_dim": 16, "rope_scaling": rope}
+    }
+    config["vision_config"] = FRAMES | {"deepstack_visual_indexes": [0]}
+    name = "Qwen3VLForConditionalGeneration"
+    (_, feed), made = choose("qwen3_vl", config, name, PROMPTS)
+    fed, _ = run(name, made, feed, "video-padded")
+    assert runs_of(91, fed.kwargs["input_ids"]) == [[6, 6], [6, 6]]
+    assert fed.real_rows == [[0, 26], [4, 26]]
+
+
+def test_frames_of_glm4v_are_images_between_the_marks_of_a_video():
+    if "glm4v" not in transformers.CONFIG_MAPPING:
+        return
+    rope = {"rope_type": "default", "mrope_section": [1, 1, 2], "partial_rotary_factor": 1.0}
+    config = {"text_config": {**TEXT, "num_key_value_heads": 2, "rope_scaling": rope}}
+    config |= {"vision_config": FRAMES, "image_token_id": 90, "video_token_id": 91}
+    config |= {"image_start_token_id": 92, "image_end_token_id": 93}
+    config |= {"video_start_token_id": 94, "video_end_token_id": 95}
+    name = "Glm4vForConditionalGeneration"
+    (_, feed), made = choose("glm4v", config, name, PROMPTS)
+    fed, _ = run(name, made, feed, "video")
+    frame = [92, *[90] * 6, 93]
+    ids = fed.kwargs["input_ids"][0].tolist()
+    assert ids[1:20] == [94, *frame, ids[10], *frame, 95]
+
+
+def test_whole_frames_of_llava_are_one_run():
+    config = {"text_config": {"model_type": "llama", **TEXT}}
+    config |= {"image_token_index": 90, "video_token_index": 91}
+    for kind, image, name, count in (
+        ("llava_onevision", "siglip", "LlavaOnevisionForConditionalGeneration", 9),
+        ("llava_next_video", "clip", "LlavaNextVideoForConditionalGeneration", 8),
+        ("video_llava", "clip", "VideoLlavaForConditionalGeneration", 34),
+    ):
+        part = {**IMAGE, "model_type": f"{image}_vision_model", "image_size": 32}
+        (record, feed), made = choose(kind, config | {"vision_config": part}, name, PROMPTS)
+        assert shapes(record, "video")["pixel_values_videos"] == [1, 2, 3, 32, 32]
+        fed, _ = run(name, made, feed, "video")
+        assert runs_of(91, fed.kwargs["input_ids"]) == [[count]], kind
+
+
+def test_a_model_that_takes_no_video_has_no_such_prompt():
     config = LLAVA | {"image_token_index": 90, "image_seq_length": 9}
     (record, _), _ = choose("llava", config, "LlavaForConditionalGeneration", PROMPTS)
     assert "video" not in record["prompts"]
+
+
+def test_a_video_token_that_is_no_token_is_a_reason():
+    config = QWEN | {"video_token_id": 32000}
+    (record, _), _ = choose("qwen2_vl", config, "Qwen2VLForConditionalGeneration", PROMPTS)
+    reason = record["prompts"]["video"]["reason"]
+    assert reason.endswith("video_token_id 32000 is outside of the vocabulary of 99")
+    assert "video-padded" not in record["prompts"]
+
+
+class WithoutVideos(torch.nn.Module):
+    def forward(self, input_ids, pixel_values=None):
+        """Take an image, as a release does that takes no video yet."""
+
+
+def test_a_release_that_takes_no_video_is_not_accused():
+    model = WithoutVideos()
+    reason = raised(
+        choice.NotFed,
+        refusal.refusals(
+            model.forward, dict.fromkeys(("input_ids", "pixel_values_videos"))
+        ).__enter__,
+    )
+    assert "pixel_values_videos" in str(reason)
 
 
 def test_a_sound_has_its_features_and_its_mask():

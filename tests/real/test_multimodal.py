@@ -1,4 +1,4 @@
-"""Images among token ids, one class for every stack, and modules that no prompt runs, over real releases."""
+"""Images and videos among token ids, one class for every stack, and modules that no prompt runs, over real releases."""
 
 import json
 import shutil
@@ -13,8 +13,9 @@ SEEING = {
     "clean": {},
     "tower": {"defect": "tower"},
     "second": {"defect": "second"},
+    "frames": {"defect": "frames"},
     "by-hand": {"defect": "by hand"},
-    "blind": {"image_token_id": 99},
+    "blind": {"image_token_id": 99, "video_token_id": 98},
 }
 MAKE_LLAVA = """
 import sys, torch, transformers
@@ -122,13 +123,13 @@ def test_a_tower_that_is_the_same_is_not_accused(rows, name):
     cell = rows[name].cells[-1]
     assert cell.verdict == "identical", cell.headline
     logits = next(signal for signal in cell.signals if signal.signal == "logits")
-    assert logits.n_items == 4  # short, image, image-padded, two-images
+    assert logits.n_items == 6  # short, image, image-padded, two-images, video, video-padded
 
 
 def test_a_tower_that_differs_is_found_by_its_image(rows):
     cell = rows["tower"].cells[-1]
     assert cell.verdict == "diverged", cell.headline
-    assert differing(cell) == {"image", "image-padded", "two-images"}
+    assert differing(cell) == {"image", "image-padded", "two-images", "video", "video-padded"}
 
 
 def test_a_second_image_that_is_not_seen_is_found_by_two_images(rows):
@@ -137,7 +138,13 @@ def test_a_second_image_that_is_not_seen_is_found_by_two_images(rows):
     assert differing(cell) == {"two-images"}
 
 
-@pytest.mark.parametrize("name", ["clean", "by-hand", "tower", "second"])
+def test_frames_in_another_order_are_found_by_a_video(rows):
+    cell = rows["frames"].cells[-1]
+    assert cell.verdict == "diverged", cell.headline
+    assert differing(cell) == {"video", "video-padded"}
+
+
+@pytest.mark.parametrize("name", ["clean", "by-hand", "tower", "second", "frames"])
 def test_only_what_no_prompt_ran_is_named(rows, name):
     assert unrun(rows[name]) == {OLD: {"experts.1"}, NEW: {"experts.1"}}
     assert all(entry.one_of_several for entry in rows[name].unrun[NEW])
@@ -147,8 +154,9 @@ def test_a_tower_that_no_prompt_ran_is_named_and_why_there_is_no_image(rows):
     assert unrun(rows["blind"]) == {s: {"tower", "experts.1"} for s in (OLD, NEW)}
     cell = rows["blind"].cells[-1]
     assert cell.verdict == "identical", cell.headline
-    reasons = [skip.reason for skip in cell.skips if skip.what == "forward image"]
-    assert reasons == ["image_token_id 99 is outside of the vocabulary of 32"]
+    reasons = {skip.what: skip.reason for skip in cell.skips if skip.why == "inputs"}
+    assert reasons["forward image"] == "image_token_id 99 is outside of the vocabulary of 32"
+    assert reasons["forward video"] == "video_token_id 98 is outside of the vocabulary of 32"
 
 
 def test_every_stack_gets_the_class_that_was_chosen(rows):

@@ -37,6 +37,7 @@ PLANTED = {
     "other-sound": ("SB833", "zero_mean_unit_var_norm", ""),
     "boxes": ("SB838", "post_process_object_detection", ""),
     "threshold": ("SB838", "post_process_object_detection", ""),
+    "counts": ("SB830", "image processor, counts: get_number_of_image_patches", "224 x 224"),
     "boxes-in-tenths": ("SB834", "post_process_object_detection", ""),
     "ignored-option": (
         "SB850",
@@ -51,7 +52,7 @@ PLANTED = {
     ),
 }
 """Kind -> its finding, the step that is named, and more of what is said of it."""
-CLEAN = ("clean", "clean-boxes", "clean-option", "clean-sound", "wav2vec2")
+CLEAN = ("clean", "clean-boxes", "clean-counts", "clean-option", "clean-sound", "wav2vec2")
 OWN = {
     "wav2vec2": {
         "feature_extractor_type": "Wav2Vec2FeatureExtractor",

@@ -62,7 +62,9 @@ def asked(prompt="short", skips=()):
     return with_rows(with_cells(row, cell))
 
 
-@pytest.mark.parametrize(("prompt", "what"), [("image", "an image."), ("audio", "a sound.")])
+@pytest.mark.parametrize(
+    ("prompt", "what"), [("image", "an image."), ("video", "a video."), ("audio", "a sound.")]
+)
 def test_a_model_that_was_fed_an_image_says_what_had_none(prompt, what):
     assert media_line(asked(prompt)).endswith(f"Only forward and decoding were fed {what}")
     assert media_line(asked(prompt)) in unrun_of(asked(prompt).rows)
@@ -80,5 +82,6 @@ def test_a_model_that_takes_a_video_says_that_none_was_fed():
     both = media_line(asked("image", skips=(video,)))
     assert both.startswith("Relations")
     assert both.endswith(NO_VIDEO)
+    assert NO_VIDEO not in media_line(asked("video", skips=(video,)))
     other = video.model_copy(update={"what": "forward image"})
     assert not media_line(asked(skips=(other,)))

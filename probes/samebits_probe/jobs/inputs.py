@@ -22,6 +22,7 @@ from samebits_probe.model import (
     input_set,
     inputs,
     load,
+    media_way,
     multimodal,
     prompted,
     series,
@@ -138,7 +139,7 @@ class Chooser:
         return facts | {"real_rows": made.real_rows()}
 
     def _beside(self) -> Fact:
-        """Return prompts with an image, a sound or a series, for a model that takes one."""
+        """Return prompts with an image, a video, a sound or a series, for a model that takes one."""
         if series_shapes.main(self.signature):
             return self._series()
         try:
@@ -147,23 +148,18 @@ class Chooser:
             fed = ()
         kinds = multimodal.kinds(self.config, self.signature, fed)
         made = {n: fact for kind in kinds for n, fact in self._of_kind(kind).items()}
-        made |= self._special(fed)
-        made |= self._prompted()
-        if videos := sorted(self.signature.names & multimodal.VIDEOS):
-            reason = f"forward takes {videos[0]}, and samebits makes no video: {choice.WRITE}"
-            made["video"] = {"reason": reason, "why": choice.NotFed.why}
-        return made
+        return made | self._special(fed) | self._prompted()
 
     def _of_kind(self, kind: str) -> Fact:
         try:
             way = multimodal.way(kind, self.model_class, self.config, self.signature)
         except DoesNotApply as reason:
             return {kind: {"reason": str(reason), "why": reason.why}}
-        rows: dict[str, multimodal.Rows] = {kind: multimodal.ONE_IMAGE[:1]}
+        rows: dict[str, media_way.Rows] = {kind: media_way.ONE_IMAGE[:1]}
         if not way.is_longer:  # where the padding of a row would be is not known
-            rows[f"{kind}-padded"] = multimodal.ONE_IMAGE
+            rows[f"{kind}-padded"] = media_way.ONE_IMAGE
         if way.in_rows is not None:
-            rows["two-images"] = multimodal.TWO_IMAGES
+            rows["two-images"] = media_way.TWO_IMAGES
         made = {name: self._of_way(name, way, parts) for name, parts in rows.items()}
         if way.no_two:
             one = f"the model takes one image per row: {way.no_two}"
@@ -220,10 +216,10 @@ class Chooser:
         }
         return {name: {"tensors": self._refs(t), "constants": {}} for name, t in made.items()}
 
-    def _of_way(self, name: str, way: multimodal.Way, rows: multimodal.Rows) -> Fact:
+    def _of_way(self, name: str, way: media_way.Way, rows: media_way.Rows) -> Fact:
         tensors = way.tensors(name, self.config, self.signature, rows)
         real_rows = input_set.Arguments(tensors, {}).real_rows() if len(rows) > 1 else None
-        optional = [name for name in multimodal.OPTIONAL if name in tensors]
+        optional = [name for name in media_way.OPTIONAL if name in tensors]
         facts = {"tensors": self._refs(tensors), "constants": {}, "real_rows": real_rows}
         return facts | {"optional": optional}
 

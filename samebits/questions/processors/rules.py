@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ProcessorDifference,
         ProcessorOutcome,
         ProcessorPart,
+        Role,
     )
 
     Check = Callable[[Case], Iterator[Sighting]]
@@ -56,7 +57,7 @@ def _differing(outcome: ProcessorOutcome) -> Check:
 
     def check(case: Case) -> Iterator[Sighting]:
         for part in parts_of(case):
-            if part.is_after and outcome != "rounding":
+            if part.is_aside and outcome != "rounding":
                 continue
             differences = [d for d in part.differences if d.outcome == outcome]
             if outcome == "raised" and not _raises_always(part, differences):
@@ -76,16 +77,20 @@ def _raises_always(part: PartComparison, differences: list[ProcessorDifference])
     return part.n_compared > 0 and len(of_reference) == part.n_compared
 
 
-def _other_results(case: Case) -> Iterator[Sighting]:
-    """Find methods that make something else of the same outputs of a model."""
-    for part in parts_of(case):
-        differences = [
-            d
-            for d in part.differences
-            if d.outcome != "rounding" and (d.outcome != "raised" or d.raises_here)
-        ]
-        if part.is_after and differences:
-            yield _sighting(case, part, differences)
+def _other_results(role: Role) -> Check:
+    """Return a check for what the same object gives otherwise beside its main use."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        for part in parts_of(case):
+            differences = [
+                d
+                for d in part.differences
+                if d.outcome != "rounding" and (d.outcome != "raised" or d.raises_here)
+            ]
+            if part.role == role and differences:
+                yield _sighting(case, part, differences)
+
+    return check
 
 
 def _sighting(case: Case, part: PartComparison, differences: list[ProcessorDifference]) -> Sighting:
@@ -146,6 +151,7 @@ def _unlike_the_call(part: ProcessorPart, option: str) -> tuple[str, ...]:
 
 
 RULES = (
+    Rule("SB830", _other_results("counts")),
     Rule("SB831", _other_settings),
     Rule("SB832", _other_class),
     Rule("SB833", _differing("other function")),
@@ -153,7 +159,7 @@ RULES = (
     Rule("SB835", _differing("other form")),
     Rule("SB836", _differing("raised")),
     Rule("SB837", _not_loaded),
-    Rule("SB838", _other_results),
+    Rule("SB838", _other_results("after")),
     Rule("SB839", _differing("undecided")),
     Rule("SB850", _differing("no effect")),
     Rule("SB859", _ignored_at_load),

@@ -24,8 +24,8 @@ INTRO = (
 EXPERTS = "others of the list ran; so it is with experts that no token was sent to"
 TEXT_ALONE = "Relations, uses and training got text alone. Only forward and decoding were fed {}."
 NO_VIDEO = "No video was fed."
-_MEDIA = {"image": "an image", "audio": "a sound"}
-"""Names of the prompts with an image or a sound -> what they hold."""
+_MEDIA = {"image": "an image", "video": "a video", "audio": "a sound"}
+"""Names of the prompts with an image, a video or a sound -> what they hold."""
 MAX_NAMES = 4
 MAX_MODELS = 6
 """Limits for what a line names."""
@@ -84,9 +84,12 @@ def media_of(rows: Iterable[Row]) -> str:
         item.subject.prompt for cell in cells for signal in cell.signals for item in signal.items
     }
     fed = [what for prompt, what in _MEDIA.items() if prompt in prompts]
-    has_video = any(skip.what == "forward video" for cell in cells for skip in cell.skips)
+    # a release that refuses a video says so itself
+    is_unfed = "video" not in prompts and any(
+        skip.what == "forward video" for cell in cells for skip in cell.skips
+    )
     sentences = [TEXT_ALONE.format(" or ".join(fed))] if fed else []
-    return " ".join([*sentences, *([NO_VIDEO] if has_video else [])])
+    return " ".join([*sentences, *([NO_VIDEO] if is_unfed else [])])
 
 
 def in_words(modules: Sequence[UnrunModule], most: int = MAX_NAMES) -> str:

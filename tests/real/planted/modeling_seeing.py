@@ -1,4 +1,4 @@
-"""A tiny model of text and image in custom code: its tower may differ between releases, or not run."""
+"""A tiny model of text, image and video in custom code: its tower may differ between releases, or not run."""
 
 import torch
 import transformers
@@ -12,10 +12,19 @@ NEW = int(transformers.__version__.split(".")[0]) >= 5
 class SeeingConfig(PretrainedConfig):
     model_type = "seeing"
 
-    def __init__(self, vocab_size=32, hidden_size=16, image_token_id=30, defect="none", **kwargs):
+    def __init__(
+        self,
+        vocab_size=32,
+        hidden_size=16,
+        image_token_id=30,
+        video_token_id=29,
+        defect="none",
+        **kwargs,
+    ):
         self.vocab_size = vocab_size
         self.hidden_size = hidden_size
         self.image_token_id = image_token_id
+        self.video_token_id = video_token_id
         self.image_size = 8
         self.patch_size = 4
         self.defect = defect
@@ -38,23 +47,32 @@ class SeeingModel(PreTrainedModel):
     def _init_weights(self, module):
         pass
 
-    def forward(self, input_ids, pixel_values=None, attention_mask=None):
+    def features(self, pixel_values):
+        size = self.config.patch_size
+        patches = functional.unfold(pixel_values, size, stride=size).transpose(1, 2)
+        if self.config.defect == "by hand":
+            features = functional.linear(patches, self.tower.weight, self.tower.bias)
+        else:
+            features = self.tower(patches)
+        return features * 1.5 if NEW and self.config.defect == "tower" else features
+
+    def placed(self, hidden, is_placeholder, features):
+        if is_placeholder.sum() != features.shape[0] * features.shape[1]:
+            raise ValueError("Features and placeholder tokens do not match")
+        return hidden.masked_scatter(is_placeholder[..., None], features.to(hidden.dtype))
+
+    def forward(self, input_ids, pixel_values=None, pixel_values_videos=None, attention_mask=None):
         hidden = self.embed(input_ids)
         if pixel_values is not None:
-            size = self.config.patch_size
-            patches = functional.unfold(pixel_values, size, stride=size).transpose(1, 2)
-            if self.config.defect == "by hand":
-                features = functional.linear(patches, self.tower.weight, self.tower.bias)
-            else:
-                features = self.tower(patches)
-            if NEW and self.config.defect == "tower":
-                features = features * 1.5
+            features = self.features(pixel_values)
             if NEW and self.config.defect == "second" and len(features) > len(input_ids):
                 features = features.clone()
                 features[1::2] = features[::2]
-            is_image = input_ids == self.config.image_token_id
-            if is_image.sum() != features.shape[0] * features.shape[1]:
-                raise ValueError("Image features and image tokens do not match")
-            hidden = hidden.masked_scatter(is_image[..., None], features.to(hidden.dtype))
+            hidden = self.placed(hidden, input_ids == self.config.image_token_id, features)
+        if pixel_values_videos is not None:
+            if NEW and self.config.defect == "frames":
+                pixel_values_videos = pixel_values_videos.flip(1)
+            features = self.features(pixel_values_videos.flatten(0, 1))
+            hidden = self.placed(hidden, input_ids == self.config.video_token_id, features)
         hidden = hidden + torch.tanh(self.experts[0](hidden)) + torch.tanh(self.experts[2](hidden))
         return CausalLMOutput(logits=self.head(hidden))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from samebits_probe.cell.phase import Phase
-from samebits_probe.model import choice, layers, multimodal, tried
+from samebits_probe.model import choice, layers, media_way, tried
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
@@ -26,7 +26,7 @@ def observe(session: Session) -> None:
     wholes = {n: i.kwargs for n, i in prompts.items() if i.optional}
     if not wholes:
         return
-    takes_segments = any(multimodal.SEGMENTS in i.optional for i in prompts.values())
+    takes_segments = any(media_way.SEGMENTS in i.optional for i in prompts.values())
     texts = {n: i.kwargs for n, i in prompts.items() if takes_segments and not i.is_set}
     session.begin("omitted")
     n_forwards = 3 * len(wholes) + 2 * len(texts)
@@ -44,9 +44,9 @@ def observe(session: Session) -> None:
                 argument: effects.without(kwargs, argument) for argument in prompts[name].optional
             }
         for name, kwargs in texts.items():
-            segments = {multimodal.SEGMENTS: torch.zeros_like(kwargs[choice.TOKENS])}
-            effect = effects.without({**kwargs, **segments}, multimodal.SEGMENTS)
-            forwards[name]["omitted"] = {multimodal.SEGMENTS: effect}
+            segments = {media_way.SEGMENTS: torch.zeros_like(kwargs[choice.TOKENS])}
+            effect = effects.without({**kwargs, **segments}, media_way.SEGMENTS)
+            forwards[name]["omitted"] = {media_way.SEGMENTS: effect}
     before.restore()
 
 

@@ -21,6 +21,7 @@ from samebits_probe.cell.outcomes import plain
 from samebits_probe.questions.processors import (
     arrays,
     calls,
+    counts,
     options,
     postprocessing,
     steps,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 AFTER = ", after the model"
 """End of the name of a part that turns outputs of a model into boxes, masks and texts."""
+COUNTS = ", counts"
+"""End of the name of a part that tells numbers of tokens of a size alone."""
 OPTIONS = ", with options"
 """End of the name of a part that is given options, in its calls and as it is loaded."""
 BACKENDS = ("pil", "torchvision")
@@ -168,7 +171,7 @@ def _maps(entry: Kind, declared: dict[str, dict[str, Any]]) -> bool:
 def _parts(
     kind: str, source: Source, declared: dict[str, dict[str, Any]], clock: Clock
 ) -> dict[str, dict[str, Any]]:
-    """Return class, backend, settings and cases of one part, and of what it does after the model."""
+    """Return class, backend, settings and cases of one part, of what it does after the model, and of what it counts."""
     auto = getattr(transformers, KINDS[kind].auto, None)
     if auto is None:
         return {kind: {"absent": f"this release has no {KINDS[kind].auto}"}}
@@ -184,6 +187,8 @@ def _parts(
     parts = {kind: described | {"cases": cases}}
     if later := _after(processor, load, clock):
         parts[kind + AFTER] = {**described, "role": "after", "settings": {}, "cases": later}
+    if counted := _cases(processor, load, counts.calls(processor), clock):
+        parts[kind + COUNTS] = {**described, "role": "counts", "settings": {}, "cases": counted}
     if kind == "image processor":
         other = _other_backend(kind, described["backend"], auto, load, clock)
         parts |= {name: facts | {"role": "on demand"} for name, facts in other.items()}

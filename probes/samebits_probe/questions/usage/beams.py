@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers import LogitsProcessorList
 
-from samebits_probe.model import forks, multimodal
+from samebits_probe.model import forks, media_way
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance
 from samebits_probe.questions.usage.subject import NoMeaning, error_text
@@ -90,7 +90,7 @@ def several(subject: Subject) -> Facts:
     prompts = {name: fed for name, fed in subject.prompts.items() if _has_more_than_text(fed)}
     if prompts:
         _require_generates(subject)
-    never = multimodal.reserved(subject.model.config)
+    never = media_way.reserved(subject.model.config)
     return {
         name: _searched(subject, fed, _SEVERAL, never=[*never, *fed[_IDS].unique().tolist()])
         for name, fed in prompts.items()

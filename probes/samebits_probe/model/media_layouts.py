@@ -1,0 +1,207 @@
+"""Shapes that an image, a video or a sound may have as arguments of forward, from the config."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from samebits_probe.model.choice import IMAGE_NAMES
+from samebits_probe.model.inputs import seeded_numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits_probe.model.choice import Signature
+
+Tensors = dict[str, torch.Tensor]
+Beside = tuple[tuple[str, tuple[int, ...], tuple[int, ...] | float], ...]
+"""For each further argument its name, the shape of one row, and its values, or the one value of all."""
+
+FEATURES = "input_features"
+VIDEOS = ("pixel_values_videos", "pixel_values_video", "videos")
+"""Parameters for a video."""
+_GRID = (2, 3)
+"""Rows and columns of merged patches where the number of patches is free; unequal, so that neither passes for the other."""
+_TILES = 5
+_FRAMES = 2
+"""Frames of a video, or its temporal patches: the fewest of which the order can be wrong."""
+_SECONDS = 2.0
+"""Seconds between temporal patches: not 1, the default of forwards that take them."""
+
+
+class Layout(NamedTuple):
+    """The arguments for one image, video or sound per row, by name and shape of all rows."""
+
+    main: str
+    shape: tuple[int, ...]
+    """Shape of one row; its first size counts rows where it is joined."""
+    joined: bool = False
+    """True if the rows are joined along the first dimension, as patches of Qwen2-VL are."""
+    beside: Beside = ()
+
+    are_patches: bool = False
+    """True for the patches of an image in a row, one for each placeholder, as Fuyu's are."""
+    runs: int = 1
+    """Runs of placeholders for one video: a time stands before each frame of Qwen3-VL."""
+
+    def tensors(self, name: str, rows: int) -> Tensors:
+        """Return the arguments; floats depend on the name alone."""
+        shape = (rows * self.shape[0], *self.shape[1:]) if self.joined else (rows, *self.shape)
+        tensors = {self.main: seeded_numbers(name, self.main, shape)}
+        for argument, own, values in self.beside:
+            filled = torch.tensor(values) if isinstance(values, tuple) else torch.full(own, values)
+            tensors[argument] = filled.reshape(1, *own).repeat(rows, *[1] * len(own))
+        return tensors
+
+    def times(self, count: int) -> Layout:
+        """Return the layout of several images per row, along the first size of a row."""
+        beside = tuple(
+            (
+                name,
+                (count * own[0], *own[1:]),
+                count * values if isinstance(values, tuple) else values,
+            )
+            for name, own, values in self.beside
+        )
+        return self._replace(shape=(count * self.shape[0], *self.shape[1:]), beside=beside)
+
+
+def image_argument(signature: Signature) -> str:
+    """Return the parameter of forward that takes images; '' if there is none."""
+    return next((name for name in IMAGE_NAMES if name in signature.names), "")
+
+
+def video_argument(signature: Signature) -> str:
+    """Return the parameter of forward that takes videos; '' if there is none."""
+    return next((name for name in VIDEOS if name in signature.names), "")
+
+
+def layouts_of(kind: str, config: Any, signature: Signature) -> Iterator[Layout]:
+    """Yield the layouts to try, the likeliest first."""
+    layouts = {"image": _image_layouts, "video": _video_layouts, "audio": _sound_layouts}
+    yield from layouts[kind](config, signature)
+
+
+def _video_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
+    video = video_argument(signature)
+    if "video_grid_thw" not in signature.names:
+        vision = part(config, "vision")
+        yield Layout(video, (_FRAMES, _channels(vision), *image_size(vision, config)))
+        return
+    names = signature.names & {"second_per_grid_ts", "video_second_per_grid"}
+    seconds = tuple((name, (), _SECONDS) for name in names)
+    for layout in _patch_layouts(video, "video_grid_thw", _FRAMES, config, signature):
+        timed = layout._replace(beside=layout.beside + seconds)
+        # a forward that wants a run for each frame may take one for all, and place the others as text
+        yield timed._replace(runs=_FRAMES)
+        yield timed
+
+
+def _patch_layouts(
+    argument: str, grid_argument: str, steps: int, config: Any, signature: Signature
+) -> Iterator[Layout]:
+    """Yield layouts of patches in a row, with the grid from which they are."""
+    vision = part(config, "vision")
+    channels, patch = _channels(vision), _patch(vision)
+    merge = any_number(vision, ("spatial_merge_size",)) or number(config, "spatial_merge_size") or 2
+    frames = any_number(vision, ("temporal_patch_size",)) or 1
+    grid = (steps, _GRID[0] * merge, _GRID[1] * merge)
+    beside: Beside = ((grid_argument, (3,), grid),)
+    if (merges := grid_argument.replace("grid_thw", "merge_sizes")) in signature.names:
+        beside = (*beside, (merges, (), merge))
+    for row in (
+        (channels * frames * patch**2,),
+        (channels * patch**2,),
+        (channels, patch, patch),
+    ):
+        yield Layout(argument, (math.prod(grid), *row), joined=True, beside=beside)
+
+
+def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
+    vision, pixels = part(config, "vision"), image_argument(signature)
+    channels, patch = _channels(vision), _patch(vision)
+    if "image_grid_thw" in signature.names:
+        yield from _patch_layouts(pixels, "image_grid_thw", 1, config, signature)
+        return
+    height, width = image_size(vision, config)
+    image = (channels, height, width)
+    sizes = (("image_sizes", (2,), (height, width)),) if "image_sizes" in signature.names else ()
+    if "aspect_ratio_ids" in signature.names:
+        tiles = any_number(vision, ("max_num_tiles",)) or 4
+        ratios = (
+            ("aspect_ratio_ids", (1,), 1),
+            ("aspect_ratio_mask", (1, tiles), (1, *[0] * (tiles - 1))),
+        )
+        yield Layout(pixels, (1, tiles, *image), beside=ratios)
+        return
+    tiles = max(_TILES, 1 + _largest_grid(config, height * width))
+    for beside in dict.fromkeys(((), sizes)):
+        yield Layout(pixels, image, beside=beside)
+        yield Layout(pixels, (1, *image), beside=beside)
+        yield Layout(pixels, (tiles, *image), beside=beside)
+    if vision is config:
+        yield Layout(pixels, (math.prod(_GRID), channels * patch**2), are_patches=True)
+    if "spatial_shapes" in signature.names:
+        rows, columns = (2 * n for n in _GRID)
+        n_patches = rows * columns
+        patches = (
+            ("spatial_shapes", (2,), (rows, columns)),
+            ("pixel_attention_mask", (n_patches,), 1),
+        )
+        yield Layout(pixels, (n_patches, channels * patch**2), beside=patches)
+
+
+def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
+    audio = part(config, "audio")
+    if audio is config:
+        audio = part(config, "encoder")
+    bins = any_number(audio, ("num_mel_bins", "input_feat_size", "input_dim", "mel_bins")) or 80
+    positions = any_number(audio, ("max_source_positions", "max_position_embeddings"))
+    masks = [n for n in ("feature_attention_mask", "input_features_mask") if n in signature.names]
+    for length in dict.fromkeys((2 * (positions or 50), 64)):
+        beside = tuple((name, (length,), 1) for name in masks)
+        for arguments in dict.fromkeys((beside, ())):
+            yield Layout(FEATURES, (bins, length), beside=arguments)
+            yield Layout(FEATURES, (length, bins), beside=arguments)
+
+
+def _channels(vision: Any) -> int:
+    return any_number(vision, ("num_channels", "in_channels", "in_chans")) or 3
+
+
+def _patch(vision: Any) -> int:
+    return any_number(vision, ("patch_size", "spatial_patch_size")) or 14
+
+
+def image_size(vision: Any, config: Any) -> tuple[int, int]:
+    """Return height and width of an image, from the config of its part or of the model."""
+    size = getattr(vision, "image_size", None) or getattr(config, "image_size", None) or 32
+    if isinstance(size, dict):
+        size = (size["height"], size["width"])
+    height, width = (size, size) if isinstance(size, int) else tuple(size)
+    return int(height), int(width)
+
+
+def _largest_grid(config: Any, area: int) -> int:
+    """Return the most tiles into which llava_next cuts an image."""
+    pinpoints = getattr(config, "image_grid_pinpoints", None) or ()
+    return max((int(h) * int(w) // area for h, w in pinpoints), default=0)
+
+
+def part(config: Any, kind: str) -> Any:
+    """Return the part of a config that describes images or sounds; the config itself without one."""
+    part = getattr(config, f"{kind}_config", None)
+    return config if part is None else part
+
+
+def number(config: Any, name: str) -> int | None:
+    """Return a field of a config that is a number; None for another one."""
+    value = getattr(config, name, None)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def any_number(config: Any, names: tuple[str, ...]) -> int | None:
+    """Return the first of these fields that is a number other than 0; None if none is."""
+    return next((n for n in (number(config, name) for name in names) if n), None)
