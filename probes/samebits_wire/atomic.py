@@ -62,6 +62,20 @@ def move(temporary: Path, path: Path) -> None:
     temporary.replace(path)
 
 
+def move_new(folder: Path, path: Path, last: str) -> None:
+    """Rename a finished folder to ``path``, unless another process was faster and made the same.
+
+    Raises:
+        OSError: it cannot be renamed, and ``path`` has no file ``last``, which is written last.
+
+    """
+    try:
+        folder.rename(path)
+    except OSError:
+        if not (path / last).exists():
+            raise
+
+
 @contextmanager
 def replacing(path: Path, *, lasting: bool = True) -> Iterator[IO[bytes]]:
     """Yield a file to write to, and move it to ``path`` unless an exception is raised.
