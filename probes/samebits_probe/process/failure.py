@@ -81,7 +81,7 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         "phase": name,
         "type": error_class.__name__
         if error_class.__module__ == "builtins"
-        else _full_name(error_class),
+        else f"{error_class.__module__}.{error_class.__qualname__}",
         "message": without_folders(str(error)),
         "traceback": _traceback(frames, error_class.__name__, without_folders(str(error))),
         "frames": frames,
@@ -113,10 +113,6 @@ def _looked_up_symbols(error: BaseException) -> list[dict[str, Any]]:
         return symbols.symbols(error)
     except Exception:  # noqa: BLE001  a failed lookup must not hide the original exception
         return []
-
-
-def _full_name(error_class: type[BaseException]) -> str:
-    return f"{error_class.__module__}.{error_class.__qualname__}"
 
 
 def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> str:
