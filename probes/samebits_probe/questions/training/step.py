@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from samebits_probe.questions.training.batches import Batch
     from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import StepJob, TrainingJob, TrainingTask
+    from samebits_probe.questions.training.tasks import StepJob, TrainingTask
+    from samebits_wire.jobs import TaskJob
 
 Facts = dict[str, Any]
 _COPIES = 9
@@ -57,7 +58,7 @@ def run(job: StepJob) -> None:
 
 
 def write_trained(
-    job: TrainingJob, task: TrainingTask, form: tuple[str, int], train: Callable[[Facts], None]
+    job: TaskJob, task: TrainingTask, form: tuple[str, int], train: Callable[[Facts], None]
 ) -> None:
     """Train one cell and write the facts that ``train`` adds, with why there are no more.
 
@@ -169,7 +170,7 @@ def _checkpoint(source: load.Source) -> Checkpoint | None:
         return None
 
 
-def prompts_of(job: TrainingJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
+def prompts_of(job: TaskJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
     """Return the cell's inputs, which a model that takes no token ids is fed."""
     if getattr(loaded.model, "main_input_name", "input_ids") == "input_ids":
         return {}
