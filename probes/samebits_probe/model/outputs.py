@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model.choice import NotFed
-from samebits_probe.model.tensor import NotHashable, tensor_hash
+from samebits_probe.model.tensor import hash_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,15 +93,8 @@ def hashes(named: dict[str, torch.Tensor]) -> dict[str, str]:
     digests: dict[int, str] = {}
     for tensor in named.values():
         if id(tensor) not in digests:
-            digests[id(tensor)] = _hash(tensor)
+            digests[id(tensor)] = hash_or_none(tensor) or ""
     return {name: digests[id(tensor)] for name, tensor in named.items()}
-
-
-def _hash(tensor: torch.Tensor) -> str:
-    try:
-        return tensor_hash(tensor)
-    except NotHashable:
-        return ""
 
 
 def _walk(value: Any, path: Path, holders: set[int]) -> Iterator[tuple[Path, torch.Tensor]]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.model import determinism, heap, load, small
-from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
+from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import files, hashing, memory, progress, threads
@@ -124,7 +124,7 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
     task = job["task"]
     memory.require(_COPIES * load.n_bytes(loaded.model), int(job.get("slots", 1)))
     progress.begin("training")
-    checkpoint = _checkpoint(source)
+    checkpoint = Checkpoint.of_or_none(source)
     where = origin.places(loaded.model, checkpoint)
     weights = _digest_of(checkpoint)
     dtype = loaded.model.dtype
@@ -160,14 +160,7 @@ def _in_float64(learner: Learner, made: list[Batch], where: Places, keeper: Keep
 
 def places_of(loaded: load.Loaded, source: load.Source) -> Places:
     """Return where the tensors of the checkpoint are in a model as it was loaded."""
-    return origin.places(loaded.model, _checkpoint(source))
-
-
-def _checkpoint(source: load.Source) -> Checkpoint | None:
-    try:
-        return Checkpoint.of(source)
-    except NoCheckpoint:
-        return None
+    return origin.places(loaded.model, Checkpoint.of_or_none(source))
 
 
 def prompts_of(job: TaskJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
