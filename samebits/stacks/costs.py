@@ -8,7 +8,9 @@ damaged or in another format, there is no estimate.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -17,10 +19,6 @@ from samebits.records.kinds import kinds as all_kinds
 from samebits.records.record import Record, read_record
 from samebits_wire import seal
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
 
 FILE = "costs.json"
 """Name of the file in the work folder."""

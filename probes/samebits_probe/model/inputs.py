@@ -7,16 +7,14 @@ a model gets. model.feed gives each job the bytes that were made once for all st
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from samebits_probe.model import forks
 from samebits_probe.model.choice import NotFed
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 Prompt = dict[str, Any]
 

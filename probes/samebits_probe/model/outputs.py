@@ -7,18 +7,15 @@ differs between releases.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model.choice import NotFed
 from samebits_probe.model.tensor import hash_or_none
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CACHES = frozenset({"cache", "past_key_values", "past_buckets_states", "cache_params", "mems"})
 """Names under which the library's models return a cache."""

@@ -6,13 +6,11 @@ share of mask tokens, RoBERTa counts positions from what is no padding, BART poo
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import inputs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 NAME = "special"
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.process import consent, own, symbols
 from samebits_probe.process.paths import package_path
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 __all__ = [
     "PhaseFailed",

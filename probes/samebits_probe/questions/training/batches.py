@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import choice, forks, layers, load
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import pad_id, seeded_ids, token_config
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 IGNORED = -100
 """The label that no loss counts."""

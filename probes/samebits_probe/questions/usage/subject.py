@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -10,9 +11,6 @@ from samebits_probe.model import forks
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process.failure import without_folders
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HALF = 6
 """Tokens of each of the two sequences that are packed into one row."""
