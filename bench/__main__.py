@@ -12,17 +12,15 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench import large, page
 from bench.machine import machine
 from bench.place import CODE, WORK, Place, zoo_cut
 from bench.took import Took, run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FORMAT_VERSION = 1
 # History of FORMAT_VERSION:

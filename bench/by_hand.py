@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def main(arguments: list[str]) -> None:

@@ -12,8 +12,9 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +23,6 @@ from bench.machine import machine
 from bench.memory import MemoryWatch
 from bench.place import WORK, Place
 from bench.took import run
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
 
 HERE = Path(__file__).parent
 RESULTS = page.REAL_SIZE

@@ -10,16 +10,13 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "probes"))
 
 import torch
 from samebits_probe.model.tensor import tensor_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TRIES = 3
 

@@ -27,17 +27,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from bench.values import Comparison, Keys
 from bench.wording import Wording, lines, pairs, repeatable
 from samebits.records.report import SCHEMA_VERSION
 from samebits.reports import earlier
 from samebits.reports.again import OLDEST_VERSION
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 REWORDED = ROOT / "bench" / "reworded.txt"

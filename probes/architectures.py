@@ -9,11 +9,8 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _CONFIG_TABLE = "CONFIG_MAPPING_NAMES"
 

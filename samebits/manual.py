@@ -8,16 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits import schemas
 from samebits.cli.parser import parsers
 from samebits.text.blocks import fence, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, markdown, prose
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 

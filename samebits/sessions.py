@@ -8,11 +8,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NAMING_OPTIONS = {"-s", "-e", "--session", "--sessions"}
 _PATTERN_OPTIONS = {"-l", "--list", "-k", "--keywords", "-t", "--tags", "--json", "--list-sessions"}

@@ -17,15 +17,13 @@ import functools
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "probes"))
 
 import stack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _depth = 0
 

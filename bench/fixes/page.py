@@ -58,11 +58,11 @@ def section(results: dict[str, Any]) -> list[str]:
     """Return the blocks of the page."""
     levels = levels_of(results)
     parts = [HEAD, f"Measured {results['date']} on {results['machine']['cores']} cores."]
-    parts.append(_table(["level", "draw", "proven", "ran", *KEYS], _figures(results)))
+    parts.append(table(["level", "draw", "proven", "ran", *KEYS], _figures(results)))
     for level in levels:
         cases = ran(results, level)
         header = ["commit", "releases", "found", "named", "listed", "shown", "by"]
-        parts += [f"### Level {level}", _table(header, [_case(case, level) for case in cases])]
+        parts += [f"### Level {level}", table(header, [_case(case, level) for case in cases])]
         if missed := [case for case in cases if not case["levels"][level]["found"]]:
             parts += ["Not found:", "\n".join(_missed(case, level) for case in missed)]
     return [*parts, "### Skipped commits", *map(_skipped, draws_of(results))]
@@ -173,5 +173,6 @@ def _skipped(draw: int) -> str:
     )
 
 
-def _table(header: list[str], rows: list[list[Any]]) -> str:
+def table(header: list[str], rows: list[list[Any]]) -> str:
+    """Return a table of GitHub's Markdown."""
     return tabulate(rows, header, tablefmt="github", disable_numparse=True)

@@ -13,7 +13,8 @@ import json
 import shutil
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from bench.machine import machine
 from bench.place import WORK, Place
@@ -21,9 +22,6 @@ from bench.recall import clean, page
 from bench.recall.cases import Case, Group, Pair, groups, read
 from bench.recall.judge import Outcome, judge
 from bench.recall.parts import Part, Progress, kept
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FOLDER = WORK / "recall"
 FORMAT_VERSION = 1

@@ -11,13 +11,11 @@ import json
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import torch
 import transformers
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 ROOT = str(Path(transformers.__file__).parent)
 PARTS = ("<lambda>", "<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>")

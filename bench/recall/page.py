@@ -8,8 +8,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tabulate import tabulate
-
 from bench.fixes import page as drawn
 from bench.place import ROOT
 
@@ -59,9 +57,9 @@ def page(results: dict[str, Any]) -> str:
         HEAD.strip(),
         _measured(results),
         "## Figures",
-        _table(["", "cases", "found", "named", "release"], _figures(cases)),
+        drawn.table(["", "cases", "found", "named", "release"], _figures(cases)),
         "## Cases",
-        _table(["case", "area", "bad", "good", "found", "named", "release"], _cases(cases)),
+        drawn.table(["case", "area", "bad", "good", "found", "named", "release"], _cases(cases)),
     ]
     if missing := [case for case in cases if case["reason"]]:
         parts += ["## What is missing", *(_missing(case) for case in missing)]
@@ -164,14 +162,10 @@ def _clean(pairs: list[dict[str, Any]]) -> list[str]:
         for pair in pairs
     ]
     total = ["all", *(sum(row[i] for row in rows) for i in (1, 2, 3))]
-    parts = [_table(["releases", "clean pairs", "other code", "false alarms"], [*rows, total])]
+    parts = [drawn.table(["releases", "clean pairs", "other code", "false alarms"], [*rows, total])]
     parts += [
         f"- {model}, {pair['reference']} and {pair['candidate']}: {shown}"
         for pair in pairs
         for model, shown in pair["accusations"].items()
     ]
     return parts
-
-
-def _table(header: list[str], rows: list[list[Any]]) -> str:
-    return tabulate(rows, header, tablefmt="github", disable_numparse=True)

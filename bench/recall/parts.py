@@ -6,14 +6,12 @@ import hashlib
 import json
 import shutil
 import time
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from bench.place import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 _KEPT = "part.json"
 _SOURCES = ("samebits", "probes", "bench", "tests/custom")

@@ -11,12 +11,10 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import IO
 
 
 def read_whole(path: str | Path, *, end: int = 0, most: int = 0) -> bytes:
@@ -60,6 +58,20 @@ def move(temporary: Path, path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         remove(path)
     temporary.replace(path)
+
+
+def move_new(folder: Path, path: Path, last: str) -> None:
+    """Rename a finished folder to ``path``, unless another process was faster and made the same.
+
+    Raises:
+        OSError: it cannot be renamed, and ``path`` has no file ``last``, which is written last.
+
+    """
+    try:
+        folder.rename(path)
+    except OSError:
+        if not (path / last).exists():
+            raise
 
 
 @contextmanager

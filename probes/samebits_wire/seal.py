@@ -7,12 +7,9 @@ still JSON that any parser reads, and it is verified in one pass over its bytes.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from samebits_wire.atomic import read_whole
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KEY = "seal"
 _BEGIN, _END = b'"seal":"', b'"}'

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 _FORMAT = b"samebits-tensor-1"
 """Names the format of the hashed bytes; another format gets another number."""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _NAMES = (
     *("tokenizer*.json", "tokenizer.model*", "*.tokenizer", "*.model", "*.spm", "*.tiktoken"),

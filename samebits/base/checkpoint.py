@@ -6,15 +6,13 @@ import json
 import math
 import os
 import stat
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from samebits_wire.atomic import read_whole
 from samebits_wire.vocabularies import is_of_tokenizer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 CUSTOM_GENERATE = "custom_generate/generate.py"
 """The code that from_pretrained of 4.52 and later puts in the place of ``generate``."""

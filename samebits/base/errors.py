@@ -10,11 +10,7 @@ from __future__ import annotations
 import difflib
 import errno
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
+from collections.abc import Iterable
 
 MACHINE_ERRORS = frozenset(
     {

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path
 
 Identity = tuple[int, int, int, int]
 """Size in bytes, mtime in ns, ctime in ns, inode."""

@@ -5,10 +5,8 @@ The runner reads a line as a command if it begins with ``::``, after blanks, or 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Literal
 
 Level = Literal["error", "warning", "notice"]
 

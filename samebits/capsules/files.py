@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 LIMIT = 4 << 20
 """Maximum bytes of a checkpoint in a capsule: a report is committed and read on the web."""

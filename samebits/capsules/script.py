@@ -138,7 +138,7 @@ def _metadata(installed: Installed) -> dict[str, object]:
 def _pin(name: str, version: str) -> str:
     if "://" in version:
         return f'"{name} @ {version}",'
-    return f'"{name}=={_public_version(version)}",'
+    return f'"{name}=={Version(version).public}",'
 
 
 def _literal(text: str) -> str:
@@ -148,10 +148,6 @@ def _literal(text: str) -> str:
         return literal
     body = literal[1:-1]
     return f'"{body}"'
-
-
-def _public_version(version: str) -> str:
-    return Version(version).public
 
 
 def _computed(question: Question) -> str:

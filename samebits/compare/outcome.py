@@ -42,7 +42,7 @@ def ran_forward(signals: Iterable[SignalComparison]) -> bool:
 
 
 def signal_comparison(
-    signal: Signal, items: Iterable[ItemComparison], *, show_all: bool = False, note: str = ""
+    signal: Signal, items: Iterable[ItemComparison], *, show_all: bool = False
 ) -> SignalComparison:
     """Return the comparison of a signal made of ``items``.
 
@@ -62,7 +62,7 @@ def signal_comparison(
         n_items=n_same + n_differ,
         n_differ=n_differ,
         items=shown,
-        note=note or _first_notes(not_compared),
+        note=_first_notes(not_compared),
     )
     if n_differ:
         return common

@@ -8,10 +8,7 @@ with the extents of the tensor is the whole tensor.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 Places = tuple[tuple[int, int], ...] | None
 """Disjoint half-open ranges in ascending order; None: the whole axis, whatever its length."""

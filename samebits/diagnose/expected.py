@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.diagnose.exit_code import OPEN
 from samebits.diagnose.failing import differing_signals, failing_signals
+from samebits.matrix.plan import matches
 from samebits.records.ids import Verdict
 from samebits.records.report import ExpectedReport
 
@@ -107,12 +108,12 @@ class _Entry:
     @cached_property
     def matching_results(self) -> list[CellResult]:
         """The results of the cells that the entry matches."""
-        return [result for result in self.results if self._matches_cell(result.cell)]
+        return [result for result in self.results if matches(self.rule, result.cell)]
 
     @cached_property
     def planned(self) -> list[CellId]:
         """The cells that the entry matches, including those that did not run."""
-        return [cell for cell in self.plan if self._matches_cell(cell)]
+        return [cell for cell in self.plan if matches(self.rule, cell)]
 
     @cached_property
     def fixed_items(self) -> list[Item]:
@@ -131,7 +132,7 @@ class _Entry:
 
     def covers(self, result: CellResult, part: _ResultPart) -> bool:
         """Return True if the entry covers this part of the result of a cell."""
-        if not self._matches_cell(result.cell) or part.verdict not in KINDS[self.rule.verdict]:
+        if not matches(self.rule, result.cell) or part.verdict not in KINDS[self.rule.verdict]:
             return False
         if self._is_not_judged(result.cell):
             return False
@@ -180,14 +181,6 @@ class _Entry:
     def _is_not_judged(self, cell: CellId) -> bool:
         """Return True if the entry describes a comparison with another reference."""
         return self.rule.verdict in DIFFERENCES and cell in self.other_reference
-
-    def _matches_cell(self, cell: CellId) -> bool:
-        rule = self.rule
-        return (
-            _matches(cell.model, rule.model)
-            and _matches(cell.stack, rule.stack)
-            and _matches(str(cell.variant), rule.variant)
-        )
 
 
 def _item_matches(item: Item, cell: CellId) -> bool:
@@ -268,7 +261,7 @@ def _covering_failure(result: CellResult, entries: Iterable[_Entry]) -> list[_En
 
 @cache
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return True if a pattern matches. Cached: each entry checks every cell several times."""
+    """Return True if a pattern matches. Cached: each entry checks every signal several times."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

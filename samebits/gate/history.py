@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from blake3 import blake3
 
@@ -17,9 +17,6 @@ from samebits.base.hashes import hashes_of_folder
 from samebits.base.patches import copy_or_link
 from samebits.records.lock import SHORT
 from samebits_wire.vocabularies import is_of_tokenizer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SUFFIXES = frozenset({".py", ".json", ".jinja", ".txt", ".safetensors", ".bin", ".pt", ".pth"})
 """Ends of the names of files that a model may be made of, beside those of a tokenizer."""

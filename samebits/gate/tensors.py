@@ -7,16 +7,14 @@ tensor of torch has imported torch.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from samebits.compare.metrics import measure
 from samebits.records.lock import SHORT, RecordedTensor
 from samebits.records.tensor import NUMPY_DTYPES, tensor_hash
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_VALUES = 16 << 20
 """Bytes up to which the values of a tensor are remembered for a message."""

@@ -6,15 +6,13 @@ import ast
 import configparser
 import re
 import tomllib
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from samebits.base.checkpoint import read_small
 from samebits.lint.releases import NEWEST, Range
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 _REQUIREMENT = re.compile(
     r"\s*transformers(?![\w.-])\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)", re.IGNORECASE

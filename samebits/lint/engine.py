@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 from samebits.lint.guards import behind_guards
 from samebits.lint.problem import Problem
@@ -10,10 +12,6 @@ from samebits.lint.project import Project
 from samebits.lint.registry import rules
 from samebits.lint.releases import Releases
 from samebits.lint.source import Source, UnreadableError, read
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 

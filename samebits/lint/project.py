@@ -341,6 +341,14 @@ def keyword(call: ast.Call, name: str) -> ast.keyword | None:
     return next((k for k in call.keywords if k.arg == name), None)
 
 
+def asks(source: Source, node: ast.AST, *names: str) -> bool:
+    """Return True if the function around a node names one of ``names``, as for getattr or hasattr."""
+    function = source.function(node)
+    return function is not None and any(
+        isinstance(n, ast.Constant) and n.value in names for n in ast.walk(function)
+    )
+
+
 def is_constant(node: ast.AST | None, value: object) -> bool:
     """Return True for a literal of this value and type."""
     return (

@@ -8,12 +8,10 @@ import re
 import tokenize
 import warnings
 from bisect import bisect_right
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
+from pathlib import Path
+from typing import Any, NamedTuple
 
 _MAX_BYTES = 4 << 20
 """Bytes up to which a file is read; no model's code is larger."""

@@ -8,16 +8,13 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from samebits.base.errors import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DTYPES = frozenset(
     [

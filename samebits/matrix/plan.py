@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from samebits.matrix.spec import Matrix, ModelSpec, Rule
+    from samebits.matrix.spec import ExpectedEntry, Matrix, ModelSpec, Rule
     from samebits.records.ids import Level
 
 
@@ -168,7 +169,9 @@ def shown_path(path: Path) -> str:
     return str(path) if below_home or not path.is_absolute() else f"…/{path.name}"
 
 
+@cache
 def _is_selected(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return True if a pattern matches, or there is none. Cached: each pattern meets every cell."""
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -203,7 +206,7 @@ def is_included(matrix: Matrix, cell: CellId) -> bool:
     return included and not any(matches(rule, cell) for rule in matrix.exclude)
 
 
-def matches(rule: Rule, cell: CellId) -> bool:
+def matches(rule: Rule | ExpectedEntry, cell: CellId) -> bool:
     """Return True if the rule's patterns match the cell."""
     return (
         _is_selected(cell.model, rule.model)

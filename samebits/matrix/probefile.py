@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from samebits.base.errors import nearest, shown
 from samebits.records.question import is_question
 from samebits.records.record import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PARAMETERS = ("model", "tokenizer", "processor", "inputs", "config", "torch")
 """What a probe can ask for, by name. probes/samebits_probe/model/probing.py provides it."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import ast
 import json
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Collection
+from pathlib import Path
 
 import numpy as np
 
 from samebits.base.errors import PatchError, nearest, shown
 from samebits.base.patches import patched_files
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
 
 _BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 

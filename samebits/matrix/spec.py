@@ -8,8 +8,9 @@ not say, such as the name of a model, which is its key in the file.
 
 from __future__ import annotations
 
-from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from collections.abc import Iterable
+from pathlib import Path, PurePath
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     ConfigDict,
@@ -67,10 +68,6 @@ from samebits.matrix.values import (
 from samebits.records.ids import Variant, answering
 from samebits.records.question import switches
 from samebits.records.record import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _NAMES = {"propertyNames": {"pattern": NAME, "maxLength": NAME_LENGTH}}
 

@@ -20,7 +20,6 @@ from samebits.pipeline.reporting import locks_of, report_of
 from samebits.pipeline.rows import compared, explained, with_findings
 from samebits.pipeline.scheduler import outcome
 from samebits.records.shard import ShardRecord
-from samebits.stacks.costs import Finished
 from samebits.storage.objects import check_address
 from samebits.storage.rows import RowCache
 
@@ -72,8 +71,7 @@ async def run_matrix(
         report = report_of(scheduler, rows, answers)
         report, capsules = await with_capsules(scheduler, report, runs)
         seconds = round(time.monotonic() - start, 1)
-        cells = len(scope.plan.cells)
-        scheduler.finished = Finished(started=started, seconds=seconds, cells=cells)
+        scheduler.finished = True
     update = {
         "started": started,
         "seconds": seconds,

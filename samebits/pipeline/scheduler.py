@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, Unfinished
     from samebits.records.ids import CellId
     from samebits.stacks.build import Stack
-    from samebits.stacks.costs import Finished
     from samebits.stacks.packages import ExtendedStack
     from samebits.stacks.process import Running, Starter
 
@@ -134,7 +133,7 @@ class Scheduler:
         self.stacks.mend = self.checkpoints.make_inputs_again
         self.machine: dict[str, Any] | None = None
         """Facts about the machine; None if no stack told them."""
-        self.finished: Finished | None = None
+        self.finished = False
         """Set at the end of a run that was not interrupted."""
         self._n_new_cells = 0
         self._outcomes: dict[str, dict[CellId, tuple[str, str]]] = {}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from samebits.records.record import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 """The dtypes that a model can be loaded in."""

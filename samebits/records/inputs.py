@@ -6,7 +6,8 @@ in every job of the model (probes/samebits_probe/model/feed.py). This module is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Collection
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -17,9 +18,6 @@ from samebits.records.record import Record
 from samebits.records.result import JobFile, is_repeatable
 from samebits.records.tensor import TensorRef
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 
 class TokenRow(Record):

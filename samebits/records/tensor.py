@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,10 +13,6 @@ from pydantic import Field
 
 from samebits.records.record import Record
 from samebits_wire.tensors import header
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "float64": np.dtype(np.float64),

@@ -6,10 +6,8 @@ under ``answers``; since then fields were only added.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import Any
 
 LAST = 11
 """The last version that has another form."""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import lzma
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 NAME = "report.json"
 COMPRESSED = "report.json.xz"

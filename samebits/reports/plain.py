@@ -102,23 +102,19 @@ def beginning(cell: CellResult) -> Beginning:
     return Beginning(statement, first, "", (f"at {frame.file}:{frame.line} in {frame.function}",))
 
 
-def advice(
-    cells: Iterable[CellResult], report: Report, places: Mapping[str, Place] | None = None
-) -> list[Advice]:
-    """Return the known defects that explain the verdict on some cells, the worst kind first.
-
-    ``places`` maps the code of a finding to the line of the model's code that shows it.
-    """
+def advice(cells: Iterable[CellResult], report: Report) -> list[Advice]:
+    """Return the known defects that explain the verdict on some cells, the worst kind first."""
     explained = [(e, cell) for cell in cells for e in cell.explained_by]
-    return _advice(
-        {e.code: _explained_at(e, cell) for e, cell in reversed(explained)}, report, places
-    )
+    return _advice({e.code: _explained_at(e, cell) for e, cell in reversed(explained)}, report, {})
 
 
 def beside(
-    cells: Iterable[CellResult], report: Report, places: Mapping[str, Place] | None = None
+    cells: Iterable[CellResult], report: Report, places: Mapping[str, Place]
 ) -> list[Advice]:
-    """Return the known defects in some cells that explain no verdict, the worst kind first."""
+    """Return the known defects in some cells that explain no verdict, the worst kind first.
+
+    ``places`` maps the code of a finding to the line of the model's code that shows it.
+    """
     cells = list(cells)
     explaining = {e.code for cell in cells for e in cell.explained_by}
     findings = [finding for cell in cells for finding in cell.findings]
@@ -156,16 +152,15 @@ def raised_beside(report: Report) -> str:
 
 
 def _advice(
-    first_places: Mapping[str, str], report: Report, places: Mapping[str, Place] | None
+    first_places: Mapping[str, str], report: Report, places: Mapping[str, Place]
 ) -> list[Advice]:
     texts = [text for text in report.rules if text.scope == "model" and text.code in first_places]
     texts.sort(key=lambda text: KINDS.index(text.kind))
-    lines = places or {}
     return [
         Advice(
             text.code,
             plain_title(text),
-            ", ".join(filter(None, (first_places[text.code], str(lines.get(text.code) or "")))),
+            ", ".join(filter(None, (first_places[text.code], str(places.get(text.code) or "")))),
             on_one_line(text.remedy),
         )
         for text in texts

@@ -16,9 +16,10 @@ import itertools
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -26,9 +27,6 @@ from samebits.base.digests import digest_of
 from samebits.base.filestate import is_older
 from samebits_wire import seal
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _FILES = "samebits-files.json"
 _BYTECODE = "samebits-bytecode.json"

@@ -8,7 +8,9 @@ damaged or in another format, there is no estimate.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
@@ -17,10 +19,6 @@ from samebits.records.kinds import kinds as all_kinds
 from samebits.records.record import Record, read_record
 from samebits_wire import seal
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
 
 FILE = "costs.json"
 """Name of the file in the work folder."""
@@ -46,24 +44,11 @@ class Cost(Record):
     """The level of the run."""
 
 
-class Finished(Record):
-    """A run that was not interrupted."""
-
-    started: str
-    """UTC, RFC 3339."""
-    seconds: NonNegativeFloat
-    """Wall clock."""
-    cells: NonNegativeInt
-    """All cells, including those with captures of earlier runs."""
-
-
 class Costs(Record):
     """The costs of earlier runs, as stored on disk."""
 
     format: Literal["samebits-costs"] = "samebits-costs"
-    format_version: Literal[1] = 1
-    last: Finished | None = None
-    """The last run that was not interrupted."""
+    format_version: Literal[2] = 2
     new: NonNegativeInt = 0
     """Number of cells without captures in the last finished run that had any."""
     phases: dict[str, NonNegativeFloat] = Field(default_factory=dict)
@@ -171,12 +156,12 @@ def merged(
     slots: int,
     *,
     new: int,
-    finished: Finished | None,
+    finished: bool,
     level: Level = "default",
 ) -> Costs:
     """Return the costs of earlier runs updated with those of this run.
 
-    ``finished`` is None for an interrupted run, whose jobs count all the same.
+    ``finished`` is False for an interrupted run, whose jobs count all the same.
     """
     before = before or Costs()
     jobs_of: dict[str, dict[str, list[Spending]]] = defaultdict(lambda: defaultdict(list))
@@ -200,8 +185,7 @@ def merged(
     for cell in list(cell_costs)[: max(0, len(cell_costs) - MAX_CELLS)]:
         del cell_costs[cell]
     update: dict[str, object] = {"of": cell_costs}
-    if finished is not None:
-        update["last"] = finished
+    if finished:
         # a run without new cells does not show the host's time per new cell
         if new:
             update |= {"new": new, "phases": {n: round(s, 1) for n, s in phases.items()}}

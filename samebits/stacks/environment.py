@@ -7,10 +7,7 @@ of ``KERNELS`` by an argument, which the tests use to show what another CPU chan
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 PASSED_ON = (
     "PATH",

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
 
 from samebits_wire import seal
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
 
 FORM = 2
 """Form of locks, which is part of their names: 2 has hashes."""

@@ -6,16 +6,13 @@ everything else belong to one matrix.yaml and lie beside it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from platformdirs import user_cache_path
 
 from samebits.base.checkpoint import is_checkpoint
 from samebits.base.homes import expanded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 VARIABLE = "SAMEBITS_CACHE"
 """Environment variable that names another folder than the platform's cache folder."""

@@ -11,15 +11,12 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits.base.filestate import is_older
 from samebits.records.kinds import kinds
 from samebits_wire import seal
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
 
 STALE_AFTER = 7 * 86_400
 """Seconds after which an unused file is removed."""

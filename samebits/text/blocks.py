@@ -7,7 +7,7 @@ A block is :class:`~samebits.text.markdown.Markdown` without blank lines around 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
 from urllib.parse import quote
 
 from tabulate import tabulate
@@ -26,9 +26,6 @@ from samebits.text.markdown import (
     visible,
 )
 from samebits.text.numbers import count
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
 
 MAX_FENCE_LINES = 120
 """Number of lines above which a fenced text is shortened in its middle."""

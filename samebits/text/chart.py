@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from samebits.text.markdown import visible
 from samebits.text.numbers import number
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 """An identifier; nothing is loaded from there."""

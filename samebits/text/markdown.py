@@ -9,11 +9,9 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, LiteralString
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import LiteralString
 
 MAX_INLINE = 100
 """Number of characters above which a text inside a line is shortened in its middle."""

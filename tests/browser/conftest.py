@@ -8,9 +8,10 @@ import pytest
 
 from samebits.records.band import Band
 from samebits.records.finding import Finding
-from samebits.records.trace import Cause, Side, SourceDiff, TraceLine, TracePair
+from samebits.records.trace import Side, SourceDiff, TraceLine, TracePair
 from samebits.reports import document
 from samebits.reports.html import site
+from tests.support.builders import cause_in
 from tests.support.sample_report import (
     NEVER_WRITTEN,
     known_as,
@@ -43,13 +44,9 @@ def with_cause(report):
     """Return a report in which gemma2 has a cause, with both of its sides and a change of source."""
     side = Side(stack="5.0", op="aten.mul.Tensor", function="rope", source="modeling.py:3")
     line = TraceLine(op="aten.mul.Tensor", shared=True)
-    cause = Cause(
-        kind="operation",
+    cause = cause_in(
+        side,
         headline="mul.Tensor in rope",
-        prompt="short",
-        what="forward",
-        sink="model.layers.0",
-        candidate=side,
         reference=side.model_copy(update={"stack": "4.48", "source": "modeling.py:2"}),
         diffs=(
             SourceDiff(function="rope", reference="a:1", candidate="a:2", diff="@@ -1 +1 @@\n-a"),

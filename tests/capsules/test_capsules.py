@@ -18,13 +18,13 @@ from samebits.records.capsule import Capsule, Fed, Question, Seen
 from samebits.records.capture import Unfinished
 from samebits.records.ids import Verdict
 from samebits.records.tensor import TensorRef
-from samebits.records.trace import Cause
 from samebits.records.trace import Side as TracedSide
 from samebits.reports.cell.capsule import capsules_of
 from samebits.terminal.summary import summary
 from samebits.text.names import capsule_path
 from tests.support.builders import (
     Memory,
+    cause_in,
     cell_id,
     forward,
     nudged,
@@ -654,14 +654,7 @@ def test_the_text_says_both_sides_and_how_to_run_them():
 
 @pytest.mark.parametrize("shrunk", [("1 of 4 layers",), ()])
 def test_the_text_says_where_the_difference_starts(shrunk):
-    cause = Cause(
-        kind="kernel",
-        headline="at mul",
-        prompt="short",
-        what="forward",
-        sink="logits",
-        candidate=TracedSide(stack="5.x"),
-    )
+    cause = cause_in(TracedSide(stack="5.x"), kind="kernel", headline="at mul")
     run_result = failed("load").model_copy(update={"cause": cause})
     output = text(Seen(unstable=True), shrunk=shrunk, run_result=run_result)
     remark = " before shrinking" if shrunk else ""

@@ -12,9 +12,8 @@ from samebits.matrix.spec import Prompt
 from samebits.pipeline import capsules as making
 from samebits.pipeline.capsules import Capsules
 from samebits.records.capture import Failure
-from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
-from tests.support.builders import built_stack
+from tests.support.builders import built_stack, cell_result
 from tests.support.scheduler_bench import Bench, recipe
 
 FILES = {"4.48.py": b"print()", "checkpoint/model.safetensors": bytes(range(256))}
@@ -51,14 +50,8 @@ def makers(monkeypatch):
 def failed(plan, headline="failed"):
     reference, *_, cell = plan.cells
     failure = Failure(phase="load", type="KeyError", message="'x'", traceback="")
-    return CellResult(
-        cell=cell,
-        reference=reference,
-        verdict=Verdict.FAILED,
-        judged=Verdict.FAILED,
-        figure="",
-        headline=headline,
-        failure=failure,
+    return cell_result(
+        cell, Verdict.FAILED, reference=reference, headline=headline, failure=failure
     )
 
 

@@ -6,22 +6,11 @@ from samebits.compare.state import BOTH
 from samebits.diagnose.verdict import result
 from samebits.ladder.judge import ladder
 from samebits.records.capture import Skip
-from samebits.records.distance import Distance
-from samebits.records.state import LeftBehind, StateSignal
+from samebits.records.state import StateSignal
+from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import cell_id, sound, with_signals
 
 CLEAN = StateSignal(prompt="short", holds=True, hashes={"logits": "a"})
-TABLE = LeftBehind(name="model.rotary_emb.inv_freq", kind="buffer")
-LEFT = StateSignal(
-    prompt="short",
-    holds=False,
-    outputs=("logits",),
-    hashes={"logits": "b"},
-    changes=(TABLE,),
-    is_undone=True,
-    causes=(TABLE,),
-    distance=Distance(n=8, n_differ=8, max_abs=6e-3, mean_abs=1e-3),
-)
 UNKNOWN = LEFT.model_copy(update={"is_undone": False, "causes": ()})
 RANDOM = StateSignal(prompt="short", holds=False, outputs=("logits",), repeats=False)
 

@@ -13,15 +13,17 @@ from samebits.records.comparison import FactChange
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
-from samebits.records.ladder import Constant, Ladder, LadderStep
+from samebits.records.ladder import Constant, Ladder
 from samebits.records.subject import Subject
-from samebits.records.trace import Cause, Side
+from samebits.records.trace import Side
 from samebits.reports.plain import beginning
 from samebits.trace.question import questions, with_cause
 from tests.support.builders import (
+    cause_in,
     cell_id,
     decoded,
     forward,
+    ladder_step,
     layers,
     sound,
     step_logits,
@@ -38,9 +40,7 @@ LOGITS = values(1, 6, 8, seed=16)
 
 
 def step(signal, subject, kind, *, own=1e-5, float64=1e-14):
-    return LadderStep(
-        signal=signal, subject=subject, own=own, float32=own, float64=float64, kind=kind
-    )
+    return ladder_step(own, float64, kind, signal=signal, subject=subject)
 
 
 def off(memory, *, hidden=0.0, logits=0.0, decode=0.0):
@@ -212,10 +212,7 @@ def test_an_output_that_rounds_gives_an_output_that_is_gone_no_figure(memory):
 
 def is_of_what_decides(result, prompt, what):
     """Return whether a cause and a graft there are of what decides."""
-    side = Side(stack="5.0")
-    cause = Cause(
-        kind="operation", headline="mul", prompt=prompt, what=what, sink="", candidate=side
-    )
+    cause = cause_in(Side(stack="5.0"), prompt=prompt, what=what)
     graft = Graft(prompt=prompt, what=what, headline="", proof="alone", smallest=("layout",))
     cause = cause.model_copy(update={"beyond": cause})
     placed = with_graft(with_cause(result, cause), graft.model_copy(update={"more": (graft,)}))

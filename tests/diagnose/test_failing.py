@@ -9,10 +9,11 @@ from samebits.diagnose.exit_code import exit_code
 from samebits.diagnose.expected import apply_expected
 from samebits.diagnose.failing import differing_signals, failing_signals
 from samebits.matrix.spec import Expected
-from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
+from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.ids import CellId, Variant, Verdict
-from samebits.records.ladder import ON_LADDER, Constant, Ladder, LadderStep, SplitJudgement
+from samebits.records.ladder import ON_LADDER, Constant, Ladder, SplitJudgement
 from samebits.records.subject import Subject
+from tests.support.builders import cell_result, ladder_step
 
 VARIANT = Variant(dtype="float32", attention="default")
 SHORT, LONG = Subject(prompt="short"), Subject(prompt="long")
@@ -33,9 +34,8 @@ def signal(name, *items):
 
 
 def step(name, kind, **more):
-    told = {"own": 1.0, "float32": 1.0, "float64": 1.0} | more
-    told.setdefault("subject", LAYER if name == "hidden_states" else SHORT)
-    return LadderStep(signal=name, kind=kind, **told)
+    usual = {"subject": LAYER if name == "hidden_states" else SHORT, "float64": 1.0}
+    return ladder_step(signal=name, kind=kind, **(usual | more))
 
 
 def cell(kinds, *, stack="5.x", model="m", kind=None):
@@ -74,16 +74,8 @@ def cell(kinds, *, stack="5.x", model="m", kind=None):
         constants=tuple(constants),
         splits=tuple(splits),
     )
-    return CellResult(
-        cell=cell_id(stack, model),
-        reference=cell_id("4.48", model),
-        verdict=verdict,
-        judged=verdict,
-        figure="",
-        headline="",
-        signals=tuple(signals),
-        ladder=said if kind else None,
-    )
+    fields = {"signals": tuple(signals), "ladder": said if kind else None}
+    return cell_result(cell_id(stack, model), verdict, reference=cell_id("4.48", model), **fields)
 
 
 def names(signals):

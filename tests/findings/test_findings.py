@@ -18,12 +18,13 @@ from samebits.records.comparison import SignalComparison
 from samebits.records.distance import Distance
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
-from samebits.records.ladder import Decider, Ladder, LadderStep
+from samebits.records.ladder import Decider, Ladder
 from samebits.records.made import MadeModel
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
-from samebits.records.state import LeftBehind, StateSignal
+from samebits.records.state import LeftBehind
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
+from tests.support.builders import STATE_LEFT as LEFT
 from tests.support.builders import (
     Memory,
     attention,
@@ -32,6 +33,7 @@ from tests.support.builders import (
     decoded,
     forward,
     frequencies,
+    ladder_step,
     sound,
     tokenizer,
     values,
@@ -1222,16 +1224,6 @@ def test_rounding_of_a_coarser_dtype_is_not_seeing_the_first_sequence():
     assert sees == [False, False, True]
 
 
-LEFT = StateSignal(
-    prompt="short",
-    holds=False,
-    outputs=("logits",),
-    is_undone=True,
-    causes=(LeftBehind(name="model.rotary_emb.inv_freq", kind="buffer"),),
-    distance=Distance(n=8, n_differ=8, max_abs=6e-3, mean_abs=1e-3),
-)
-
-
 def with_state(state):
     return with_signals(sound(Memory(), "5.2"), state=state)
 
@@ -1278,14 +1270,8 @@ def with_pooled(candidate, kind="diverged", signal="outputs", **changed):
     memory = Memory()
     reference = with_outputs(memory, sound(memory), pooler_output=POOLED)
     run = with_outputs(memory, sound(memory, "5.x", **changed), pooler_output=candidate)
-    step = LadderStep(
-        signal=signal,
-        subject=Subject(prompt="short", tensor="pooler_output" if signal == "outputs" else ""),
-        own=2.0,
-        float32=2.0,
-        float64=2.0,
-        kind=kind,
-    )
+    subject = Subject(prompt="short", tensor="pooler_output" if signal == "outputs" else "")
+    step = ladder_step(2.0, 2.0, kind, signal=signal, subject=subject)
     signals = compare(reference, run, memory)
     ladder = Ladder(kind=kind, rule="slope", reason="", steps=(step,))
     return Case(run, reference=reference, signals=signals, ladder=ladder)

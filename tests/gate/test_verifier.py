@@ -15,13 +15,21 @@ from samebits.gate.observations import hashes
 from samebits.gate.verifier import Verifier
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.records.capture import Failure, Unfinished
-from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
 from samebits.records.inputs import Inputs
 from samebits.records.lock import LockFile
 from samebits.records.verification import Kept
 from tests.gate.test_interpreter import MARKERS, installed
-from tests.support.builders import Memory, built_stack, cell_id, decoded, nudged, sound, values
+from tests.support.builders import (
+    Memory,
+    built_stack,
+    cell_id,
+    cell_result,
+    decoded,
+    nudged,
+    sound,
+    values,
+)
 from tests.support.builders import forward as forward_of
 from tests.support.locks import PROBES, machine, recorded
 
@@ -141,12 +149,10 @@ def world(tmp_path, monkeypatch):
     made = World(tmp_path)
 
     async def compared(of_record, of_project, store):
-        cell = of_project[0].cell(None)
-        return CellResult(
-            cell=cell,
+        return cell_result(
+            of_project[0].cell(None),
+            made.judged,
             reference=of_record[0].cell(None),
-            verdict=made.judged,
-            judged=made.judged,
             figure="1e-07",
             headline="logits: prompt short: 1 of 48 elements",
         )

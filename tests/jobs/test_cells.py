@@ -11,7 +11,7 @@ from samebits.compare.pair import reason
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import LARGE, ReadyCell
+from samebits.jobs.common import LARGE
 from samebits.matrix.spec import Prompt
 from samebits.pipeline.answers import options_of
 from samebits.records.capture import NO_DEVICE, Failure, Signals, Skip, Unfinished
@@ -21,10 +21,10 @@ from samebits.stacks.process import Ended
 from samebits.storage.store import Store
 from tests.support.builders import Memory, built_stack, capture, cell_id, model_spec, sound_signals
 from tests.support.fakes import leave
+from tests.support.jobs import CHECKPOINT, job_cache, ready_cell
 
 CELL = cell_id("4.48")
 STACK = built_stack("4.48")
-CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
 HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
 FINE, LOST, CRASHED = Ended(exit=0), Ended(signal=9), Ended(signal=11)
 STALLED = Ended(
@@ -74,28 +74,9 @@ class Bench:
         self.begun = 0
 
     def observe(self, process, *, wanted=(), **changed):
-        options = {"probes": "p", "machine": "m", "fresh": False} | changed
-        cache = JobCache(
-            self.root,
-            Store(self.root),
-            options["probes"],
-            options["machine"],
-            fresh=options["fresh"],
-        )
-        runner = CellRunner(cache, options_of)
-        return asyncio.run(
-            runner.observe(
-                ReadyCell(
-                    options.get("cell", CELL),
-                    options.get("model", model_spec()),
-                    options.get("checkpoint", CHECKPOINT),
-                    options.get("stack", STACK),
-                    process,
-                ),
-                wanted,
-                self.begin,
-            )
-        )
+        runner = CellRunner(job_cache(self.root, **changed), options_of)
+        ready = ready_cell(changed.pop("cell", CELL), process, **({"stack": STACK} | changed))
+        return asyncio.run(runner.observe(ready, wanted, self.begin))
 
     def begin(self):
         self.begun += 1

@@ -15,9 +15,7 @@ from samebits.grafts.questions import (
     with_graft,
 )
 from samebits.jobs import graft as grafting
-from samebits.jobs.cache import JobCache
-from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import ReadyCell, ReadyPair
+from samebits.jobs.common import ReadyPair
 from samebits.jobs.lab import Lab
 from samebits.records.capture import Failure
 from samebits.records.graft import (
@@ -33,27 +31,23 @@ from samebits.records.ids import Verdict
 from samebits.records.tensor import tensor_hash
 from samebits.reports.cell import graft as shown
 from samebits.reports.cell.graft import graft_in_short
-from samebits.stacks.process import Ended
 from samebits.storage.store import Store
 from samebits_wire.seal import sealed
 from tests.support.builders import (
     Memory,
-    built_stack,
     cell_id,
     decoded,
     forward,
     frequencies,
     layers,
-    model_spec,
     sound,
     sound_signals,
     values,
     weight,
     weights_signal,
 )
-from tests.support.fakes import leave
+from tests.support.jobs import CHECKPOINT, Child, job_cache, ready_cell
 
-CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
 REF, CELL = cell_id("4.48"), cell_id("5.x")
 
 
@@ -267,35 +261,19 @@ RESTORES = Try(suspects=("inv_freq",), same=4, of=4, max_abs=0.0)
 PATIENT = patient_file(PLAIN, RESTORES)
 
 
-class Process:
+class Process(Child):
     """A stack process whose child leaves ``answers``, in turn."""
 
     def __init__(self, *answers):
-        self.answers = list(answers)
-        self.jobs = []
-
-    async def run(self, job):
-        self.jobs.append(job)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if answer is not None:
-            leave(job["graft"]["result"], answer)
-        return Ended(exit=0)
+        left = list(answers)
+        super().__init__(lambda _: left.pop(0) if len(left) > 1 else left[0])
 
 
 def graft(root, donor, patient, questions=(QUESTION,), **changed):
-    options = {"probes": "p", "machine": "m", "fresh": False} | changed
-    cache = JobCache(
-        root, Store(root), options["probes"], options["machine"], fresh=options["fresh"]
-    )
-    subject = options.get("model", model_spec()), options.get("checkpoint", CHECKPOINT)
-    pair = ReadyPair(
-        *(
-            ReadyCell(cell, *subject, built_stack(cell.stack), process)
-            for cell, process in ((REF, donor), (CELL, patient))
-        )
-    )
+    sides = ((REF, donor), (CELL, patient))
+    pair = ReadyPair(*(ready_cell(cell, process, **changed) for cell, process in sides))
     request = GraftQuestions(REF, list(questions))
-    return asyncio.run(grafting.graft(Lab(cache), pair, request))
+    return asyncio.run(grafting.graft(Lab(job_cache(root, **changed)), pair, request))
 
 
 def test_a_donor_runs_first_and_its_file_is_what_the_patient_is_told(tmp_path):

@@ -19,8 +19,8 @@ from samebits.stacks.process import Ended
 from samebits.storage.store import Store
 from samebits_wire.seal import sealed
 from tests.support.builders import built_stack, cell_id, model_spec
+from tests.support.jobs import CHECKPOINT
 
-CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
 HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
 OLD, NEW = built_stack("4.48"), built_stack("5.0")
 IDS = bytes(8 * 6)

@@ -11,7 +11,8 @@ from samebits.records.ladder import Aligned, LadderFile, Rung
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
 from tests.support.builders import Memory, built_stack, model_spec
-from tests.support.ladder_bench import ASK, CELL, CHECKPOINT, Process, climb
+from tests.support.jobs import CHECKPOINT
+from tests.support.ladder_bench import ASK, CELL, Process, climb
 
 HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
 

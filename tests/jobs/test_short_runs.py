@@ -7,14 +7,10 @@ import pytest
 
 from samebits.compare.stability import START, agrees
 from samebits.diagnose.alone import alone
-from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
-from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import ReadyCell
 from samebits.records.capture import Failure, Skip, Unfinished
 from samebits.records.ids import Verdict
 from samebits.stacks.process import Ended
-from samebits.storage.store import Store
 from tests.support.builders import (
     Memory,
     buffer,
@@ -31,9 +27,9 @@ from tests.support.builders import (
     weight,
 )
 from tests.support.fakes import leave
+from tests.support.jobs import job_cache, ready_cell
 
 CELL, STACK = cell_id("4.48"), built_stack("4.48")
-CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
 MEMORY = Memory()
 IDS = (3, 1, 4)
 
@@ -195,9 +191,8 @@ class Process:
 
 
 def observe(root, process, wanted=(), **changed):
-    runner = CellRunner(JobCache(root, Store(root), "p", "m"))
-    model = model_spec(**changed)
-    return asyncio.run(runner.observe(ReadyCell(CELL, model, CHECKPOINT, STACK, process), wanted))
+    ready = ready_cell(CELL, process, model=model_spec(**changed), stack=STACK)
+    return asyncio.run(CellRunner(job_cache(root)).observe(ready, wanted))
 
 
 def judged(runs):

@@ -39,6 +39,7 @@ from tests.support.builders import (
     decoded,
     forward,
     frequencies,
+    ladder_step,
     layers,
     sound,
     step_logits,
@@ -645,15 +646,7 @@ def test_sides_that_choose_in_other_ways_are_not_laid_side_by_side(memory, pair)
 
 def step(reference, candidate, n=400):
     errors = Errors(n=n, reference=reference, candidate=candidate)
-    return LadderStep(
-        signal="logits",
-        subject=Subject(prompt="short"),
-        own=1.0,
-        float32=1.0,
-        float64=0.0,
-        errors=errors,
-        kind="same",
-    )
+    return ladder_step(float64=0.0, kind="same", errors=errors)
 
 
 def test_the_side_that_is_clearly_farther_from_its_float64_is_worse():

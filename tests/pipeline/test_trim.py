@@ -3,19 +3,13 @@
 import pytest
 
 from samebits.pipeline import trim
-from samebits.records.comparison import (
-    CellResult,
-    Extreme,
-    ItemComparison,
-    Metrics,
-    SignalComparison,
-)
-from samebits.records.ids import CellId, Variant, Verdict
+from samebits.records.comparison import Extreme, ItemComparison, Metrics
 from samebits.records.provenance import IntegritySignal, Provenance
 from samebits.records.report import Row
 from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef
-from tests.support.sample_report import attention
+from tests.support.builders import cell_id, cell_result
+from tests.support.sample_report import attention, differing
 
 REF = TensorRef(hash="a" * 64, dtype="float32", shape=(2,))
 TOP = (Extreme(index=(0,), reference=1.0, candidate=2.0),)
@@ -28,17 +22,7 @@ def item(name="x", outcome="differs", **fields):
 
 
 def trimmed(signal, *items):
-    result = CellResult(
-        cell=CellId(model="m", variant=Variant(dtype="float32", attention="sdpa"), stack="5.x"),
-        reference=None,
-        verdict=Verdict.UNDECIDED,
-        judged=Verdict.UNDECIDED,
-        figure="",
-        headline="",
-        signals=(
-            SignalComparison(signal=signal, outcome="differs", n_items=9, n_differ=1, items=items),
-        ),
-    )
+    result = cell_result(cell_id("5.x", "m"), signals=(differing(signal, *items, n=(9, 1)),))
     return trim.result(result).signals[0].items
 
 

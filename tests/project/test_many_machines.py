@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from samebits import cli
+from tests.project.test_own_ci import CI
 
 pytestmark = pytest.mark.processes
 FOLDER = Path(__file__).parents[2] / "examples" / "many-machines"
@@ -95,9 +96,9 @@ def test_a_manifest_is_valid_since_jobs_have_retries_for_each_index(name):
         kubernetes.validate(manifest, "1.33", strict=True)
 
 
-def test_the_workflow_has_the_form_that_github_documents():
+@pytest.mark.parametrize("path", [FOLDER / "github.yml", CI], ids=lambda path: path.name)
+def test_the_workflow_has_the_form_that_github_documents(path):
     pytest.importorskip("check_jsonschema")
-    path = FOLDER / "github.yml"
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
     command += ["vendor.github-workflows", str(path)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)

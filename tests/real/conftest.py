@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samebits.matrix.spec import StackSpec
@@ -168,6 +169,39 @@ def run_in(stacks):
     return run
 
 
+@pytest.fixture(scope="module")
+def folder(request, tmp_path_factory):
+    """The folder of the MATRIX of a file; a file that needs more has a fixture of its own."""
+    made = tmp_path_factory.mktemp("matrix")
+    (made / "matrix.yaml").write_text(request.module.MATRIX)
+    return made
+
+
+@pytest.fixture(scope="module")
+def report(folder, run_in):
+    """The report of the matrix.yaml of a file."""
+    return run_in(folder)
+
+
+@pytest.fixture(scope="module")
+def cells(report):
+    """(model, stack) -> its result."""
+    return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
+
+
+def write_planted(folder, code, shapes, classes, **config):
+    """Write a checkpoint with seeded weights for a model in planted/; ``classes``: Auto class -> its class."""
+    folder.mkdir()
+    shutil.copy(Path(__file__).parent / "planted" / f"{code}.py", folder)
+    auto = {name: f"{code}.{model_class}" for name, model_class in classes.items()}
+    *_, architecture = classes.values()
+    fields = {"architectures": [architecture], "auto_map": auto} | config
+    (folder / "config.json").write_text(json.dumps(fields))
+    generator = np.random.default_rng(0)
+    tensors = {n: generator.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
+    write_safetensors(folder / "model.safetensors", tensors)
+
+
 def write_safetensors(path, tensors, behind=None):
     """Write float32 arrays in the safetensors layout: length, JSON header, bytes.
 
@@ -187,36 +221,18 @@ def write_safetensors(path, tensors, behind=None):
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory):
     """Make a checkpoint of the custom model in planted/, with one defect or none."""
-    import numpy as np
-
     folder = tmp_path_factory.mktemp("planted")
 
     def make(defect):
         made = folder / defect
         if made.exists():
             return made
-        made.mkdir()
-        shutil.copy(Path(__file__).parent / "planted" / "modeling_planted.py", made)
-        config = {
-            "model_type": "planted",
-            "architectures": ["PlantedForCausalLM"],
-            "auto_map": {
-                "AutoConfig": "modeling_planted.PlantedConfig",
-                "AutoModelForCausalLM": "modeling_planted.PlantedForCausalLM",
-            },
-            "vocab_size": 32,
-            "hidden_size": 16,
-            "num_hidden_layers": 3,
-            "defect": defect,
-        }
-        (made / "config.json").write_text(json.dumps(config))
-        generator = np.random.default_rng(0)
+        config = {"model_type": "planted", "vocab_size": 32, "hidden_size": 16}
+        classes = {"AutoConfig": "PlantedConfig", "AutoModelForCausalLM": "PlantedForCausalLM"}
         shapes = {"embed.weight": (32, 16), "head.weight": (32, 16)}
         shapes |= {f"layers.{i}.proj.weight": (16, 16) for i in range(3)}
-        write_safetensors(
-            made / "model.safetensors",
-            {n: generator.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()},
-        )
+        settings = config | {"num_hidden_layers": 3, "defect": defect}
+        write_planted(made, "modeling_planted", shapes, classes, **settings)
         return made
 
     return make

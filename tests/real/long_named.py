@@ -6,7 +6,7 @@ To be run after a change of tests/custom, of the rules for custom code, or of th
 import pytest
 
 from tests.real import test_named
-from tests.real.test_named import cells, folder, report  # noqa: F401  fixtures
+from tests.real.test_named import folder  # noqa: F401  a fixture
 
 
 @pytest.fixture(scope="module")

@@ -70,13 +70,6 @@ MET = {
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, run_in):
-    folder = tmp_path_factory.mktemp("around")
-    (folder / "matrix.yaml").write_text(MATRIX)
-    return run_in(folder)
-
-
-@pytest.fixture(scope="module")
 def usage(report):
     return {
         (row.model, stack): found for row in report.rows for stack, found in signals_of(row).items()

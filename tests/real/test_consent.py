@@ -63,11 +63,6 @@ def ran(made, report):
     return set((made / "canary").read_text().splitlines())
 
 
-@pytest.fixture(scope="module")
-def cells(report):
-    return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
-
-
 @pytest.mark.parametrize("name", canaries.DOORS)
 def test_no_code_runs_without_consent(ran, name):
     assert not [line for line in ran if line.startswith(f"{name}/")], canaries.DOORS[name]

@@ -1,16 +1,13 @@
 """What a user gives to forward, over two real stacks: a planted other function, and its clean twin."""
 
 import json
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from samebits.reports.write import write
-from tests.real.conftest import NEW, OLD, write_safetensors
+from tests.real.conftest import NEW, OLD, write_planted
 
-HERE = Path(__file__).parent
 PLANTS = {"planted": "another power", "mixed": "mixed rows", "clean": "none"}
 SETS = ["declared", "given", "own"]
 OWN = """
@@ -51,21 +48,12 @@ models:
 
 
 def plant(folder, defect):
-    folder.mkdir()
-    shutil.copy(HERE / "planted" / "modeling_genome.py", folder)
-    auto = {
-        "AutoConfig": "modeling_genome.GenomeConfig",
-        "AutoModel": "modeling_genome.GenomeModel",
-    }
-    config = {"model_type": "genome", "architectures": ["GenomeModel"], "auto_map": auto}
-    (folder / "config.json").write_text(json.dumps(config | {"plant": defect}))
-    generator = np.random.default_rng(0)
+    classes = {"AutoConfig": "GenomeConfig", "AutoModel": "GenomeModel"}
     shapes = {"proteins.weight": (16, 16), "proteins.bias": (16,)}
     shapes |= {"strands.weight": (16, 4), "strands.bias": (16,)}
     for i in range(2):
         shapes |= {f"layers.{i}.weight": (16, 16), f"layers.{i}.bias": (16,)}
-    tensors = {n: generator.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
-    write_safetensors(folder / "model.safetensors", tensors)
+    write_planted(folder, "modeling_genome", shapes, classes, model_type="genome", plant=defect)
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +74,6 @@ def report(folder, run_in):
     report = run_in(folder, capsules="failing")
     write(report, folder / "report", run_in.beside)
     return report
-
-
-@pytest.fixture(scope="module")
-def cells(report):
-    return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
 
 
 def differing(cell, name):

@@ -1,14 +1,11 @@
 """What a model is fed, over two real stacks: chosen once, and what a forward refuses fails nothing."""
 
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.real.conftest import NEW, OLD, write_safetensors
+from tests.real.conftest import NEW, OLD, write_planted
 
-HERE = Path(__file__).parent
 TEXT = (
     "vocab_size: 99, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, "
     "num_attention_heads: 4, bos_token_id: 1, eos_token_id: 2, pad_token_id: 0"
@@ -79,17 +76,12 @@ VOCABULARY = {"proteins": {}, "masks": WITH_MASKS, "masks-clean": WITH_MASKS}
 
 
 def plant(folder, architecture, defect, more):
-    folder.mkdir()
-    (folder / "modeling_fed.py").write_text((HERE / "planted" / "modeling_fed.py").read_text())
-    auto = {"AutoConfig": "modeling_fed.FedConfig", "AutoModel": f"modeling_fed.{architecture}"}
-    config = {"model_type": "fed", "architectures": [architecture], "auto_map": auto}
-    (folder / "config.json").write_text(json.dumps(config | {"plant": defect} | more))
-    generator = np.random.default_rng(0)
+    classes = {"AutoConfig": "FedConfig", "AutoModel": architecture}
     shapes = {"trunk.embed.weight": (32, 16), "head.weight": (32, 16)}
     for i in range(2):
         shapes |= {f"trunk.layers.{i}.weight": (16, 16), f"trunk.layers.{i}.bias": (16,)}
-    tensors = {n: generator.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
-    write_safetensors(folder / "model.safetensors", tensors)
+    config = {"model_type": "fed", "plant": defect} | more
+    write_planted(folder, "modeling_fed", shapes, classes, **config)
 
 
 @pytest.fixture(scope="module")
@@ -118,16 +110,6 @@ def folder(tmp_path_factory, run_script):
         lines.append(f"  {name}: {{path: {name}, trust_remote_code: true}}")
     (made / "matrix.yaml").write_text("\n".join(lines))
     return made
-
-
-@pytest.fixture(scope="module")
-def report(folder, run_in):
-    return run_in(folder)
-
-
-@pytest.fixture(scope="module")
-def cells(report):
-    return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
 
 
 @pytest.fixture(scope="module")

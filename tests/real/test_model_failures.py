@@ -35,11 +35,6 @@ def report(tmp_path_factory, run_in):
     return run_in(made)
 
 
-@pytest.fixture(scope="module")
-def cells(report):
-    return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
-
-
 def test_a_checkpoint_without_a_start_token_is_failed_once_and_its_forward_is_compared(cells):
     reference, found = (cells["startless", stack] for stack in (OLD, NEW))
     assert (reference.verdict, reference.rest) == ("failed", "reference")

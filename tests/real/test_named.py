@@ -154,16 +154,6 @@ def folder(tmp_path_factory, at_the_ends):
     return made
 
 
-@pytest.fixture(scope="module")
-def report(folder, run_in):
-    return run_in(folder)
-
-
-@pytest.fixture(scope="module")
-def cells(report):
-    return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
-
-
 def of(cells, model):
     return [cell for (name, _), cell in cells.items() if name == model]
 

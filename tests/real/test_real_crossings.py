@@ -38,11 +38,6 @@ def folder(tmp_path_factory, planted):
 
 
 @pytest.fixture(scope="module")
-def report(folder, run_in):
-    return run_in(folder)
-
-
-@pytest.fixture(scope="module")
 def crossings(report):
     models = crossed(report.rows)
     return {(m, c.saver, c.loader): c for m, answer in models.items() for c in answer.crossings}

@@ -28,9 +28,7 @@ models:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, run_in):
-    folder = tmp_path_factory.mktemp("recipes")
-    (folder / "matrix.yaml").write_text(MATRIX)
+def report(folder, run_in):
     return run_in(folder, selection=Selection.parse(models="*"))
 
 

@@ -24,13 +24,6 @@ BY_TRAINER = "Trainer: rows accumulated = one batch"
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory, run_in):
-    folder = tmp_path_factory.mktemp("trainer")
-    (folder / "matrix.yaml").write_text(MATRIX)
-    return run_in(folder)
-
-
-@pytest.fixture(scope="module")
 def trained(report):
     return {
         (row.model, stack): trainer

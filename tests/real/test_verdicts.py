@@ -50,16 +50,6 @@ def folder(tmp_path_factory, planted):
     return made
 
 
-@pytest.fixture(scope="module")
-def report(folder, run_in):
-    return run_in(folder)
-
-
-@pytest.fixture(scope="module")
-def cells(report):
-    return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
-
-
 def test_a_healthy_model_is_identical_in_all_signals(cells):
     cell = cells["healthy", "5.x"]
     assert cell.verdict == "identical", cell

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from samebits.findings.case import Case
 from samebits.questions.registry import findings
 from samebits.questions.usage.records import UsageSignal
 from tests.real.conftest import NEW, OLD
-from tests.support.builders import Memory, sound
+from tests.support.builders import sound_case
 
 ROOT = Path(__file__).parents[2]
 ASK = """
@@ -91,8 +90,5 @@ def usages(run_script):
 
 @pytest.mark.parametrize("name", FINDINGS)
 def test_what_generate_does_otherwise_is_named(usages, name):
-    case = Case(
-        capture=sound(Memory(), "5.x", usage=usages["5.x"][name]),
-        reference=sound(Memory(), "4.48", usage=usages["4.48"][name]),
-    )
+    case = sound_case(*({"usage": usages[stack][name]} for stack in (NEW, OLD)))
     assert {(finding.code, finding.where) for finding in findings(case)} == FINDINGS[name]

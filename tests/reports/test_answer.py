@@ -6,7 +6,7 @@ from samebits.questions.relations.records import RelationsOfRow, RelationsSignal
 from samebits.records.comparison import FactChange, ItemComparison, SignalComparison
 from samebits.records.finding import Explanation
 from samebits.records.ids import Variant, Verdict
-from samebits.records.ladder import Ladder, LadderStep
+from samebits.records.ladder import Ladder
 from samebits.records.subject import Subject
 from samebits.reports.answer import answer, answers, faults, result, worst_first
 from samebits.reports.answer.remedy import first_sentences
@@ -14,6 +14,7 @@ from samebits.reports.document import render
 from samebits.reports.formats import github, junit
 from samebits.reports.issue import new_issue
 from samebits.reports.sections.the_worst import MAX_OF_KIND
+from tests.support.builders import ladder_step
 from tests.support.sample_report import (
     NEVER_WRITTEN,
     cell,
@@ -58,14 +59,7 @@ def one(*cells, rules=(NEVER_WRITTEN, ROUNDS), **fields):
 
 
 def step(signal, own, float64, kind="diverged"):
-    return LadderStep(
-        signal=signal,
-        subject=Subject(prompt="short"),
-        own=own,
-        float32=own,
-        float64=float64,
-        kind=kind,
-    )
+    return ladder_step(own, float64, kind, signal=signal)
 
 
 def diverged(*steps, stack=NEW, **fields):

@@ -7,12 +7,13 @@ import pytest
 from samebits.records.comparison import Difference
 from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
-from samebits.records.trace import Cause, Side
+from samebits.records.trace import Side
 from samebits.reports.formats.github import summary, workflow_commands
 from samebits.reports.formats.registry import DEFAULT, render
 from samebits.reports.head import head
 from samebits.reports.issue import new_issue
 from samebits.terminal.screen import screen
+from tests.support.builders import cause_in
 from tests.support.sample_report import only_rows, with_cells, with_rows
 
 FIRST = Difference(
@@ -26,14 +27,7 @@ DECIDING = Difference(
 
 
 SIDE = Side(stack="5.x", op="mul", function="apply_rotary_pos_emb")
-CAUSE = Cause(
-    kind="operation",
-    headline="mul differs",
-    prompt="padded",
-    what="decode",
-    sink="",
-    candidate=SIDE,
-)
+CAUSE = cause_in(SIDE, headline="mul differs", prompt="padded", what="decode", sink="")
 GRAFT = Graft(
     prompt="padded",
     what="decode",

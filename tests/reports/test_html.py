@@ -13,7 +13,7 @@ from samebits.records.band import Band
 from samebits.records.finding import Explanation, Finding
 from samebits.records.graft import Graft, GraftSuspect, Try, Untried
 from samebits.records.ids import Verdict
-from samebits.records.trace import Cause, Side, SourceDiff, TraceLine, TracePair
+from samebits.records.trace import Side, SourceDiff, TraceLine, TracePair
 from samebits.reports import document
 from samebits.reports.html import bands, charts, flow, site, states, upgrade
 from samebits.reports.html.addresses import (
@@ -29,6 +29,7 @@ from samebits.reports.html.diff import source_diff
 from samebits.reports.html.matrix import chips, filters, lines, severity
 from samebits.text.chart import lines as chart_lines
 from samebits.text.chart import points_layer, safe_json
+from tests.support.builders import cause_in
 from tests.support.sample_report import (
     NEVER_WRITTEN,
     STACKS,
@@ -376,13 +377,10 @@ def test_the_source_of_what_made_the_input_stands_first(report):
         )
         for name in ("apply_rope", "Rotary.forward")
     )
-    cause = Cause(
+    cause = cause_in(
+        side,
         kind="wiring",
         headline="mul.Tensor in apply_rope",
-        prompt="short",
-        what="forward",
-        sink="layer",
-        candidate=side,
         reference=side,
         evidence=("here it is from mul.Tensor in Rotary.forward (b.py:3)",),
         diffs=diffs,
@@ -656,16 +654,7 @@ def test_both_traces_stand_side_by_side(report):
         TracePair(reference=line, candidate=line.model_copy(update={"shared": False}), starts=True),
     )
     side = Side(stack="5.0", op="aten.mm.default")
-    cause = Cause(
-        kind="operation",
-        headline="x",
-        prompt="short",
-        what="forward",
-        sink="lm_head",
-        candidate=side,
-        reference=side,
-        around=pairs,
-    )
+    cause = cause_in(side, reference=side, around=pairs)
     made = page_with(report, cause=cause)
     assert "Both traces around it: 2 lines of operations" in made
     assert made.count("<small>begins here</small>") == made.count("<small>only here</small>") >= 1

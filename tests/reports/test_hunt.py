@@ -2,24 +2,14 @@
 
 from samebits.records.capture import Failure, Frame
 from samebits.records.code import Symbol
-from samebits.records.comparison import CellResult
 from samebits.records.finding import Step
-from samebits.records.ids import Verdict
 from samebits.reports.cell.failure import failure_places
 from samebits.reports.cell.hunt import hunt
-from tests.support.builders import cell_id
+from tests.support.builders import cell_id, cell_result
 
 
 def cell(*steps, stack="5.x"):
-    return CellResult(
-        cell=cell_id(stack),
-        reference=cell_id(),
-        verdict=Verdict.UNDECIDED,
-        judged=Verdict.UNDECIDED,
-        figure="",
-        headline="",
-        steps=steps,
-    )
+    return cell_result(cell_id(stack), reference=cell_id(), steps=steps)
 
 
 def told(*cells):

@@ -1,32 +1,22 @@
 """What a page says of the precision ladder."""
 
+from functools import partial
+
 import pytest
 
-from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
-from samebits.records.ladder import Alignment, AtRisk, Flip, Ladder, LadderStep, SplitJudgement
-from samebits.records.subject import Subject
+from samebits.records.ladder import Alignment, AtRisk, Flip, Ladder, SplitJudgement
 from samebits.reports.cell.ladder import RULE_WORDS, ladder_of
 from samebits.reports.stories import verdict_word
-from tests.support.builders import cell_id
+from tests.support.builders import cell_id, cell_result, ladder_step
 
-
-def step(**more):
-    subject = Subject(prompt="short")
-    told = {"signal": "logits", "subject": subject, "own": 0.25, "float32": 7.9e-07}
-    return LadderStep(**(told | {"float64": 1.6e-15, "kind": "rounding"} | more))
+step = partial(ladder_step, own=0.25, float32=7.9e-07, float64=1.6e-15)
 
 
 def cell(ladder=None, verdict=Verdict.ROUNDING, judged=None, dtype="bfloat16"):
-    return CellResult(
-        cell=cell_id("5.x", dtype=dtype),
-        reference=cell_id("4.48", dtype=dtype),
-        verdict=verdict,
-        judged=judged or verdict,
-        figure="logits 0.25",
-        headline="",
-        ladder=ladder,
-    )
+    fields = {"judged": judged or verdict, "figure": "logits 0.25", "ladder": ladder}
+    reference = cell_id("4.48", dtype=dtype)
+    return cell_result(cell_id("5.x", dtype=dtype), verdict, reference=reference, **fields)
 
 
 def ladder(**more):

@@ -1,12 +1,11 @@
 """The report's part on probes of the user's: what each file gives on each stack."""
 
-from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
+from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.ids import Verdict
-from samebits.records.ladder import LadderStep
-from samebits.records.report import Report, Row, StackReport
+from samebits.records.report import Row
 from samebits.records.subject import Reason, Subject
 from samebits.reports.sections.probes import probes, probes_of
-from tests.support.builders import cell_id
+from tests.support.builders import bare_report, cell_id, cell_result, ladder_step
 
 STACKS = ("4.48", "5.x")
 
@@ -20,36 +19,19 @@ def item(outcome="differs", path="pooling", **more):
 
 
 def step(kind, path="pooling"):
-    figures = {"own": 1e-6, "float32": 1e-6, "float64": 0.0}
-    return LadderStep(signal="mine", subject=Subject(tensor=path), kind=kind, **figures)
+    return ladder_step(1e-6, 0.0, kind, signal="mine", subject=Subject(tensor=path))
 
 
 def row(**fields):
     verdicts = (Verdict.REFERENCE, Verdict.IDENTICAL)
-    cells = [
-        CellResult(cell=cell_id(stack), reference=None, verdict=v, judged=v, figure="", headline="")
-        for stack, v in zip(STACKS, verdicts, strict=True)
-    ]
+    cells = [cell_result(cell_id(s), v) for s, v in zip(STACKS, verdicts, strict=True)]
     cells[1] = cells[1].model_copy(update=fields)
     return Row(model="llama", variant="float32-sdpa", reference="4.48", cells=tuple(cells))
 
 
 def line(**fields):
     """Return the cells of the only line of the table."""
-    report = Report(
-        samebits="1",
-        matrix="matrix.yaml",
-        matrix_digest="0",
-        started="",
-        seconds=1.0,
-        command="",
-        reference="4.48",
-        stacks=tuple(StackReport(id=stack) for stack in STACKS),
-        checkpoints=(),
-        rows=(row(**fields),),
-        exit_code=0,
-    )
-    text = probes(report)
+    text = probes(bare_report(STACKS, row(**fields)))
     lines = [line for line in text.splitlines() if line.startswith("|")]
     return [part.strip() for part in lines[-1].strip("|").split("|")][1:] if lines else text
 

@@ -2,26 +2,16 @@
 
 import json
 
-from samebits.records.distance import Distance
-from samebits.records.state import LeftBehind, StateSignal
+from samebits.records.state import LeftBehind
 from samebits.reports import json as report_json
 from samebits.reports.document import render
 from samebits.reports.sections.state import TITLE, left_line
+from tests.support.builders import ROPE_TABLE, STATE_LEFT
 from tests.support.pages import beside_models
 from tests.support.sample_report import sample_report
 
-LEFT = StateSignal(
-    prompt="short",
-    holds=False,
-    outputs=("logits",),
-    changes=(
-        LeftBehind(name="model.rotary_emb.inv_freq", kind="buffer"),
-        LeftBehind(name="model.rotary_emb.None_max_seq_len_cached", kind="attribute"),
-    ),
-    is_undone=True,
-    causes=(LeftBehind(name="model.rotary_emb.inv_freq", kind="buffer"),),
-    distance=Distance(n=8, n_differ=8, max_abs=6e-3, mean_abs=1e-3),
-)
+NAMELESS = LeftBehind(name="model.rotary_emb.None_max_seq_len_cached", kind="attribute")
+LEFT = STATE_LEFT.model_copy(update={"changes": (ROPE_TABLE, NAMELESS)})
 
 
 def with_state(**state):

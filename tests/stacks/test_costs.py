@@ -5,10 +5,8 @@ import json
 import pytest
 
 from samebits.stacks import costs
-from samebits.stacks.costs import Cost, Costs, Finished, Spending
+from samebits.stacks.costs import Cost, Costs, Spending
 from samebits_wire.seal import sealed
-
-LAST = Finished(started="2026-11-21T10:00:00Z", seconds=100.0, cells=4)
 
 
 def of(**seconds):
@@ -16,7 +14,6 @@ def of(**seconds):
 
 
 KNOWN = Costs(
-    last=LAST,
     new=4,
     phases={"comparing": 8.0, "findings": 4.0, "capsules": 60.0, "cells": 50.0},
     stretch=1.5,
@@ -63,7 +60,7 @@ def test_capsules_are_few_however_many_cells_are_new():
     assert estimate.phases["comparing"] == 80.0
 
 
-@pytest.mark.parametrize("known", [None, Costs(), Costs(last=LAST)])
+@pytest.mark.parametrize("known", [None, Costs(), Costs(new=4)])
 def test_without_costs_there_is_no_estimate(known):
     assert costs.estimate(known, ["llama/float32-sdpa@4.48"], 2) is None
 
@@ -81,48 +78,45 @@ SPENT = [
 
 
 def test_what_the_jobs_of_a_run_took_is_added_up_by_cell_and_kind():
-    merged = costs.merged(None, SPENT, {"cells": 14.0}, 2, new=1, finished=LAST)
+    merged = costs.merged(None, SPENT, {"cells": 14.0}, 2, new=1, finished=True)
     assert merged.of == {
         "a/float32-sdpa@5.x": {
             "cell": Cost(jobs=2, seconds=22.0, cpu=20.0),
             "ladder": Cost(jobs=1, seconds=3.0, cpu=3.0),
         }
     }
-    assert (merged.last, merged.new, merged.phases) == (LAST, 1, {"cells": 14.0})
+    assert (merged.new, merged.phases) == (1, {"cells": 14.0})
     assert merged.stretch == pytest.approx(14.0 * 2 / 25.0, abs=0.01)
 
 
 def test_what_only_earlier_runs_know_stays_and_the_newest_is_last():
-    merged = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST)
+    merged = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=True)
     assert list(merged.of) == [*KNOWN.of, "a/float32-sdpa@5.x"]
     again = [Spending("llama/float32-sdpa@4.48", "cell", 1.0, 1.0)]
-    merged = costs.merged(merged, again, {}, 2, new=1, finished=LAST)
+    merged = costs.merged(merged, again, {}, 2, new=1, finished=True)
     assert list(merged.of)[-1] == "llama/float32-sdpa@4.48"
     assert merged.of["llama/float32-sdpa@4.48"]["cell"].seconds == 1.0
     assert merged.stretch >= 1.0
 
 
-def test_a_run_that_ran_nothing_changes_the_last_run_alone():
-    later = LAST.model_copy(update={"started": "2026-11-22T10:00:00Z", "seconds": 2.0})
-    merged = costs.merged(KNOWN, [], {"comparing": 0.1}, 2, new=0, finished=later)
-    assert merged == KNOWN.model_copy(update={"last": later})
+def test_a_run_that_ran_nothing_changes_nothing():
+    assert costs.merged(KNOWN, [], {"comparing": 0.1}, 2, new=0, finished=True) == KNOWN
 
 
 def test_of_an_interrupted_run_the_costs_of_its_jobs_stay():
-    merged = costs.merged(KNOWN, SPENT, {"cells": 9.0}, 2, new=3, finished=None)
+    merged = costs.merged(KNOWN, SPENT, {"cells": 9.0}, 2, new=3, finished=False)
     assert merged.model_copy(update={"of": KNOWN.of}) == KNOWN
     assert "a/float32-sdpa@5.x" in merged.of
-    assert costs.merged(None, SPENT, {}, 2, new=3, finished=None).last is None
 
 
 def test_the_file_does_not_grow_for_ever(monkeypatch):
     monkeypatch.setattr(costs, "MAX_CELLS", 3)
-    merged = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST)
+    merged = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=True)
     assert list(merged.of) == [*list(KNOWN.of)[1:], "a/float32-sdpa@5.x"]
 
 
 def test_costs_of_another_level_are_no_estimate():
-    deep = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST, level="deep")
+    deep = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=True, level="deep")
     cells = {job.cell for job in SPENT if job.cell}
     assert cells
     assert {cost.level for cell in cells for cost in deep.of[cell].values()} >= {"deep"}
@@ -141,7 +135,7 @@ def test_what_is_written_is_read(tmp_path):
         "",
         "{",
         "[" * 100_000,
-        sealed('{"format": "samebits-costs", "format_version": 2}'),
+        sealed('{"format": "samebits-costs", "format_version": 1}'),
         sealed('{"format": "samebits-costs", "of": {"a": {"cell": {"jobs": 0}}}}'),
         sealed('{"stretch": "NaN"}'),
         '{"format": "samebits-costs"}',  # no seal
@@ -156,7 +150,7 @@ def test_neither_is_one_of_which_a_bit_has_changed(tmp_path):
     costs.write(tmp_path, KNOWN)
     path = tmp_path / costs.FILE
     content = bytearray(path.read_bytes())
-    content[content.index(b"100.0") + 1] ^= 1
+    content[content.index(b"50.0") + 1] ^= 1
     json.loads(content)
     path.write_bytes(content)
     assert costs.read(tmp_path) is None

@@ -3,6 +3,7 @@
 import numpy as np
 
 from samebits.base.digests import digest_of
+from samebits.findings.case import Case
 from samebits.matrix.spec import ModelSpec, Prompt, Recipe, StackSpec
 from samebits.records.capture import (
     AttentionCall,
@@ -22,10 +23,17 @@ from samebits.records.capture import (
     WeightFacts,
     WeightsSignal,
 )
-from samebits.records.ids import CellId, Variant
+from samebits.records.comparison import CellResult
+from samebits.records.distance import Distance
+from samebits.records.ids import CellId, Variant, Verdict
+from samebits.records.ladder import LadderStep
 from samebits.records.question import is_question
+from samebits.records.report import Report, StackReport
+from samebits.records.state import LeftBehind, StateSignal
+from samebits.records.subject import Subject
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
+from samebits.records.trace import Cause
 from samebits.stacks.build import Stack
 
 NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
@@ -227,6 +235,61 @@ def sound(memory, stack="4.48", *, run="a", skips=(), model="llama", **changed):
     """Return a complete capture of a small model, with some signals changed."""
     signals = sound_signals(memory) | changed
     return capture(stack, run=run, skips=skips, model=model, **signals)
+
+
+def sound_case(candidate, reference):
+    """Return what rules read of a sound cell, with these signals on each side."""
+    runs = sound(Memory(), "5.x", **candidate), sound(Memory(), **reference)
+    return Case(capture=runs[0], reference=runs[1])
+
+
+def cell_result(cell, verdict=Verdict.UNDECIDED, **fields):
+    """Return a result with nothing but its verdict."""
+    usual = {"reference": None, "judged": verdict, "figure": "", "headline": ""}
+    return CellResult(cell=cell, verdict=verdict, **(usual | fields))
+
+
+def ladder_step(own=1.0, float64=1e-15, kind="rounding", **fields):
+    """Return a step of the logits of prompt short, which float32 sees as the own dtype does."""
+    usual = {"signal": "logits", "subject": Subject(prompt="short"), "float32": own}
+    return LadderStep(own=own, float64=float64, kind=kind, **(usual | fields))
+
+
+def cause_in(candidate, **fields):
+    """Return a cause in the forward of prompt short."""
+    usual = {"kind": "operation", "headline": "mul", "prompt": "short", "what": "forward"}
+    return Cause(candidate=candidate, **(usual | {"sink": "layer"} | fields))
+
+
+def bare_report(stacks, *rows):
+    """Return a report with nothing but its rows; the first stack is the reference."""
+    return Report(
+        samebits="1",
+        matrix="matrix.yaml",
+        matrix_digest="0",
+        started="",
+        seconds=1.0,
+        command="",
+        reference=stacks[0],
+        stacks=tuple(StackReport(id=stack) for stack in stacks),
+        checkpoints=(),
+        rows=rows,
+        exit_code=0,
+    )
+
+
+ROPE_TABLE = LeftBehind(name="model.rotary_emb.inv_freq", kind="buffer")
+STATE_LEFT = StateSignal(
+    prompt="short",
+    holds=False,
+    outputs=("logits",),
+    hashes={"logits": "b"},
+    changes=(ROPE_TABLE,),
+    is_undone=True,
+    causes=(ROPE_TABLE,),
+    distance=Distance(n=8, n_differ=8, max_abs=6e-3, mean_abs=1e-3),
+)
+"""A forward behind generate() that differs by a table of rope, which undoes it."""
 
 
 def stack_spec(id, transformers=None, torch="2.13.0", python="3.11", **changed):

@@ -7,27 +7,15 @@ from samebits.capsules.issue import Issue, issue
 from samebits.compare.metrics import measure
 from samebits.records.capsule import CapsuleFile, Question, Seen, Side
 from samebits.records.capture import Failure
-from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
 from samebits.records.tensor import TensorRef
-from tests.support.builders import (
-    cell_id,
-    values,
-)
+from tests.support.builders import cell_id, cell_result, values
 
 
 def failed(phase):
     failure = Failure(phase=phase, type="KeyError", message="'x'", traceback="")
-    cell = cell_id("5.x")
-    return CellResult(
-        cell=cell,
-        reference=cell_id(),
-        verdict=Verdict.FAILED,
-        judged=Verdict.FAILED,
-        figure="",
-        headline="failed",
-        failure=failure,
-    )
+    fields = {"headline": "failed", "failure": failure}
+    return cell_result(cell_id("5.x"), Verdict.FAILED, reference=cell_id(), **fields)
 
 
 def checkpoint(folder, *names, n=4, **config):

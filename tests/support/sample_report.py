@@ -1,5 +1,7 @@
 """A report with every verdict and every section; the gold files are written from it."""
 
+from functools import partial
+
 from samebits.compare.registry import signal_names
 from samebits.diagnose.exit_code import exit_code
 from samebits.pipeline import trim
@@ -226,6 +228,12 @@ def cell(model: str, variant: Variant, stack: str, verdict: Verdict, **fields) -
     )
 
 
+def plain_cells(model: str, variant: Variant, stacks: tuple[str, ...], **fields):
+    """Return stack -> cell: 4.48 is the reference, and the others have its bits."""
+    verdicts = {s: Verdict.REFERENCE if s == "4.48" else Verdict.IDENTICAL for s in stacks}
+    return {s: cell(model, variant, s, verdict, **fields) for s, verdict in verdicts.items()}
+
+
 def row(model: str, variant: Variant, verdicts: dict[str, CellResult], **fields) -> Row:
     reference = next((s for s, c in verdicts.items() if c.verdict == Verdict.REFERENCE), None)
     if "attention" in fields:
@@ -249,6 +257,22 @@ def compared(*differing: SignalComparison) -> tuple[SignalComparison, ...]:
     )
 
 
+def differing(
+    signal: str, *items: ItemComparison, n: tuple[int, int], **fields
+) -> SignalComparison:
+    """Return a signal that differs; ``n``: its items, and those of them that differ."""
+    return SignalComparison(
+        signal=signal, outcome="differs", n_items=n[0], n_differ=n[1], items=items, **fields
+    )
+
+
+def excused(signal: str, note: str) -> SignalComparison:
+    """Return a signal that could not be compared for a reason."""
+    return SignalComparison(
+        signal=signal, outcome="not compared", n_items=0, n_differ=0, note=note, excused=True
+    )
+
+
 def metrics(max_abs: float, **fields) -> Metrics:
     values = {
         "n": 4096,
@@ -265,24 +289,10 @@ def metrics(max_abs: float, **fields) -> Metrics:
 def same_everywhere(model: str, dtype: str) -> Row:
     variant = Variant(dtype=dtype, attention="sdpa")
     moved = {"config": (FactChange(what="rope_theta", reference=10000.0, candidate=None),)}
-    cells = {
-        stack: cell(
-            model,
-            variant,
-            stack,
-            Verdict.IDENTICAL if stack != "4.48" else Verdict.REFERENCE,
-            signals=compared(),
-            changes=moved if stack >= "5" else {},
-        )
-        for stack in STACKS
-    }
-    return row(
-        model,
-        variant,
-        cells,
-        group="Decoders",
-        attention={stack: attention(gqa=False) for stack in STACKS},
-    )
+    cells = plain_cells(model, variant, STACKS[:2], signals=compared())
+    cells |= plain_cells(model, variant, STACKS[2:], signals=compared(), changes=moved)
+    kernels = {stack: attention(gqa=False) for stack in STACKS}
+    return row(model, variant, cells, group="Decoders", attention=kernels)
 
 
 def attention(
@@ -319,8 +329,7 @@ def late_model(model: str, dtype: str) -> Row:
         ),
         "4.57": cell(model, variant, "4.57", Verdict.REFERENCE),
     }
-    for stack in STACKS[2:]:
-        cells[stack] = cell(model, variant, stack, Verdict.IDENTICAL, reference=reference)
+    cells |= plain_cells(model, variant, STACKS[2:], reference=reference)
     return row(model, variant, cells, group="Decoders")
 
 
@@ -397,38 +406,16 @@ def decode_item(token: str) -> ItemComparison:
 
 def changed_kernel(model: str, token: str, text: str) -> Row:
     variant = Variant(dtype="float32", attention="sdpa")
+    at = partial(cell, model, variant)
+    layers = layer_items("short", (0, 0, 1.953125e-03, 3.90625e-03, 0.25))
+    tokens = ItemComparison(
+        subject=Subject(prompt="short"), outcome="differs", note="ids differ at step 1"
+    )
     signals = compared(
-        SignalComparison(
-            signal="hidden_states",
-            outcome="differs",
-            n_items=10,
-            n_differ=3,
-            items=(
-                *layer_items("short", (0, 0, 1.953125e-03, 3.90625e-03, 0.25)),
-                *layer_items("long", (0, 0, 0, 0, 0)),
-            ),
-        ),
-        SignalComparison(
-            signal="logits", outcome="differs", n_items=2, n_differ=1, items=(logits_item(token),)
-        ),
-        SignalComparison(
-            signal="decode",
-            outcome="differs",
-            n_items=2,
-            n_differ=1,
-            items=(decode_item(token),),
-        ),
-        SignalComparison(
-            signal="greedy",
-            outcome="differs",
-            n_items=1,
-            n_differ=1,
-            items=(
-                ItemComparison(
-                    subject=Subject(prompt="short"), outcome="differs", note="ids differ at step 1"
-                ),
-            ),
-        ),
+        differing("hidden_states", *layers, *layer_items("long", (0, 0, 0, 0, 0)), n=(10, 3)),
+        differing("logits", logits_item(token), n=(2, 1)),
+        differing("decode", decode_item(token), n=(2, 1)),
+        differing("greedy", tokens, n=(1, 1)),
     )
     changes = {
         "config": (
@@ -464,13 +451,15 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
             TokenSplit(prompt="long", step=0, reference=None, candidate=None),
         ),
     }
+    unread = ItemComparison(
+        subject=Subject(prompt="short", layer=2), outcome="not compared", note="no values"
+    )
+    rounded = differing("hidden_states", *layer_items("short", (0, 7.9e-07)), unread, n=(1, 1))
     cells = {
-        "4.48": cell(model, variant, "4.48", Verdict.REFERENCE),
-        "4.57": cell(model, variant, "4.57", Verdict.IDENTICAL, signals=compared()),
-        "5.0": cell(model, variant, "5.0", Verdict.UNDECIDED, headline=FIRST + text, **common),
-        "5.9": cell(
-            model,
-            variant,
+        "4.48": at("4.48", Verdict.REFERENCE),
+        "4.57": at("4.57", Verdict.IDENTICAL, signals=compared()),
+        "5.0": at("5.0", Verdict.UNDECIDED, headline=FIRST + text, **common),
+        "5.9": at(
             "5.9",
             Verdict.UNDECIDED,
             headline=FIRST + text,
@@ -478,29 +467,12 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
             skips=(Skip(what="weights", reason=f"too large{text}"),),
             **{**common, "changes": {**changes, "config": changes["config"][:1]}},
         ),
-        "5.23": cell(
-            model,
-            variant,
+        "5.23": at(
             "5.23",
             Verdict.ROUNDING,
             figure="logits 7.9e-07",
             headline="the difference goes away in float64",
-            signals=compared(
-                SignalComparison(
-                    signal="hidden_states",
-                    outcome="differs",
-                    n_items=1,
-                    n_differ=1,
-                    items=(
-                        *layer_items("short", (0, 7.9e-07)),
-                        ItemComparison(
-                            subject=Subject(prompt="short", layer=2),
-                            outcome="not compared",
-                            note="no values",
-                        ),
-                    ),
-                ),
-            ),
+            signals=compared(rounded),
         ),
     }
     kernels = {stack: attention(gqa=stack >= "5") for stack in STACKS}
@@ -522,35 +494,27 @@ def weight_items(n: int) -> tuple[ItemComparison, ...]:
 
 def non_monotone(model: str, message: str) -> Row:
     variant = Variant(dtype="float32", attention="sdpa")
+    at = partial(cell, model, variant)
+    frequencies = ItemComparison(
+        subject=Subject(tensor="model.rotary_emb.inv_freq"),
+        outcome="differs",
+        reference=ref("a", 32),
+        candidate=ref("b", 16, dtype="bfloat16"),
+    )
+    original = ItemComparison(
+        subject=Subject(tensor="model.rotary_emb.original_inv_freq"), outcome="only here"
+    )
     wrong = compared(
-        SignalComparison(
-            signal="weights", outcome="differs", n_items=30, n_differ=20, items=weight_items(20)
-        ),
-        SignalComparison(
-            signal="inv_freq",
-            outcome="differs",
-            n_items=1,
-            n_differ=1,
-            items=(
-                ItemComparison(
-                    subject=Subject(tensor="model.rotary_emb.inv_freq"),
-                    outcome="differs",
-                    reference=ref("a", 32),
-                    candidate=ref("b", 16, dtype="bfloat16"),
-                ),
-                ItemComparison(
-                    subject=Subject(tensor="model.rotary_emb.original_inv_freq"),
-                    outcome="only here",
-                ),
-            ),
-        ),
+        differing("weights", *weight_items(20), n=(30, 20)),
+        differing("inv_freq", frequencies, original, n=(1, 1)),
+    )
+    messages = tuple(
+        FactChange(what=f"message {i}", reference=None, candidate=message or "x") for i in range(20)
     )
     cells = {
-        "4.48": cell(model, variant, "4.48", Verdict.REFERENCE),
-        "4.57": cell(model, variant, "4.57", Verdict.IDENTICAL, signals=compared()),
-        "5.0": cell(
-            model,
-            variant,
+        "4.48": at("4.48", Verdict.REFERENCE),
+        "4.57": at("4.57", Verdict.IDENTICAL, signals=compared()),
+        "5.0": at(
             "5.0",
             Verdict.UNSTABLE,
             figure="weights",
@@ -560,21 +524,14 @@ def non_monotone(model: str, message: str) -> Row:
                 f"inv_freq: model.rotary_emb{message}",
             ),
         ),
-        "5.9": cell(model, variant, "5.9", Verdict.IDENTICAL, signals=compared()),
-        "5.23": cell(
-            model,
-            variant,
+        "5.9": at("5.9", Verdict.IDENTICAL, signals=compared()),
+        "5.23": at(
             "5.23",
             Verdict.DIVERGED,
             figure="inv_freq 1.0e+00",
             headline="inv_freq is not what the config says",
             signals=wrong,
-            changes={
-                "load": tuple(
-                    FactChange(what=f"message {i}", reference=None, candidate=message or "x")
-                    for i in range(20)
-                )
-            },
+            changes={"load": messages},
         ),
     }
     return row(model, variant, cells, group="Custom code")
@@ -600,12 +557,7 @@ def failing(model: str, message: str) -> Row:
             ),
         )
 
-    cells = {
-        stack: cell(
-            model, variant, stack, Verdict.REFERENCE if stack == "4.48" else Verdict.IDENTICAL
-        )
-        for stack in STACKS[:3]
-    }
+    cells = plain_cells(model, variant, STACKS[:3])
     for line, stack in ((10, "5.9"), (20, "5.23")):
         cells[stack] = cell(
             model,
@@ -621,17 +573,8 @@ def failing(model: str, message: str) -> Row:
 
 def known(model: str, text: str) -> Row:
     variant = Variant(dtype="float32", attention="eager")
-    signals = compared(
-        SignalComparison(
-            signal="logits", outcome="differs", n_items=2, n_differ=1, note=f"prompt long{text}"
-        )
-    )
-    cells = {
-        stack: cell(
-            model, variant, stack, Verdict.REFERENCE if stack == "4.48" else Verdict.IDENTICAL
-        )
-        for stack in STACKS[:2]
-    }
+    signals = compared(differing("logits", n=(2, 1), note=f"prompt long{text}"))
+    cells = plain_cells(model, variant, STACKS[:2])
     for stack in STACKS[2:]:
         cells[stack] = cell(
             model,
@@ -680,17 +623,10 @@ def gone(model: str) -> Row:
 
 def padded(model: str, message: str) -> Row:
     variant = Variant(dtype="float16", attention="eager")
-    cells = {
-        stack: cell(
-            model,
-            variant,
-            stack,
-            Verdict.REFERENCE if stack == "4.48" else Verdict.IDENTICAL,
-            notes=() if stack == "4.48" else ("padding rows of logits differ by up to 9.0e-02",),
-            skips=(Skip(what="greedy", reason=f"no generation head{message}"),),
-        )
-        for stack in STACKS
-    }
+    skips = (Skip(what="greedy", reason=f"no generation head{message}"),)
+    notes = ("padding rows of logits differ by up to 9.0e-02",)
+    cells = plain_cells(model, variant, STACKS[:1], skips=skips)
+    cells |= plain_cells(model, variant, STACKS[1:], skips=skips, notes=notes)
     return row(model, variant, cells, group="Speech")
 
 
@@ -699,8 +635,7 @@ def delta_net(model: str, dtype: str, text: str, message: str) -> Row:
     variant = Variant(dtype=dtype, attention="sdpa")
     reference = CellId(model=model, variant=variant, stack="4.57")
     cells = {"4.57": cell(model, variant, "4.57", Verdict.REFERENCE)}
-    for stack in STACKS[2:]:
-        cells[stack] = cell(model, variant, stack, Verdict.IDENTICAL, reference=reference)
+    cells |= plain_cells(model, variant, STACKS[2:], reference=reference)
     wrong = relations_of_delta_net(dtype, text, message, wrong=True)
     right = relations_of_delta_net(dtype, text, message, wrong=False)
     stacks = {"4.57": wrong, "5.0": wrong, "5.9": right, "5.23": right}
@@ -720,6 +655,7 @@ def raised(phase: str, type: str, message: str) -> Failure:
 def unfinished(model: str, message: str) -> Row:
     """A model whose runs end early on two stacks; on one of them what was compared diverged."""
     variant = Variant(dtype="float32", attention="sdpa")
+    at = partial(cell, model, variant)
 
     def ended(stack: str, rest: Verdict, **fields) -> CellResult:
         how = Unfinished(
@@ -727,22 +663,14 @@ def unfinished(model: str, message: str) -> Row:
         )
         headline = f"not finished: {how.reason} in phase {how.phase} ({how.step})"
         more = {"rest": rest, "unfinished": how, "headline": headline}
-        return cell(model, variant, stack, Verdict.NOT_FINISHED, **more, **fields)
+        return at(stack, Verdict.NOT_FINISHED, **more, **fields)
 
-    left_out = SignalComparison(
-        signal="greedy",
-        outcome="not compared",
-        n_items=0,
-        n_differ=0,
-        note="not observed here: the run ended before",
-        excused=True,
-    )
-    logits = SignalComparison(
-        signal="logits", outcome="differs", n_items=2, n_differ=1, items=(logits_item(""),)
-    )
+    left_out = excused("greedy", "not observed here: the run ended before")
+    logits = differing("logits", logits_item(""), n=(2, 1))
+    late = f"run a did not finish, but only after everything that the verdict needs{message}"
     what = "logits: prompt short: 1 of 4,096 elements, max abs 0.5"
     cells = {
-        "4.48": cell(model, variant, "4.48", Verdict.REFERENCE),
+        "4.48": at("4.48", Verdict.REFERENCE),
         "4.57": ended("4.57", Verdict.IDENTICAL, signals=compared(left_out)),
         "5.0": ended(
             "5.0",
@@ -751,17 +679,8 @@ def unfinished(model: str, message: str) -> Row:
             signals=compared(left_out, logits),
             first=Difference(signal="logits", item="short", what=what),
         ),
-        "5.9": cell(model, variant, "5.9", Verdict.IDENTICAL, signals=compared()),
-        "5.23": cell(
-            model,
-            variant,
-            "5.23",
-            Verdict.IDENTICAL,
-            signals=compared(),
-            notes=(
-                f"run a did not finish, but only after everything that the verdict needs{message}",
-            ),
-        ),
+        "5.9": at("5.9", Verdict.IDENTICAL, signals=compared()),
+        "5.23": at("5.23", Verdict.IDENTICAL, signals=compared(), notes=(late,)),
     }
     return row(model, variant, cells, group="Decoders")
 
@@ -773,14 +692,7 @@ def unfed(model: str, text: str) -> Row:
     signals = tuple(
         found
         if found.signal in ("weights", "buffers")
-        else SignalComparison(
-            signal=found.signal,
-            outcome="not compared",
-            n_items=0,
-            n_differ=0,
-            note=f"not observed on either side: {why}",
-            excused=True,
-        )
+        else excused(found.signal, f"not observed on either side: {why}")
         for found in compared()
     )
     cells = {
@@ -805,14 +717,7 @@ def raises_everywhere(model: str, message: str) -> Row:
     variant = Variant(dtype="float32", attention="eager")
     failure = raised("greedy short", "ValueError", f"decoder_start_token_id has to be set{message}")
     said = f"greedy short: ValueError: {failure.message}"
-    left_out = SignalComparison(
-        signal="greedy",
-        outcome="not compared",
-        n_items=0,
-        n_differ=0,
-        note=f"raises the same exception in the reference: {said}",
-        excused=True,
-    )
+    left_out = excused("greedy", f"raises the same exception in the reference: {said}")
     shared = {"shared_failures": (failure.model_copy(update={"traceback": ""}),)}
     first = cell(
         model,
@@ -825,10 +730,7 @@ def raises_everywhere(model: str, message: str) -> Row:
         failure=failure,
         **shared,
     )
-    cells = {
-        stack: cell(model, variant, stack, Verdict.IDENTICAL, signals=compared(left_out), **shared)
-        for stack in STACKS[1:]
-    }
+    cells = plain_cells(model, variant, STACKS[1:], signals=compared(left_out), **shared)
     found = row(model, variant, {"4.48": first, **cells}, group="Sequence to sequence")
     return found.model_copy(update={"reference": "4.48"})
 
@@ -838,22 +740,10 @@ def raises_and_diverges(model: str, token: str, message: str) -> Row:
     variant = Variant(dtype="float32", attention="eager")
     what = "logits: prompt short: 1,234 of 4,096 elements, max abs 0.125 (1,048,576 ULP)"
     signals = compared(
-        SignalComparison(
-            signal="logits", outcome="differs", n_items=2, n_differ=1, items=(logits_item(token),)
-        ),
-        SignalComparison(
-            signal="greedy",
-            outcome="not compared",
-            n_items=0,
-            n_differ=0,
-            note="not observed here: phase greedy short raised IndexError",
-            excused=True,
-        ),
+        differing("logits", logits_item(token), n=(2, 1)),
+        excused("greedy", "not observed here: phase greedy short raised IndexError"),
     )
-    cells = {
-        stack: cell(model, variant, stack, Verdict.IDENTICAL, signals=compared())
-        for stack in STACKS[1:]
-    }
+    cells = plain_cells(model, variant, STACKS[1:], signals=compared())
     cells["5.9"] = cell(
         model,
         variant,

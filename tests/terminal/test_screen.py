@@ -12,10 +12,11 @@ from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.report import CheckpointReport
 from samebits.records.subject import Subject
-from samebits.records.trace import Cause, Side
+from samebits.records.trace import Side
 from samebits.reports.head import head
 from samebits.terminal.screen import WIDTH, screen
 from samebits.text.terminal import Mark, Marked, TerminalText
+from tests.support.builders import cause_in
 from tests.support.sample_report import NEVER_WRITTEN, cell, raised, row, sample_report
 
 VARIANT = Variant(dtype="float32", attention="default")
@@ -121,15 +122,11 @@ def test_a_run_that_passes_says_in_its_first_line_that_a_check_beside_it_raises(
 
 
 def test_a_failure_names_place_cause_finding_and_remedy():
-    cause = Cause(
-        kind="buffer",
-        headline="inv_freq differs",
-        prompt="short",
-        what="forward",
-        sink="layer 1",
-        candidate=Side(stack="5.23", module="model.rotary_emb", source="modeling_x.py:81"),
-        reference=Side(stack="4.48", module="model.rotary_emb", source="modeling_x.py:81"),
+    here, there = (
+        Side(stack=stack, module="model.rotary_emb", source="modeling_x.py:81")
+        for stack in ("5.23", "4.48")
     )
+    cause = cause_in(here, kind="buffer", headline="inv_freq differs", reference=there)
     finding = Finding(code="SB301", where="model.rotary_emb.inv_freq", evidence=())
     diverged = explained(
         of("5.23", Verdict.DIVERGED, cause=cause, findings=(finding,)),

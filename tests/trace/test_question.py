@@ -4,11 +4,12 @@ import asyncio
 
 from samebits.diagnose import verdict as diagnosis
 from samebits.records.ids import Verdict
-from samebits.records.trace import Cause, Side
+from samebits.records.trace import Side
 from samebits.trace.question import causes_of, questions, with_cause
 from tests.support.builders import (
     Memory,
     buffer,
+    cause_in,
     decoded,
     forward,
     frequencies,
@@ -135,10 +136,7 @@ def test_a_cell_that_is_not_to_be_traced_and_one_of_the_same_bits_have_no_cause(
 def test_a_trace_calls_a_tensor_what_the_model_has_it_as(memory):
     tensors = {"model.A_log": weight(memory, values(4, seed=99), "A_log")}
     runs, result = pair(memory, forward=moved(memory), weights=weights_signal(tensors))
-    side = Side(stack="5.x", tensor="model.A_log")
-    cause = Cause(
-        kind="buffer", headline="", prompt="short", what="forward", sink="layer", candidate=side
-    )
+    cause = cause_in(Side(stack="5.x", tensor="model.A_log"), kind="buffer")
 
     async def ask(wanted):
         return dict.fromkeys(wanted, cause.model_copy(update={"beyond": cause}))

@@ -10,7 +10,7 @@ from samebits.jobs import trace
 from samebits.jobs.common import ReadyCell, ReadyPair
 from samebits.jobs.trace import NOTHING, LocatedCause, with_beyond
 from samebits.records.tensor import tensor_hash
-from samebits.records.trace import Cause, Look, Seen, Side, Value
+from samebits.records.trace import Look, Seen, Side, Value
 from samebits.reports.cell.cause import cause_in_short, causes_of
 from samebits.storage.store import Store
 from samebits.trace import blame, masks
@@ -19,7 +19,7 @@ from samebits.trace.join import join
 from samebits.trace.question import TracePhase, TraceRequest
 from samebits.trace.replay import closer
 from samebits.trace.sourcediff import diffs
-from tests.support.builders import cell_id, model_spec
+from tests.support.builders import cause_in, cell_id, model_spec
 from tests.support.traces import Builder
 
 
@@ -211,29 +211,22 @@ def test_a_head_that_takes_another_stored_tensor_is_a_weight():
     assert "it is embed.weight in the reference and lm_head.weight" in cause.evidence[1]
 
 
+def headed(stack, stored, turned, out):
+    """Return a trace whose logits are of a stored tensor and of the same one turned round."""
+    builder = start(stack).source(stored, "lm_head.weight", bag=stored)
+    builder.op("t.default", stored, turned, bag=stored).op("mm.default", f"e {turned}", out)
+    return builder.mark("logits", out)
+
+
 def test_one_stored_tensor_with_other_numbers_is_a_weight():
-    reference, candidate = start(), start("new")
-    reference.source("v", "lm_head.weight", bag="v").op("t.default", "v", "vt", bag="v")
-    candidate.source("u", "lm_head.weight", bag="u").op("t.default", "u", "ut", bag="u")
-    reference, candidate = (
-        reference.op("mm.default", "e vt", "a"),
-        candidate.op("mm.default", "e ut", "A"),
-    )
-    reference, candidate = reference.mark("logits", "a"), candidate.mark("logits", "A")
+    reference, candidate = headed("old", "v", "vt", "a"), headed("new", "u", "ut", "A")
     cause = blamed(reference, candidate, same_weights=frozenset({"lm_head.weight"}))
     assert cause.kind == "weight"
     assert "it is lm_head.weight on both sides, with different numbers" in cause.evidence
 
 
 def test_one_stored_tensor_in_another_order_is_no_other_weight():
-    reference, candidate = start(), start("new")
-    reference.source("v", "lm_head.weight", bag="v").op("t.default", "v", "vt", bag="v")
-    candidate.source("v", "lm_head.weight", bag="v").op("t.default", "v", "VT", bag="v")
-    reference, candidate = (
-        reference.op("mm.default", "e vt", "a"),
-        candidate.op("mm.default", "e VT", "A"),
-    )
-    cause = blamed(reference.mark("logits", "a"), candidate.mark("logits", "A"))
+    cause = blamed(headed("old", "v", "vt", "a"), headed("new", "v", "VT", "A"))
     assert cause.kind == "layout"
 
 
@@ -507,13 +500,8 @@ def test_a_cause_is_told_with_both_sides_and_its_proof():
     from types import SimpleNamespace
 
     side = Side(stack="4.48", op="mm.default", arguments="%, %", function="X.forward")
-    cause = Cause(
-        kind="operation",
-        headline="mm.default",
-        prompt="short",
-        what="forward",
-        sink="layer",
-        candidate=side.model_copy(update={"stack": "5.x"}),
+    cause = cause_in(
+        side.model_copy(update={"stack": "5.x"}),
         reference=side,
         replay="it differs by itself",
         float64="in promoted float64 the sides differ at the same place: it is not rounding",
@@ -529,9 +517,7 @@ def test_a_cause_is_told_with_both_sides_and_its_proof():
 
 def found_at(place, prompt="short", *, kind="operation", line=1, steps=0):
     side = Side(stack="5.x", op="mm.default", function="X.forward", source=f"x.py:{line}")
-    cause = Cause(
-        kind=kind, headline="", prompt=prompt, what="forward", sink=f"mark {place}", candidate=side
-    )
+    cause = cause_in(side, kind=kind, prompt=prompt, sink=f"mark {place}")
     return LocatedCause(cause, TracePhase(prompt, "forward", {}, steps), place)
 
 

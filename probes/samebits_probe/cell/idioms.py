@@ -6,10 +6,8 @@ A single line proves nothing: a rule reports it only together with a difference 
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import NamedTuple
 
 OLD_CACHES = frozenset({"past_key_values", "cache_params"})
 """What generate() called the cache through 5.23; from 5.24 on it is ``cache``."""

@@ -22,7 +22,7 @@ from samebits_probe.cell import written
 from samebits_probe.cell.roundtrip import Original, round_trip
 from samebits_probe.model import forks, heap, savedfiles
 from samebits_probe.model import load as model_load
-from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
+from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.fresh import against
 from samebits_probe.model.state import State, drop_tensors, everything
 from samebits_probe.model.tensor import (
@@ -160,7 +160,7 @@ def _try_without(load_facts: LoadFacts, tensors: Facts) -> None:
 
     A tensor is lost if the checkpoint has it and every load gives it other random values.
     """
-    checkpoint = _checkpoint(load_facts.source)
+    checkpoint = Checkpoint.of_or_none(load_facts.source)
     lost = {
         name: checkpoint.tensor(facts.get("stored_as", name))
         for name, facts in tensors.items()
@@ -279,7 +279,9 @@ def _round_trip(
         # a tensor on which both loads agree has the first model's hash
         {name: digest for name, digest in known.items() if name in steady},
         # what a load gives follows from its input only where two loads gave the same
-        None if unwritten or len(steady) < len(tensors) else _checkpoint(load_facts.source),
+        None
+        if unwritten or len(steady) < len(tensors)
+        else Checkpoint.of_or_none(load_facts.source),
     )
     writer = savedfiles.Writer(original.checkpoint, may_write=not load_facts.too_large)
     config_class = type(load_facts.loaded.config)
@@ -326,7 +328,7 @@ class Judge:
         self.weights: Facts = load_facts.signals["weights"]["tensors"]
         self.buffers: Facts = load_facts.signals["buffers"]
         self.unused = set(load_facts.signals["weights"]["unused"])
-        self.checkpoint = _checkpoint(load_facts.source)
+        self.checkpoint = Checkpoint.of_or_none(load_facts.source)
         self.stored_dtypes = self.checkpoint.dtypes() if self.checkpoint is not None else {}
 
     def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
@@ -501,13 +503,6 @@ def _layout_text(facts: Facts, name: str) -> str:
 def _same_key(name: str, key: str, prefix: str) -> bool:
     """Return True if a reported key means the tensor, with or without the base model's prefix."""
     return name == key or (bool(prefix) and f"{prefix}.{key}" == name) or f"{prefix}.{name}" == key
-
-
-def _checkpoint(source: model_load.Source) -> Checkpoint | None:
-    try:
-        return Checkpoint.of(source)
-    except NoCheckpoint:
-        return None
 
 
 def _would_be_same(stored: torch.Tensor, tensor: torch.Tensor) -> bool:

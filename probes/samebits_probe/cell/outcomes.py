@@ -9,12 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_ITEMS = 64
 MAX_CHARACTERS = 256

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 
 from samebits_probe.model.inputs import tensors_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 Kind = tuple[tuple[Any, ...], ...]
 

@@ -269,6 +269,13 @@ class Session:
         reason = memory.shortage(needs, self.slots)
         return f"{reason}: {memory.remedy(self.slots)}" if reason else ""
 
+    def untouched_model(self, what: str, reason: str) -> Any:
+        """Return a newly loaded model; the first one, with a skip of ``what``, if a reason forbids it."""
+        if reason:
+            self.skip(f"{what}: model loaded anew", reason, "cost")
+            return self.loaded.model
+        return load.from_pretrained(type(self.loaded.model), self.source, seed=0)[0]
+
     @property
     def seconds_left(self) -> float:
         """Seconds of the budget that are left; infinite without a budget."""

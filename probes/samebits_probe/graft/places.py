@@ -11,8 +11,9 @@ import inspect
 import re
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -21,9 +22,6 @@ from samebits_probe.model import forks
 from samebits_probe.model.attention import SDPA, is_attention, sdpa_arguments
 from samebits_probe.model.layers import rotary_modules
 from samebits_probe.model.tensor import same_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Parts = dict[str, Any]
 Fact = dict[str, Any]

@@ -8,11 +8,8 @@ the runs; the claims follow from the runs themselves (samebits/grafts/judge.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 Set = frozenset[str]
 MAX_GROUPS = 8

@@ -5,15 +5,13 @@ It is read right before the observed forward, so it includes what an earlier pro
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import torch
 
 from samebits_probe.graft.places import Unfit
 from samebits_probe.model.alignment import BOUNDARY, behind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 Fact = dict[str, Any]
 

@@ -191,9 +191,9 @@ class Chooser:
         made = special.make(ids, self.tokens)
         tensors = dict(made.kwargs)
         if choice.DECODER in fed:
-            width = tensors[choice.TOKENS].shape[1]
+            rows, width = tensors[choice.TOKENS].shape
             row = self._decoder_ids(special.NAME, inputs.decoder_length(width))
-            tensors[choice.DECODER] = torch.tensor([row] * len(made.real_rows))
+            tensors[choice.DECODER] = torch.tensor([row] * rows)
         facts = {"tensors": self._refs(tensors), "constants": {}, "real_rows": made.real_rows}
         return {special.NAME: facts}
 

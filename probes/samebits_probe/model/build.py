@@ -42,6 +42,7 @@ from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
 from samebits_probe.process.hashing import ALGORITHM, file_hash
 from samebits_wire import formats
+from samebits_wire.atomic import move_new
 
 if TYPE_CHECKING:
     from samebits_wire.jobs import BuildJob, Recipe
@@ -173,7 +174,7 @@ def build(job: BuildJob, out_dir: str) -> dict[str, Any]:
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
         summary = _write(model, recipe, folder)
-        _move_into_place(folder, out)
+        move_new(folder, out, "checkpoint.json")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return summary
@@ -359,15 +360,6 @@ def _first_of_shared(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     for name, tensor in tensors.items():
         first.setdefault((tensor.data_ptr(), tensor.shape), name)
     return {name: tensors[name] for name in first.values()}
-
-
-def _move_into_place(folder: Path, out: Path) -> None:
-    try:
-        folder.rename(out)
-    except OSError:
-        # Another process made the same bytes first.
-        if not (out / "checkpoint.json").exists():
-            raise
 
 
 def _constant_names(model: torch.nn.Module, skeleton: dict[str, np.ndarray]) -> list[str]:

@@ -136,6 +136,14 @@ class Checkpoint:
         return cls.find(where, source.revision, folder=folder, variant=source.weights_variant)
 
     @classmethod
+    def of_or_none(cls, source: Source) -> Checkpoint | None:
+        """Return the checkpoint that a source loads; None if nothing there can be traced to."""
+        try:
+            return cls.of(source)
+        except NoCheckpoint:
+            return None
+
+    @classmethod
     def find(
         cls, source: str, revision: str | None, *, folder: str = "", variant: str = ""
     ) -> Checkpoint:

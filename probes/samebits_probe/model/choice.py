@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+from typing import Any, Literal, NamedTuple
 
 SkipKind = Literal["plain", "inputs"]
 Shapes = Mapping[str, Sequence[int]]

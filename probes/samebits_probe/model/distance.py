@@ -7,16 +7,14 @@ infinities. A distance that is NaN or infinite is returned as the largest float6
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
 
 from samebits_probe.model.tensor import dtype_name
 from samebits_wire.rounding import stays
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Distance = dict[str, Any]
 

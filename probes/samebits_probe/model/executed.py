@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any
 
 from samebits_probe.model import source
 from samebits_probe.process.own import REMOTE, is_own
 from samebits_probe.process.paths import package_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import CodeType, FrameType
 
 
 class Executed:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TAKEN: dict[str, str] = {}
 """Fork -> branch taken in this process. A global, because one process runs one cell."""

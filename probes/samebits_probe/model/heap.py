@@ -17,14 +17,11 @@ from __future__ import annotations
 
 import ctypes
 import platform
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PATTERNS = {"a": 0x3F, "b": 0xC0, "poisoned": 0xE5}
 """Run, or the poisoned load inside one -> byte. As floats of any width they are ordinary numbers,

@@ -7,16 +7,14 @@ a model gets. model.feed gives each job the bytes that were made once for all st
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
 from samebits_probe.model import forks
 from samebits_probe.model.choice import NotFed
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 Prompt = dict[str, Any]
 
@@ -111,18 +109,25 @@ def _hash_number(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def padded(rows: list[list[int]], pad: int, *, masked: bool) -> Inputs:
-    """Return rows of token ids as one tensor, padded on the left, with their mask.
+def padded(
+    rows: list[list[int]], pad: int, *, masked: bool, side: Literal["left", "right"] = "left"
+) -> Inputs:
+    """Return rows of token ids as one tensor, padded on one side, with their mask.
 
     A single row has no padding, and a mask only if ``masked``.
     """
     width = max(len(row) for row in rows)
-    kwargs = {"input_ids": torch.tensor([[pad] * (width - len(row)) + row for row in rows])}
+
+    def filled(row: list[int], value: int) -> list[int]:
+        gap = [value] * (width - len(row))
+        return gap + row if side == "left" else row + gap
+
+    kwargs = {"input_ids": torch.tensor([filled(row, pad) for row in rows])}
     if len(rows) > 1 or masked:
-        mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+        mask = [filled([1] * len(row), 0) for row in rows]
         kwargs["attention_mask"] = torch.tensor(mask)
-    real_rows = [[width - len(row), width] for row in rows] if len(rows) > 1 else None
-    return Inputs(kwargs, real_rows, None)
+    real_rows = [[width - len(row), width] if side == "left" else [0, len(row)] for row in rows]
+    return Inputs(kwargs, real_rows if len(rows) > 1 else None, None)
 
 
 def choices(name: str, lengths: list[int], config: Any) -> dict[str, torch.Tensor]:

@@ -8,16 +8,14 @@ what the next one computes.
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from samebits_probe.model.tensor import is_same, same_bytes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MAX_COPIED = 1 << 20
 """Bytes of a tensor above which it is not copied; a change of it is seen, but cannot be undone."""

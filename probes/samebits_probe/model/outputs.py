@@ -7,18 +7,15 @@ differs between releases.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from types import FunctionType, MethodType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model.choice import NotFed
-from samebits_probe.model.tensor import NotHashable, tensor_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from samebits_probe.model.tensor import hash_or_none
 
 CACHES = frozenset({"cache", "past_key_values", "past_buckets_states", "cache_params", "mems"})
 """Names under which the library's models return a cache."""
@@ -93,15 +90,8 @@ def hashes(named: dict[str, torch.Tensor]) -> dict[str, str]:
     digests: dict[int, str] = {}
     for tensor in named.values():
         if id(tensor) not in digests:
-            digests[id(tensor)] = _hash(tensor)
+            digests[id(tensor)] = hash_or_none(tensor) or ""
     return {name: digests[id(tensor)] for name, tensor in named.items()}
-
-
-def _hash(tensor: torch.Tensor) -> str:
-    try:
-        return tensor_hash(tensor)
-    except NotHashable:
-        return ""
 
 
 def _walk(value: Any, path: Path, holders: set[int]) -> Iterator[tuple[Path, torch.Tensor]]:

@@ -8,15 +8,13 @@ import importlib
 import importlib.util
 import pkgutil
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from transformers.models.auto import modeling_auto
 
 from samebits_probe.process import own
 from samebits_probe.process.failure import phase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _MAX_LISTED = 8
 

@@ -15,17 +15,15 @@ from __future__ import annotations
 import copy
 import functools
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samebits_probe.model import meta, raised
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Widening = dict[torch.dtype, torch.dtype]
 """Each smaller dtype -> the dtype that replaces it."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import torch
@@ -20,9 +21,6 @@ from transformers.utils import import_utils
 
 from samebits_probe.process.devices import DeviceMissing
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _CHECK = "validate_environment"
 _CAPABILITY = (12, 0)

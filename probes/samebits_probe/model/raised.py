@@ -11,12 +11,10 @@ parameter raises, because the model's own values must stay as they are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MIN_BYTES = 1 << 20
 """Size of a parameter from which it is raised; a smaller one is copied."""

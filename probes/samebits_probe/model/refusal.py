@@ -10,8 +10,10 @@ from __future__ import annotations
 import dis
 import inspect
 import re
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from types import FrameType, TracebackType
+from typing import Any
 
 from samebits_probe.model import series_shapes
 from samebits_probe.model.choice import (
@@ -23,10 +25,6 @@ from samebits_probe.model.choice import (
     lines_for,
     signature_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from types import FrameType, TracebackType
 
 _ALTERNATIVE_FORMS = {
     "inputs_embeds": TOKENS,

@@ -12,10 +12,8 @@ from __future__ import annotations
 import copy
 import math
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 Config = dict[str, Any]
 KeptLayers = dict[int, tuple[int, ...]]

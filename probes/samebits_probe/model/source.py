@@ -12,12 +12,10 @@ import inspect
 import linecache
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import Any
 
 from samebits_probe.process import learned
-
-if TYPE_CHECKING:
-    from types import CodeType
 
 MAX_LINES = 400
 """Maximum lines of a class or function for a digest: PreTrainedModel has thousands."""

@@ -6,15 +6,11 @@ share of mask tokens, RoBERTa counts positions from what is no padding, BART poo
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import torch
+from typing import Any
 
 from samebits_probe.model import inputs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 NAME = "special"
 
@@ -25,35 +21,22 @@ _LONG, _SHORT = 9, 4
 """Least number of seeded ids in the row without padding, and that of the padded row."""
 
 
-class Special(NamedTuple):
-    """Rows padded on the right, as tokenizers of encoders pad."""
-
-    kwargs: dict[str, torch.Tensor]
-    real_rows: list[list[int]]
-
-
 def ids_of(sources: Iterable[Any], vocabulary: int) -> list[int]:
     """Return the ids that a config or a tokenizer names, each once; padding aside."""
     named = (id_ for source in sources for field in _FIELDS for id_ in _listed(source, field))
     return [*dict.fromkeys(id_ for id_ in named if 0 <= id_ < vocabulary)]
 
 
-def make(ids: list[int], config: Any) -> Special:
+def make(ids: list[int], config: Any) -> inputs.Inputs:
     """Return two rows: seeded ids with special ones between them, and a shorter one.
 
-    ``config`` is that of the tokens.
+    ``config`` is that of the tokens. Padding is on the right, as tokenizers of encoders pad.
     """
-    pad = inputs.pad_id(config)
     between = inputs.seeded_ids(f"{NAME}[0]", max(2 * len(ids), _LONG), config)
     long = [*_alternating(between, ids)]
     # each id once: T5 and BART pool at the end token, and all rows must have the same number of them
     short = [*ids[:1], *inputs.seeded_ids(f"{NAME}[1]", _SHORT, config), *ids[1:][-1:]]
-    rows, width = [long, short], len(long)
-    tensors = {
-        "input_ids": torch.tensor([row + [pad] * (width - len(row)) for row in rows]),
-        "attention_mask": torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows]),
-    }
-    return Special(tensors, [[0, len(row)] for row in rows])
+    return inputs.padded([long, short], inputs.pad_id(config), masked=True, side="right")
 
 
 def _alternating(seeded: list[int], ids: list[int]) -> Iterator[int]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model.tensor import NotHashable, is_same, tensor_hash
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class State(NamedTuple):

@@ -89,6 +89,14 @@ def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return flat.resolve_neg().view(torch.uint8)
 
 
+def hash_or_none(tensor: torch.Tensor) -> str | None:
+    """Return the hash of a tensor; None if its values are not available."""
+    try:
+        return tensor_hash(tensor)
+    except NotHashable:
+        return None
+
+
 def tensor_hash(tensor: torch.Tensor) -> str:
     """Return the hex BLAKE3 over dtype, shape and bytes; for sparse or packed ones over the parts.
 

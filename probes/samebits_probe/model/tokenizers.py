@@ -34,10 +34,10 @@ def byte_letters() -> dict[int, str]:
     return letters | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
-def learned_merges(words: Counter[tuple[str, ...]], count: int = N_MERGES) -> list[Pair]:
+def learned_merges(words: Counter[tuple[str, ...]]) -> list[Pair]:
     """Return the most frequent merges of words, each a list of pieces; ties by text."""
     merges: list[Pair] = []
-    for _ in range(count):
+    for _ in range(N_MERGES):
         pairs: Counter[Pair] = Counter(
             pair for word, n in words.items() for pair in pairwise(word) for _ in range(n)
         )

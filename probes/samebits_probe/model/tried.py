@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 
 from samebits_probe.model import forks, shrink
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MAX_BYTES, _QUICK_BYTES = 1 << 30, 1 << 26
 """Bytes in float32 up to which a model is made, and up to which a forward of it is quick."""

@@ -7,14 +7,12 @@ parameters it reads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 class Calls:

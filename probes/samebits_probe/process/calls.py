@@ -7,12 +7,10 @@ named by its file and its first line, decorators included, and a part of it by i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from samebits_probe.process.marks import MARKS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Table = dict[str, list[int]]
 """File, from the folder of transformers on -> first lines of functions and of their parts, in order."""

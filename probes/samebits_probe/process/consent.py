@@ -14,12 +14,10 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 ADVICE = (
     "Code of a model runs only if you say so: read it, then add --trust-remote-code (in matrix.yaml: "

@@ -5,12 +5,10 @@ Only the process of a cell asks: the question starts CUDA, after which a process
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _ELSEWHERE = (
     ": run these cells on a machine that has it (--shard, --on, --store), or leave them out, such as "

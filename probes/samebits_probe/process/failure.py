@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.process import consent, own, symbols
 from samebits_probe.process.paths import package_path
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
 
 __all__ = [
     "PhaseFailed",
@@ -81,7 +78,7 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         "phase": name,
         "type": error_class.__name__
         if error_class.__module__ == "builtins"
-        else _full_name(error_class),
+        else f"{error_class.__module__}.{error_class.__qualname__}",
         "message": without_folders(str(error)),
         "traceback": _traceback(frames, error_class.__name__, without_folders(str(error))),
         "frames": frames,
@@ -113,10 +110,6 @@ def _looked_up_symbols(error: BaseException) -> list[dict[str, Any]]:
         return symbols.symbols(error)
     except Exception:  # noqa: BLE001  a failed lookup must not hide the original exception
         return []
-
-
-def _full_name(error_class: type[BaseException]) -> str:
-    return f"{error_class.__module__}.{error_class.__qualname__}"
 
 
 def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> str:

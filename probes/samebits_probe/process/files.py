@@ -8,13 +8,11 @@ cost more than the rest of storing them.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from samebits_wire import seal
 from samebits_wire.atomic import replace
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class StoreFault(BaseException):

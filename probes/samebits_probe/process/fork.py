@@ -17,7 +17,8 @@ import os
 import select
 import signal
 import traceback
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -26,9 +27,6 @@ from samebits_probe.process.calls import CALLS
 from samebits_probe.process.children import die_with_parent
 from samebits_probe.process.failure import in_words
 from samebits_probe.process.files import StoreFault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class NoAnswer(Exception):  # noqa: N818  what could not be observed is a result

@@ -17,11 +17,9 @@ import itertools
 import json
 import re
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 DIGESTS: dict[tuple[str, int, str], str] = {}
 """File, first line and name of a function of transformers -> the digest of its source."""

@@ -10,11 +10,9 @@ import errno
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any
 
 REFUSAL = "samebits: a checkpoint in a folder needs no network, so this process has none"
 

@@ -12,16 +12,13 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 
 import transformers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from types import FrameType
 
 MAX_PLACES = 6
 MAX_SIMILAR = 5

@@ -14,7 +14,9 @@ import base64
 import inspect
 import sys
 import zlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from types import CodeType, FrameType
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,10 +28,6 @@ from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process.own import REMOTE, is_own
 from samebits_probe.process.paths import package_path
 from samebits_probe.trace.values import Values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import CodeType, FrameType
 
 Fact = dict[str, Any]
 

@@ -9,7 +9,7 @@ from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import is_constant, mentions, problem, receiver
+from samebits.lint.project import asks, is_constant, mentions, problem, receiver
 from samebits.lint.releases import between, since, union
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _attributes(project: Project) -> Iterator[Problem]:
             continue
         owner = receiver(node.value)
         library = source.from_library(node.value).endswith("Cache")
-        if (owner not in _NAMES and not library) or _asked(source, node, node.attr):
+        if (owner not in _NAMES and not library) or asks(source, node, node.attr, "layers"):
             continue
         releases, instead = _REMOVED[node.attr]
         yield problem(
@@ -66,14 +66,6 @@ def _attributes(project: Project) -> Iterator[Problem]:
             releases,
             f"use {instead}",
         )
-
-
-def _asked(source: Source, node: ast.AST, name: str) -> bool:
-    """Return True if the function asks by hasattr or getattr for a name or for the layers."""
-    function = source.function(node)
-    return function is not None and any(
-        isinstance(n, ast.Constant) and n.value in {name, "layers"} for n in ast.walk(function)
-    )
 
 
 def _subscripts(project: Project) -> Iterator[Problem]:

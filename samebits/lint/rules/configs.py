@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import Class, Project, is_base_config, is_config, mentions, problem
+from samebits.lint.project import Class, Project, asks, is_base_config, is_config, mentions, problem
 from samebits.lint.releases import since
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _missing(project: Project) -> Iterator[Problem]:
         written = project.checkpoint(source) or project.checkpoint(entry.source)
         if written is not None and node.attr in written:
             continue
-        if _asked_before(source, node):
+        if asks(source, node, node.attr):
             continue
         yield problem(
             "SB201",
@@ -133,14 +133,6 @@ def _missing(project: Project) -> Iterator[Problem]:
             since("5.0"),
             f"set self.{node.attr} in {entry.name}.__init__, with 4.48's default",
         )
-
-
-def _asked_before(source: Source, node: ast.Attribute) -> bool:
-    """Return True if the function asks by getattr or hasattr for the attribute somewhere."""
-    function = source.function(node)
-    return function is not None and any(
-        isinstance(n, ast.Constant) and n.value == node.attr for n in ast.walk(function)
-    )
 
 
 def _library_config(project: Project, source: Source, node: ast.AST, where: ast.AST) -> bool:

@@ -10,11 +10,9 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+from typing import Literal, NamedTuple
 
 Kind = Literal["function", "class", "constant"]
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -209,15 +209,11 @@ def _line_key(loss: Loss) -> Hashable:
     return (
         loss.pairs,
         loss.first.outcome,
-        tuple(_field_name(change) for change in loss.first.config),
+        tuple(change.partition(": ")[0] for change in loss.first.config),
         bool(loss.first.tensors),
         loss.first.logits,
         (failure.phase, failure.type) if failure else None,
     )
-
-
-def _field_name(change: str) -> str:
-    return change.partition(": ")[0]
 
 
 def _line(group: list[Loss]) -> list[str]:

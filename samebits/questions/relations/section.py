@@ -287,7 +287,7 @@ def _matrix(all_lines: list[Line], stacks: list[str]) -> Markdown:
             group[0].name,
             count(len(group)),
             _models(group, all_lines),
-            _dtypes(group),
+            ", ".join(dict.fromkeys(line.dtype for line in group)),
             *(word(group, stack) for stack in stacks),
         ]
         for group in _groups(all_lines, stacks)
@@ -328,10 +328,6 @@ def _models(group: list[Line], all_lines: list[Line]) -> Markdown:
     if len(names) == n > MAX_MODELS:
         return fill("all {}", count(n))
     return codes(names, MAX_MODELS)
-
-
-def _dtypes(group: list[Line]) -> str:
-    return ", ".join(dict.fromkeys(line.dtype for line in group))
 
 
 def _pointers(rows: tuple[Row, ...]) -> Markdown:

@@ -148,7 +148,7 @@ def _cause(cell: CellResult, cause: Cause, report: Report) -> str:
     side = cause.candidate
     place = next(filter(None, (side.module, side.tensor, side.function)), "")
     lines = [
-        f"{release(each.stack, report)}: {_file(each.source)}"
+        f"{release(each.stack, report)}: {each.source.rpartition('/')[2]}"
         for each in (cause.reference, cause.candidate)
         if each is not None and each.source
     ]
@@ -168,7 +168,3 @@ def _kernels(cell: CellResult, report: Report) -> str:
                 for name, stack in sides
             )
     return ""
-
-
-def _file(source: str) -> str:
-    return source.rpartition("/")[2]

@@ -60,7 +60,7 @@ def render(report: Report) -> dict[str, str]:
         output = briefs(report) if name == _RUN else []
         _add_suite(root, number, name, cases, report, output)
     all_cases = [case for _, cases in suites for case in cases]
-    root.attrib |= {"time": _seconds(report.seconds), **_counts(all_cases)}
+    root.attrib |= {"time": f"{report.seconds:.3f}", **_counts(all_cases)}
     ET.indent(root, " ")
     text = ET.tostring(root, encoding="unicode")
     return {PATH: f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'}
@@ -164,7 +164,3 @@ def _counts(cases: list[Case]) -> dict[str, str]:
 def _text(text: str) -> str:
     """Return one line without the characters that XML forbids, escapes of which are shown."""
     return visible(shorten(text, MAX_LINE))
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.3f}"

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-import jsonschema
 import pytest
 from hypothesis import given, settings
 from markdown_it import MarkdownIt
@@ -30,15 +29,12 @@ from samebits.questions.relations.section import broken_line
 from samebits.records.made import MadeModel
 from samebits.reports import document
 from samebits.reports import json as reports_json
-from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
 from samebits.text.lists import group_equal
 from samebits.text.numbers import size
 from tests.support.pages import (
-    anchors_of,
     assert_gold,
     beside_models,
-    links_of,
     pages_of,
     structure,
     texts,
@@ -617,34 +613,7 @@ def test_nothing_leaves_the_plot(text):
     assert len(fence.splitlines()) == 6
 
 
-def test_every_link_of_the_section_leads_to_a_heading():
-    pages = documents(*sample_report().rows)
-    targets = [t for t in links_of(section(*sample_report().rows)) if t.startswith("models/")]
-    assert targets
-    for target in targets:
-        path, _, anchor = target.partition("#")
-        assert anchor in anchors_of(pages[path])
-
-
-def test_the_guide_s_words_are_set_as_they_are_meant():
-    guide = beside_models(documents()).partition("## How to read this report")[2]
-    assert "their verdict is the *rest*" in guide
-    assert "\\*" not in guide
-
-
-def test_the_guide_explains_the_brackets():
-    guide = beside_models(documents())
-    assert (
-        "The figure in brackets is the same difference in float64, as in `7.9e-07 (1.6e-15)`"
-        in guide
-    )
-
-
 def test_report_json_has_all_of_it():
-    text = reports_json.render(sample_report())
-    assert reports_json.read(text) == sample_report()
-    record = json.loads(text)
+    record = json.loads(reports_json.render(sample_report()))
     rows = [r for r in record["rows"] if r["model"] == "qwen3_next"]
     assert list(rows[0]["answers"]["relations"]["stacks"]) == list(STACKS[1:])
-    schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))
-    jsonschema.validate(record, schema)

@@ -2,12 +2,11 @@
 
 import pytest
 
-from samebits.findings.case import Case
 from samebits.questions.registry import findings
 from samebits.questions.texts.compare import comparisons
 from samebits.questions.texts.records import Parts, TextsSignal
 from samebits.records.tokenizer import Answer
-from tests.support.builders import Memory, sound, tokenizer
+from tests.support.builders import sound_case, tokenizer
 from tests.support.outcomes import outcomes
 
 PARTS = Parts(
@@ -56,8 +55,7 @@ def corpus_findings(corpus=None, chats=None, **changed):
 
     reference = observed(CORPUS, CHATS)
     candidate = observed(_merged(CORPUS, corpus), _merged(CHATS, chats), **changed)
-    case = Case(capture=sound(Memory(), "5.x", **candidate), reference=sound(Memory(), **reference))
-    return findings(case)
+    return findings(sound_case(candidate, reference))
 
 
 def _merged(results, changed):
@@ -225,11 +223,8 @@ def test_a_text_that_the_reference_refuses_accuses_nobody():
     broken = _merged(CORPUS, {"encode": {"words": TypeError("no surrogate")}})
     reference = TextsSignal(corpus=outcomes(broken))
     candidate = TextsSignal(corpus=outcomes(CORPUS, members={"padded": ("words", "digits")}))
-    case = Case(
-        capture=sound(Memory(), "5.x", tokenizer=tokenizer(), texts=candidate),
-        reference=sound(Memory(), tokenizer=tokenizer(), texts=reference),
-    )
-    assert findings(case) == ()
+    sides = ({"tokenizer": tokenizer(), "texts": texts} for texts in (candidate, reference))
+    assert findings(sound_case(*sides)) == ()
 
 
 def test_special_tokens_with_other_ids_are_a_finding():

@@ -1,5 +1,7 @@
 """What the report says of tokenizers: where releases part, and of one model all of it."""
 
+from functools import partial
+
 import pytest
 
 from samebits.questions.texts.records import (
@@ -9,60 +11,24 @@ from samebits.questions.texts.records import (
     TextsReport,
 )
 from samebits.questions.texts.section import tokenizers, tokenizers_differ, tokenizers_of
-from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
-from samebits.records.report import Report, Row, StackReport
-from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
-from tests.support.builders import cell_id
+from samebits.records.report import Row
+from samebits.records.tokenizer import Encoded
+from tests.support.builders import bare_report, cell_id, cell_result, tokenizer
 
 STACKS = ("4.48", "5.x")
 
 
-def signal(**changed):
-    told = {
-        "class_name": "LlamaTokenizerFast",
-        "padding_side": "left",
-        "special": {"bos": 1, "eos": 2},
-        "texts": {"fixed": Encoded(text="Hello", ids=(1, 5, 6), bare=(5, 6))},
-        "gives": ("input_ids",),
-        "batch": Answer(raised="TypeError: no list"),
-        "methods": {"encode_plus": True},
-        "saved_class": "LlamaTokenizer",
-        "knows_backend": False,
-    }
-    return TokenizerSignal(**(told | changed))
+signal = partial(tokenizer, special={"bos": 1, "eos": 2}, gives=("input_ids",))
 
 
 def row(model, **signals):
-    cells = tuple(
-        CellResult(
-            cell=cell_id(stack, model),
-            reference=None,
-            verdict=Verdict.REFERENCE,
-            judged=Verdict.REFERENCE,
-            figure="",
-            headline="",
-        )
-        for stack in STACKS
-    )
+    cells = tuple(cell_result(cell_id(stack, model), Verdict.REFERENCE) for stack in STACKS)
     told = {stack.replace("v", "").replace("_", "."): s for stack, s in signals.items()}
     return Row(model=model, variant="float32-sdpa", reference="4.48", cells=cells, tokenizers=told)
 
 
-def report(*rows):
-    return Report(
-        samebits="1",
-        matrix="matrix.yaml",
-        matrix_digest="0",
-        started="",
-        seconds=1.0,
-        command="",
-        reference="4.48",
-        stacks=tuple(StackReport(id=stack) for stack in STACKS),
-        checkpoints=(),
-        rows=rows,
-        exit_code=0,
-    )
+report = partial(bare_report, STACKS)
 
 
 def lines(text):

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.jobs.cache import JobCache
-from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import ReadyCell, ReadyPair
+from samebits.jobs.common import ReadyPair
 from samebits.jobs.lab import Lab
 from samebits.questions.training import explain as steps
 from samebits.questions.training.ask import explained
@@ -19,14 +17,12 @@ from samebits.questions.training.step_graft import StepDonor, StepGraft, StepGra
 from samebits.questions.training.step_question import StepQuestion
 from samebits.questions.training.step_trace import StepTrace
 from samebits.records.capture import Failure
-from samebits.stacks.process import Ended
-from samebits.storage.store import Store
-from samebits_wire.seal import sealed
 from tests.support.asked_run import AskedRun
-from tests.support.builders import built_stack, cell_id, model_spec
+from tests.support.builders import cell_id
+from tests.support.jobs import Child as Process
+from tests.support.jobs import job_cache, ready_cell
 from tests.support.traces import Builder
 
-CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
 REF, CELL, LATER = cell_id("4.48"), cell_id("5.x"), cell_id("5.2")
 QUESTION = StepQuestion(
     REF, "padded", False, frozenset({"b"}), frozenset({"a"}), in_loss=True, no_rounding=False
@@ -42,23 +38,6 @@ def trace(cell, loss="loss", rung="float64"):
     return StepTrace(cell=cell, trace=steps)
 
 
-class Process:
-    """A stack process whose child leaves an answer to each job, and None for none."""
-
-    def __init__(self, answer):
-        self.answer = answer
-        self.jobs = []
-
-    async def run(self, job):
-        self.jobs.append(job)
-        answer = self.answer(job)
-        if answer is not None:
-            path = Path(job["task"]["result"])
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(sealed(answer.model_dump_json()), "utf-8")
-        return Ended(exit=0)
-
-
 def tracing(cell, loss="loss", own="loss"):
     return Process(lambda job: trace(cell, loss if job["task"]["rung"] == "float64" else own))
 
@@ -69,11 +48,8 @@ def origin(root, *processes, question=QUESTION, cells=(CELL,)):
 
 
 async def of_pairs(root, explain, processes, question, cells):
-    lab = Lab(JobCache(root, Store(root), "p", "m", fresh=False))
-    reference, *candidates = (
-        ReadyCell(cell, model_spec(), CHECKPOINT, built_stack(cell.stack), process)
-        for cell, process in zip((REF, *cells), processes, strict=True)
-    )
+    lab = Lab(job_cache(root))
+    reference, *candidates = map(ready_cell, (REF, *cells), processes)
     return await asyncio.gather(
         *(explain(lab, ReadyPair(reference, candidate), question) for candidate in candidates)
     )

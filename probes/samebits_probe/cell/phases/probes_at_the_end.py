@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.phases import probes
-from samebits_probe.model import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,22 +21,13 @@ def observe(session: Session) -> None:
     counts = any(file["verdict"] for file in probes.ordered(session))
     session.begin("probe" if counts else probes.NAME)
     with session.instrument(probes.NAME):
-        model = _untouched_model(session)
+        model = session.untouched_model("probes", session.too_large() or session.no_room(1))
         seconds = session.seconds_left
         session.signals[probes.NAME] = probes.answers(session, model, seconds, _here)
 
 
 def _here(_: ProbeFile, __: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return run()
-
-
-def _untouched_model(session: Session) -> Any:
-    """Return a newly loaded model; the first one, with a skip, if there is no memory for it."""
-    if reason := session.too_large() or session.no_room(1):
-        session.skip("probes: model loaded anew", reason, "cost")
-        return session.loaded.model
-    model, _ = load.from_pretrained(type(session.loaded.model), session.source, seed=0)
-    return model
 
 
 PHASE = Phase("probes at the end", 100, observe)

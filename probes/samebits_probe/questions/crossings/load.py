@@ -21,7 +21,7 @@ from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.load import load_model, plain_config
 from samebits_probe.model.refusal import refusals
-from samebits_probe.model.tensor import NotHashable, tensor_hash
+from samebits_probe.model.tensor import hash_or_none, tensor_hash
 from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.questions.crossings.common import begin, head
@@ -158,16 +158,9 @@ def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
     for i, (name, tensor) in enumerate(tensors, 1):
         size = tensor.numel() * tensor.element_size()
         progress.tick(name, i, len(tensors), allowance=progress.moving(size))
-        digests[name] = _tensor_hash_or_none(tensor)
+        digests[name] = hash_or_none(tensor)
     hashes = {name: digest for name, digest in digests.items() if digest is not None}
     return hashes, digests.keys() - hashes.keys()
-
-
-def _tensor_hash_or_none(tensor: torch.Tensor) -> str | None:
-    try:
-        return tensor_hash(tensor)
-    except NotHashable:
-        return None
 
 
 def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:

@@ -21,6 +21,7 @@ from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.process.hashing import file_hash
 from samebits_probe.questions.crossings.common import begin, head
+from samebits_wire.atomic import move_new
 
 if TYPE_CHECKING:
     from samebits_probe.model.load import Loaded, Source
@@ -40,7 +41,7 @@ def run(job: SaveJob) -> None:
             _empty(folder)
         files.write_sealed(folder / "saved.json", head("samebits-saved", job) | outcome)
         folder.chmod(0o755)  # mkdtemp's 0700 would hide it from the loaders of another user
-        _move_into_place(folder, out)
+        move_new(folder, out, "saved.json")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -128,12 +129,3 @@ def _file_hashes(folder: Path) -> dict[str, str]:
 def _empty(folder: Path) -> None:
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def _move_into_place(folder: Path, out: Path) -> None:
-    try:
-        folder.rename(out)
-    except OSError:
-        # another run was faster; it saved the same
-        if not (out / "saved.json").exists():
-            raise

@@ -7,14 +7,12 @@ sliding window, one token, and the last one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from samebits_probe.model import forks
 from samebits_probe.model.inputs import past_window
 from samebits_probe.questions.relations.ways import Subject, Way
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Span = tuple[int, int, int]
 """Row of the batch, first position, and the position after the last."""

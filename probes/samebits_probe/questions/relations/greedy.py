@@ -8,8 +8,9 @@ out, so the loop runs with and without them.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -18,9 +19,6 @@ from samebits_probe.process import progress
 from samebits_probe.questions.relations.cases import lengths
 from samebits_probe.questions.relations.tokens import Decoded, Pair, TokenRelation, Trial
 from samebits_probe.questions.relations.ways import Ids, Subject, Way
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _STEPS = 8
 

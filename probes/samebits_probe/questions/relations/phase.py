@@ -56,7 +56,8 @@ def _of_model_itself(session: Session, options: RelationOptions) -> None:
         return
     session.begin("relations")
     with session.instrument("relations"):
-        model = _untouched_model(session)
+        # an earlier prompt may have scaled the rope
+        model = session.untouched_model("relations", session.too_large())
         observed = relations.observe(
             model, session.loaded.head, model.config, options, _prompts(session)
         )
@@ -69,15 +70,6 @@ def _prompts(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
     sets = [name for name, inputs in prompts.items() if inputs.is_set]
     for name in sets or list(prompts)[:1]:
         yield name, prompts[name].kwargs
-
-
-def _untouched_model(session: Session) -> Any:
-    """Return a newly loaded model, because an earlier prompt may have scaled the rope."""
-    if reason := session.too_large():
-        session.skip("relations: model loaded anew", reason, "cost")
-        return session.loaded.model
-    model, _ = load.from_pretrained(type(session.loaded.model), session.source, seed=0)
-    return model
 
 
 PHASE = Phase("relations", 90, observe)

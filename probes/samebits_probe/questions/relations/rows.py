@@ -8,8 +8,9 @@ again in float64 where their bytes differ.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,9 +21,6 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.relations.state import Snapshot
 from samebits_probe.questions.relations.ways import COPY_LIMIT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
 
 Facts = dict[str, Any]
 Tensors = dict[str, torch.Tensor]

@@ -9,10 +9,11 @@ model in float64 can run the same way.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,9 +21,6 @@ from samebits_probe.model import forks, layers, outputs, precision
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process import progress
 from samebits_probe.questions.relations.state import Snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
 
 Ids = tuple[int, ...]
 

@@ -7,18 +7,16 @@ them write today's date.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import transformers.utils
 
 from samebits_probe.cell.outcomes import Outcomes, short_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECONDS = 10.0
 _DATA = Path(__file__).parent / "data" / "conversations.json"

@@ -9,10 +9,11 @@ in the operations that are about the default.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
@@ -20,9 +21,6 @@ import transformers
 from samebits_probe.cell.outcomes import Outcomes, plain
 from samebits_probe.model import load
 from samebits_probe.questions.texts.backend import as_declared, backend_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECONDS = 20.0
 """Limit for all calls; a tokenizer of the library needs less than one."""

@@ -15,13 +15,10 @@ import importlib.metadata
 import inspect
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from types import ModuleType
 
 from samebits_probe.model import forks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import ModuleType
 
 PACKAGE = "accelerate"
 _ASKS = "is_accelerate_available"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from samebits_probe.questions.training.tasks import TrainingJob, TrainingTask
+from samebits_probe.questions.training.tasks import TrainingTask
+from samebits_wire.jobs import TaskJob
 
 
 class RunTask(TrainingTask):
@@ -11,7 +12,7 @@ class RunTask(TrainingTask):
     folder: str
 
 
-class RunJob(TrainingJob):
+class RunJob(TaskJob):
     """Train a cell by transformers' own Trainer."""
 
     task: RunTask

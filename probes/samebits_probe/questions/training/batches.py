@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,9 +18,6 @@ from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import pad_id, seeded_ids, token_config
 from samebits_probe.model.prompted import PHRASES
 from samebits_probe.questions.training import targets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 IGNORED = -100
 """The label that no loss counts."""

@@ -5,14 +5,11 @@ It names what a release computes, for a reader. It judges nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import torch
 
 from samebits_probe.questions.training.batches import IGNORED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _NEAR = 1e-4
 """Largest relative distance of a loss from a formula that names it; formulas differ by far more."""

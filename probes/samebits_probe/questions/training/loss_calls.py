@@ -7,13 +7,11 @@ torch's ``cross_entropy`` is where the losses of all releases end, and the libra
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 Facts = dict[str, Any]
 ARGUMENTS = ("reduction", "ignore_index", "label_smoothing")

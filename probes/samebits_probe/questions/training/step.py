@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.model import determinism, heap, load, small
-from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
+from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import files, hashing, memory, progress, threads
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from samebits_probe.questions.training.batches import Batch
     from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import StepJob, TrainingJob, TrainingTask
+    from samebits_probe.questions.training.tasks import StepJob, TrainingTask
+    from samebits_wire.jobs import TaskJob
 
 Facts = dict[str, Any]
 _COPIES = 9
@@ -57,7 +58,7 @@ def run(job: StepJob) -> None:
 
 
 def write_trained(
-    job: TrainingJob, task: TrainingTask, form: tuple[str, int], train: Callable[[Facts], None]
+    job: TaskJob, task: TrainingTask, form: tuple[str, int], train: Callable[[Facts], None]
 ) -> None:
     """Train one cell and write the facts that ``train`` adds, with why there are no more.
 
@@ -123,7 +124,7 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
     task = job["task"]
     memory.require(_COPIES * load.n_bytes(loaded.model), int(job.get("slots", 1)))
     progress.begin("training")
-    checkpoint = _checkpoint(source)
+    checkpoint = Checkpoint.of_or_none(source)
     where = origin.places(loaded.model, checkpoint)
     weights = _digest_of(checkpoint)
     dtype = loaded.model.dtype
@@ -159,17 +160,10 @@ def _in_float64(learner: Learner, made: list[Batch], where: Places, keeper: Keep
 
 def places_of(loaded: load.Loaded, source: load.Source) -> Places:
     """Return where the tensors of the checkpoint are in a model as it was loaded."""
-    return origin.places(loaded.model, _checkpoint(source))
+    return origin.places(loaded.model, Checkpoint.of_or_none(source))
 
 
-def _checkpoint(source: load.Source) -> Checkpoint | None:
-    try:
-        return Checkpoint.of(source)
-    except NoCheckpoint:
-        return None
-
-
-def prompts_of(job: TrainingJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
+def prompts_of(job: TaskJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
     """Return the cell's inputs, which a model that takes no token ids is fed."""
     if getattr(loaded.model, "main_input_name", "input_ids") == "input_ids":
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from samebits_wire.jobs import CellModel, JobOfCell, LimitedStore, Task
+from samebits_wire.jobs import Task, TaskJob
 
 
 class TrainingTask(Task):
@@ -41,26 +41,19 @@ class GraftTask(Task):
     donor: str
 
 
-class TrainingJob(JobOfCell):
-    """The keys of all jobs here, besides their task."""
-
-    store: LimitedStore
-    model: CellModel
-
-
-class StepJob(TrainingJob):
+class StepJob(TaskJob):
     """Train a cell for one step."""
 
     task: StepTask
 
 
-class TraceJob(TrainingJob):
+class TraceJob(TaskJob):
     """Trace one training step of a cell."""
 
     task: TraceTask
 
 
-class GraftJob(TrainingJob):
+class GraftJob(TaskJob):
     """Put pieces of a reference's loss into a candidate's training step."""
 
     task: GraftTask

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from samebits_probe.questions.training.batches import Batch
     from samebits_probe.questions.training.learner import Trained
     from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import TraceJob, TrainingJob
+    from samebits_probe.questions.training.tasks import TraceJob
+    from samebits_wire.jobs import TaskJob
 
 Facts = dict[str, Any]
 _TRACED_COST = 100
@@ -49,7 +50,7 @@ def run(job: TraceJob) -> None:
     write(job, job["task"]["result"], head, lambda: _traced(job))
 
 
-def write(job: TrainingJob, path: str, head: Facts, facts_of: Callable[[], Facts]) -> None:
+def write(job: TaskJob, path: str, head: Facts, facts_of: Callable[[], Facts]) -> None:
     """Write what a job that explains a step observes, or why it observes nothing."""
     threads.use(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
@@ -94,7 +95,7 @@ def _traced(job: TraceJob) -> Facts:
         }
 
 
-def batch_of(job: TrainingJob, loaded: load.Loaded, name: str) -> Batch:
+def batch_of(job: TaskJob, loaded: load.Loaded, name: str) -> Batch:
     """Return a batch of a model by its name.
 
     Raises:

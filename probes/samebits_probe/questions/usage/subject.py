@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -11,10 +13,6 @@ from samebits_probe.model import forks
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process.failure import without_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 HALF = 6
 """Tokens of each of the two sequences that are packed into one row."""
