@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.findings.rulebook import text_with_code
+from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
 from samebits.reports import again
 from samebits.reports.packed import NAME
@@ -56,7 +57,7 @@ def render(report: Report) -> str:
     for row in report.rows:
         if row.group != OWN_CODE:
             models[row.model].append(row)
-    titles = {rule.code: rule.name for rule in report.rules}
+    titles = {rule.code: rule.text.name for rule in rules()}
     groups: dict[bool, list[list[Row]]] = {True: [], False: []}
     for rows in models.values():
         groups[_severity(rows) < len(SEVERITY)].append(rows)

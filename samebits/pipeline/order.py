@@ -111,10 +111,10 @@ class Order(Files):
     """Exit with code 4 if changed code of transformers within reach of a model that passes did not run
     in any check."""
     releases: Annotated[bool | Literal["all"], Option("all", apart="between")] = False
-    """Also run every minor release between the stacks; --releases all: every patch release, too, as a
+    """Also run every minor release between the environments; --releases all: every patch release, too, as a
     bug may live in one of them alone."""
     scan: Annotated[str, Option("PACKAGE", apart="between")] = ""
-    """Run the newest stack with each minor release of this package that fits, or each patch release if
+    """Run the newest environment with each minor release of this package that fits, or each patch release if
     only one does, such as tokenizers or 'accelerate>=1.4', and with transformers as it is."""
     level: Annotated[Level, Option(words=_LEVELS)] = "default"
     """How much is asked of each model."""

@@ -785,7 +785,7 @@ def test_a_package_that_a_tokenizer_needs_is_a_finding_with_its_command(type_nam
     run = failed(type_name, message, phase="tokenizer")
     (finding,) = findings(Case(capture=run))
     assert finding.code == "SB828"
-    assert "samebits check --stack-package sentencepiece" in finding.evidence[-1]
+    assert "samebits check --environment-package sentencepiece" in finding.evidence[-1]
     assert "SB828" not in codes_of(failed(type_name, message))
 
 

@@ -78,7 +78,7 @@ def test_init_and_matrix_accuse_no_healthy_model(installed, cache, models):
     samebits, environ = str(installed / "samebits"), {"SAMEBITS_CACHE": str(cache)}
     call(samebits, "init", "--trust-remote-code", folder=models)
     share_stacks(models / ".samebits")
-    words = ("matrix", "--models", "healthy", "--stacks", f"{OLD},{NEW}", "--quick")
+    words = ("matrix", "--models", "healthy", "--environments", f"{OLD},{NEW}", "--quick")
     assert "matrix.yaml: " in call(samebits, *words, folder=models, **environ)
     latest = models / "reports" / "latest"
     report = json.loads((latest / "report.json").read_text())

@@ -71,7 +71,7 @@ def _cell(report: Report, name: str) -> CellResult:
         return cells[name]
     near = [other for other in cells if name.partition("/")[0] in other and cells[other].signals]
     listed = ", ".join(map(shown, near[:_MAX_NAMED]))
-    msg = f"The report has no cell {shown(name)}; a cell is MODEL/DTYPE-ATTENTION@STACK."
+    msg = f"The report has no cell {shown(name)}; a cell is MODEL/DTYPE-ATTENTION@ENVIRONMENT."
     raise PlotError(f"{msg}\nIts cells with that model: {listed}." if near else msg)
 
 

@@ -76,7 +76,7 @@ def _lock(stack: StackReport) -> Markdown:
 
 
 def _failure(stack: StackReport) -> Markdown:
-    title = fill("**Stack {} could not be built:**", stack.id)
+    title = fill("**Environment {} could not be built:**", stack.id)
     return page([title, fence(stack.failure or "")])
 
 
