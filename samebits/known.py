@@ -48,7 +48,7 @@ The zoo has tiny models of many architectures. Each was compared under several r
 model's type, as config.json has it. A model whose config switches other things on may be hit by more: `samebits check` your \
 own. A mark compares with the reference, and says nothing about which of the two is right; the model's page and the finding do."""
 
-_LEGEND = "`=` the same bits · `≈` rounding · `≠` another function · `?` undecided · `-` not in this release"
+_LEGEND = "`=` the same bits · `≈` rounding · `≠` behaviour change · `?` undecided · `-` not in this release"
 
 
 def render(report: Report) -> str:
@@ -67,7 +67,7 @@ def render(report: Report) -> str:
         heading(1, "Is my model hit?"),
         Markdown(_INTRO),
         Markdown(_LEGEND),
-        heading(2, "Models that a release computes otherwise, or does not run"),
+        heading(2, "Models that change behaviour or fail in a release"),
         _table(hit, report, titles),
         heading(2, "Models that differ by rounding at most"),
         _table(others, report, titles),

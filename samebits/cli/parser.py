@@ -58,8 +58,8 @@ _MERGE = f"""\
 Write the report of a run whose shards ran on several machines (samebits matrix --shard I/N).
 
 The shards' results are fetched from the folders, and from --store. Give the same matrix.yaml, filters
-and level as the shards had. What needs several cells is computed here: comparisons, the precision
-ladder, causes. The report is that of one run. A shard that left no result is named.
+and level as the shards had. What needs several cells is computed here: comparisons, float64
+checks, causes. The report is that of one run. A shard that left no result is named.
 
 {EXIT_CODES}"""
 
@@ -79,7 +79,7 @@ Examples:
 
 
 _ISSUE = """\
-Write an issue about what fails in a report and is in no issue yet, for a run that nobody watches.
+Draft a GitHub issue for the failures of a report that have none, for a run in CI.
 
 A difference is not new if an open issue of samebits has it, or a closed one for the same release of
 transformers. If nothing is new, no file is written. The exit code is 0 either way.

@@ -36,7 +36,7 @@ def _other_output(case: Case) -> Iterator[Sighting]:
 
 
 def _one_more_argument(case: Case) -> Iterator[Sighting]:
-    """Find arguments without which forward raises or gives other logits here, and not in the reference."""
+    """Find arguments without which forward raises or gives different logits here, and not in the reference."""
     lines: dict[str, list[str]] = {}
     for prompt, name, facts, before in _omissions(case):
         omission, other = facts.omitted[name], before.omitted.get(name)

@@ -190,7 +190,7 @@ class Bits:
             _fail(f"tensor {name!r} is {after}, and {before} is recorded")
         if own is None:
             text = (
-                f"samebits: tensor {name!r} of {self._test} has other bytes than other machines "
+                f"samebits: tensor {name!r} of {self._test} has different bytes than other machines "
                 f"recorded, and this one recorded none, so it is undecided whether that is a change: "
                 f"run {UPDATE} here with the recorded code"
             )
@@ -198,7 +198,7 @@ class Bits:
             return
         amount = difference(session.cache, recorded, tensor)
         amount = amount or f"hash {now.hash}, and {recorded.hash} is recorded"
-        _fail(f"tensor {name!r}, {now.dtype} {list(now.shape)}, has other bytes: {amount}")
+        _fail(f"tensor {name!r}, {now.dtype} {list(now.shape)}, has different bytes: {amount}")
 
     def check(
         self,
@@ -210,15 +210,15 @@ class Bits:
         """Assert that a model computes the recorded bits in the environment of this test.
 
         Args:
-            model: a folder, relative to the folder of samebits.lock, or an id on the hub.
-            trust_remote_code: whether the model's own code runs; asked for when it is recorded, and
-                where samebits.lock lies in the folder of a model.
-            rebuild: where bits differ, compute the recorded side again to tell rounding from
-                another function.
+                    model: a folder, relative to the folder of samebits.lock, or an id on the hub.
+                    trust_remote_code: whether the model's own code runs; asked for when it is recorded, and
+                        where samebits.lock lies in the folder of a model.
+                    rebuild: where bits differ, compute the recorded side again to tell rounding from
+        tell rounding from
 
         Raises:
-            AssertionError: it computes other bits, or nothing is recorded.
-            SamebitsError: there is no such model.
+                    AssertionError: it computes other bits, or nothing is recorded.
+                    SamebitsError: there is no such model.
 
         """
         __tracebackhide__ = True

@@ -121,7 +121,7 @@ class Order(Files):
     causes: Annotated[bool, Option()] = False
     """Also trace rounding and expected differences to their causes."""
     repro: Annotated[bool | None, Option()] = None
-    """Write a capsule for every difference: a folder with scripts that show it without samebits.
+    """Write a reproducer for every difference: a folder with scripts that show it without samebits.
     --no-repro: write none. Default: for differences that make the run fail; with --releases, --scan or
     --quick none."""
     capsules: Annotated[Scope, Use(repeated=False)] = "none"

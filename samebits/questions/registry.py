@@ -104,7 +104,9 @@ def _explained_by(
     if result.judged is Verdict.FAILED:
         return _explanations(own, RAISED if result.failure is not None else frozenset(), result)
     if result.judged is Verdict.UNSTABLE:
-        return _explanations(own, UNSTABLE, result)
+        # where nothing else differs, both runs load the same and one call changes the next
+        is_left = result.unstable_signals == ("state",)
+        return _explanations(own, frozenset({"state"}) if is_left else UNSTABLE, result)
     if result.decisive is None or result.reference is None:
         return ()
     other = by_stack.get(result.reference.stack, ())

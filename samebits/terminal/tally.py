@@ -22,7 +22,7 @@ SHOWN = {
     "stacks": "environments",
     "cells": "runs",
     "second look": "fetching values that differ",
-    "third look": "float64 check",
+    "float64 check": "float64 check",
     "grafts": "swap test",
     "crossings": "save and load",
     "capsules": "reproducers",

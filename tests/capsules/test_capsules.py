@@ -385,11 +385,11 @@ def thrice(memory, *arrays):
             {"error": "E", "message": "no /a/b.py"},
             "5.x fails: E: no …/b.py",
         ),
-        ("differs", {"message": "killed"}, {"array": ONE}, "4.48 gave no answer: killed"),
+        ("differs", {"message": "killed"}, {"array": ONE}, "4.48 returned nothing: killed"),
         ("fails", {"array": ONE}, {"error": "KeyError", "message": "'x'"}, ""),
         ("fails", {"array": ONE}, {"error": "KeyError", "message": "/home/x"}, ""),
         ("fails", {"array": ONE}, {"array": ONE}, "5.x does not fail"),
-        ("fails", {"array": ONE}, {"message": "killed"}, "5.x gave no answer: killed"),
+        ("fails", {"array": ONE}, {"message": "killed"}, "5.x returned nothing: killed"),
         (
             "fails",
             {"array": ONE},
@@ -426,12 +426,12 @@ def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, rea
         (
             (ONE, ONE, ONE),
             (ONE, OTHER, THIRD),
-            "5.x gives different bits even if unwritten memory holds the same, as with random numbers",
+            "5.x gives different bits even if uninitialised memory holds the same, as with random numbers",
         ),
         (
             (ONE, ONE, ONE),
             (ONE, ONE, ONE),
-            "5.x gives the same bits for any content of unwritten memory",
+            "5.x gives the same bits for any content of uninitialised memory",
         ),
     ],
 )

@@ -123,7 +123,7 @@ def _headline(models: ByModel) -> Markdown:
         "{}: {}. Each environment loads the original checkpoint and saves it with {}. Every environment then "
         "loads this copy and the original, and compares tensors, config and the logits of one "
         "prompt. A difference can come from the saver, which wrote less than it read, or from the "
-        "loader, which reads the copy in another way. It does not affect the verdict.",
+        "loader, which reads the copy differently. It does not affect the verdict.",
         extent,
         join(parts, "; "),
         code("save_pretrained"),

@@ -41,7 +41,7 @@ STANDINGS: dict[TrainingStanding, str] = {
     "identical": "the same bits",
     "rounding": "rounding",
     "diverged": "diverged",
-    "undecided": "differs, and float64 cannot tell why",
+    "undecided": "differs, and float64 does not show why",
     "follows": "follows from the forward",
     "failed": "raises",
     "not compared": "not compared",

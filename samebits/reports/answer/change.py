@@ -76,8 +76,10 @@ def _raised(failure: Failure) -> str:
 
 
 def _unstable(cell: CellResult) -> str:
+    if cell.unstable_signals == ("state",):
+        return "the same input gives different numbers after other calls"
     if cell.explained_by:
-        return "every load gives other numbers"
+        return "every load gives different numbers"
     return "two runs of the same release give different numbers"
 
 

@@ -76,7 +76,7 @@ def _of_one(report: Report) -> str:
         if report.exit_code == INCOMPLETE:
             return "incomplete: nothing that was compared differs, but not everything was"
         passes = report.exit_code in (PASS, UNASKED)
-        return "same bits in every release that knows it" if passes else _why(report)
+        return "same bits in every release that has it" if passes else _why(report)
     known = "known: " if worst.is_known else ""
     releases = f"{worst.before} → {worst.after}: " if worst.before else ""
     return f"{known}{releases}{worst.change}"

@@ -264,10 +264,10 @@ def test_a_made_model_is_named_wherever_its_relations_are_shown():
     text = squeezed(section(*rows))
     assert f"`m` on 4.48, 5.0: {ASKED}, not the model itself." in text
     assert "nothing about the weights" in text
-    assert "m on 4.48, 5.0 (seen with a made model); small on 4.48" in text
-    assert ") (seen with a made model) |" in text
+    assert "m on 4.48, 5.0 (seen with a tiny model of the same config); small on 4.48" in text
+    assert ") (seen with a tiny model of the same config) |" in text
     assert ASKED in page(*rows[:1])
-    assert summary_line(*rows).count(", seen with a made model)") == 1
+    assert summary_line(*rows).count(", seen with a tiny model of the same config)") == 1
     plain = row("m", x4_48=itself)
     assert "made model" not in section(plain) + page(plain) + summary_line(plain)
 
