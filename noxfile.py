@@ -40,7 +40,7 @@ import nox
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
-from samebits.sessions import stack_ids
+from samebits.sessions import environment_ids
 
 nox.needs_version = ">=2026.8"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -91,7 +91,7 @@ def zoo(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False, allow_parallel=True)
-@nox.parametrize("environment", [nox.param(id_, id=id_) for id_ in stack_ids(sys.argv)])
+@nox.parametrize("environment", [nox.param(id_, id=id_) for id_ in environment_ids(sys.argv)])
 def probe(session: nox.Session, environment: str) -> None:
     """Build one environment and run the probes in it; `matrix` then finds the captures."""
     samebits(session, "probe", "--environments", environment, *session.posargs)

@@ -210,15 +210,15 @@ class Bits:
         """Assert that a model computes the recorded bits in the environment of this test.
 
         Args:
-                    model: a folder, relative to the folder of samebits.lock, or an id on the hub.
-                    trust_remote_code: whether the model's own code runs; asked for when it is recorded, and
-                        where samebits.lock lies in the folder of a model.
-                    rebuild: where bits differ, compute the recorded side again to tell rounding from
-        tell rounding from
+            model: a folder, relative to the folder of samebits.lock, or an id on the hub.
+            trust_remote_code: whether the model's own code runs; asked for when it is recorded, and
+                where samebits.lock lies in the folder of a model.
+            rebuild: where bits differ, compute the recorded side again to tell rounding from
+                a behaviour change.
 
         Raises:
-                    AssertionError: it computes other bits, or nothing is recorded.
-                    SamebitsError: there is no such model.
+            AssertionError: it computes other bits, or nothing is recorded.
+            SamebitsError: there is no such model.
 
         """
         __tracebackhide__ = True

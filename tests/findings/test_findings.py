@@ -9,7 +9,7 @@ import pytest
 
 from samebits.compare.signals import compare
 from samebits.findings.case import Case
-from samebits.questions.registry import findings, rules, texts
+from samebits.questions.registry import explained, findings, rules, texts
 from samebits.questions.relations.records import Relation, RelationsSignal, signal_of
 from samebits.questions.usage.records import CACHES, UsageSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
@@ -18,6 +18,7 @@ from samebits.records.comparison import SignalComparison
 from samebits.records.distance import Distance
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
+from samebits.records.ids import Variant, Verdict
 from samebits.records.ladder import Decider, Ladder, LadderStep
 from samebits.records.made import MadeModel
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
@@ -40,6 +41,7 @@ from tests.support.builders import (
     with_outputs,
     with_signals,
 )
+from tests.support.sample_report import cell
 
 OWN, LIBRARY = "modeling_tiny.py", "transformers/modeling_utils.py"
 
@@ -1248,6 +1250,20 @@ def test_state_that_is_no_rotary_frequency_does_not_get_the_remedy_of_rope(cause
 )
 def test_state_is_not_named_without_proof_that_it_matters(changed):
     assert not codes_of(with_state(LEFT.model_copy(update=changed)))
+
+
+@pytest.mark.parametrize(
+    ("signals", "codes"),
+    [(("decode", "greedy"), ["SB712"]), (("weights", "decode"), []), ((), [])],
+)
+def test_state_explains_two_runs_that_differ_only_where_no_weight_does(signals, codes):
+    cause = LeftBehind(name="model.rope_deltas", kind="attribute")
+    found = findings(Case(capture=with_state(LEFT.model_copy(update={"causes": (cause,)}))))
+    variant = Variant(dtype="float32", attention="default")
+    made = cell("m", variant, "5.2", Verdict.UNSTABLE, unstable_signals=signals)
+    named = explained(made, {"5.2": found}).explained_by
+    assert [explanation.code for explanation in named] == codes
+    assert all(explanation.where == "model.rope_deltas" for explanation in named)
 
 
 POOLED, PROJECTED = values(1, 4, seed=50), values(1, 4, seed=51)

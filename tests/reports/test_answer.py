@@ -101,6 +101,18 @@ def test_an_exception_is_named_with_the_step_that_raises():
     assert found.do == "Stay with transformers 4.57.0"
 
 
+def test_an_unstable_cell_says_what_the_finding_says_of_it():
+    for code, change in (
+        ("SB301", "every load gives different numbers"),
+        ("SB712", "one call changes the next, so the same input gives different numbers"),
+    ):
+        explanation = Explanation(code=code, where="model.rope_deltas", stack=NEW)
+        found = answer(one(of(NEW, Verdict.UNSTABLE, explained_by=(explanation,))))
+        assert (found.change, found.where) == (change, "model.rope_deltas")
+    found = answer(one(of(NEW, Verdict.UNSTABLE)))
+    assert found.change == "two runs of the same release give different numbers"
+
+
 # since when
 
 

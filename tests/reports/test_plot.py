@@ -66,10 +66,19 @@ def test_every_chart_of_a_cell_has_a_name(report, drawn, tmp_path, number):
     assert drawn[0]["background"] == "white"
 
 
+def test_the_former_name_of_a_chart_is_read_with_a_hint(report, drawn):
+    cell = next(
+        c for c in sample_report().cells if any(x.name == "float64 check" for x in charts_of(c))
+    )
+    hint, line = plot.write_chart(options(report, cell=str(cell.cell), chart="ladder"))
+    assert hint == "The chart ladder is now called 'float64 check'; both are read"
+    assert line.startswith("Float64 check: ")
+
+
 MISTAKES = {
     "no report": ({"report": "none.json"}, "There is no report"),
     "no cell": ({"cell": "gemma2/float32@9"}, "Its cells with that model: "),
-    "no model": ({"cell": "nobody/float32@9"}, "a cell is MODEL/DTYPE-ATTENTION@STACK"),
+    "no model": ({"cell": "nobody/float32@9"}, "a cell is MODEL/DTYPE-ATTENTION@ENVIRONMENT"),
     "no chart": ({"chart": "pie"}, "has no chart"),
     "another format": ({"output": "chart.pdf"}, "written as .svg or .png"),
 }

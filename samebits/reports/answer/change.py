@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
 from samebits.diagnose.everywhere import is_everywhere
+from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release
 from samebits.reports.cell.cause import KIND_WORDS, shown_cause
@@ -76,11 +77,12 @@ def _raised(failure: Failure) -> str:
 
 
 def _unstable(cell: CellResult) -> str:
-    if cell.unstable_signals == ("state",):
-        return "the same input gives different numbers after other calls"
-    if cell.explained_by:
-        return "every load gives different numbers"
-    return "two runs of the same release give different numbers"
+    if not cell.explained_by:
+        return "two runs of the same release give different numbers"
+    left_behind = {rule.code for rule in rules() if "state" in rule.explains}
+    if {explanation.code for explanation in cell.explained_by} <= left_behind:
+        return "one call changes the next, so the same input gives different numbers"
+    return "every load gives different numbers"
 
 
 def _amount(cell: CellResult) -> str:

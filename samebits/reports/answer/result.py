@@ -53,7 +53,7 @@ def result(report: Report) -> str:
     if report.exit_code == INCOMPLETE:
         text = f"incomplete: {text}"
     elif report.exit_code == FAIL and not new:
-        text = f"does not pass: {_why(report)}; {text}"
+        text = f"fails: {_why(report)}; {text}"
     return _with_beside(text, report)
 
 

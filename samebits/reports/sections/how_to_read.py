@@ -12,7 +12,7 @@ VERDICTS = {
     "(the variant's dtype, then float32, then promoted float64)",
     "diverged": "the difference does not go away: a behaviour change, "
     "however small the difference is",
-    "undecided": "bytes differ, and it is  undecided whether this is rounding or a behaviour change; "
+    "undecided": "bytes differ, and it is undecided whether this is rounding or a behaviour change; "
     "the reason is given",
     "unstable": "the cell does not reproduce itself: a second run or load gives different bits, or "
     "the model reads uninitialised memory",
