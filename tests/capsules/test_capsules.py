@@ -690,7 +690,7 @@ def test_the_last_lines_of_a_run_say_where_capsules_lie():
     cells = (row.cells[0].model_copy(update={"capsule": Capsule(path="repro/x")}), *row.cells[1:])
     rows = (row.model_copy(update={"cells": cells}), *report.rows[1:])
     output = summary(report.model_copy(update={"rows": rows}), [Path("r/report.md")])
-    assert output[:2] == ["1 capsule to reproduce it: r/repro", "Report: r/report.md"]
+    assert output[:2] == ["1 reproducer: r/repro", "Report: r/report.md"]
 
 
 def test_the_report_says_where_it_is_or_why_it_is_not():
@@ -700,7 +700,7 @@ def test_the_report_says_where_it_is_or_why_it_is_not():
     without = failed("load").model_copy(update={"capsule": Capsule(reason="a | b")})
     output = capsules_of([there, without, failed("load")], above="../")
     assert "(../repro/llama%405.x/ISSUE.md)" in output
-    assert "no capsule, because a | b" in output
+    assert "no reproducer, because a | b" in output
     assert len(output.splitlines()) == 4
     assert not capsules_of([failed("load")])
 

@@ -186,7 +186,7 @@ matrices = st.builds(
 selections = st.builds(
     Selection,
     models=st.lists(st.sampled_from(PATTERNS), max_size=2).map(tuple),
-    stacks=st.sampled_from([(), ("5.*",), ("4.48", "5.x")]),
+    environments=st.sampled_from([(), ("5.*",), ("4.48", "5.x")]),
     dtypes=st.sampled_from([(), ("float16",)]),
     attention=st.sampled_from([(), ("eager",), ("s*",)]),
 )

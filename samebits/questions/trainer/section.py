@@ -28,9 +28,9 @@ INTRO = (
     "beside the environment and is used by nothing else."
 )
 MAX_LINES = 60
-"""Limit for what Trainer does otherwise; the pages of the models have all of it."""
+"""Limit for what Trainer does differently; the pages of the models have all of it."""
 HEADERS = (
-    "stack",
+    "environment",
     "by Trainer",
     "rows",
     "num_items_in_batch",

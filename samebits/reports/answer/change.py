@@ -25,7 +25,12 @@ _SEEN = ("logits", "outputs", "decode")
 """Signals that a user gets, the first ones first."""
 _MUCH_MORE = 10.0
 """How much larger another of them must be to be named in place of an earlier one."""
-_STEPS = {"load": "loading", "greedy": "generate()", "forward": "forward"}
+_STEPS = {
+    "load": "loading",
+    "greedy": "generate()",
+    "forward": "forward",
+    "stack": "building the environment",
+}
 """First word of a phase -> what a user calls it."""
 _NAMES = {"sdpa": "SDPA", "eager": "eager"}
 

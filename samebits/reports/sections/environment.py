@@ -44,7 +44,7 @@ def stacks(report: Report) -> Markdown:
     built = [stack for stack in report.stacks if not stack.failure]
     return page(
         [
-            heading(2, "Stacks"),
+            heading(2, "Environments"),
             table(headers, map(_stack, report.stacks), right=("packages",)),
             *(_failure(stack) for stack in report.stacks if stack.failure),
             _packages(built),
