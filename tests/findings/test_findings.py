@@ -655,7 +655,7 @@ def test_a_finding_seen_with_a_made_model_says_so(name):
     relations = signal_of(run).model_copy(update={"asked_of": MADE})
     (evidence,) = evidence_of(with_signals(run, answers={"relations": relations}))
     assert evidence == (*plain, f"seen with {MADE.in_words}")
-    assert "made model" not in "".join(plain)
+    assert "tiny model" not in "".join(plain)
 
 
 def delta_net(relation, *, step="torch_recurrent_gated_delta_rule"):

@@ -319,7 +319,7 @@ def _why_not_compared(crossing: Crossing) -> Iterator[str]:
 def _made_models(models: ByModel) -> list[Markdown]:
     """Return which models were too large to be saved, and what was saved in their place."""
     return [
-        fill("{}: saved and loaded was {}.", code(model), answer.asked_of.in_words)
+        fill("{}: saved and loaded with {}.", code(model), answer.asked_of.in_words)
         for model, answer in models.items()
         if answer.asked_of is not None
     ]

@@ -254,7 +254,7 @@ def test_reasons_are_joined_over_relations_models_and_stacks():
 
 
 MADE = MadeModel(n_layers=2, hidden_size=64, n_parameters=262_976)
-ASKED = "asked of a made model of 2 layers, hidden size 64 and 262,976 parameters"
+ASKED = "checked with a tiny model of 2 layers, hidden size 64 and 262,976 parameters"
 
 
 def test_a_made_model_is_named_wherever_its_relations_are_shown():
@@ -269,7 +269,7 @@ def test_a_made_model_is_named_wherever_its_relations_are_shown():
     assert ASKED in page(*rows[:1])
     assert summary_line(*rows).count(", seen with a tiny model of the same config)") == 1
     plain = row("m", x4_48=itself)
-    assert "made model" not in section(plain) + page(plain) + summary_line(plain)
+    assert "tiny model" not in section(plain) + page(plain) + summary_line(plain)
 
 
 def summary_line(*rows):
