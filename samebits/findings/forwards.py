@@ -59,7 +59,7 @@ def _argument_left_out(case: Case) -> Iterator[Sighting]:
         if name in facts.optional or logits is None or logits.hash != facts.omitted[name].complete:
             continue
         lines.setdefault(name, []).append(
-            f"{prompt}: with {name} the logits have the bytes of the reference, without it they have others"
+            f"{prompt}: with {name} the logits have the bytes of the reference, without it they differ"
         )
     for name, evidence in lines.items():
         yield Sighting(f"forward({name}=…)", tuple(evidence))

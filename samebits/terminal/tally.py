@@ -22,8 +22,9 @@ SHOWN = {
     "stacks": "environments",
     "cells": "runs",
     "second look": "fetching values that differ",
-    "float64 check": "float64 check",
     "grafts": "swap test",
+    "step grafts": "swap test of the loss",
+    "step grafts": "swap test of the loss",
     "crossings": "save and load",
     "capsules": "reproducers",
 }
