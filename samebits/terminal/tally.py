@@ -24,7 +24,6 @@ SHOWN = {
     "second look": "fetching values that differ",
     "grafts": "swap test",
     "step grafts": "swap test of the loss",
-    "step grafts": "swap test of the loss",
     "crossings": "save and load",
     "capsules": "reproducers",
 }
