@@ -74,7 +74,7 @@ def test_a_difference_says_where(project):
     assert text in out
     assert "testing.py" not in out  # the traceback ends in the user's test
     out = project.run("--cache-clear", failed=1, passed=1)
-    assert "has other bytes: hash " in out
+    assert "has different bytes: hash " in out
 
 
 def test_another_form_says_so(project):

@@ -65,7 +65,9 @@ def test_check_names_a_defect_and_its_line_in_an_empty_folder(installed, cache, 
     assert refused == ""  # its code runs only if somebody says so
     words = (*words, "--trust-remote-code")
     lines = call(samebits, *words, folder=models, code=1, **environ).splitlines()
-    assert any(line.startswith("defect  ") and "every load gives different" in line for line in lines)
+    assert any(
+        line.startswith("defect  ") and "every load gives different" in line for line in lines
+    )
     text = " ".join(" ".join(lines).split())
     assert "modeling_tiny.py:" in text.partition(" where ")[2].partition(" right ")[0]
     assert " is wrong: a non-persistent buffer holds uninitialised memory (SB301)" in text

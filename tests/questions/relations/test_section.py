@@ -262,7 +262,7 @@ def test_a_made_model_is_named_wherever_its_relations_are_shown():
     made, itself = signal(broken, asked_of=MADE), signal(broken)
     rows = (row("m", x4_48=made, x5_0=made), row("small", x4_48=itself))
     text = squeezed(section(*rows))
-    assert f"`m` on 4.48, 5.0: {ASKED}, not the model itself." in text
+    assert f"`m` in 4.48, 5.0: {ASKED}, not the model itself." in text
     assert "nothing about the weights" in text
     assert "m on 4.48, 5.0 (seen with a tiny model of the same config); small on 4.48" in text
     assert ") (seen with a tiny model of the same config) |" in text
