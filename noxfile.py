@@ -40,7 +40,7 @@ import nox
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
-from samebits.sessions import stack_ids
+from samebits.sessions import environment_ids
 
 nox.needs_version = ">=2026.8"
 nox.options.default_venv_backend = "uv|virtualenv"
@@ -91,15 +91,15 @@ def zoo(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False, allow_parallel=True)
-@nox.parametrize("stack", [nox.param(id_, id=id_) for id_ in stack_ids(sys.argv)])
-def probe(session: nox.Session, stack: str) -> None:
-    """Build one stack and run the probes in it; `matrix` then finds the captures."""
-    samebits(session, "probe", "--stacks", stack, *session.posargs)
+@nox.parametrize("environment", [nox.param(id_, id=id_) for id_ in environment_ids(sys.argv)])
+def probe(session: nox.Session, environment: str) -> None:
+    """Build one environment and run the probes in it; `matrix` then finds the captures."""
+    samebits(session, "probe", "--environments", environment, *session.posargs)
 
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Run the tests, those over real stacks included; -m "not stacks" leaves those out."""
+    """Run the tests, those in real environments included; -m "not stacks" leaves those out."""
     install(session, "tests")
     if session.posargs:
         session.run("pytest", *session.posargs)
@@ -118,7 +118,7 @@ def tests_long(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def newest(session: nox.Session) -> None:
-    """Run the tests over real stacks on the newest release, which may be newer than they know."""
+    """Run the tests in real environments on the newest release, which may be newer than they know."""
     install(session, "tests")
     command = ("pytest", "-m", "stacks", "-n", "2", "--dist", "loadfile")
     session.run(*command, *session.posargs, env={"UV_CONSTRAINT": ""})

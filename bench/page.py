@@ -29,20 +29,20 @@ a small matrix in two minutes and writes nothing here.
 
 Everything is measured in one run on one machine, so the figures to compare are ratios. CPU seconds are
 those of all processes together, because they do not depend on what else the machine does; wall
-seconds stand beside them. uv's installation of the stacks is left out: every comparison needs it.
+seconds stand beside them. uv's installation of the environments is left out: every comparison needs it.
 
 - *needed*: the same imports, loads, forwards, backward passes, runs of Trainer, generate() and saves that samebits asks of transformers,
-  in one bare process per stack. They are timed from outside while samebits runs a quarter of the
+  in one bare process per environment. They are timed from outside while samebits runs a quarter of the
   matrix once more (`bench/counted/`). A call that an instrument watches counts with what it takes
   unwatched, found by another run that tries it so in a fork, and a float64 model that cannot run
   without the instrument counts as nothing. What is above it is samebits' own.
 - *bare*: the same models, dtypes and prompts (the very tensors), loaded, run and decoded **once**, in
-  one process per stack that does nothing else (`bench/bare.py`). samebits does it twice, to see
+  one process per environment that does nothing else (`bench/bare.py`). samebits does it twice, to see
   whether a cell is deterministic, and more often for each further check.
-- *by hand*: one such process per model, dtype and stack, which dumps logits and hidden states, and one
+- *by hand*: one such process per model, dtype and environment, which dumps logits and hidden states, and one
   more to compare two dumps (`bench/by_hand.py`); a sample of models, scaled to all of them.
 - *whole matrix*: samebits with 40 models of zoo.yaml and an empty folder of work: makes the checkpoints, runs every cell twice
-  with all probes, saves and loads each model across the stacks, climbs the precision ladder for what
+  with all probes, saves and loads each model across the environments, runs the float64 check for what
   differs, compares and writes the report. Relations inside a cell (`relations`) are tried for
   those models for which zoo.yaml has `relations: true`, and cost more than any other check.
   docs/levels.md says what `--quick` leaves out and what is lost with it.
@@ -142,7 +142,9 @@ def _targets(results: dict[str, Any]) -> list[list[str]]:
 
 
 def _extent(whole: dict[str, Any]) -> str:
-    return f"{whole['models']} models {TIMES} {whole['stacks']} stacks, {whole['cells']} cells"
+    return (
+        f"{whole['models']} models {TIMES} {whole['stacks']} environments, {whole['cells']} cells"
+    )
 
 
 def _met(met: bool) -> str:
@@ -199,7 +201,7 @@ def _spent(spent: list[dict[str, Any]], cpu: float) -> list[str]:
     text = (
         "The cold run by kind of job. *cell a* runs all checks, *cell b* only measures whether the "
         "results repeat; *crossings.save* and *crossings.load* cross the releases, *ladder* separates "
-        "rounding from a different function; *imports* are the stacks' own processes, *host* compares and writes."
+        "rounding from a behaviour change; *imports* are the environments' own processes, *host* compares and writes."
     )
     table = _table(["job", "number", "CPU s"], [*lines, ["host", "", f"{host:.1f}"]], right=2)
     return [text, table]
@@ -251,7 +253,7 @@ def _memory(memory: dict[str, Any]) -> list[str]:
             ]
         )
     text = (
-        "A Llama of that many bytes in float32, on the oldest and the newest stack, one cell at a time. "
+        "A Llama of that many bytes in float32, on the oldest and the newest environment, one cell at a time. "
         "The probe's peak is that of its largest process, less what a tiny model alone needs, which is "
         "nearly all torch and transformers. Two models are held at most: the one "
         "observed and, in turn, the buffers of one made afresh from the config, a second load over poison, or one with "
@@ -274,7 +276,7 @@ def _traces(traces: dict[str, Any]) -> list[str]:
         for stack, trace in traces.items()
         for size in trace["sizes"]
     ]
-    headers = ["stack", "hidden", "layers", "tokens", "traced / plain"]
+    headers = ["environment", "hidden", "layers", "tokens", "traced / plain"]
     return [
         "A forward with every operation hashed, against the same forward without.",
         _table(headers, lines, right=4),
@@ -325,7 +327,7 @@ def _real_size(real_size: dict[str, Any]) -> list[str]:
 
 _WHAT_A_JOB_IS_FOR = """\
 Without *cell a* there is nothing to compare. *cell b* is the second run of each cell; without it nobody learns that a
-cell reads unwritten memory or decides by chance. *ladder a* computes cells that differ again in float64; without it
+cell reads uninitialised memory or depends on chance. *ladder a* computes cells that differ again in float64; without it
 every difference is undecided. It starts for no cell that holds the same bits, and its copy of the model in float64 is
 most of the memory. A model whose copy would take more than 4 GiB has none: there the ladder converts parameters one
 operation at a time, which saves the memory and takes up to four times the CPU time. *crossings.save* and

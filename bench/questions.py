@@ -23,7 +23,7 @@ QUESTIONS = (
         frozenset({"relations"}),
         frozenset(),
         "`relations: false`",
-        "that a cache, a padding, a batch or another attention changes the results of one release",
+        "that a cache, a padding, a batch or a different attention changes the results of one release",
     ),
     Question(
         "training step and Trainer",
@@ -42,14 +42,14 @@ QUESTIONS = (
         "that generate(), beams, logits processors or saved options change while the model does not",
     ),
     Question(
-        "crossings",
+        "save/load",
         frozenset(),
         frozenset({"crossings.save", "crossings.load"}),
         "`save_load: false`",
-        "that a release reads otherwise what another release saved",
+        "that a release reads differently what another release saved",
     ),
     Question(
-        "precision ladder",
+        "float64 check",
         frozenset(),
         frozenset({"ladder a", "ladder b"}),
         "no switch",
@@ -67,7 +67,7 @@ QUESTIONS = (
         frozenset(),
         frozenset({"cell b"}),
         "no switch",
-        "that a cell reads memory that nobody wrote, or draws numbers",
+        "that a cell reads uninitialised memory, or draws numbers",
     ),
 )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.findings.rulebook import text_with_code
+from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
 from samebits.reports import again
 from samebits.reports.packed import NAME
@@ -47,7 +48,7 @@ The zoo has tiny models of many architectures. Each was compared under several r
 model's type, as config.json has it. A model whose config switches other things on may be hit by more: `samebits check` your \
 own. A mark compares with the reference, and says nothing about which of the two is right; the model's page and the finding do."""
 
-_LEGEND = "`=` the same bits · `≈` rounding · `≠` another function · `?` undecided · `-` not in this release"
+_LEGEND = "`=` the same bits · `≈` rounding · `≠` behaviour change · `?` undecided · `-` not in this release"
 
 
 def render(report: Report) -> str:
@@ -56,7 +57,7 @@ def render(report: Report) -> str:
     for row in report.rows:
         if row.group != OWN_CODE:
             models[row.model].append(row)
-    titles = {rule.code: rule.name for rule in report.rules}
+    titles = {rule.code: rule.text.name for rule in rules()}
     groups: dict[bool, list[list[Row]]] = {True: [], False: []}
     for rows in models.values():
         groups[_severity(rows) < len(SEVERITY)].append(rows)
@@ -66,7 +67,7 @@ def render(report: Report) -> str:
         heading(1, "Is my model hit?"),
         Markdown(_INTRO),
         Markdown(_LEGEND),
-        heading(2, "Models that a release computes otherwise, or does not run"),
+        heading(2, "Models that change behaviour or fail in a release"),
         _table(hit, report, titles),
         heading(2, "Models that differ by rounding at most"),
         _table(others, report, titles),

@@ -1,4 +1,4 @@
-"""The stacks for which nox offers a ``probe`` session.
+"""The environments for which nox offers a ``probe`` session.
 
 nox reads the noxfile for every command, so samebits is imported only if probe sessions matter.
 """
@@ -15,8 +15,8 @@ _NAMING_OPTIONS = {"-s", "-e", "--session", "--sessions"}
 _PATTERN_OPTIONS = {"-l", "--list", "-k", "--keywords", "-t", "--tags", "--json", "--list-sessions"}
 
 
-def stack_ids(arguments: Sequence[str]) -> list[str]:
-    """Return the ids of the stacks for which nox offers a ``probe`` session.
+def environment_ids(arguments: Sequence[str]) -> list[str]:
+    """Return the ids of the environments for which nox offers a ``probe`` session.
 
     ``arguments`` is nox's command line, in which ``--matrix`` may follow ``--``. The result is
     empty for a command that runs other sessions, and for a matrix with mistakes. These are

@@ -120,7 +120,11 @@ def test_2_for_a_matrix_that_is_not_there(capsys):
 
 @pytest.mark.parametrize(
     "arguments",
-    [("matrix", "--models", "lama"), ("probe", "--stacks", "9.9"), ("matrix", "--dtypes", "int4")],
+    [
+        ("matrix", "--models", "lama"),
+        ("probe", "--environments", "9.9"),
+        ("matrix", "--dtypes", "int4"),
+    ],
     ids=" ".join,
 )
 def test_2_for_a_filter_that_matches_nothing(arguments, capsys):
@@ -213,7 +217,7 @@ def test_help_explains_and_exits_with_0(command, capsys):
     assert caught.value.code == 0
     out = capsys.readouterr().out
     if command:
-        for option in ("--matrix", "--models", "--stacks", "--dtypes", "--fresh", "--jobs"):
+        for option in ("--matrix", "--models", "--environments", "--dtypes", "--fresh", "--jobs"):
             assert option in out
     if command == ["matrix"]:
         assert out.startswith("usage: samebits matrix ")
@@ -281,21 +285,30 @@ def test_a_mistake_is_told_in_the_words_of_the_command(runner, arguments, messag
 def test_options_become_an_order(runner, folder):
     (folder / "other.yaml").write_text(MATRIX, "utf-8")
     main(
-        *("matrix", "--matrix", "other.yaml", "--models", "llama*, t5", "--stacks", "5.x"),
+        *("matrix", "--matrix", "other.yaml", "--models", "llama*, t5", "--environments", "5.x"),
         *("--dtypes", "float32", "--attention", "eager,sdpa", "--devices", "cpu"),
         *("--fresh", "--upgrade", "--jobs", "3"),
     )
     order = runner.order
     assert str(order.matrix) == "other.yaml"
     assert order.selection.models == ("llama*", "t5")
-    assert (order.selection.stacks, order.selection.dtypes) == (("5.x",), ("float32",))
+    assert (order.selection.environments, order.selection.dtypes) == (("5.x",), ("float32",))
     assert (order.selection.attention, order.selection.devices) == (("eager", "sdpa"), ("cpu",))
     assert (order.fresh, order.upgrade, order.jobs) == (True, True, 3)
     assert order.command == (
-        "samebits matrix --models 'llama*, t5' --stacks 5.x --dtypes float32 "
+        "samebits matrix --models 'llama*, t5' --environments 5.x --dtypes float32 "
         "--attention eager,sdpa --devices cpu --matrix other.yaml"
     )
     assert runner.environ == {"HOME": "/h"}
+
+
+def test_former_names_of_options_are_read_with_a_hint(runner, capsys):
+    main("matrix", "--stacks", "4.48")
+    main("matrix", "--stacks=4.48")
+    hint = "--stacks is now called --environments; both are read\n"
+    assert capsys.readouterr().err == 2 * hint
+    assert runner.order.selection.environments == ("4.48",)
+    assert runner.order.command == "samebits matrix --environments 4.48"
 
 
 def test_every_option_reaches_the_order():
@@ -405,7 +418,7 @@ def test_every_release_is_asked_for_and_makes_no_capsule_unasked(runner):
 def test_probe_writes_no_report_and_minds_no_verdict(runner, folder, capsys):
     runner.passes()
     runner.report = runner.report.model_copy(update={"exit_code": 1})
-    assert main("probe", "--stacks", "4.48") == 0
+    assert main("probe", "--environments", "4.48") == 0
     assert capsys.readouterr().out == ""
     assert not (folder / "reports").exists()
 

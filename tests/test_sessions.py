@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.sessions import stack_ids
+from samebits.sessions import environment_ids
 
 MATRIX = """\
 stacks: ["4.48", "5.x"]
@@ -37,16 +37,16 @@ def folder(tmp_path, monkeypatch):
     ids=" ".join,
 )
 def test_nox_is_told_the_stacks_of_the_matrix(arguments):
-    assert stack_ids(arguments) == ["4.48", "5.x"]
+    assert environment_ids(arguments) == ["4.48", "5.x"]
 
 
 @pytest.mark.parametrize("option", [["--matrix", "other.yaml"], ["--matrix=other.yaml"]], ids=len)
 def test_nox_is_told_those_of_another_matrix(folder, option):
     (folder / "other.yaml").write_text(MATRIX.replace("4.48", "4.57"), "utf-8")
     arguments = ["nox", "-s", "probe(4.57)", "--", "--fresh", *option]
-    assert stack_ids(arguments) == ["4.57", "5.x"]
+    assert environment_ids(arguments) == ["4.57", "5.x"]
     # before the dashes it is an option of nox
-    assert stack_ids(["nox", *option]) == ["4.48", "5.x"]
+    assert environment_ids(["nox", *option]) == ["4.48", "5.x"]
 
 
 @pytest.mark.parametrize(
@@ -57,21 +57,21 @@ def test_a_broken_matrix_offers_no_stack_and_no_traceback(folder, text):
     path.unlink()
     if text is not None:
         path.write_text(text, "utf-8")
-    assert stack_ids(["nox", "-l"]) == []
+    assert environment_ids(["nox", "-l"]) == []
 
 
 def test_a_mistake_behind_the_dashes_offers_no_stack_either():
-    assert stack_ids(["nox", "--", "--matrix"]) == []
-    assert stack_ids(["nox", "--", "--matrix", "."]) == []
+    assert environment_ids(["nox", "--", "--matrix"]) == []
+    assert environment_ids(["nox", "--", "--matrix", "."]) == []
 
 
 def test_a_probe_that_cannot_be_offered_says_why(folder, capsys):
     (folder / "bad.yaml").write_text(MATRIX.replace("models", "model"), "utf-8")
-    assert stack_ids(["nox", "-s", "probe(4.48)", "--", "--matrix", "none.yaml"]) == []
+    assert environment_ids(["nox", "-s", "probe(4.48)", "--", "--matrix", "none.yaml"]) == []
     assert f"none.yaml: the file does not exist in {folder}" in capsys.readouterr().err
-    assert stack_ids(["nox", "-s", "probe(4.48)", "--", "--matrix", "bad.yaml"]) == []
+    assert environment_ids(["nox", "-s", "probe(4.48)", "--", "--matrix", "bad.yaml"]) == []
     assert 'bad.yaml:2:1: unknown key "model"' in capsys.readouterr().err
-    assert stack_ids(["nox", "-l", "--", "--matrix", "bad.yaml"]) == []
+    assert environment_ids(["nox", "-l", "--", "--matrix", "bad.yaml"]) == []
     assert capsys.readouterr().err == ""
 
 
@@ -81,13 +81,13 @@ def test_a_probe_that_cannot_be_offered_says_why(folder, capsys):
     ids=" ".join,
 )
 def test_a_command_that_runs_no_probe_is_told_none(arguments):
-    assert stack_ids(["nox", *arguments]) == []
+    assert environment_ids(["nox", *arguments]) == []
 
 
 @pytest.mark.processes
 def test_the_noxfile_is_read_without_what_only_a_run_needs():
     code = (
-        "import sys; from samebits.sessions import stack_ids; stack_ids(['nox', '-s', 'matrix'])\n"
+        "import sys; from samebits.sessions import environment_ids; environment_ids(['nox', '-s', 'matrix'])\n"
         "print(sorted({'pydantic', 'numpy', 'yaml', 'rich', 'asyncio'} & set(sys.modules)))"
     )
     done = subprocess.run(

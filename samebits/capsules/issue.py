@@ -27,8 +27,8 @@ _MAX_FRAMES = 3
 
 _KINDS = {
     Verdict.ROUNDING: "rounding: the difference goes away in float64",
-    Verdict.DIVERGED: "not rounding: a different function or different numbers",
-    Verdict.UNDECIDED: "undecided: float64 does not tell rounding from a different function here",
+    Verdict.DIVERGED: "not rounding: a behaviour change, or different numbers",
+    Verdict.UNDECIDED: "undecided: float64 does not tell rounding from a behaviour change here",
 }
 
 
@@ -71,7 +71,7 @@ def _title(file: CapsuleFile) -> Markdown:
     if file.contrast == "fails":
         return fill("{}: {} in {}, not in {}", name, file.candidate.sees.error, new, old)
     if file.contrast == "unstable":
-        return fill("{}: {} computes with unwritten memory, {} does not", name, new, old)
+        return fill("{}: {} computes with uninitialised memory, {} does not", name, new, old)
     where = {
         "forward": "different logits",
         "generate": f"generate() computes different logits at step {question.steps}",
@@ -160,7 +160,7 @@ def _seen_words(side: Side) -> Markdown:
     if sees.error:
         return code(f"{sees.error}: {sees.message}" if sees.message else sees.error, limit=200)
     if sees.unstable or sees.ref is None:
-        return Markdown("different bits for different content of unwritten memory")
+        return Markdown("different bits for different content of uninitialised memory")
     shape = ", ".join(map(str, sees.ref.shape))
     return fill("{} {}", f"{sees.ref.dtype}[{shape}]", code(sees.sha256[:16]))
 
@@ -229,7 +229,7 @@ def _expected_behavior(facts: Issue) -> Markdown:
     if facts.file.contrast == "fails":
         return fill("It runs, as with transformers {}.", old)
     if facts.file.contrast == "unstable":
-        return Markdown("The same bits in every run, whatever unwritten memory holds.")
+        return Markdown("The same bits in every run, whatever uninitialised memory holds.")
     if facts.result.judged is Verdict.ROUNDING:
         return fill(
             "The same function, up to rounding. This is the case: the result differs from {} by "

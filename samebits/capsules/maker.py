@@ -381,7 +381,7 @@ class _Builder:
         if case.folder is not None and (n := files.size(case.folder)) > files.LIMIT:
             fewer = " with fewer layers" if n < self._size else ""
             msg = (
-                f"its checkpoint has {n / 2**20:,.1f} MiB{fewer}, and a capsule holds "
+                f"its checkpoint has {n / 2**20:,.1f} MiB{fewer}, and a reproducer holds "
                 f"{files.LIMIT >> 20}{self._no_stand_in}"
             )
             raise CannotReproduce(msg)

@@ -228,7 +228,7 @@ def _expected_constants(expectation: Expectation | None) -> list[str]:
         )
         return [f"EXPECTED = {_literal(expectation.sees.error)}", *message]
     if expectation.sees.unstable:
-        return ['EXPECTED = "different bits for different content of unwritten memory"']
+        return ['EXPECTED = "different bits for different content of uninitialised memory"']
     assert expectation.sees.sha256
     other_hash = "" if expectation.other.unstable else expectation.other.sha256
     lines = [f'EXPECTED = "{expectation.sees.sha256}"']

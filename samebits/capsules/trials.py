@@ -56,8 +56,8 @@ class Tensors(Record):
 class Answers(NamedTuple):
     """Results of both sides: one each, or three for an unstable cell.
 
-    Two of the three have the same content of unwritten memory, the third has another one. If the
-    first two differ, unwritten memory is not the cause.
+    Two of the three have the same content of uninitialised memory, the third has another one. If the
+    first two differ, uninitialised memory is not the cause.
     """
 
     reference: tuple[Trial, ...]
@@ -125,7 +125,7 @@ def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raise
     old, new = stacks
     for stack, results in zip(stacks, answers, strict=True):
         if silent := [trial for trial in results if trial.ref is None and not trial.error]:
-            return f"{stack} gave no answer: {silent[0].message}"
+            return f"{stack} returned nothing: {silent[0].message}"
     failing = [(stack, t) for stack, results in zip(stacks, answers, strict=True) for t in results]
     if contrast == "fails":
         failing, (candidate, *_) = failing[:1], answers.candidate
@@ -145,18 +145,18 @@ def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raise
 
 
 def _why_not_unstable(answers: Answers, stacks: tuple[str, str]) -> str:
-    """Return why the instability is not caused by unwritten memory in the candidate only."""
+    """Return why the instability is not caused by uninitialised memory in the candidate only."""
     old, new = stacks
     *same_memory, other_memory = answers.candidate
     if len(_hashes(answers.reference)) > 1:
         return f"{old} also gives different bits in two runs"
     if len(_hashes(tuple(same_memory))) > 1:
         return (
-            f"{new} gives different bits even if unwritten memory holds the same, "
+            f"{new} gives different bits even if uninitialised memory holds the same, "
             "as with random numbers"
         )
     assert _hashes((other_memory,)) & _hashes(tuple(same_memory))
-    return f"{new} gives the same bits for any content of unwritten memory"
+    return f"{new} gives the same bits for any content of uninitialised memory"
 
 
 def _exception_words(trial: Trial) -> str:

@@ -100,7 +100,7 @@ class Options(Record):
     transformers' own class instead."""
     packages: Annotated[tuple[str, ...], Option("WHAT", "--package")] = ()
     """A package with the model's code, such as my-models==1.2 or ./my-models; may be repeated."""
-    stack_packages: Annotated[tuple[str, ...], Option("WHAT", "--stack-package")] = ()
+    environment_packages: Annotated[tuple[str, ...], Option("WHAT", "--environment-package")] = ()
     """A requirement for every environment, such as 'numpy<2' or pillow; may be repeated."""
     imports: Annotated[tuple[str, ...], Option("MODULE", "--import")] = ()
     """A module that registers the model with the Auto classes; may be repeated."""
@@ -140,7 +140,7 @@ def prepare(options: Options) -> Check:
     code = _code_of(options)
     of_model = {name: value for name, value in code.items() if name in _CODE_KEYS}
     entry = Entry(model.name, model, trusts_code, **(of_model | listed))
-    matrix = _matrix(entry, releases, code["stack_packages"], options.inputs)
+    matrix = _matrix(entry, releases, code["environment_packages"], options.inputs)
     if model.hub:
         # a folder is looked at when the run begins, as are those of matrix.yaml
         faults = [*config_faults(f"{model.typed}: config.json", model.config, matrix.models[0])]
@@ -213,7 +213,7 @@ def _holds(mark: Path, digest: str) -> bool:
         return False
 
 
-_CODE = ("packages", "stack_packages", "imports", "model_class")
+_CODE = ("packages", "environment_packages", "imports", "model_class")
 _CODE_KEYS = {"packages": "packages", "imports": "import", "model_class": "class"}
 
 
@@ -222,7 +222,7 @@ def _code_of(options: Options) -> dict[str, Any]:
     code = {field: getattr(options, field) for field in _CODE}
     for field, value in code.items():
         try:
-            if value and field == "stack_packages":
+            if value and field == "environment_packages":
                 StackEntry.model_validate({"transformers": NEWEST, "packages": value})
             elif value:
                 # any source does, as only this key is looked at
@@ -244,13 +244,13 @@ def _code_words(code: dict[str, Any]) -> Iterator[str]:
 
 
 def _matrix(
-    entry: Entry, releases: Span, stack_packages: Sequence[str], inputs: Path | None
+    entry: Entry, releases: Span, environment_packages: Sequence[str], inputs: Path | None
 ) -> Matrix:
     """Return the matrix of one model, whose relative paths are those of the file of its inputs."""
     if inputs is not None:
         packages = [str(Path(p).absolute()) if is_path_of_package(p) else p for p in entry.packages]
         entry = entry._replace(packages=packages)
-    text = matrix_text([entry], releases.stacks, "samebits check", stack_packages)
+    text = matrix_text([entry], releases.stacks, "samebits check", environment_packages)
     yaml = yamltext.parse(text.encode())
     if inputs is None:
         return load.parse(yaml, Path.cwd() / "check")

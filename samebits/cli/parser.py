@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -43,7 +44,7 @@ Run every model of matrix.yaml in every environment, compare the results and wri
 
 Filters are names or shell patterns, separated by commas. A filter that matches nothing is an error.
 The report replaces the earlier one in the same folder. The commands after "To reproduce" in a report
-write to another folder, reports/reproduce/MODEL@STACK.
+write to another folder, reports/reproduce/MODEL@ENVIRONMENT.
 
 {EXIT_CODES}"""
 
@@ -57,8 +58,8 @@ _MERGE = f"""\
 Write the report of a run whose shards ran on several machines (samebits matrix --shard I/N).
 
 The shards' results are fetched from the folders, and from --store. Give the same matrix.yaml, filters
-and level as the shards had. What needs several cells is computed here: comparisons, the precision
-ladder, causes. The report is that of one run. A shard that left no result is named.
+and level as the shards had. What needs several cells is computed here: comparisons, float64
+checks, causes. The report is that of one run. A shard that left no result is named.
 
 {EXIT_CODES}"""
 
@@ -78,7 +79,7 @@ Examples:
 
 
 _ISSUE = """\
-Write an issue about what fails in a report and is in no issue yet, for a run that nobody watches.
+Draft a GitHub issue for the failures of a report that have none, for a run in CI.
 
 A difference is not new if an open issue of samebits has it, or a closed one for the same release of
 transformers. If nothing is new, no file is written. The exit code is 0 either way.
@@ -143,7 +144,14 @@ Examples:
 _NO_COMMAND = 2
 """Exit code of samebits alone, which prints the help: a script that forgot the command is to notice."""
 
-_OF_MODEL = ("trust_remote_code", "packages", "stack_packages", "imports", "model_class", "inputs")
+_OF_MODEL = (
+    "trust_remote_code",
+    "packages",
+    "environment_packages",
+    "imports",
+    "model_class",
+    "inputs",
+)
 _OF_VARIANTS = ("dtypes", "attention", "devices")
 _DEPTH = ("level", "causes", "repro")
 _RUN = ("strict", "fresh", "upgrade", "store", "jobs")
@@ -242,8 +250,13 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     return {**make_parser(PLAIN)[1], **own}
 
 
+_RENAMED = {"--stacks": "--environments", "--stack-package": "--environment-package"}
+"""Former names of options -> their names now, as for the keys of matrix.yaml."""
+
+
 def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace:
     """Return the options; an unknown option is reported with the usage of the command."""
+    arguments = [_with_present_name(word, spoken) for word in arguments]
     parser, commands = make_parser(spoken)
     if not arguments:
         parser.print_help()
@@ -257,6 +270,15 @@ def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace
         hint = hint.replace('"', '"--', 1)
         command.error(f"unknown option or argument: {' '.join(unknown)}{hint}")
     return options
+
+
+def _with_present_name(word: str, spoken: TerminalText) -> str:
+    """Return a word with the name that its option has now; a former one is answered with a hint."""
+    name, *value = word.split("=", 1)
+    now = _RENAMED.get(name, name)
+    if now != name:
+        spoken.say(f"{name} is now called {now}; both are read", sys.stderr)
+    return "=".join([now, *value])
 
 
 _SESSION = re.compile(r"^def\s+matrix\s*\(", re.MULTILINE)

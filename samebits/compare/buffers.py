@@ -231,9 +231,7 @@ def _frequencies(
 ) -> ItemComparison:
     if len(reference.ref.shape) != len(candidate.ref.shape):
         # a table of angles for all positions, as Pixtral's in 4.57, and frequencies are other quantities
-        note = (
-            f"shape {list(candidate.ref.shape)} on the other side: another quantity under this name"
-        )
+        note = f"shape {list(candidate.ref.shape)} on the other side: a different quantity under this name"
         return unpaired(subject, reference.ref, None, note, excused=True)
     item = compare_tensors(subject, reference.ref, candidate.ref, values)
     scalings = reference.attention_scaling, candidate.attention_scaling

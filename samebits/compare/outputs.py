@@ -139,16 +139,16 @@ def _regrouped(pair: Pair, output: OutputPair) -> ItemComparison:
 def _joined_in_words(pair: Pair, whole: TensorRef, parts: tuple[TensorRef, ...]) -> str:
     """Return whether parts hold the bytes of a whole tensor, one after the other."""
     if sum(part.numel for part in parts) != whole.numel:
-        return "with another number of elements"
+        return "with a different number of elements"
     if {part.dtype for part in parts} != {whole.dtype}:
-        return "in another dtype"
+        return "in a different dtype"
     if not all(pair.values.has(ref) for ref in (whole, *parts)):
         return "and it is not known whether its bytes are the same, as the values are not stored"
     joined = np.concatenate([pair.values.tensor(part).reshape(-1) for part in parts])
     metrics = measure(pair.values.tensor(whole).reshape(-1), joined)
     if not metrics.n_differ:
         return "with the same bytes"
-    return f"with other bytes: {amount_of(metrics)}"
+    return f"with different bytes: {amount_of(metrics)}"
 
 
 def _both(

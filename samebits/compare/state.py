@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from samebits.records.state import StateSignal
 
 NAME = "state"
-NOT_REPEATED = "each forward of it gives other bytes, so nothing says what was left behind"
+NOT_REPEATED = "each forward of it gives different bytes, so nothing shows what was left behind"
 BOTH = "both sides leave the same state behind"
 BOTH_DIFFER = (
     "both sides leave state behind, and their forwards differ before: what they leave cannot be "

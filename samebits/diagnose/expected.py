@@ -269,7 +269,7 @@ def _rule_text(rule: Expected) -> str:
     patterns = {
         "model": rule.model,
         "variant": rule.variant,
-        "stack": rule.stack,
+        "environment": rule.stack,
         "signal": rule.signal,
     }
     parts = [f"{key} {', '.join(names)}" for key, names in patterns.items() if names != ("*",)]

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def _functions(capture: Capture) -> set[str]:
-    """Return how attention was computed in any prompt and layer: ``sdpa``, ``by hand``."""
+    """Return how attention was computed in any prompt and layer: ``SDPA``, ``eager``."""
     attention = capture.signals.attention
     calls = attention.calls.values() if attention is not None else ()
-    return {"sdpa" if call.sdpa is not None else "by hand" for prompt in calls for call in prompt}
+    return {"SDPA" if call.sdpa is not None else "eager" for prompt in calls for call in prompt}
 
 
 def _kernel_change(case: Case) -> str:
-    """Return how attention changed between by hand and sdpa; '' if it did not or cannot matter."""
+    """Return how attention changed between eager and SDPA; '' if it did not or cannot matter."""
     if case.reference is None or case.first() not in ("hidden_states", "logits", "decode"):
         return ""
     candidate, reference = _functions(case.capture), _functions(case.reference)

@@ -53,10 +53,10 @@ def _left_behind(case: Case) -> Iterator[Sighting]:
     amount = f": the logits are off by {off:.2g}" if off else ""
     names = ", ".join(cause.name for cause in state.causes)
     again = (
-        f"prompt {state.prompt}, run again after all prompts and generate(), gives other bytes "
+        f"prompt {state.prompt}, run again after all prompts and generate(), gives different bytes "
         f"than the first time in {', '.join(state.outputs) or 'its output'}{amount}"
     )
-    undone = f"it gives the first bytes again once this is as it was: {names}"
+    undone = f"with this restored, it gives the first bytes again: {names}"
     yield Sighting(state.causes[0].name, (again, undone))
 
 

@@ -66,8 +66,8 @@ def _other_kernel(case: Case) -> Iterator[Sighting]:
         return
     reference = {probe.name: probe for probe in case.reference.signals.device or ()}
     lines = [
-        f"{probe.name}, prompt {probe.prompt}: other logits than in {case.reference.cell.stack}; the cell's "
-        "own way gives the same"
+        f"{probe.name}, prompt {probe.prompt}: different logits than in {case.reference.cell.stack}; the "
+        "cell's own kernel gives the same"
         for probe in case.capture.signals.device or ()
         if probe.name in reference and _differ(case, reference[probe.name], probe)
     ]

@@ -36,7 +36,7 @@ def _other_output(case: Case) -> Iterator[Sighting]:
 
 
 def _one_more_argument(case: Case) -> Iterator[Sighting]:
-    """Find arguments without which forward raises or gives other logits here, and not in the reference."""
+    """Find arguments without which forward raises or gives different logits here, and not in the reference."""
     lines: dict[str, list[str]] = {}
     for prompt, name, facts, before in _omissions(case):
         omission, other = facts.omitted[name], before.omitted.get(name)
@@ -59,7 +59,7 @@ def _argument_left_out(case: Case) -> Iterator[Sighting]:
         if name in facts.optional or logits is None or logits.hash != facts.omitted[name].complete:
             continue
         lines.setdefault(name, []).append(
-            f"{prompt}: with {name} the logits have the bytes of the reference, without it they have others"
+            f"{prompt}: with {name} the logits have the bytes of the reference, without it they differ"
         )
     for name, evidence in lines.items():
         yield Sighting(f"forward({name}=…)", tuple(evidence))

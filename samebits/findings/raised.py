@@ -26,8 +26,8 @@ def _one_side(*, of_release: bool) -> Callable[[Case], Iterator[Sighting]]:
                 continue
             raising, answering = sides if check.candidate else sides[::-1]
             yield Sighting(
-                f"{raising} raises, {answering} answers: {check.name}",
-                (check.candidate or check.reference, f"{raising} raises; {answering} answers"),
+                f"{raising} raises, {answering} works: {check.name}",
+                (check.candidate or check.reference, f"{raising} raises; {answering} works"),
                 raises=here if check.candidate else there,
             )
 

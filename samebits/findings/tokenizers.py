@@ -21,8 +21,8 @@ _PACKAGE = (
 )
 """The package that an exception of a tokenizer's load says is missing, from 4.48 to 5.24."""
 _WITH = (
-    "--stack-package sentencepiece --stack-package protobuf",
-    "--stack-package tiktoken",
+    "--environment-package sentencepiece --environment-package protobuf",
+    "--environment-package tiktoken",
 )
 """5.x names tiktoken wherever it cannot read a file by sentencepiece."""
 _ADDS = {"add_bos_token": "bos", "add_eos_token": "eos"}

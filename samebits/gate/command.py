@@ -69,11 +69,12 @@ VERIFY_HELP = """\
 Run the models of samebits.lock in the project's own environment and compare their bits with the lock.
 
 No environment is built as long as all bytes are as recorded. Where they are not, the recorded packages
-are built as an environment and run on this machine, so that another CPU is told from another function.
+are built as an environment and run on this machine: this tells a hardware difference from a behaviour
+change.
 
 Exit codes:
   0  everything is identical, rounding, or another machine's
-  1  something diverged, differs for an undecided reason, is unstable or fails
+  1  something changes behaviour, differs for an undecided reason, is unstable or fails
   2  a mistake on the command line or in the lock
   3  nothing fails, but something was not finished, not observed or is not there
 """

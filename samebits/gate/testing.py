@@ -190,7 +190,7 @@ class Bits:
             _fail(f"tensor {name!r} is {after}, and {before} is recorded")
         if own is None:
             text = (
-                f"samebits: tensor {name!r} of {self._test} has other bytes than other machines "
+                f"samebits: tensor {name!r} of {self._test} has different bytes than other machines "
                 f"recorded, and this one recorded none, so it is undecided whether that is a change: "
                 f"run {UPDATE} here with the recorded code"
             )
@@ -198,7 +198,7 @@ class Bits:
             return
         amount = difference(session.cache, recorded, tensor)
         amount = amount or f"hash {now.hash}, and {recorded.hash} is recorded"
-        _fail(f"tensor {name!r}, {now.dtype} {list(now.shape)}, has other bytes: {amount}")
+        _fail(f"tensor {name!r}, {now.dtype} {list(now.shape)}, has different bytes: {amount}")
 
     def check(
         self,
@@ -214,7 +214,7 @@ class Bits:
             trust_remote_code: whether the model's own code runs; asked for when it is recorded, and
                 where samebits.lock lies in the folder of a model.
             rebuild: where bits differ, compute the recorded side again to tell rounding from
-                another function.
+                a behaviour change.
 
         Raises:
             AssertionError: it computes other bits, or nothing is recorded.

@@ -1,8 +1,8 @@
 """``samebits verify``: the project's environment against the bits in its lock.
 
 First the bytes: where all are as recorded, nothing else runs. Where they are not, the recorded
-packages are built as a stack and compute the same on this machine. So another CPU is told from
-another function.
+packages are built as a stack and compute the same on this machine. This tells a
+hardware difference from a behaviour change.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def _progress(tried: Sequence[Try], n_suspects: int) -> str:
 
 def _suspects_in_words(suspects: Sequence[GraftSuspect]) -> str:
     n = len(suspects)
-    return f"the {n:,} suspects" if n > 1 else "the one suspect"
+    return f"the {n:,} candidate causes" if n > 1 else "the one candidate cause"
 
 
 def _joined_names(names: Sequence[str]) -> str:

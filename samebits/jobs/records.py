@@ -29,7 +29,7 @@ WrittenPrompt = Annotated[
 ]
 """A prompt or an input set with the keys that were given, as matrix.yaml has it."""
 RunName = Literal["a", "b"]
-"""The run of a cell, which decides the byte that fills unwritten memory."""
+"""The run of a cell, which decides the byte that fills uninitialised memory."""
 
 
 class Job(Record):

@@ -89,13 +89,13 @@ def informing_steps(
 def _missing(files: Files | None) -> str:
     """Return why nothing was computed on the rungs, '' if something was."""
     if files is None:
-        return "the ladder was not run"
+        return "the float64 check was not run"
     for where, file in zip(("the reference", "this cell"), files, strict=True):
         if file.failure is not None:
             message = file.failure.message.partition("\n")[0]
             if file.failure.type == "not asked":
-                return f"the ladder was not run for {where}: {message}"
-            return f"{where} failed on the ladder: {file.failure.type}: {message}"
+                return f"the float64 check was not run for {where}: {message}"
+            return f"{where} failed in the float64 check: {file.failure.type}: {message}"
     return ""
 
 

@@ -229,7 +229,7 @@ def _uncovered(evidence: Evidence) -> Judgement | None:
     for signal in bearing:
         for item in filter(differs, signal.items):
             if _coverage(signal.signal, item.subject) not in covered:
-                reason = f"{signal.signal} of {item.subject} was not computed on the ladder"
+                reason = f"{signal.signal} of {item.subject} was not computed in the float64 check"
                 deciders = _deciders([(signal.signal, item.subject)])
                 return Judgement("undecided", "nothing", reason, deciders)
     blocked: list[str] = [
@@ -288,7 +288,9 @@ def _rounding(evidence: Evidence) -> Judgement:
     shrunk = [step for step in evidence.steps if step.kind == "rounding"]
     casts = [constant for constant in evidence.constants if constant.kind == "cast"]
     if not shrunk and not casts:
-        return Judgement("undecided", "nothing", "the ladder computed no tensor that differs")
+        return Judgement(
+            "undecided", "nothing", "the float64 check computed no tensor that differs"
+        )
     parts = [_casts_text(casts)] if casts else []
     if shrunk:
         step = max(shrunk, key=lambda step: step.ratio or 0.0)

@@ -211,7 +211,7 @@ def with_ladder(result: CellResult, ladder_result: Ladder, *, gone: str = "") ->
     )
 
 
-PHASE = "third look"
+PHASE = "float64 check"
 NOT_DECIDED = "the kind of the difference was not decided"
 
 

@@ -36,8 +36,8 @@ class Selection(Record):
 
     models: Names = ()
     """Run only these models: names or patterns, such as 'llama*,gpt2'."""
-    stacks: Annotated[tuple[str, ...], Option("IDS", **_COMMAS)] = ()
-    """Run only these stacks, such as 4.48,5.x."""
+    environments: Annotated[tuple[str, ...], Option("IDS", **_COMMAS)] = ()
+    """Run only in these environments, such as 4.48,5.x."""
     dtypes: Names = ()
     """Run only these dtypes, such as float32,bfloat16."""
     attention: Names = ()
@@ -154,7 +154,7 @@ def reproduce(
     if matrix_path is None:
         words += ["--from", stacks[0], "--to", stacks[-1]]
     else:
-        words += ["--stacks", ",".join(stacks)]
+        words += ["--environments", ",".join(stacks)]
     folder = PurePath(matrix_path or DEFAULT_MATRIX).parent / REPRODUCE_FOLDER
     return command_line(program, [*words, "--reports", str(folder / f"{cell.model}@{cell.stack}")])
 
@@ -190,7 +190,7 @@ def _row(
     cells = [
         CellId(model=model.name, variant=variant, stack=stack.id)
         for stack in matrix.stacks
-        if _is_selected(stack.id, selection.stacks)
+        if _is_selected(stack.id, selection.environments)
     ]
     cells = [cell for cell in cells if is_included(matrix, cell)]
     if not cells:
@@ -220,7 +220,7 @@ def _unmatched_filters(matrix: Matrix, selection: Selection) -> list[str]:
     models = matrix.models
     filters: tuple[tuple[str, tuple[str, ...], Iterable[str]], ...] = (
         ("models", selection.models, (model.name for model in models)),
-        ("stacks", selection.stacks, (stack.id for stack in matrix.stacks)),
+        ("environments", selection.environments, (stack.id for stack in matrix.stacks)),
         ("dtypes", selection.dtypes, (dtype for model in models for dtype in model.dtypes)),
         ("attention", selection.attention, (name for model in models for name in model.attention)),
         ("devices", selection.devices, (name for model in models for name in model.devices)),

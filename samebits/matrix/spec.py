@@ -288,7 +288,7 @@ class ProbeEntry(Form):
 
     Its public functions observe the loaded model. Each names what it needs: model, tokenizer,
     processor, inputs (a dict from each prompt to the arguments of forward), config, torch. It
-    returns tensors, numbers, texts, or dicts and lists of them. The code runs in every stack.
+    returns tensors, numbers, texts, or dicts and lists of them. The code runs in every environment.
     """
 
     path: FilePath
@@ -353,7 +353,7 @@ class Settings(Form):
     """Seconds of one run of a cell after which no further optional observation is started, that is,
     none that does not affect the verdict."""
     packages: OneOrMore[ModelPackage] = ()
-    """Packages with the model's code, beside what every stack has: requirements such as
+    """Packages with the model's code, beside what every environment has: requirements such as
     my-models>=1.2, and folders or wheels, relative to the matrix file."""
     imports: Annotated[OneOrMore[Module], Field(alias="import")] = ()
     """Modules to import before the model is loaded, which register it with the Auto classes."""

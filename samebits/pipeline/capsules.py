@@ -150,13 +150,15 @@ class Capsules:
         except (CannotReproduce, BuildFailed) as reason:
             if isinstance(reason, ReproductionFailed):
                 self._scope.dependencies.mark_unrepeatable(
-                    f"the capsule of {cell} did not reproduce"
+                    f"the reproducer of {cell} did not reproduce"
                 )
             elif isinstance(reason, CannotReproduce) and self._n_lost == n_lost:
                 save(str(reason))
             return str(reason)
         except Exception as error:  # noqa: BLE001  a bug in samebits must not lose the report
-            self._scope.dependencies.mark_unrepeatable(f"the capsule of {cell} could not be made")
+            self._scope.dependencies.mark_unrepeatable(
+                f"the reproducer of {cell} could not be made"
+            )
             return without_folders(f"it could not be made: {type(error).__name__}: {error}")
         save(made)
         return made

@@ -52,7 +52,7 @@ class Explaining:
         jobs = [(cell, ask) for cell, asks in questions.items() for ask in asks]
         description = f"{plural(len(questions), 'run')} again in float64"
         files = await self._scheduler.all(
-            "third look", description, [of_cell(cell, ask) for cell, ask in jobs]
+            "float64 check", description, [of_cell(cell, ask) for cell, ask in jobs]
         )
         by_cell: dict[CellId, list[LadderFile]] = {}
         for (cell, _), file in zip(jobs, files, strict=True):

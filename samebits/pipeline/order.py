@@ -111,17 +111,17 @@ class Order(Files):
     """Exit with code 4 if changed code of transformers within reach of a model that passes did not run
     in any check."""
     releases: Annotated[bool | Literal["all"], Option("all", apart="between")] = False
-    """Also run every minor release between the stacks; --releases all: every patch release, too, as a
+    """Also run every minor release between the environments; --releases all: every patch release, too, as a
     bug may live in one of them alone."""
     scan: Annotated[str, Option("PACKAGE", apart="between")] = ""
-    """Run the newest stack with each minor release of this package that fits, or each patch release if
+    """Run the newest environment with each minor release of this package that fits, or each patch release if
     only one does, such as tokenizers or 'accelerate>=1.4', and with transformers as it is."""
     level: Annotated[Level, Option(words=_LEVELS)] = "default"
     """How much is asked of each model."""
     causes: Annotated[bool, Option()] = False
     """Also trace rounding and expected differences to their causes."""
     repro: Annotated[bool | None, Option()] = None
-    """Write a capsule for every difference: a folder with scripts that show it without samebits.
+    """Write a reproducer for every difference: a folder with scripts that show it without samebits.
     --no-repro: write none. Default: for differences that make the run fail; with --releases, --scan or
     --quick none."""
     capsules: Annotated[Scope, Use(repeated=False)] = "none"

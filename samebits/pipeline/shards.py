@@ -83,7 +83,7 @@ def complete(run: str, sharing: Sharing, machine: str, command: str) -> int:
         msg = (
             "no shard of this matrix with these options has left a result there. Usually a folder is "
             "missing, matrix.yaml or samebits changed since the shards ran, or the merge has other "
-            "options than the shards. Give samebits merge the same matrix.yaml, --models, --stacks, "
+            "options than the shards. Give samebits merge the same matrix.yaml, --models, --environments, "
             "--deep … as the shards."
         )
         raise ShardsError(msg)

@@ -17,10 +17,10 @@ MAX_MODELS = 6
 MAX_LINES = 60
 """Limit for the lines; report.json has them all."""
 MADE = (
-    "A made model has the same class, kinds of layers, heads and windows as the large one, and "
+    "A tiny model has the same class, kinds of layers, heads and windows as the large one, and "
     "seeded weights. It shows what the code of the release does, and nothing about the weights of "
     "the model: sizes of differences are its own. With relations: true in the model's entry of "
-    "matrix.yaml, the model itself is asked."
+    "matrix.yaml, the model itself is checked."
 )
 
 
@@ -37,7 +37,7 @@ def made_models(asked: Iterable[tuple[str, str, MadeModel | None]]) -> Markdown:
     for (model, words), where in stacks.items():
         models.setdefault((tuple(where), words), []).append(model)
     sentences = [
-        fill("{} on {}: asked of {}.", codes(names, MAX_MODELS), ", ".join(where), words)
+        fill("{} in {}: checked with {}.", codes(names, MAX_MODELS), ", ".join(where), words)
         for (where, words), names in models.items()
     ]
     return page([bullets(sentences[:MAX_LINES]), fill("{}", MADE) if sentences else EMPTY])

@@ -21,7 +21,7 @@ from samebits.findings import (
     tokenizers,
     tying,
 )
-from samebits.findings.rule import RAISED, UNSTABLE
+from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE
 from samebits.questions import questions
 from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import EXPLANATORY, Verdict
@@ -104,7 +104,10 @@ def _explained_by(
     if result.judged is Verdict.FAILED:
         return _explanations(own, RAISED if result.failure is not None else frozenset(), result)
     if result.judged is Verdict.UNSTABLE:
-        return _explanations(own, UNSTABLE, result)
+        # what a call leaves behind changes no weight, and the two runs make different calls
+        signals = set(result.unstable_signals)
+        left = {"state"} if signals and signals <= COMPUTED else set()
+        return _explanations(own, UNSTABLE | left, result)
     if result.decisive is None or result.reference is None:
         return ()
     other = by_stack.get(result.reference.stack, ())

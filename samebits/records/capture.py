@@ -415,7 +415,7 @@ class Capture(Record):
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]
-    """The two runs differ only in the pattern that fills unwritten memory."""
+    """The two runs differ only in the pattern that fills uninitialised memory."""
     extent: Extent = "full"
     status: Literal["complete", "failed", "absent", "unfinished"]
     """complete: every phase after the load was tried. failed: the model did not load, so there are

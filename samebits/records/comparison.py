@@ -201,7 +201,7 @@ class CellResult(Record):
     """The difference that decides the verdict, if it is not :attr:`first`, which then only rounds."""
     splits: tuple[TokenSplit, ...] = ()
     ladder: Ladder | None = None
-    """Result of the precision ladder for a cell that differs; None: the ladder was not run."""
+    """Result of the precision ladder for a cell that differs; None: the float64 check was not run."""
     cause: Cause | None = None
     """The first difference from the reference in the traces of both cells; None: none was found."""
     graft: Graft | None = None

@@ -54,10 +54,10 @@ INPUTS = Kind("inputs", "inputs")
 LADDER = CellKind(
     "ladder",
     "ladders",
-    "third look",
+    "float64 check",
     of_row=True,
     record=LadderFile,
-    missing="wrote no result of the ladder",
+    missing="wrote no result of the float64 check",
     limit=256 << 20,
 )
 TRACE = CellKind(

@@ -21,6 +21,6 @@ class MadeModel(Record):
     def in_words(self) -> str:
         """What was asked, in the middle of a sentence."""
         return (
-            f"a made model of {self.n_layers} layers, hidden size {self.hidden_size} and "
+            f"a tiny model of {self.n_layers} layers, hidden size {self.hidden_size} and "
             f"{self.n_parameters:,} parameters, not the model itself"
         )

@@ -24,7 +24,7 @@ def compare_two(report: Report, first: str, last: str, *, model: str = "", more:
         return command_line([*words[:3], *switches], [*options, "--from", first, "--to", last])
     options += ["--models", model] if model else []
     program = words[:3] if words[0] == "nox" else words[:2]
-    return command_line(program, [*options, "--stacks", f"{first},{last}", *_matrix(words)])
+    return command_line(program, [*options, "--environments", f"{first},{last}", *_matrix(words)])
 
 
 def _matrix(words: list[str]) -> list[str]:

@@ -68,7 +68,7 @@ _IGNORED = frozenset(
 _IGNORED_ENDINGS = (".egg-info", ".pyc")
 _REMEDY = (
     "Name a version that fits every environment. Or let the environments have the version that it needs: "
-    'samebits check --stack-package "numpy<2", in matrix.yaml environments: [{transformers: "4.48", '
+    'samebits check --environment-package "numpy<2", in matrix.yaml environments: [{transformers: "4.48", '
     'packages: ["numpy<2"]}].'
 )
 _UNKNOWN = "was not found in the package registry"

@@ -24,10 +24,10 @@ _KINDS = {
     "only here": " (not in the record)",
 }
 _SAYINGS = {
-    Kept.ROUNDING: "other bytes of the same function: the difference goes away in float64",
+    Kept.ROUNDING: "different bytes of the same function: the difference goes away in float64",
     Kept.OTHER_MACHINE: "the recorded packages compute the same bits here; the recorded ones are "
     "another machine's",
-    Kept.DIVERGED: "another function, or other stored numbers",
+    Kept.DIVERGED: "a behaviour change, or different stored numbers",
 }
 
 

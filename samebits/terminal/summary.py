@@ -63,4 +63,4 @@ def _capsules(report: Report, path: Path) -> list[str]:
     capsules = [c for c in report.cells if c.capsule and c.capsule.path]
     if not capsules:
         return []
-    return [f"{plural(len(capsules), 'capsule')} to reproduce it: {path.parent / CAPSULES}"]
+    return [f"{plural(len(capsules), 'reproducer')}: {path.parent / CAPSULES}"]

@@ -22,8 +22,8 @@ SHOWN = {
     "stacks": "environments",
     "cells": "runs",
     "second look": "fetching values that differ",
-    "third look": "float64 check",
     "grafts": "swap test",
+    "step grafts": "swap test of the loss",
     "crossings": "save and load",
     "capsules": "reproducers",
 }

@@ -385,11 +385,11 @@ def thrice(memory, *arrays):
             {"error": "E", "message": "no /a/b.py"},
             "5.x fails: E: no …/b.py",
         ),
-        ("differs", {"message": "killed"}, {"array": ONE}, "4.48 gave no answer: killed"),
+        ("differs", {"message": "killed"}, {"array": ONE}, "4.48 returned nothing: killed"),
         ("fails", {"array": ONE}, {"error": "KeyError", "message": "'x'"}, ""),
         ("fails", {"array": ONE}, {"error": "KeyError", "message": "/home/x"}, ""),
         ("fails", {"array": ONE}, {"array": ONE}, "5.x does not fail"),
-        ("fails", {"array": ONE}, {"message": "killed"}, "5.x gave no answer: killed"),
+        ("fails", {"array": ONE}, {"message": "killed"}, "5.x returned nothing: killed"),
         (
             "fails",
             {"array": ONE},
@@ -426,12 +426,12 @@ def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, rea
         (
             (ONE, ONE, ONE),
             (ONE, OTHER, THIRD),
-            "5.x gives different bits even if unwritten memory holds the same, as with random numbers",
+            "5.x gives different bits even if uninitialised memory holds the same, as with random numbers",
         ),
         (
             (ONE, ONE, ONE),
             (ONE, ONE, ONE),
-            "5.x gives the same bits for any content of unwritten memory",
+            "5.x gives the same bits for any content of uninitialised memory",
         ),
     ],
 )
@@ -683,7 +683,7 @@ def test_the_last_lines_of_a_run_say_where_capsules_lie():
     cells = (row.cells[0].model_copy(update={"capsule": Capsule(path="repro/x")}), *row.cells[1:])
     rows = (row.model_copy(update={"cells": cells}), *report.rows[1:])
     output = summary(report.model_copy(update={"rows": rows}), [Path("r/report.md")])
-    assert output[:2] == ["1 capsule to reproduce it: r/repro", "Report: r/report.md"]
+    assert output[:2] == ["1 reproducer: r/repro", "Report: r/report.md"]
 
 
 def test_the_report_says_where_it_is_or_why_it_is_not():
@@ -693,7 +693,7 @@ def test_the_report_says_where_it_is_or_why_it_is_not():
     without = failed("load").model_copy(update={"capsule": Capsule(reason="a | b")})
     output = capsules_of([there, without, failed("load")], above="../")
     assert "(../repro/llama%405.x/ISSUE.md)" in output
-    assert "no capsule, because a | b" in output
+    assert "no reproducer, because a | b" in output
     assert len(output.splitlines()) == 4
     assert not capsules_of([failed("load")])
 

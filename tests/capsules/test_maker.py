@@ -225,7 +225,7 @@ def test_a_small_model_keeps_its_weights(tmp_path):
     assert b"each script writes zeros" not in capsule["ISSUE.md"]
 
 
-LARGE = "its checkpoint has 0.0 MiB, and a capsule holds 0; with zeros in place of its weights, "
+LARGE = "its checkpoint has 0.0 MiB, and a reproducer holds 0; with zeros in place of its weights, "
 REASONS = {
     "few layers are too large": (
         {"needs_weights": True, "fails_from": 2, "limit": 380},

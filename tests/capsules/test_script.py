@@ -122,7 +122,7 @@ def test_the_header_pins_every_package_to_a_release():
     ("hashes", "ends"),
     [
         ("a a b", "as expected"),
-        ("a b c", "unexpected: different bits for the same content of unwritten memory"),
+        ("a b c", "unexpected: different bits for the same content of uninitialised memory"),
         ("a a a", "unexpected: the same bits both times"),
     ],
 )

@@ -146,15 +146,15 @@ def test_code_in_packages_reaches_the_run(runner, folder):
 
 
 def test_packages_of_the_stacks_reach_every_stack(runner, folder):
-    wanted = ("--stack-package", "datasets>=4", "--stack-package", "numpy<2")
+    wanted = ("--environment-package", "datasets>=4", "--environment-package", "numpy<2")
     main(folder, "llama", *wanted, "--from", "4.57", "--to", "5.2")
     assert [(stack.id, stack.packages) for stack in runner.matrix.stacks] == [
         ("4.57", ("datasets>=4", "numpy<2")),
         ("5.2", ("datasets>=4", "numpy<2")),
     ]
     assert (
-        runner.order.command == "samebits check llama --stack-package 'datasets>=4' "
-        "--stack-package 'numpy<2' --from 4.57 --to 5.2"
+        runner.order.command == "samebits check llama --environment-package 'datasets>=4' "
+        "--environment-package 'numpy<2' --from 4.57 --to 5.2"
     )
     (model,) = runner.matrix.models
     assert model.packages == ()
@@ -163,7 +163,7 @@ def test_packages_of_the_stacks_reach_every_stack(runner, folder):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("llama", "--stack-package", "./mine"), "--stack-package: "),
+        (("llama", "--environment-package", "./mine"), "--environment-package: "),
         (("lama/",), 'did you mean "llama"?'),
         (("llama", "--to", "5.2.1.0"), "--to"),
         (("llama", "--from", "4.60"), "there is no such release"),

@@ -93,9 +93,9 @@ def test_a_tensor_that_became_a_list_says_so_and_whether_the_bytes_are_the_same(
     one = {"image_hidden_states": PAIR}
     for candidate, words in (
         (in_list(PAIR), "with the same bytes"),
-        (in_list(nudged(PAIR, 1, 2, 3)), "with other bytes: 1 of 24 elements, max abs "),
-        (in_list(PAIR[:, 1:]), "with another number of elements"),
-        (in_list(PAIR.astype(np.float64)), "in another dtype"),
+        (in_list(nudged(PAIR, 1, 2, 3)), "with different bytes: 1 of 24 elements, max abs "),
+        (in_list(PAIR[:, 1:]), "with a different number of elements"),
+        (in_list(PAIR.astype(np.float64)), "in a different dtype"),
     ):
         (item,) = outputs_of(memory, one, candidate).items
         assert item.name == "short · image_hidden_states"

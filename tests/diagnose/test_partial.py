@@ -357,7 +357,7 @@ def test_a_ladder_that_the_machine_ended_decides_nothing(memory, failure, verdic
     if verdict == "not finished":
         assert (found.rest, found.ladder) == ("undecided", None)
         assert found.headline.startswith("not finished: the kind of the difference was not de")
-        assert found.unfinished.phase == "third look"
+        assert found.unfinished.phase == "float64 check"
         assert exit_code([found], [], [])[0] == 3
     else:
         assert exit_code([found], [], [])[0] == 1

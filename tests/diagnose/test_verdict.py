@@ -630,7 +630,7 @@ def test_an_expected_difference_passes_and_keeps_what_was_judged(memory):
     assert (cell_result.judged, cell_result.expected) == (Verdict.UNDECIDED, ("known",))
     assert report.cells == ("llama/float32-sdpa@5.0",)
     assert (report.fixed, report.evaluated, report.line) == ((), True, 7)
-    assert report.text == "differs: model llama; stack 5.0"
+    assert report.text == "differs: model llama; environment 5.0"
     assert exit_code(results, [report], []) == (0, ())
 
 

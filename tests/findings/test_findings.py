@@ -9,7 +9,7 @@ import pytest
 
 from samebits.compare.signals import compare
 from samebits.findings.case import Case
-from samebits.questions.registry import findings, rules, texts
+from samebits.questions.registry import explained, findings, rules, texts
 from samebits.questions.relations.records import Relation, RelationsSignal, signal_of
 from samebits.questions.usage.records import CACHES, UsageSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
@@ -18,6 +18,7 @@ from samebits.records.comparison import SignalComparison
 from samebits.records.distance import Distance
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
+from samebits.records.ids import Variant, Verdict
 from samebits.records.ladder import Decider, Ladder
 from samebits.records.made import MadeModel
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
@@ -42,6 +43,7 @@ from tests.support.builders import (
     with_outputs,
     with_signals,
 )
+from tests.support.sample_report import cell
 
 OWN, LIBRARY = "modeling_tiny.py", "transformers/modeling_utils.py"
 
@@ -656,7 +658,7 @@ def test_a_finding_seen_with_a_made_model_says_so(name):
     relations = signal_of(run).model_copy(update={"asked_of": MADE})
     (evidence,) = evidence_of(with_signals(run, answers={"relations": relations}))
     assert evidence == (*plain, f"seen with {MADE.in_words}")
-    assert "made model" not in "".join(plain)
+    assert "tiny model" not in "".join(plain)
 
 
 def delta_net(relation, *, step="torch_recurrent_gated_delta_rule"):
@@ -799,7 +801,7 @@ def test_a_package_that_a_tokenizer_needs_is_a_finding_with_its_command(type_nam
     run = failed(type_name, message, phase="tokenizer")
     (finding,) = findings(Case(capture=run))
     assert finding.code == "SB828"
-    assert "samebits check --stack-package sentencepiece" in finding.evidence[-1]
+    assert "samebits check --environment-package sentencepiece" in finding.evidence[-1]
     assert "SB828" not in codes_of(failed(type_name, message))
 
 
@@ -1171,9 +1173,9 @@ def test_a_check_that_raises_on_one_side_is_named(code, field, question, where, 
     answers, raises = run("4.48", ""), run("5.x", FLOAT8)
     pair = (answers, raises) if raises_here else (raises, answers)
     (finding,) = findings(Case(pair[1], reference=pair[0]))
-    sides = ("5.x raises", "the reference 4.48 answers")
+    sides = ("5.x raises", "the reference 4.48 works")
     if not raises_here:
-        sides = ("the reference 5.x raises", "4.48 answers")
+        sides = ("the reference 5.x raises", "4.48 works")
     assert (finding.code, finding.raises) == (code, "5.x")
     assert finding.where == f"{', '.join(sides)}: {where}"
     assert finding.evidence == (FLOAT8, "; ".join(sides))
@@ -1260,6 +1262,20 @@ def test_state_that_is_no_rotary_frequency_does_not_get_the_remedy_of_rope(cause
 )
 def test_state_is_not_named_without_proof_that_it_matters(changed):
     assert not codes_of(with_state(LEFT.model_copy(update=changed)))
+
+
+@pytest.mark.parametrize(
+    ("signals", "codes"),
+    [(("decode", "greedy"), ["SB712"]), (("weights", "decode"), []), ((), [])],
+)
+def test_state_explains_two_runs_that_differ_only_where_no_weight_does(signals, codes):
+    cause = LeftBehind(name="model.rope_deltas", kind="attribute")
+    found = findings(Case(capture=with_state(LEFT.model_copy(update={"causes": (cause,)}))))
+    variant = Variant(dtype="float32", attention="default")
+    made = cell("m", variant, "5.2", Verdict.UNSTABLE, unstable_signals=signals)
+    named = explained(made, {"5.2": found}).explained_by
+    assert [explanation.code for explanation in named] == codes
+    assert all(explanation.where == "model.rope_deltas" for explanation in named)
 
 
 POOLED, PROJECTED = values(1, 4, seed=50), values(1, 4, seed=51)

@@ -70,11 +70,11 @@ def test_a_difference_says_where(project):
     project.run("--samebits-update", passed=2)
     project.replace("2.0, 3.0", "2.5, 3.0")
     out = project.run(failed=1, passed=1)
-    text = "tensor 'scores', float32 [3], has other bytes: 1 of 3 elements differ, the first at [1]"
+    text = "tensor 'scores', float32 [3], has different bytes: 1 of 3 elements differ, the first at [1]"
     assert text in out
     assert "testing.py" not in out  # the traceback ends in the user's test
     out = project.run("--cache-clear", failed=1, passed=1)
-    assert "has other bytes: hash " in out
+    assert "has different bytes: hash " in out
 
 
 def test_another_form_says_so(project):

@@ -149,7 +149,7 @@ def test_nothing_that_restores_is_said_plainly_with_how_far_it_brings_it():
     graft, _ = searched(("buffer", "rope"), lambda s: False)
     assert graft.smallest == ()
     assert graft.proof == "none"
-    assert "no set of the 2 suspects restores" in graft.headline
+    assert "no set of the 2 candidate causes restores" in graft.headline
     assert "with s0 the logits differ by 0.5 instead of 1" in graft.headline
     assert "not every set" not in graft.headline
     assert "code of the release" in graft.headline

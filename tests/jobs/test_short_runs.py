@@ -122,7 +122,7 @@ PLANTED = {
     "a buffer that nothing wrote": lambda run: full(
         run, buffers={"model.mask": buffer(MEMORY, filled(run), unwritten=True)}
     ),
-    "a buffer computed from unwritten memory": lambda run: full(
+    "a buffer computed from uninitialised memory": lambda run: full(
         run, buffers={"model.mask": buffer(MEMORY, filled(run) * 2 + 1)}
     ),
     "frequencies": lambda run: full(

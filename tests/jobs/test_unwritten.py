@@ -1,4 +1,4 @@
-"""Unwritten memory: a fill byte counts only if the other run does not hold the same."""
+"""Uninitialised memory: a fill byte counts only if the other run does not hold the same."""
 
 from samebits.compare.stability import never_written
 from samebits.diagnose.verdict import result

@@ -139,7 +139,7 @@ def test_an_added_signal_that_differs_does_not_round_because_the_logits_do(memor
     found = climbed(memory, reference, candidate, by=TINY)
     assert (found.kind, found.reason) == (
         "undecided",
-        "toy of short was not computed on the ladder",
+        "toy of short was not computed in the float64 check",
     )
 
 
@@ -417,7 +417,7 @@ def test_what_was_not_climbed_is_undecided_with_its_reason(memory, pair):
     )
     found = ladder(*pair, signals, (), memory, (file("4.48"), failed))
     assert found.kind == "undecided"
-    assert "this cell failed on the ladder: ValueError: no" in found.reason
+    assert "this cell failed in the float64 check: ValueError: no" in found.reason
     short = {
         "phase": "memory",
         "type": "not asked",
@@ -427,7 +427,7 @@ def test_what_was_not_climbed_is_undecided_with_its_reason(memory, pair):
     left_out = failed.model_copy(update={"failure": Failure.model_validate(short)})
     found = ladder(*pair, signals, (), memory, (file("4.48"), left_out))
     assert found.kind == "undecided"
-    assert "the ladder was not run for this cell: no room: --jobs 1" in found.reason
+    assert "the float64 check was not run for this cell: no room: --jobs 1" in found.reason
 
 
 def test_a_prompt_that_float64_did_not_see_keeps_the_rest_from_passing(memory, pair):

@@ -61,11 +61,11 @@ def test_every_cell_by_models_then_variants_then_stacks():
 
 
 def test_filters():
-    assert cells(matrix(), models="t5", stacks="5.*") == [
+    assert cells(matrix(), models="t5", environments="5.*") == [
         "t5/float32-default@5.2",
         "t5/float32-default@5.x",
     ]
-    assert cells(matrix(), attention="eager, sdpa", dtypes="b*", stacks="4.48") == [
+    assert cells(matrix(), attention="eager, sdpa", dtypes="b*", environments="4.48") == [
         "llama/bfloat16-eager@4.48",
         "llama/bfloat16-sdpa@4.48",
     ]
@@ -87,7 +87,7 @@ def test_include_and_exclude():
 
 
 def test_a_row_without_the_reference_is_compared_with_its_oldest_stack():
-    assert plan(matrix(), Selection.parse(stacks="5.2,5.x")).rows[0].reference == "5.2"
+    assert plan(matrix(), Selection.parse(environments="5.2,5.x")).rows[0].reference == "5.2"
     excluded = matrix(exclude=(Rule(model=("t5",), stack=("4.48",)),))
     assert [row.reference for row in plan(excluded, Selection()).rows] == ["4.48"] * 4 + ["5.2"]
     assert plan(matrix(reference="5.2"), Selection()).rows[0].reference == "5.2"
@@ -98,12 +98,12 @@ def test_stacks_that_no_cell_is_left_for_take_no_part():
 
 
 def test_a_filter_that_matches_nothing_names_the_nearest():
-    filters = {"models": "lama,t5", "stacks": "5.3", "dtypes": "float16", "devices": "cuda"}
+    filters = {"models": "lama,t5", "environments": "5.3", "dtypes": "float16", "devices": "cuda"}
     with pytest.raises(SelectionError) as caught:
         cells(matrix(), attention="spda", **filters)
     assert str(caught.value).splitlines() == [
         '--models: "lama" matches nothing in the matrix: did you mean "llama"?',
-        '--stacks: "5.3" matches nothing in the matrix: did you mean "5.x"?',
+        '--environments: "5.3" matches nothing in the matrix: did you mean "5.x"?',
         '--dtypes: "float16" matches nothing in the matrix: did you mean "bfloat16"?',
         '--attention: "spda" matches nothing in the matrix: did you mean "sdpa"?',
         '--devices: "cuda" matches nothing in the matrix: choose from "cpu"',
@@ -131,10 +131,10 @@ NOX = ("nox", "-s", "matrix")
 @pytest.mark.parametrize(
     ("cell", "reference", "path", "command"),
     [
-        (cell(), "4.48", "matrix.yaml", "--stacks 4.48,5.x"),
-        (cell("4.48"), "4.48", "matrix.yaml", "--stacks 4.48"),
-        (cell(), None, "matrix.yaml", "--stacks 5.x"),
-        (cell(device="cuda:1"), "4.48", "matrix.yaml", "--devices cuda:1 --stacks 4.48,5.x"),
+        (cell(), "4.48", "matrix.yaml", "--environments 4.48,5.x"),
+        (cell("4.48"), "4.48", "matrix.yaml", "--environments 4.48"),
+        (cell(), None, "matrix.yaml", "--environments 5.x"),
+        (cell(device="cuda:1"), "4.48", "matrix.yaml", "--devices cuda:1 --environments 4.48,5.x"),
     ],
     ids=["two stacks", "the reference", "no reference", "device"],
 )
@@ -186,7 +186,7 @@ matrices = st.builds(
 selections = st.builds(
     Selection,
     models=st.lists(st.sampled_from(PATTERNS), max_size=2).map(tuple),
-    stacks=st.sampled_from([(), ("5.*",), ("4.48", "5.x")]),
+    environments=st.sampled_from([(), ("5.*",), ("4.48", "5.x")]),
     dtypes=st.sampled_from([(), ("float16",)]),
     attention=st.sampled_from([(), ("eager",), ("s*",)]),
 )
@@ -214,7 +214,7 @@ def test_filters_only_remove_and_keep_the_order(matrix, selection):
 def is_wanted(cell, selection):
     pairs = (
         (cell.model, selection.models),
-        (cell.stack, selection.stacks),
+        (cell.stack, selection.environments),
         (cell.variant.dtype, selection.dtypes),
         (cell.variant.attention, selection.attention),
     )

@@ -108,7 +108,7 @@ def test_saves_and_loads_of_every_pair_are_left_out():
 def test_the_reference_stays_and_filters_know_what_was_added():
     wide = widened(matrix(*family("4.48", "5.x")), Index())
     assert wide.reference == "4.48"
-    (row,) = plan(wide, Selection.parse(stacks="5.1,5.2")).rows
+    (row,) = plan(wide, Selection.parse(environments="5.1,5.2")).rows
     assert ([cell.stack for cell in row.cells], row.reference) == (["5.1", "5.2"], "5.1")
 
 

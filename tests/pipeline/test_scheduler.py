@@ -272,7 +272,7 @@ def test_a_process_that_never_comes_up_fails_its_cells_alone(tmp_path):
 
 def test_only_the_stacks_of_the_plan_are_built(tmp_path):
     hub = model_spec("hub", hub="org/hub")
-    bench = Bench(tmp_path, hub, select={"stacks": "4.57"})
+    bench = Bench(tmp_path, hub, select={"environments": "4.57"})
     bench.run()
     assert bench.built == ["4.57"]
 
@@ -289,7 +289,7 @@ def test_only_the_stacks_of_the_plan_are_built(tmp_path):
     ids=["oldest", "a-newer-one", "itself", "not-the-oldest", "none-of-the-plan"],
 )
 def test_and_those_that_may_have_to_make_a_checkpoint_for_it(tmp_path, model, built):
-    bench = Bench(tmp_path, model, select={"stacks": "4.57"})
+    bench = Bench(tmp_path, model, select={"environments": "4.57"})
     runs = bench.run()
     assert sorted(bench.built) == built
     assert statuses(runs) == {"llama@4.57": COMPLETE}

@@ -142,7 +142,7 @@ ASKED = {
     "matrix": ({}, ["matrix", "--matrix", "matrix.yaml"]),
     "stacks": (
         {"matrix": "zoo.yaml", "from": "4.48", "to": "5.x", "options": "--models llama*"},
-        ["matrix", "--matrix", "zoo.yaml", "--stacks", "4.48,5.x", "--models", "llama*"],
+        ["matrix", "--matrix", "zoo.yaml", "--environments", "4.48,5.x", "--models", "llama*"],
     ),
     "no command": ({"model": "$(touch x); `touch y`"}, ["check", "$(touch x); `touch y`"]),
 }

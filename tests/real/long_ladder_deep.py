@@ -21,7 +21,7 @@ MODELS = ("llama", "llama-dynamic", "gemma2", "cohere2", "mixtral")
 dtype, that diverge, and whose choices flip."""
 
 
-SELECTION = Selection(models=MODELS, stacks=(OLD, NEW), attention=("default",))
+SELECTION = Selection(models=MODELS, environments=(OLD, NEW), attention=("default",))
 FIGURE = re.compile(r"\d[\d.,e+-]*")
 LIMITS = {
     "jobs/ladder.py": ("_COPY_LIMIT = 4 << 30", "_COPY_LIMIT = 0"),

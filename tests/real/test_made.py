@@ -34,7 +34,7 @@ def test_a_made_model_answers_in_every_stack(rows):
     for signals in answers_of(of_model["large"]):
         assert signals.keys() == {OLD, NEW}
         assert {signal.asked_of.n_layers for signal in signals.values()} == {2}
-    assert "asked of a made model of 2 layers" in text
+    assert "checked with a tiny model of 2 layers" in text
 
 
 def test_the_model_itself_answers_if_its_entry_asks(rows):

@@ -136,7 +136,9 @@ def test_memory_that_nobody_wrote_shows_in_two_runs(capsule):
 def test_a_clock_is_no_memory_that_nobody_wrote(cells):
     assert cells["clock"].judged == "unstable"
     assert not cells["clock"].capsule.path
-    reason = "gives different bits even if unwritten memory holds the same, as with random numbers"
+    reason = (
+        "gives different bits even if uninitialised memory holds the same, as with random numbers"
+    )
     assert cells["clock"].capsule.reason == f"outside samebits, 5.x {reason}"
 
 

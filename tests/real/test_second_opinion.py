@@ -36,7 +36,7 @@ def report(tmp_path_factory, run_in):
     folder = tmp_path_factory.mktemp("opinion")
     (folder / "matrix.yaml").write_text((ROOT / "zoo.yaml").read_text())
     (folder / "tests").symlink_to(ROOT / "tests")  # where the checkpoints with own code lie
-    selection = Selection.parse(models=",".join(MODELS), stacks="4.48,5.x", dtypes="float32")
+    selection = Selection.parse(models=",".join(MODELS), environments="4.48,5.x", dtypes="float32")
     with pytest.MonkeyPatch.context() as patch:  # the script has an opinion of the core alone
         patch.setattr(questions, "QUESTIONS", ())
         return folder, run_in(folder, selection=selection)

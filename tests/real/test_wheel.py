@@ -65,10 +65,12 @@ def test_check_names_a_defect_and_its_line_in_an_empty_folder(installed, cache, 
     assert refused == ""  # its code runs only if somebody says so
     words = (*words, "--trust-remote-code")
     lines = call(samebits, *words, folder=models, code=1, **environ).splitlines()
-    assert any(line.startswith("defect  ") and "every load gives other" in line for line in lines)
+    assert any(
+        line.startswith("defect  ") and "every load gives different" in line for line in lines
+    )
     text = " ".join(" ".join(lines).split())
     assert "modeling_tiny.py:" in text.partition(" where ")[2].partition(" right ")[0]
-    assert " is wrong: a non-persistent buffer is never written (SB301)" in text
+    assert " is wrong: a non-persistent buffer holds uninitialised memory (SB301)" in text
     assert "Do not use a buffer" in text.partition(" do ")[2]
     assert (models / "reports" / "check" / "defect" / "report.md").is_file()
     assert {path.name for path in models.iterdir()} == {"healthy", "defect", "reports"}
@@ -78,7 +80,7 @@ def test_init_and_matrix_accuse_no_healthy_model(installed, cache, models):
     samebits, environ = str(installed / "samebits"), {"SAMEBITS_CACHE": str(cache)}
     call(samebits, "init", "--trust-remote-code", folder=models)
     share_stacks(models / ".samebits")
-    words = ("matrix", "--models", "healthy", "--stacks", f"{OLD},{NEW}", "--quick")
+    words = ("matrix", "--models", "healthy", "--environments", f"{OLD},{NEW}", "--quick")
     assert "matrix.yaml: " in call(samebits, *words, folder=models, **environ)
     latest = models / "reports" / "latest"
     report = json.loads((latest / "report.json").read_text())

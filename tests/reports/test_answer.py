@@ -95,6 +95,18 @@ def test_an_exception_is_named_with_the_step_that_raises():
     assert found.do == "Stay with transformers 4.57.0"
 
 
+def test_an_unstable_cell_says_what_the_finding_says_of_it():
+    for code, change in (
+        ("SB301", "every load gives different numbers"),
+        ("SB712", "one call changes the next, so the same input gives different numbers"),
+    ):
+        explanation = Explanation(code=code, where="model.rope_deltas", stack=NEW)
+        found = answer(one(of(NEW, Verdict.UNSTABLE, explained_by=(explanation,))))
+        assert (found.change, found.where) == (change, "model.rope_deltas")
+    found = answer(one(of(NEW, Verdict.UNSTABLE)))
+    assert found.change == "two runs of the same release give different numbers"
+
+
 # since when
 
 
@@ -142,7 +154,7 @@ def test_the_defect_says_which_side_is_wrong_and_its_cell_is_marked():
     clean = one(diverged(step("logits", 1.0, 1.0)))
     assert faults(clean.rows[0], clean) == {}
     assert "is wrong" not in render(clean)["report.md"]
-    assert answer(clean).side.why == "not known: no finding and no consistency check tells"
+    assert answer(clean).side.why == "not known: no finding or consistency check shows it"
 
 
 def relations(**broken):
@@ -229,7 +241,7 @@ def test_new_and_newest_come_first_and_then_the_worst():
 
 def test_the_result_of_one_model_is_its_change_and_of_many_their_number():
     same = one(of(NEW, Verdict.IDENTICAL)).model_copy(update={"exit_code": 0})
-    assert result(same) == "same bits in every release that knows it"
+    assert result(same) == "same bits in every release that has it"
     assert result(one(diverged(step("logits", 4.0, 4.0)))) == (
         "4.57.0 → 5.23.0: behaviour change (logits differ by 4, in float64 too)"
     )

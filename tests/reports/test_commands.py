@@ -9,19 +9,25 @@ from tests.support.sample_report import sample_report
 @pytest.mark.parametrize(
     ("command", "proposed"),
     [
-        ("nox -s matrix -- --quick", "nox -s matrix -- --causes --models m --stacks 4.48,5.x"),
-        ("samebits matrix --quick", "samebits matrix --causes --models m --stacks 4.48,5.x"),
+        (
+            "nox -s matrix -- --quick",
+            "nox -s matrix -- --causes --models m --environments 4.48,5.x",
+        ),
+        ("samebits matrix --quick", "samebits matrix --causes --models m --environments 4.48,5.x"),
         ("samebits check 'my m' --deep", "samebits check 'my m' --causes --from 4.48 --to 5.x"),
         (
             "nox -s matrix -- --causes --matrix zoo.yaml",
-            "nox -s matrix -- --causes --models m --stacks 4.48,5.x --matrix zoo.yaml",
+            "nox -s matrix -- --causes --models m --environments 4.48,5.x --matrix zoo.yaml",
         ),
         (
             "samebits matrix --matrix='my zoo.yaml' --quick",
-            "samebits matrix --causes --models m --stacks 4.48,5.x '--matrix=my zoo.yaml'",
+            "samebits matrix --causes --models m --environments 4.48,5.x '--matrix=my zoo.yaml'",
         ),
-        ("", "samebits matrix --causes --models m --stacks 4.48,5.x"),
-        ("samebits matrix --models a\\", "samebits matrix --causes --models m --stacks 4.48,5.x"),
+        ("", "samebits matrix --causes --models m --environments 4.48,5.x"),
+        (
+            "samebits matrix --models a\\",
+            "samebits matrix --causes --models m --environments 4.48,5.x",
+        ),
     ],
     ids=[
         "nox",

@@ -105,9 +105,9 @@ def explained(*, decides):
 
 WORDS = {
     "report.md": (
-        "it starts with another operation: apply_rotary_pos_emb; swapping only layout restores the bits",
+        "it starts with a different operation: apply_rotary_pos_emb; swapping only layout restores the bits",
         (
-            "another difference, of the decode of padded, starts with another operation: "
+            "another difference, of the decode of padded, starts with a different operation: "
             "apply_rotary_pos_emb; swapping only layout restores the bits of the decode of padded, "
             "which does not decide"
         ),
@@ -124,7 +124,7 @@ WORDS = {
         "<b>What restores the bits:</b>",
         "<b>What restores another difference, which does not decide:</b>",
     ),
-    "screen": ("apply_rotary_pos_emb: another operation", "where outputs"),
+    "screen": ("apply_rotary_pos_emb: a different operation", "where outputs"),
     **dict.fromkeys(
         ("junit.xml", "annotation", "issue"),
         ("begins: mul differs", "another difference, of the decode of padded, begins: mul differs"),

@@ -870,7 +870,7 @@ def test_only_models_with_something_to_tell_have_a_page():
 
 def test_remarks_that_say_alike_of_many_models_are_one_line():
     text = rendered(many(only_rows("whisper"), 30))
-    remarks = text[text.index("## Remarks on cells") : text.index("## Stacks")]
+    remarks = text[text.index("## Remarks on cells") : text.index("## Environments")]
     assert remarks.count("whisper") == 4
     assert re.search(r"\| +30 \| `whisper/float16-eager`, `whisper1/float16-eager` \|", remarks)
 

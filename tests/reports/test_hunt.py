@@ -43,7 +43,7 @@ def test_what_two_cells_tell_alike_stands_once_and_the_rest_says_of_which():
     text = told(cell(code[0], same, stack="5.2"), cell(code[1], same))
     lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [[word.strip() for word in line.split("|")[1:-1]] for line in lines]
-    assert cells[0] == ["suspect", "only on", "verdict", "result"]
+    assert cells[0] == ["candidate cause", "only on", "verdict", "result"]
     assert cells[2:] == [
         ["transformers' code", "5.2", "open", "1 changed"],
         ["transformers' code", "5.x", "open", "2 changed"],

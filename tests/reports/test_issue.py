@@ -64,7 +64,7 @@ def test_a_known_defect_comes_with_its_remedy():
     (row,) = only_rows("gemma2").rows
     row = with_cells(row, *(known_as(cell, finding) for cell in row.cells))
     issue = new_issue(with_rows(row, rules=(text,)))
-    assert "SB301 a non-persistent buffer is never written (model.inv_freq)" in issue.body
+    assert "SB301 a non-persistent buffer holds uninitialised memory (model.inv_freq)" in issue.body
     assert "\nremedy: " in issue.body
 
 

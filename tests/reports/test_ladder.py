@@ -96,7 +96,7 @@ def test_tokens_and_flips_are_told_with_their_margins():
     assert "`short`, step 4: a near-tie: the margin is 6.2e-02" in text
     assert "`long`, step 4: not a near-tie" in text
     assert "rounding can flip 2 of 12 steps" in text
-    assert "`topk 1` of `long` makes another choice at 1 position" in text
+    assert "`topk 1` of `long` chooses differently at 1 position" in text
     assert "in float64 the choices agree" in text
 
 

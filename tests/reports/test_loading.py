@@ -166,7 +166,7 @@ def test_what_memory_was_filled_with_and_is_not_covered():
     uncovered = buffer("derived", written="not covered", not_covered="numpy | `x`")
     text = report(row(x5_0=signal(b=uncovered), x5_9=signal()))
     assert f"- Poison in 2 loads: {POISON}." in text
-    assert r"- 1 tensor could not be checked for unwritten memory: numpy | \`x\`." in text
+    assert r"- 1 tensor could not be checked for uninitialised memory: numpy | \`x\`." in text
     assert "- The checks of a cell took at most 0.1 s." in text
     assert lines(text) == []
 

@@ -54,7 +54,7 @@ def test_one_that_informs_has_its_own_part_and_the_ladders_word():
     assert line(**fields)[1:] == ["informs", "reference", "**differs** 1 of 3 (rounding)"]
     page = probes_of([row(**fields)])
     assert "mine: what differs" in page
-    assert "precision ladder" in page
+    assert "Float64 check" in page
 
 
 def test_the_worst_kind_counts_and_a_part_outside_of_the_ladder_has_none():

@@ -63,7 +63,7 @@ def test_bands_and_where_they_move():
         "buffers, logits",
     ]
     assert line(text, "[5.0")[1] == "B → A"
-    assert "--releases --causes --models llama --stacks 4.49,5.0`" in text
+    assert "--releases --causes --models llama --environments 4.49,5.0`" in text
 
 
 def test_two_releases_that_are_compared_already_need_no_command():

@@ -58,7 +58,7 @@ def test_the_command_names_the_matrix_as_it_was_typed(matrix, named, reports):
     """
     command = command_of(matrix)
     assert command.startswith(f"nox -s matrix -- {named}--models llama ")
-    assert command.endswith(f" --stacks 4.48,5.0 --reports {reports}")
+    assert command.endswith(f" --environments 4.48,5.0 --reports {reports}")
 
 
 def test_a_command_that_is_pasted_leaves_the_report_that_it_is_from(tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ def test_the_jobs_of_the_cells_are_shared_by_the_slots():
     assert estimate.phases == {
         "cells": 24.0 / 2 * 1.5,
         "crossings": 8.0 / 2 * 1.5,
-        "third look": 6.0 / 2 * 1.5,
+        "float64 check": 6.0 / 2 * 1.5,
         "causes": 2.0 / 2 * 1.5,
         "grafts": 4.0 / 2 * 1.5,
         "comparing": 4.0,  # two of the four cells that this took 8 s for

@@ -51,7 +51,7 @@ def test_every_fact_of_a_difference_has_a_line():
         f"{NAME}: diverged",
         "  differs: logits: prompt short: max abs 1.8",
         "  first recorded hash that differs: logits short, one of 12 of 24",
-        "  another function, or other stored numbers",
+        "  a behaviour change, or different stored numbers",
         "  packages: transformers 4.57.6 → 5.2.0",
         "  changed files of the checkpoint: modeling.py",
         "  the record is another machine's",

@@ -417,7 +417,7 @@ def story(make):
     pass_time(progress, clock, 60)
     progress.done(cells[2], "complete")
     phases.end("cells")
-    with phases("third look", 2, "1 run again in float64") as ended:
+    with phases("float64 check", 2, "1 run again in float64") as ended:
         progress.step("gpt2/float32-sdpa@5.x: ladder", "float64", 0, 0)
         pass_time(progress, clock, 30)
         progress.step("gpt2/float32-sdpa@5.x: ladder", "", 0, 0)

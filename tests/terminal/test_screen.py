@@ -157,7 +157,7 @@ def test_a_finding_that_explains_nothing_stands_beside_the_verdict():
     beside = lines(report(reference(), explained(diverged), rules=(NEVER_WRITTEN,)))
     assert beside[0] == "Beside the verdict: SB301 a buffer is never written (model.inv_freq)"
     assert "SB301" not in " ".join(beside[1:])
-    assert field(beside, "right") == "not known: no finding and no consistency check tells"
+    assert field(beside, "right") == "not known: no finding or consistency check shows it"
     explanation = Explanation(code="SB301", where="model.inv_freq", stack="5.23")
     without_others = lines(
         report(reference(), explained(diverged, explanation), rules=(NEVER_WRITTEN,))

@@ -510,7 +510,8 @@ def test_a_cause_is_told_with_both_sides_and_its_proof():
     for word in ("Where it starts", "4.48", "5.x", "it differs by itself", "In promoted float64"):
         assert word in text
     assert (
-        cause_in_short(SimpleNamespace(cause=cause)) == "starts with another operation: X.forward"
+        cause_in_short(SimpleNamespace(cause=cause))
+        == "starts with a different operation: X.forward"
     )
     assert causes_of(SimpleNamespace(cause=None)) == ""
 

@@ -98,7 +98,7 @@ def _unwritten(project: Project) -> Iterator[Problem]:
                     source,
                     node,
                     f"loading loses what __init__ computed for the buffer {name}: it is not in the "
-                    "checkpoint, and nothing writes it again, so it is unwritten memory",
+                    "checkpoint, and nothing writes it again, so it is uninitialised memory",
                     _RELEASES_OF_BUFFERS,
                     "compute the table in forward from plain attributes, or write it again in "
                     "_init_weights",
@@ -255,7 +255,7 @@ def _library_rotary(project: Project) -> Iterator[Problem]:
             entry.source,
             method.body[0],
             f"this _init_weights does not call the one of PreTrainedModel, which fills inv_freq of "
-            f"{near[0]}: it stays unwritten memory",
+            f"{near[0]}: it stays uninitialised memory",
             _RELEASES_OF_BUFFERS,
             "call super()._init_weights(module) first; 4.48 accepts it",
             _super_edits(entry, method),

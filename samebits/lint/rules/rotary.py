@@ -126,7 +126,7 @@ def _dtype(project: Project) -> Iterator[Problem]:
                 "SB504",
                 source,
                 node,
-                "config.dtype does not exist in older releases, so the frequencies get another dtype",
+                "config.dtype does not exist in older releases, so the frequencies get a different dtype",
                 between("4.48", "4.55"),
                 "keep the frequencies in float32, and cast cos and sin",
             )

@@ -123,7 +123,7 @@ def _headline(models: ByModel) -> Markdown:
         "{}: {}. Each environment loads the original checkpoint and saves it with {}. Every environment then "
         "loads this copy and the original, and compares tensors, config and the logits of one "
         "prompt. A difference can come from the saver, which wrote less than it read, or from the "
-        "loader, which reads the copy in another way. It does not affect the verdict.",
+        "loader, which reads the copy differently. It does not affect the verdict.",
         extent,
         join(parts, "; "),
         code("save_pretrained"),
@@ -315,7 +315,7 @@ def _why_not_compared(crossing: Crossing) -> Iterator[str]:
 def _made_models(models: ByModel) -> list[Markdown]:
     """Return which models were too large to be saved, and what was saved in their place."""
     return [
-        fill("{}: saved and loaded was {}.", code(model), answer.asked_of.in_words)
+        fill("{}: saved and loaded with {}.", code(model), answer.asked_of.in_words)
         for model, answer in models.items()
         if answer.asked_of is not None
     ]

@@ -32,15 +32,15 @@ _NOTHING = (
     "the models have the exceptions."
 )
 _PILLOW = (
-    "With torchvision, which most users of images have, releases of 5.x compute other pixels, and nothing "
+    "With torchvision, which most users of images have, releases of 5.x compute different pixels, and nothing "
     "here shows them"
 )
 _BOTH_RAISE = "not observed, as both releases raise"
 _WORDS = {
-    "other function": "another function",
+    "other function": "behaviour change",
     "rounding": "rounding",
     "undecided": "not decided",
-    "other form": "other keys, shapes or dtypes",
+    "other form": "different keys, shapes or dtypes",
     "raised": "one side raises",
     "no effect": "an option has no effect on one side",
     "identical": "the same",

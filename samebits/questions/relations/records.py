@@ -173,7 +173,7 @@ RELATIONS = Key(
     RelationsOfRow,
     switch=(
         "Whether to test relations that must hold inside one cell, such as full forward = prefill + decode. "
-        "For a model above 64 MiB a made model answers, unless its own entry asks for them."
+        "Models above 64 MiB: on a tiny model of the same config, unless the model's own entry has true."
     ),
     hint="is prefill + decode equal to one forward, may a row be padded, …",
 )

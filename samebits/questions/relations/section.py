@@ -51,15 +51,15 @@ STANDING_WORDS = {
         "differ by rounding, as they almost agree in float64",
     ),
     Standing.UNDECIDED: (
-        "differs, and float64 cannot tell why",
-        "differ, and float64 cannot tell why",
+        "differs, and float64 does not show why",
+        "differ, and float64 does not show why",
     ),
 }
 """Words for relations that are not broken: for one, for several."""
 
 BY_DESIGN = " (by design of its rope)"
 
-MADE = " (seen with a made model)"
+MADE = " (seen with a tiny model of the same config)"
 
 _NUMBER = re.compile("[0-9]{1,9}")
 
@@ -91,7 +91,7 @@ def broken_line(report: Report) -> str:
     model_texts = [
         f"{model} in {', '.join(stacks)} ({plural(n, 'check')}"
         f"{', by design of its rope' if model in by_design else ''}"
-        f"{', seen with a made model' if model in when_made else ''})"
+        f"{', seen with a tiny model of the same config' if model in when_made else ''})"
         for model, stacks, n in _places(all_lines)
     ]
     kinds = "with and without cache, padded, batched"

@@ -113,7 +113,7 @@ def compared(
         items=summary.items,
         counts=summary.counts,
         changes=changes,
-        reason=f"Trainer has another {causes[0].subject}" if causes else "",
+        reason=f"Trainer has a different {causes[0].subject}" if causes else "",
     )
 
 

@@ -36,7 +36,7 @@ _WITHOUT_NUMBERS: tuple[TrainerSubject, ...] = (
 
 
 def _changed(*subjects: TrainerSubject, harmful: bool = False) -> Check:
-    """Return a check for what Trainer does otherwise than in the reference.
+    """Return a check for what Trainer does differently than in the reference.
 
     ``harmful`` leaves out what changes no number of the run, as an argument that the model ignores.
     """

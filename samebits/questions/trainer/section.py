@@ -28,9 +28,9 @@ INTRO = (
     "beside the environment and is used by nothing else."
 )
 MAX_LINES = 60
-"""Limit for what Trainer does otherwise; the pages of the models have all of it."""
+"""Limit for what Trainer does differently; the pages of the models have all of it."""
 HEADERS = (
-    "stack",
+    "environment",
     "by Trainer",
     "rows",
     "num_items_in_batch",
@@ -64,7 +64,7 @@ def by_trainer(report: Report) -> Markdown:
     ]
     blocks = [heading(3, TITLE), prose(INTRO)]
     blocks.append(bullets(f"{plural(standings[s], 'cell')}: {STANDINGS[s]}" for s in standings))
-    headers = ["environment", "what Trainer does otherwise than in the reference", "of"]
+    headers = ["environment", "what Trainer does differently than in the reference", "of"]
     blocks.append(table(headers, lines[:MAX_LINES]))
     texts = [f"{plural(n, 'cell')} not trained: {reason}" for reason, n in reasons.most_common(8)]
     blocks.append(bullets(map(prose, texts)))

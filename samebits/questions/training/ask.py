@@ -121,7 +121,7 @@ async def explained(
     }
     to_graft = {cell: q for cell, q in to_trace.items() if q.in_loss}
     steps = plural(len(to_graft), "training step")
-    what = f"pieces of the reference's loss put into {steps}"
+    what = f"which part of the reference's loss restores {steps}"
     grafts = await _of_pairs(run, "step grafts", what, to_graft, explain.step_graft)
     return reports | {
         cell: with_explanation(reports[cell], "graft", g) for cell, g in grafts.items()

@@ -74,9 +74,12 @@ def _made_otherwise(
     reference: TrainingFile, candidate: TrainingFile
 ) -> tuple[TrainingStanding, str] | None:
     if (reference.asked_of is None) != (candidate.asked_of is None):
-        return "not compared", "one side trained a made model, the other the model itself"
+        return (
+            "not compared",
+            "one side trained a tiny model of the same config, the other the model itself",
+        )
     if reference.asked_of is not None and reference.weights != candidate.weights:
-        reason = "each release makes its own small model, and theirs hold other weights"
+        reason = "each release makes its own tiny model, and their weights differ"
         return "not compared", reason
     return None
 

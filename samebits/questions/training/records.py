@@ -328,9 +328,9 @@ TRAINING = Key(
     TrainingOfRow,
     switch=(
         "Whether to train the model for one step: loss, gradients, update, and relations between ways to "
-        "train. For a model above 64 MiB a made model answers."
+        "train. Models above 64 MiB: a tiny model of the same config."
     ),
-    hint="does a training step teach the same",
+    hint="does a training step give the same loss and gradients",
     kinds=(STEP, TRACE, DONOR, PATIENT),
 )
 

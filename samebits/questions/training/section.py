@@ -41,7 +41,7 @@ STANDINGS: dict[TrainingStanding, str] = {
     "identical": "the same bits",
     "rounding": "rounding",
     "diverged": "diverged",
-    "undecided": "differs, and float64 cannot tell why",
+    "undecided": "differs, and float64 does not show why",
     "follows": "follows from the forward",
     "failed": "raises",
     "not compared": "not compared",
@@ -189,7 +189,7 @@ def by_stack(lines: Iterable[tuple[str, str]]) -> Markdown:
 
 def _made(row: Row) -> Markdown:
     made = next((r.asked_of for r in steps_of(row).values() if r.asked_of is not None), None)
-    return fill("Trained was {}.", made.in_words) if made is not None else EMPTY
+    return fill("Trained: {}.", made.in_words) if made is not None else EMPTY
 
 
 def _figures(row: Row) -> Markdown:

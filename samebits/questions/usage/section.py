@@ -58,7 +58,7 @@ def around_the_model(report: Report) -> Markdown:
     if models:
         blocks.append(
             fill(
-                "What users do around a model, tried once with each of {} in every environment. The "
+                "What users do with a model besides a forward, tried once with each of {} in every environment. The "
                 "results do not affect the verdict. The table shows usages whose result differs "
                 "between environments, and the largest groups of models with the same results. A model "
                 "that some environments do not have is in a group with the same results in all others.",

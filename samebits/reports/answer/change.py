@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
 from samebits.diagnose.everywhere import is_everywhere
+from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release
 from samebits.reports.cell.cause import KIND_WORDS, shown_cause
@@ -24,7 +25,12 @@ _SEEN = ("logits", "outputs", "decode")
 """Signals that a user gets, the first ones first."""
 _MUCH_MORE = 10.0
 """How much larger another of them must be to be named in place of an earlier one."""
-_STEPS = {"load": "loading", "greedy": "generate()", "forward": "forward"}
+_STEPS = {
+    "load": "loading",
+    "greedy": "generate()",
+    "forward": "forward",
+    "stack": "building the environment",
+}
 """First word of a phase -> what a user calls it."""
 _NAMES = {"sdpa": "SDPA", "eager": "eager"}
 
@@ -76,9 +82,12 @@ def _raised(failure: Failure) -> str:
 
 
 def _unstable(cell: CellResult) -> str:
-    if cell.explained_by:
-        return "every load gives other numbers"
-    return "two runs of the same release give different numbers"
+    if not cell.explained_by:
+        return "two runs of the same release give different numbers"
+    left_behind = {rule.code for rule in rules() if "state" in rule.explains}
+    if {explanation.code for explanation in cell.explained_by} <= left_behind:
+        return "one call changes the next, so the same input gives different numbers"
+    return "every load gives different numbers"
 
 
 def _amount(cell: CellResult) -> str:

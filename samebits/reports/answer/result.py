@@ -53,7 +53,7 @@ def result(report: Report) -> str:
     if report.exit_code == INCOMPLETE:
         text = f"incomplete: {text}"
     elif report.exit_code == FAIL and not new:
-        text = f"does not pass: {_why(report)}; {text}"
+        text = f"fails: {_why(report)}; {text}"
     return _with_beside(text, report)
 
 
@@ -76,7 +76,7 @@ def _of_one(report: Report) -> str:
         if report.exit_code == INCOMPLETE:
             return "incomplete: nothing that was compared differs, but not everything was"
         passes = report.exit_code in (PASS, UNASKED)
-        return "same bits in every release that knows it" if passes else _why(report)
+        return "same bits in every release that has it" if passes else _why(report)
     known = "known: " if worst.is_known else ""
     releases = f"{worst.before} → {worst.after}: " if worst.before else ""
     return f"{known}{releases}{worst.change}"

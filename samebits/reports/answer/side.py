@@ -58,7 +58,7 @@ def side(cell: CellResult, row: Row, report: Report) -> Side:
     ):
         if found.why:
             return found
-    return Side(why="not known: no finding and no consistency check tells")
+    return Side(why="not known: no finding or consistency check shows it")
 
 
 def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:

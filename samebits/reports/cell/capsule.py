@@ -26,7 +26,7 @@ def capsules_of(cells: Iterable[CellResult], above: str = "") -> Markdown:
 def _line(cell: CellResult, capsule: Capsule, above: str) -> Markdown:
     cell_name = f"{cell.cell.variant} on {cell.cell.stack}"
     if not capsule.path:
-        return fill("{}: no capsule, because {}", cell_name, capsule.reason)
+        return fill("{}: no reproducer, because {}", cell_name, capsule.reason)
     folder = link(capsule.path, f"{above}{capsule.path}")
     issue_text = link("text for an issue", f"{above}{capsule.path}/ISSUE.md")
     return fill("{}: {}, in it {}; {}", cell_name, folder, code(capsule.command), issue_text)

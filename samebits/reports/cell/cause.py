@@ -27,13 +27,13 @@ KIND_WORDS: dict[CauseKind, str] = {
     "keys": "the keys that attention is given",
     "positions": "positions or indices",
     "argument": "an argument of an operation",
-    "kernel": "another attention kernel",
-    "precision": "another precision",
+    "kernel": "a different attention kernel",
+    "precision": "a different precision",
     "memory": "the place of tensors in memory",
     "layout": "the same elements in different places",
     "shape": "the same numbers in different shapes",
     "wiring": "a different tensor as input",
-    "operation": "another operation",
+    "operation": "a different operation",
 }
 
 

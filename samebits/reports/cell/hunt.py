@@ -51,11 +51,11 @@ def hunt(cells: Sequence[CellResult], where: Callable[[list[CellResult]], str]) 
         for status in _QUIET
         if (names := _with_status(suspects.values(), status))
     ]
-    step_table = table(("suspect", "only on", "verdict", "result"), rows)
+    step_table = table(("candidate cause", "only on", "verdict", "result"), rows)
     statuses = {step.status for steps in suspects.values() for step in steps}
     return page(
         [
-            titled("The hunt: suspects in the order of data flow"),
+            titled("Root cause: candidate causes in the order of data flow"),
             step_table,
             _legend(statuses),
             *quiet,

@@ -43,7 +43,7 @@ RULE_WORDS: dict[Rule, str] = {
     "state": "a forward that depends on those before it",
     "tokens": "the margin of the tokens",
     "probe": "what a probe of one's own returned",
-    "nothing": "nothing: the ladder is inconclusive",
+    "nothing": "nothing: the float64 check is inconclusive",
 }
 """Rule -> what it decides by."""
 
@@ -132,7 +132,7 @@ def _steps(cell: CellResult, steps: tuple[LadderStep, ...]) -> Markdown:
         "result",
         "note",
     ]
-    title = titled("The precision ladder: largest absolute difference at each precision")
+    title = titled("Float64 check: largest absolute difference at each precision")
     return page([title, table(headers, rows, right=headers[2:-2])])
 
 
@@ -199,7 +199,7 @@ def _risks(risks: tuple[AtRisk, ...]) -> Iterator[Markdown]:
 
 def _flip(flip: Flip) -> Markdown:
     parts = [
-        fill("{} of {} makes another choice", code(flip.choice), code(flip.prompt)),
+        fill("{} of {} chooses differently", code(flip.choice), code(flip.prompt)),
         fill("at {}", plural(flip.rows, "position")),
         fill("with a margin of at most {}", number(flip.margin)),
     ]

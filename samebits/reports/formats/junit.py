@@ -88,7 +88,7 @@ def _cases_of_run(report: Report) -> Iterator[Case]:
             broken = True
             lines = tuple(stack.failure.splitlines())
             short = f"{name} failed: {on_one_line(stack.failure)}"
-            yield Case(_RUN, name, "error", "stack", short, lines)
+            yield Case(_RUN, name, "error", "environment", short, lines)
         else:
             yield Case(_RUN, name, "passed")
     for entry in report.expected:

@@ -75,9 +75,9 @@ def ladder(cell: CellResult) -> Chart | None:
     layer = points_layer(points, log_axis("value"), rungs, y=sorted_axis("step", names))
     errors = [(name, step.errors) for name, step in zip(names, steps, strict=True)]
     return Chart(
-        "ladder",
-        "Precision ladder: the same difference in higher precision",
-        spec([layer], "Distance of both sides by step of the ladder and precision", width=480),
+        "float64 check",
+        "Float64 check: the same difference in higher precision",
+        spec([layer], "Distance of both sides by step and precision", width=480),
         ("step", "result", own, "float32", "float64", "error of reference", "error of candidate"),
         tuple(
             (

@@ -24,6 +24,10 @@ SCALE = 2.0
 _MAX_NAMED = 8
 
 
+_FORMER = "ladder"
+"""Former name of the chart of the float64 check."""
+
+
 class PlotError(SamebitsError):
     """A chart cannot be written."""
 
@@ -36,7 +40,7 @@ class Options(Record):
     report: Annotated[Path, Option("FILE")] = Path("reports/latest/report.json")
     """The report.json to read (default: reports/latest/report.json)."""
     chart: Annotated[str, Option("NAME")] = ""
-    """'error by layer' (the default) or 'ladder'."""
+    """'error by layer' (the default) or 'float64 check'."""
     output: Annotated[Path | None, Option("FILE")] = None
     """The .svg or .png file to write (default: NAME.svg beside the report)."""
 
@@ -49,10 +53,16 @@ def write_chart(options: Options) -> list[str]:
         ReportFileError: the report cannot be read.
 
     """
-    chart = _chart(_cell(_report(options.report), options.cell), options.chart)
+    name = "float64 check" if options.chart == _FORMER else options.chart
+    chart = _chart(_cell(_report(options.report), options.cell), name)
     output = options.output or options.report.with_name(f"{chart.id}.svg")
     output.write_bytes(_drawn(chart, output.suffix.lower()))
-    return [f"{chart.title}: {output}"]
+    hint = (
+        [f"The chart {_FORMER} is now called {name!r}; both are read"]
+        if name != options.chart
+        else []
+    )
+    return [*hint, f"{chart.title}: {output}"]
 
 
 def _report(path: Path) -> Report:
@@ -71,7 +81,7 @@ def _cell(report: Report, name: str) -> CellResult:
         return cells[name]
     near = [other for other in cells if name.partition("/")[0] in other and cells[other].signals]
     listed = ", ".join(map(shown, near[:_MAX_NAMED]))
-    msg = f"The report has no cell {shown(name)}; a cell is MODEL/DTYPE-ATTENTION@STACK."
+    msg = f"The report has no cell {shown(name)}; a cell is MODEL/DTYPE-ATTENTION@ENVIRONMENT."
     raise PlotError(f"{msg}\nIts cells with that model: {listed}." if near else msg)
 
 

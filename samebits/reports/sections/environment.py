@@ -44,7 +44,7 @@ def stacks(report: Report) -> Markdown:
     built = [stack for stack in report.stacks if not stack.failure]
     return page(
         [
-            heading(2, "Stacks"),
+            heading(2, "Environments"),
             table(headers, map(_stack, report.stacks), right=("packages",)),
             *(_failure(stack) for stack in report.stacks if stack.failure),
             _packages(built),
@@ -76,7 +76,7 @@ def _lock(stack: StackReport) -> Markdown:
 
 
 def _failure(stack: StackReport) -> Markdown:
-    title = fill("**Stack {} could not be built:**", stack.id)
+    title = fill("**Environment {} could not be built:**", stack.id)
     return page([title, fence(stack.failure or "")])
 
 

@@ -10,12 +10,12 @@ VERDICTS = {
     "identical": "every compared tensor holds the same bytes",
     "rounding": "bytes differ, but the difference goes away as the arithmetic gets more precise "
     "(the variant's dtype, then float32, then promoted float64)",
-    "diverged": "the difference does not go away: the two releases compute different functions, "
+    "diverged": "the difference does not go away: a behaviour change, "
     "however small the difference is",
-    "undecided": "bytes differ, and it is undecided whether this is rounding or a different function; "
+    "undecided": "bytes differ, and it is undecided whether this is rounding or a behaviour change; "
     "the reason is given",
     "unstable": "the cell does not reproduce itself: a second run or load gives different bits, or "
-    "the model reads memory that was never written",
+    "the model reads uninitialised memory",
     "failed": "the model did not load, or a phase raised an exception. The phase and the exception "
     "are given. Results of the other phases are compared, and their verdict is the *rest*",
     "not finished": "a run, or a closer look at a difference, ended early because time or memory "
@@ -43,7 +43,7 @@ WORDS = {
     "the reference's bytes; *only*: no smaller set of swaps does",
     "finding": "a known defect, such as `SB301`; docs/findings has a page for each",
     "rest": "the verdict on what was compared, where a phase failed or a run did not finish",
-    "capsule": "a folder under repro/ that reproduces one difference without samebits",
+    "reproducer": "a folder under repro/ that reproduces one difference without samebits",
 }
 
 FIGURES = (

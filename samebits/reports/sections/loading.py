@@ -236,7 +236,9 @@ def _method(signals: list[LoadReport]) -> Markdown:
     remarks = [
         *(fill("Poison in {}: {}.", plural(n, "load"), poison) for poison, n in poisons.items()),
         *(
-            fill("{} could not be checked for unwritten memory: {}.", plural(n, "tensor"), reason)
+            fill(
+                "{} could not be checked for uninitialised memory: {}.", plural(n, "tensor"), reason
+            )
             for reason, n in uncovered.items()
         ),
         fill("The checks of a cell took at most {}.", longest),

@@ -43,8 +43,7 @@ def releases(report: Report) -> Markdown:
 
 
 _LETTERS = Markdown(
-    "Each letter is one set of bits, and **A** is the reference's. "
-    "Where a letter comes back, so do its bits."
+    "Releases with the same letter give identical results; **A** is the reference's."
 )
 
 

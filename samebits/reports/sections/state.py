@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from samebits.records.report import Report, Row
     from samebits.records.state import StateSignal
 
-TITLE = "State left behind"
+TITLE = "One call changes the next"
 INTRO = (
     "After all prompts and generate() the first prompt runs once more. In these cells it gives "
-    "other bytes than the first time. Where the reference gives the same bytes both times, the "
+    "different bytes than the first time. Where the reference gives the same bytes both times, the "
     "signal `state` differs and the cell does not pass."
 )
 MAX_MODELS = 6

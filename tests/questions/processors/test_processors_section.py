@@ -95,7 +95,7 @@ def test_what_computes_the_images_is_named(packages, words):
 def test_another_function_is_counted_and_its_setting_shown():
     report = report_with(a=PLAIN, b=CHANGED)
     text = processors(report)
-    assert "another function: 1 of 1" in text
+    assert "behaviour change: 1 of 1" in text
     assert "| image processor: resample | `2` | `3` |" in " ".join(text.split())
     assert processors_differ(report.rows)
     page = processors_of([report.rows[0]], report)

@@ -250,7 +250,7 @@ def test_reasons_are_joined_over_relations_models_and_stacks():
 
 
 MADE = MadeModel(n_layers=2, hidden_size=64, n_parameters=262_976)
-ASKED = "asked of a made model of 2 layers, hidden size 64 and 262,976 parameters"
+ASKED = "checked with a tiny model of 2 layers, hidden size 64 and 262,976 parameters"
 
 
 def test_a_made_model_is_named_wherever_its_relations_are_shown():
@@ -258,14 +258,14 @@ def test_a_made_model_is_named_wherever_its_relations_are_shown():
     made, itself = signal(broken, asked_of=MADE), signal(broken)
     rows = (row("m", x4_48=made, x5_0=made), row("small", x4_48=itself))
     text = squeezed(section(*rows))
-    assert f"`m` on 4.48, 5.0: {ASKED}, not the model itself." in text
+    assert f"`m` in 4.48, 5.0: {ASKED}, not the model itself." in text
     assert "nothing about the weights" in text
-    assert "m on 4.48, 5.0 (seen with a made model); small on 4.48" in text
-    assert ") (seen with a made model) |" in text
+    assert "m on 4.48, 5.0 (seen with a tiny model of the same config); small on 4.48" in text
+    assert ") (seen with a tiny model of the same config) |" in text
     assert ASKED in page(*rows[:1])
-    assert summary_line(*rows).count(", seen with a made model)") == 1
+    assert summary_line(*rows).count(", seen with a tiny model of the same config)") == 1
     plain = row("m", x4_48=itself)
-    assert "made model" not in section(plain) + page(plain) + summary_line(plain)
+    assert "tiny model" not in section(plain) + page(plain) + summary_line(plain)
 
 
 def summary_line(*rows):

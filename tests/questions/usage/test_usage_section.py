@@ -105,13 +105,13 @@ def test_a_made_model_is_named_where_it_answered():
     old, new = ({"checkpointing": {"use_reentrant": value}} for value in (True, False))
     big = row("big", x4_48=signal(**old, asked_of=made), x5_0=signal(**new, asked_of=made))
     itself = row("little", x4_48=signal(**old), x5_0=signal(**new))
-    asked = "`big` on 4.48, 5.0: asked of a made model of 2 layers, hidden size 64"
+    asked = "`big` in 4.48, 5.0: checked with a tiny model of 2 layers, hidden size 64"
     documents = reports_document.render(report(big, itself))
     assert asked in section(beside_models(documents))
     assert asked in documents[PAGE]
     assert asked in usage_of([big])
-    assert "made model" not in usage_of([itself])
-    assert "made model" not in "".join(reports_document.render(report(itself)).values())
+    assert "tiny model" not in usage_of([itself])
+    assert "tiny model" not in "".join(reports_document.render(report(itself)).values())
 
 
 def test_models_that_answer_alike_share_a_line():
