@@ -77,7 +77,7 @@ def _raised(failure: Failure) -> str:
 
 def _unstable(cell: CellResult) -> str:
     if cell.explained_by:
-        return "every load gives other numbers"
+        return "every load gives different numbers"
     return "two runs of the same release give different numbers"
 
 

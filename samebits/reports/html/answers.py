@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS
 from samebits.records.ids import Verdict
-from samebits.reports.answer import faults, of_cell
+from samebits.reports.answer import answers, faults, kind_of, of_cell
+from samebits.reports.html.addresses import Addresses, cell_anchor, model_page
+from samebits.reports.html.states import class_of
+from samebits.text.markdown import clip
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
@@ -28,6 +31,41 @@ class Known(NamedTuple):
     """True if it explains the verdict on one of the cells."""
     of_reference: bool = False
     """True if the reference has it, and not the cells."""
+
+
+class Told(NamedTuple):
+    """An answer about a model, as the tables on top of a page show it."""
+
+    name: str
+    link: str
+    variants: str
+    classes: tuple[str, ...]
+    """The shape and colour of its verdict, and the frame of a known difference."""
+    change: str
+    since: str
+    right: str
+    do: str
+
+
+def told(report: Report, source: str, addresses: Addresses, limit: int = 1000) -> list[Told]:
+    """Return the answers about the models of a report, the worst first, for the page ``source``.
+
+    They are named by their models; on the page of a model, by the releases that differ in this way.
+    ``limit`` is that of the characters of a text.
+    """
+    return [
+        Told(
+            ", ".join(found.stacks) if source == model_page(found.model) else found.model,
+            addresses.page(source, model_page(found.model), cell_anchor(found.cell.cell)),
+            ", ".join(found.variants) if len({row.variant for row in report.rows}) > 1 else "",
+            ("state", class_of(kind_of(found.cell)), *(["expected"] if found.is_known else [])),
+            clip(found.change, limit),
+            found.start,
+            clip(found.side.why, limit),
+            clip(found.do, limit),
+        )
+        for found in answers(report)
+    ]
 
 
 class Answers:
@@ -70,7 +108,7 @@ class Answers:
             ("", found.change),
             ("Since", found.start),
             ("Where", found.where),
-            ("Right", found.side.why),
+            ("Which side is right", found.side.why),
             ("What to do", found.do),
         ]
         named += [("Decides", rounded_ulp(cell.deciding.what))] if cell.deciding else []

@@ -30,7 +30,7 @@ MEANINGS = {
     Verdict.REFERENCE: "the environment that the others of its row are compared with",
     Verdict.IDENTICAL: "the same bits as the reference",
     Verdict.ROUNDING: "the same function, rounded differently",
-    Verdict.DIVERGED: "another function",
+    Verdict.DIVERGED: "a behaviour change: another function, or other stored numbers",
     Verdict.UNDECIDED: "it differs, and nothing shows whether that is rounding",
     Verdict.UNSTABLE: "two runs of the same cell differ",
     Verdict.FAILED: "an exception",
@@ -38,7 +38,7 @@ MEANINGS = {
     Verdict.NOT_OBSERVED: "no forward was compared",
     Verdict.ABSENT: "the release does not know the architecture",
     Verdict.EXPECTED: "a dashed frame: the difference is known, and listed in the matrix file",
-    Verdict.FIXED: "the matrix file expects a difference that is gone",
+    Verdict.FIXED: "the matrix file lists a difference that is gone",
 }
 """Verdict -> what it means, for the legend."""
 
@@ -97,7 +97,7 @@ def state(
         what,
         link,
         "; known: ".join([cell_in_short(cell), *cell.expected]),
-        "expected" if is_expected else "",
+        "known" if is_expected else "",
         wrong,
     )
 
