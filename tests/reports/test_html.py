@@ -299,6 +299,17 @@ def test_a_model_that_only_rounds_is_answered_on_its_page_and_not_above_the_matr
     ]
 
 
+def test_names_of_code_are_set_as_code_and_no_text_has_backticks(report):
+    rule = NEVER_WRITTEN.model_copy(update={"name": "`a_name` is wrong", "remedy": "Set `b_name`."})
+    changed = wrong_reference_of(report).model_copy(update={"rules": (rule,)})
+    files = {**site.folder(changed, ()), **document.render(changed)}
+    for path in (HOME, "html/models/gemma2.html", upgrade_page(STACKS[0], STACKS[-1])):
+        text = re.sub(r"<(script|pre)\b.*?</\1>", "", files[path], flags=re.DOTALL)
+        assert "`" not in text, path
+        assert "<code>b_name</code>" in text, path
+    assert r"\`" not in files["report.md"]
+
+
 def test_changes_that_need_no_action_are_folded_on_the_upgrade_page(report):
     shown = upgrade.upgrade(report, STACKS[0], STACKS[-1])
     page = site.folder(report, ())[upgrade_page(STACKS[0], STACKS[-1])]

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from samebits.records.finding import Finding
     from samebits.records.report import Report, Row
 
+MAX_CHANGE = 64
+"""Limit for the characters of what changed in one of several models: a number fits, an exception has more."""
 _QUIET = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.ABSENT)
 
 
@@ -47,22 +49,24 @@ class Told(NamedTuple):
     do: str
 
 
-def told(report: Report, source: str, addresses: Addresses, limit: int = 1000) -> list[Told]:
+def told(report: Report, source: str, addresses: Addresses) -> list[Told]:
     """Return the answers about the models of a report, the worst first, for the page ``source``.
 
-    They are named by their models; on the page of a model, by the releases that differ in this way.
-    ``limit`` is that of the characters of a text.
+    They are named by their models; on the page of a model, by the releases that differ in this way,
+    and their variants.
     """
+    is_one = len({row.model for row in report.rows}) == 1
+    variants = {row.variant for row in report.rows}
     return [
         Told(
-            ", ".join(found.stacks) if source == model_page(found.model) else found.model,
+            ", ".join(found.stacks) if is_one else found.model,
             addresses.page(source, model_page(found.model), cell_anchor(found.cell.cell)),
-            ", ".join(found.variants) if len({row.variant for row in report.rows}) > 1 else "",
+            ", ".join(found.variants) if is_one and len(variants) > 1 else "",
             ("state", class_of(kind_of(found.cell)), *(["expected"] if found.is_known else [])),
-            clip(found.change, limit),
+            found.change if is_one else clip(found.change, MAX_CHANGE),
             found.start,
-            clip(found.side.why, limit),
-            clip(found.do, limit),
+            found.side.why,
+            found.do,
         )
         for found in answers(report)
     ]

@@ -60,8 +60,6 @@ LICENCES = (
 
 MAX_TOLD = 3
 """Limit for the answers above the matrix, which shows the other models."""
-MAX_TEXT = 120
-"""Limit for the characters of a text there; the page of the model has all of it."""
 
 
 class Page(NamedTuple):
@@ -163,7 +161,7 @@ def _home(report: Report, addresses: Addresses) -> Page:
         ranks=matrix.ranks(),
         headline=f"{report.matrix}: {result(report, with_limits=False)}",
         limits=passing(report),
-        told=told(report, HOME, addresses, MAX_TEXT)[: min(MAX_TOLD, len(worst))],
+        told=told(report, HOME, addresses)[: min(MAX_TOLD, len(worst))],
         n_more=max(0, len(worst) - MAX_TOLD),
         pair=upgrade.default_pair(report),
         legend=legend(report),
