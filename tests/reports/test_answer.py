@@ -1,5 +1,7 @@
 """The answer about a model: what changed, since when, which side is wrong, what to do."""
 
+import re
+
 import pytest
 
 from samebits.questions.relations.records import RelationsOfRow, RelationsSignal
@@ -216,7 +218,25 @@ def test_rounding_needs_nothing_and_its_remedy_is_no_line_of_what_to_do():
     text = render(report)["report.md"]
     assert "No action needed: SB601." in text
     assert "None is needed" not in text
-    assert "Only rounding, no action needed (1 model): [m](models/m.md)." in text
+    line = re.search(r"\| \[m\]\(models/m.md\) .*", text)[0]
+    assert "rounding only (logits 1e-06)" in line
+    assert line.rstrip(" |").endswith("Nothing")
+    many = render(with_rows(*report.rows, renamed(report.rows[0], model="n"), rules=report.rules))
+    links = "[m](models/m.md), [n](models/n.md)"
+    assert f"Only rounding, no action needed (2 models): {links}." in many["report.md"]
+
+
+def test_a_page_of_a_model_begins_with_its_answers_as_report_md_has_them():
+    rounds = of("5.0", Verdict.ROUNDING, figure="logits 1e-06")
+    files = render(one(rounds, diverged(step("logits", 1.0, 1.0))))
+    lines = files["models/m.md"].partition("\n| releases")[2].splitlines()[2:4]
+    assert [line.split("|")[1].strip() for line in lines] == [NEW, "5.0"]
+    for line in lines:
+        facts = [cell.strip() for cell in line.split("|")[2:]]
+        assert any(
+            facts == [cell.strip() for cell in other.split("|")[2:]]
+            for other in files["report.md"].splitlines()
+        )
 
 
 @pytest.mark.parametrize(

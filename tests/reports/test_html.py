@@ -759,7 +759,7 @@ def test_every_set_of_pieces_that_was_tried_has_its_result(report):
             untried=(Untried(what="cache contents", reason="<layout>"),),
         ),
     )
-    assert "Pieces of the reference put into the forward of short: 1 sets tried" in made
+    assert "Swap test, forward of prompt short: combinations tried: 1" in made
     assert "<td>restores the bits</td><td>4 of 4</td>" in made
     assert "<td>2 of 4</td><td>model.layers.0, logits 2.0e+00 apart</td>" in made
     assert "cache contents: &lt;layout&gt;" in made

@@ -30,7 +30,7 @@ MEANINGS = {
     Verdict.REFERENCE: "the environment that the others of its row are compared with",
     Verdict.IDENTICAL: "the same bits as the reference",
     Verdict.ROUNDING: "the same function, rounded differently",
-    Verdict.DIVERGED: "a behaviour change: another function, or other stored numbers",
+    Verdict.DIVERGED: "the behaviour changed: the difference stays in float64",
     Verdict.UNDECIDED: "it differs, and nothing shows whether that is rounding",
     Verdict.UNSTABLE: "two runs of the same cell differ",
     Verdict.FAILED: "an exception",

@@ -24,7 +24,7 @@ MAX_ALL_PAIRS = 6
 
 KINDS = {
     "fails": ("fails", Verdict.FAILED, "it raises an exception that it did not raise before"),
-    "fails otherwise": ("still fails", Verdict.FAILED, "both fail, with another exception"),
+    "fails otherwise": ("still fails", Verdict.FAILED, "both fail, with a different exception"),
     "diverged": ("behaviour change", Verdict.DIVERGED, "the numbers change by more than rounding"),
     "unstable": ("unstable", Verdict.UNSTABLE, "two runs of the same cell differ"),
     "undecided": (
@@ -35,8 +35,8 @@ KINDS = {
     "open": ("not known", Verdict.NOT_OBSERVED, "one of the two cells was not compared"),
     "rounding": ("rounding", Verdict.ROUNDING, "the same function, rounded differently"),
     "works": ("fixed", Verdict.IDENTICAL, "it failed or was unstable before"),
-    "new": ("new", Verdict.ABSENT, "only the later release knows the architecture"),
-    "gone": ("gone", Verdict.FAILED, "only the earlier release knows the architecture"),
+    "new": ("new", Verdict.ABSENT, "only the later release has the architecture"),
+    "gone": ("gone", Verdict.FAILED, "only the earlier release has the architecture"),
 }
 """Kind of change -> its word, the verdict whose shape and colour it has, and its meaning."""
 

@@ -27,9 +27,13 @@ _HEADERS = ["what changed", "since", "which side is right", "what to do"]
 
 
 def the_worst(report: Report, most: int | None = None) -> Markdown:
-    """Return the answers about models that differ beyond rounding, the ``most`` worst of them."""
+    """Return the answers about models that differ beyond rounding, the ``most`` worst of them.
+
+    A report of one model has all answers about it.
+    """
     found = answers(report)
-    differing = [answer for answer in found if not is_quiet(answer)]
+    is_one = len({row.model for row in report.rows}) == 1
+    differing = [answer for answer in found if is_one or not is_quiet(answer)]
     shown = differing if most is None else _of_each_kind(differing, most)
     if not found:
         return EMPTY
@@ -40,7 +44,7 @@ def the_worst(report: Report, most: int | None = None) -> Markdown:
             heading(2, "What changed, the worst first"),
             table(["model", *_HEADERS], map(_line, shown)),
             more if n_more else EMPTY,
-            _rounding(found),
+            EMPTY if is_one else _rounding(found),
         ]
     )
 
