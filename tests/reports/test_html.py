@@ -306,7 +306,7 @@ def test_names_of_code_are_set_as_code_and_no_text_has_backticks(report):
     for path in (HOME, "html/models/gemma2.html", upgrade_page(STACKS[0], STACKS[-1])):
         text = re.sub(r"<(script|pre)\b.*?</\1>", "", files[path], flags=re.DOTALL)
         assert "`" not in text, path
-        assert "<code>b_name</code>" in text, path
+        assert path.startswith("html/upgrade") or "<code>b_name</code>" in text, path
     assert r"\`" not in files["report.md"]
 
 
@@ -343,7 +343,8 @@ def test_columns_that_say_nothing_are_left_out(report):
     plain = one.model_copy(
         update={"rows": tuple(r.model_copy(update={"group": None}) for r in one.rows)}
     )
-    heads = re.findall(r'data-field="(\w+)"', site.folder(plain, ())[HOME].split("</thead>")[0])
+    table = site.folder(plain, ())[HOME].partition("data-matrix")[2].partition("</thead>")[0]
+    heads = re.findall(r'data-field="(\w+)"', table)
     assert heads == ["model", "findings"]
     assert ", float32-sdpa," in site.folder(plain, ())[HOME]
 
