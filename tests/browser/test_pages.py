@@ -343,10 +343,10 @@ def test_paper_has_every_column_and_whole_names(watched, folder):
 
 def test_paper_has_the_remedies_of_findings_that_are_closed_on_the_screen(watched, named):
     page = ready(watched().open(named / HOME))
-    height = "document.querySelector('[aria-labelledby=rules-1] details p').getBoundingClientRect().height"
-    assert page.evaluate(height) == 0
+    seen = "document.querySelector('[aria-labelledby=rules-1] details p').checkVisibility()"
+    assert not page.evaluate(seen)
     page.emulate_media(media="print")
-    assert page.evaluate(height) > 0
+    assert page.evaluate(seen)
 
 
 def test_the_changes_of_an_upgrade_are_lines_on_a_phone_and_no_table_to_scroll(watched, folder):
