@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
 from samebits.base.errors import SelectionError, nearest, shown
@@ -20,7 +20,6 @@ from samebits.text.lists import comma_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from samebits.matrix.spec import ExpectedEntry, Matrix, ModelSpec, Rule
     from samebits.records.ids import Level
@@ -162,9 +161,12 @@ def reproduce(
 def shown_path(path: Path) -> str:
     """Return a path as a published report may contain it: as typed, without a machine's folders.
 
-    A path below the home directory is redacted to ``~`` later. Any other absolute path is reduced
-    to ``…`` and its name: a command with it finds no file, and so never runs another matrix.
+    An absolute path below the working directory is given from there. One below the home directory is
+    redacted to ``~`` later. Any other one is reduced to ``…`` and its name: a command with it finds
+    no file, and so never runs another matrix.
     """
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        return f"./{path.relative_to(Path.cwd())}"  # a bare name may be one of the hub
     below_home = path.is_relative_to(expanded("~"))
     return str(path) if below_home or not path.is_absolute() else f"…/{path.name}"
 

@@ -14,11 +14,13 @@ from samebits.reports.sections.loading import loading_of
 from samebits.reports.sections.paged import has_page
 from samebits.reports.sections.probes import probes_of
 from samebits.reports.sections.state import state_of
+from samebits.reports.sections.the_worst import of_model
 from samebits.reports.sections.unrun import unrun_of
 from samebits.reports.stories import QUIET, stories
 from samebits.text.blocks import cut, heading, link, page
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill
+from samebits.text.moments import moment
 from samebits.text.names import page_path
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             heading(1, model),
             _origin(report),
             _threads(rows),
+            of_model(rows, report),
             environment.checkpoints_of(model, report),
             overview.model_summary(rows, report),
             _within(unrun_of(rows)),
@@ -106,7 +109,7 @@ def _stories(rows: list[Row], report: Report) -> Iterator[Markdown]:
 
 def _origin(report: Report) -> Markdown:
     report_link = link("report", "../report.md")
-    return fill("Part of the {} on {} of {}.", report_link, report.matrix, report.started)
+    return fill("Part of the {} on {} of {}.", report_link, report.matrix, moment(report.started))
 
 
 def _threads(rows: list[Row]) -> Markdown:

@@ -341,6 +341,23 @@ def test_paper_has_every_column_and_whole_names(watched, folder):
     assert "size: A4 landscape" in css
 
 
+def test_paper_has_the_remedies_of_findings_that_are_closed_on_the_screen(watched, named):
+    page = ready(watched().open(named / HOME))
+    seen = "document.querySelector('[aria-labelledby=rules-1] details p').checkVisibility()"
+    assert not page.evaluate(seen)
+    page.emulate_media(media="print")
+    assert page.evaluate(seen)
+
+
+def test_the_changes_of_an_upgrade_are_lines_on_a_phone_and_no_table_to_scroll(watched, folder):
+    page = watched().open(folder / upgrade_page(STACKS[0], STACKS[-1]))
+    wider = "[...document.querySelectorAll('.scroll')].filter((s) => s.scrollWidth > s.clientWidth).length"
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
+    assert page.locator(".changes").count() > 0
+    assert page.evaluate(wider) == 0
+
+
 def test_names_of_an_upgrade_are_not_cut_beside_free_room(watched, folder):
     page = watched().open(folder / upgrade_page(STACKS[0], STACKS[-1]))
     lines = page.evaluate(

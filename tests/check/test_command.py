@@ -140,7 +140,7 @@ def test_code_in_packages_reaches_the_run(runner, folder):
     assert (model.imports, model.model_class) == (("my_models",), "my_models.modeling:X")
     # a command that is published names no folder of this machine
     assert runner.order.command.startswith(
-        "samebits check llama --package my-models==1.2 --package '…/mine' --import my_models "
+        "samebits check llama --package my-models==1.2 --package ./mine --import my_models "
         "--class my_models.modeling:X --from 5.2"
     )
 
@@ -235,9 +235,16 @@ def test_the_class_of_transformers_may_be_asked_for(runner, folder, capsys):
     assert not runner.matrix.models[0].trust_remote_code
 
 
-def test_a_folder_of_this_machine_is_in_no_report(runner, folder):
+def test_a_folder_of_this_machine_is_in_no_report(runner, folder, monkeypatch):
+    (folder / "other").mkdir()
+    monkeypatch.chdir(folder / "other")
     main(folder, str(folder / "llama"))
     assert runner.order.command == "samebits check '…/llama'"
+
+
+def test_a_folder_below_the_working_directory_is_named_from_there(runner, folder):
+    main(folder, str(folder / "llama"))
+    assert runner.order.command == "samebits check ./llama"
 
 
 def test_a_report_of_somebody_else_is_not_replaced(folder, capsys):

@@ -1,5 +1,7 @@
 """The answer about a model: what changed, since when, which side is wrong, what to do."""
 
+import re
+
 import pytest
 
 from samebits.questions.relations.records import RelationsOfRow, RelationsSignal
@@ -8,8 +10,15 @@ from samebits.records.finding import Explanation
 from samebits.records.ids import Variant, Verdict
 from samebits.records.ladder import Ladder
 from samebits.records.subject import Subject
-from samebits.reports.answer import answer, answers, faults, result, worst_first
-from samebits.reports.answer.remedy import first_sentences
+from samebits.reports.answer import (
+    answer,
+    answers,
+    faults,
+    first_sentences,
+    is_quiet,
+    result,
+    worst_first,
+)
 from samebits.reports.document import render
 from samebits.reports.formats import github, junit
 from samebits.reports.issue import new_issue
@@ -216,7 +225,25 @@ def test_rounding_needs_nothing_and_its_remedy_is_no_line_of_what_to_do():
     text = render(report)["report.md"]
     assert "No action needed: SB601." in text
     assert "None is needed" not in text
-    assert "Only rounding, no action needed (1 model): [m](models/m.md)." in text
+    line = re.search(r"\| \[m\]\(models/m.md\) .*", text)[0]
+    assert "rounding only (logits 1e-06)" in line
+    assert line.rstrip(" |").endswith("Nothing")
+    many = render(with_rows(*report.rows, renamed(report.rows[0], model="n"), rules=report.rules))
+    links = "[m](models/m.md), [n](models/n.md)"
+    assert f"Only rounding, no action needed (2 models): {links}." in many["report.md"]
+
+
+def test_a_page_of_a_model_begins_with_its_answers_as_report_md_has_them():
+    rounds = of("5.0", Verdict.ROUNDING, figure="logits 1e-06")
+    files = render(one(rounds, diverged(step("logits", 1.0, 1.0))))
+    lines = files["models/m.md"].partition("\n| releases")[2].splitlines()[2:4]
+    assert [line.split("|")[1].strip() for line in lines] == [NEW, "5.0"]
+    for line in lines:
+        facts = [cell.strip() for cell in line.split("|")[2:]]
+        assert any(
+            facts == [cell.strip() for cell in other.split("|")[2:]]
+            for other in files["report.md"].splitlines()
+        )
 
 
 @pytest.mark.parametrize(
@@ -230,13 +257,27 @@ def test_the_first_sentence_of_a_remedy_is_never_cut(limit, kept):
 
 def test_new_and_newest_come_first_and_then_the_worst():
     report = ended(only_rows("mamba", "gemma2", "opensci-ref", "falcon", "llama"))
-    order = [(found.model, found.cell.judged) for found in answers(report)]
+    found = answers(report)
+    order = [(each.model, each.cell.judged) for each in found if not is_quiet(each)]
     assert order[0] == ("falcon", Verdict.FAILED)
     assert order[-1] == ("mamba", Verdict.UNDECIDED)
     assert "llama" not in {model for model, _ in order}
     rows = [each.model for each in worst_first(report.rows)]
     assert rows[0] == "falcon"
     assert rows[-2:] == ["llama", "llama"]
+
+
+def test_what_only_rounds_never_hides_a_known_change():
+    rounds = of("5.0", Verdict.ROUNDING, figure="logits 1e-06")
+    known = diverged(step("logits", 1.0, 1.0)).model_copy(
+        update={"verdict": Verdict.EXPECTED, "expected": ("a reason",)}
+    )
+    report = one(rounds, known)
+    assert [found.stacks for found in answers(report)] == [(NEW,), ("5.0",)]
+    assert result(report) == (
+        "known: 4.57.0 → 5.23.0: behaviour change (logits differ by 1, in float64 too)"
+    )
+    assert answer(report).since == f"since {NEW} (5.0 only rounds)"
 
 
 def test_the_result_of_one_model_is_its_change_and_of_many_their_number():
@@ -281,4 +322,41 @@ def test_a_known_failure_says_what_the_matrix_file_says_of_it():
     found = answer(one(known))
     assert found.is_known
     assert found.side.wrong == NEW
-    assert found.side.why == "matrix.yaml: the cache is too short"
+    assert found.side.why == f"{NEW} raises, {OLD} runs. matrix.yaml: the cache is too short"
+
+
+def known_because(reason):
+    """Return the answer about a difference that the matrix file lists for a reason, and its report."""
+    update = {"verdict": Verdict.EXPECTED, "expected": (reason,)}
+    report = one(diverged(step("logits", 1.0, 1.0)).model_copy(update=update))
+    return answer(report), report
+
+
+@pytest.mark.parametrize(
+    ("reason", "wrong"),
+    [
+        (f"{OLD} is wrong. It ignores the factor.", OLD),
+        (f"The factor is read. {NEW} is right: the paper says so.", OLD),
+        (f"{OLD}.0 is wrong past the window.", OLD),  # the release of the environment
+        (f"{OLD} is right for such input.", NEW),
+        ("5.2.0 is wrong. Others read the factor.", ""),  # neither of the two sides
+        (f"Nothing tells whether {OLD} is wrong.", ""),
+        (f"{OLD} is wrong for one input. {NEW} is wrong for another.", ""),
+        ("The factor is ignored.", ""),
+    ],
+)
+def test_a_reason_that_names_the_wrong_side_marks_it_and_no_remedy_contradicts_it(reason, wrong):
+    found, report = known_because(reason)
+    assert found.side.wrong == wrong
+    assert faults(report.rows[0], report) == ({wrong: ("matrix.yaml",)} if wrong else {})
+    do = {OLD: f"Use transformers {NEW}.0", NEW: f"Stay with transformers {OLD}.0"}
+    assert found.do == do.get(wrong, f"{do[NEW]} until you know which side is right")
+    assert ("fixed in" in found.since) == (wrong == OLD)
+
+
+def test_a_reason_is_shown_in_whole_sentences():
+    sentence = (
+        "The cache is made from the number of layers of the encoder, whatever the decoder has"
+    )
+    found, _ = known_because(f"{sentence}. {sentence}, and more. The end.")
+    assert found.side.why == f"matrix.yaml: {sentence}."

@@ -1,5 +1,6 @@
 """report.html: what its pages hold and link to, without a browser."""
 
+import html
 import json
 import posixpath
 import re
@@ -15,6 +16,7 @@ from samebits.records.graft import Graft, GraftSuspect, Try, Untried
 from samebits.records.ids import Verdict
 from samebits.records.trace import Side, SourceDiff, TraceLine, TracePair
 from samebits.reports import document
+from samebits.reports.answer import answers, is_quiet
 from samebits.reports.html import bands, charts, flow, site, states, upgrade
 from samebits.reports.html.addresses import (
     HOME,
@@ -35,6 +37,7 @@ from tests.support.sample_report import (
     STACKS,
     each_cell,
     raised,
+    renamed,
     sample_report,
     with_cells,
 )
@@ -244,9 +247,77 @@ def test_the_side_that_is_wrong_is_marked_be_it_the_reference(report):
     assert "wrong" in marked[0].classes
     assert [finding.code for finding in line.findings if finding.explains] == ["SB301"]
     page = site.folder(changed, ())["html/models/gemma2.html"]
-    assert re.search(r"<b>Right:</b> [\w. ]+ is wrong: ", page)
+    assert re.search(r"<dt>Which side is right</dt><dd>[\w. ]+ is wrong: ", page)
     assert "compute it in forward" in page
     assert not any(state.wrong for line in matrix_of(report) for state in line.states if state)
+
+
+def answers_of(page):
+    """Return the rows of the answers on top of a page, as lists of texts."""
+    table = page.partition('<table class="data answers">')[2].partition("</table>")[0]
+    rows = [re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL) for row in table.split("<tr>")[2:]]
+    return [[re.sub(r"<.*?>", "", cell).strip() for cell in row] for row in rows]
+
+
+def test_the_answers_stand_above_the_matrix_and_on_the_page_of_each_model(report):
+    found = [each for each in answers(report) if not is_quiet(each)]
+    files = site.folder(report, ())
+    top = answers_of(files[HOME])
+    assert [row[0].split()[0] for row in top] == [each.model for each in found[: site.MAX_TOLD]]
+    assert [row[2] for row in top] == [each.start for each in found[: site.MAX_TOLD]]
+    assert files[HOME].index('class="data answers"') < files[HOME].index("data-matrix")
+    for each in found:
+        page = files[f"html/models/{each.model}.html"]
+        whole = [html.unescape(" ".join(row)) for row in answers_of(page)]
+        assert any(each.side.why in row and each.do.replace("`", "") in row for row in whole)
+        assert page.index('class="data answers"') < page.index('class="outcome"')
+
+
+def test_a_model_that_only_rounds_is_answered_on_its_page_and_not_above_the_matrix(report):
+    row = next(row for row in report.rows if row.model == "llama")
+    rounding = [
+        cell.model_copy(
+            update={
+                "verdict": Verdict.ROUNDING,
+                "judged": Verdict.ROUNDING,
+                "figure": "logits 1e-06",
+            }
+        )
+        if cell.reference and cell.reference != cell.cell
+        else cell
+        for cell in row.cells
+    ]
+    other = renamed(row, model="another")
+    made = report.model_copy(update={"rows": (with_cells(row, *rounding), other)})
+    files = site.folder(made, ())
+    assert answers_of(files[HOME]) == []
+    (told,) = answers_of(files["html/models/llama.html"])
+    assert told[1:] == [
+        "rounding only (logits 1e-06)",
+        told[2],
+        "both: the difference goes away in float64",
+        "Nothing",
+    ]
+
+
+def test_names_of_code_are_set_as_code_and_no_text_has_backticks(report):
+    rule = NEVER_WRITTEN.model_copy(update={"name": "`a_name` is wrong", "remedy": "Set `b_name`."})
+    changed = wrong_reference_of(report).model_copy(update={"rules": (rule,)})
+    files = {**site.folder(changed, ()), **document.render(changed)}
+    for path in (HOME, "html/models/gemma2.html", upgrade_page(STACKS[0], STACKS[-1])):
+        text = re.sub(r"<(script|pre)\b.*?</\1>", "", files[path], flags=re.DOTALL)
+        assert "`" not in text, path
+        assert path.startswith("html/upgrade") or "<code>b_name</code>" in text, path
+    assert r"\`" not in files["report.md"]
+
+
+def test_changes_that_need_no_action_are_folded_on_the_upgrade_page(report):
+    shown = upgrade.upgrade(report, STACKS[0], STACKS[-1])
+    page = site.folder(report, ())[upgrade_page(STACKS[0], STACKS[-1])]
+    assert shown.quiet & {kind for kind, _ in shown.groups}
+    for kind, _ in shown.groups:
+        meaning = upgrade.KINDS[kind][2]
+        assert (f"<details><summary>{meaning}</summary>" in page) == (kind in shown.quiet)
 
 
 def test_what_explains_comes_first_and_other_findings_are_folded(report):
@@ -273,7 +344,8 @@ def test_columns_that_say_nothing_are_left_out(report):
     plain = one.model_copy(
         update={"rows": tuple(r.model_copy(update={"group": None}) for r in one.rows)}
     )
-    heads = re.findall(r'data-field="(\w+)"', site.folder(plain, ())[HOME].split("</thead>")[0])
+    table = site.folder(plain, ())[HOME].partition("data-matrix")[2].partition("</thead>")[0]
+    heads = re.findall(r'data-field="(\w+)"', table)
     assert heads == ["model", "findings"]
     assert ", float32-sdpa," in site.folder(plain, ())[HOME]
 

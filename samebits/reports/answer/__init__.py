@@ -14,8 +14,8 @@ from samebits.reports.answer.of_model import (
     of_cell,
     worst_first,
 )
-from samebits.reports.answer.remedy import first_sentences
 from samebits.reports.answer.result import passing, result
+from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import Side, faults, side
 
 __all__ = [

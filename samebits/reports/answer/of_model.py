@@ -85,7 +85,7 @@ class Answer(NamedTuple):
 def answers(report: Report) -> list[Answer]:
     """Return an answer for each way in which a model differs from its reference, the worst first.
 
-    New differences precede those that the matrix file lists. Models that have none are left out.
+    New differences precede those that the matrix file lists, and rounding is last. Models that have none are left out.
     """
     found = [_joined(same, report) for same in grouped(_ways(report), _same_way).values()]
     return sorted(found, key=lambda answer: _rank(answer, report))
@@ -205,16 +205,20 @@ def _since(
         if is_fixed:
             return f"fixed in {start} ({previous} is wrong)"
         return f"since {start} ({previous} is the last without it{gone})"
-    return f"since {start} ({previous} differs in another way{gone})"
+    other = "only rounds" if before.judged is Verdict.ROUNDING else "differs in another way"
+    return f"since {start} ({previous} {other}{gone})"
 
 
-def _rank(found: Answer, report: Report) -> tuple[bool, bool, int, bool]:
+def _rank(found: Answer, report: Report) -> tuple[bool, bool, bool, int, bool]:
     """Return what sorts answers: new ones first, then what the newest release shows, then the worst.
+
+    What only rounds comes last, as it needs no action.
 
     Of exceptions, those in the library come before those in a model's own code, which hit one model.
     """
     newest = next((stack.id for stack in reversed(report.stacks) if stack.failure is None), "")
     return (
+        is_quiet(found),
         found.is_known,
         newest not in found.stacks and not is_everywhere(found.cell),
         WORST_FIRST.index(kind_of(found.cell)),

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import version
+from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import explaining
 from samebits.reports.commands import compare_two
-from samebits.reports.plain import KINDS, on_one_line
+from samebits.reports.plain import KINDS
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from samebits.reports.answer.side import Side
 
 MAX_REMEDY = 150
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 _ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
 """Verdicts of which the release is worth finding."""
 _NOTHING = "Nothing"
@@ -69,16 +69,6 @@ def _right(cell: CellResult, side: Side) -> str:
     if not side.wrong or cell.reference is None:
         return ""
     return cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
-
-
-def first_sentences(text: str, limit: int) -> str:
-    """Return the first sentences of a text that fit, the first one in any case."""
-    kept = ""
-    for sentence in _SENTENCE.split(on_one_line(text)):
-        if kept and len(kept) + len(sentence) + 1 > limit:
-            break
-        kept = f"{kept} {sentence}".strip()
-    return kept
 
 
 def command(cell: CellResult, first: str, row: Row, report: Report) -> str:

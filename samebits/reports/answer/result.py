@@ -37,10 +37,16 @@ _WORDS = {
 _QUIET = (Verdict.ROUNDING, Verdict.IDENTICAL)
 
 
-def result(report: Report) -> str:
-    """Return the result: for one model, what changed in it; for many, how many do what."""
-    if len({row.model for row in report.rows}) == 1:
-        return _with_beside(_of_one(report), report)
+def result(report: Report, *, with_limits: bool = True) -> str:
+    """Return the result: for one model, what changed in it; for many, how many do what.
+
+    With limits, it ends with how far a result holds that passes.
+    """
+    text = _of_one(report) if len({row.model for row in report.rows}) == 1 else _of_many(report)
+    return "; ".join(filter(None, (text, *(passing(report) if with_limits else ()))))
+
+
+def _of_many(report: Report) -> str:
     counts = _counts(report)
     new = [*_phrases(counts[False])]
     known = [*_phrases(counts[True])]
@@ -54,11 +60,7 @@ def result(report: Report) -> str:
         text = f"incomplete: {text}"
     elif report.exit_code == FAIL and not new:
         text = f"fails: {_why(report)}; {text}"
-    return _with_beside(text, report)
-
-
-def _with_beside(text: str, report: Report) -> str:
-    return "; ".join(filter(None, (text, *passing(report))))
+    return text
 
 
 def passing(report: Report) -> tuple[str, ...]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.failing import failing_signals
 from samebits.findings.rulebook import plain_title
 from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.reports.answer.releases import release
+from samebits.reports.answer.releases import release, version
+from samebits.reports.answer.sentences import SENTENCE, first_sentences
 from samebits.reports.plain import KINDS
-from samebits.text.markdown import clip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,8 @@ _VERBS = {"crash": "raises", "silent": "is wrong", "api": "raises", "rounding": 
 CHECK = "consistency check"
 """Stands where no finding but a check inside one release says that it is wrong."""
 _MAX_REASON = 160
+_CLAIM = re.compile(r"(\d[\w.]*) is (wrong|right)\b")
+"""How a sentence of a reason begins that names a side."""
 _MAX_CHECKS = 2
 _MAX_FIELDS = 2
 
@@ -37,6 +40,8 @@ class Side(NamedTuple):
     """The findings that say so."""
     why: str = ""
     """One sentence, which names the side."""
+    by: str = CHECK
+    """What says so where no finding does."""
 
 
 def side(cell: CellResult, row: Row, report: Report) -> Side:
@@ -48,7 +53,8 @@ def side(cell: CellResult, row: Row, report: Report) -> Side:
         return by_finding
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE):
         by_itself = _by_itself(cell, report)
-        return by_itself._replace(why=_by_reason(cell, report).why or by_itself.why)
+        both = (by_itself.why, _by_reason(cell, report).why)
+        return by_itself._replace(why=". ".join(filter(None, both)))
     if cell.judged not in (Verdict.DIVERGED, Verdict.UNDECIDED):
         return Side()
     for found in (
@@ -62,14 +68,14 @@ def side(cell: CellResult, row: Row, report: Report) -> Side:
 
 
 def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
-    """Return stack -> what says that it is wrong: findings, or :data:`CHECK`; only such stacks."""
+    """Return stack -> what says that it is wrong: findings, a check, the matrix file; only such stacks."""
     reasons: dict[str, dict[str, None]] = {}
     for cell in row.cells:
         if cell.judged not in (Verdict.DIVERGED, Verdict.UNDECIDED, Verdict.UNSTABLE):
             continue
         found = side(cell, row, report)
         if found.wrong and (found.codes or cell.judged is not Verdict.UNSTABLE):
-            named = found.codes or (CHECK,)
+            named = found.codes or (found.by,)
             reasons.setdefault(found.wrong, {}).update(dict.fromkeys(named))
     return {stack: tuple(names) for stack, names in reasons.items()}
 
@@ -143,11 +149,32 @@ def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:
 
 
 def _by_reason(cell: CellResult, report: Report) -> Side:
-    """Return what the matrix file says of a known difference."""
+    """Return what the matrix file says of a known difference, and the side that it calls wrong."""
     if not cell.expected:
         return Side()
-    sentence = " ".join(cell.expected[-1].split())
-    return Side("", (), f"{report.matrix}: {clip(sentence, _MAX_REASON)}")
+    reason = " ".join(cell.expected[-1].split())
+    said = f"{report.matrix}: {first_sentences(reason, _MAX_REASON)}"
+    return Side(_claimed(reason, cell, report), (), said, report.matrix)
+
+
+def _claimed(reason: str, cell: CellResult, report: Report) -> str:
+    """Return the side that a sentence such as ``4.48 is wrong`` names; '' for none, or for both."""
+    if cell.reference is None:
+        return ""
+    sides = (cell.reference.stack, cell.cell.stack)
+    wrong = {
+        stack if claim[2] == "wrong" else other
+        for claim in map(_CLAIM.match, SENTENCE.split(reason))
+        if claim is not None
+        for stack, other in (sides, sides[::-1])
+        if _is_named(claim[1], stack, report)
+    }
+    return wrong.pop() if len(wrong) == 1 else ""
+
+
+def _is_named(name: str, stack: str, report: Report) -> bool:
+    """Return whether a name such as ``5.23`` is that of a stack, or of its release."""
+    return name == stack or f"{version(stack, report)}.".startswith(f"{name}.")
 
 
 def _by_config(cell: CellResult, report: Report) -> Side:

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS
 from samebits.records.ids import Verdict
-from samebits.reports.answer import faults, of_cell
+from samebits.reports.answer import answers, faults, kind_of, of_cell
+from samebits.reports.html.addresses import Addresses, cell_anchor, model_page
+from samebits.reports.html.states import class_of
+from samebits.text.markdown import clip
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from samebits.records.finding import Finding
     from samebits.records.report import Report, Row
 
+MAX_CHANGE = 64
+"""Limit for the characters of what changed in one of several models: a number fits, an exception has more."""
 _QUIET = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.ABSENT)
 
 
@@ -28,6 +33,43 @@ class Known(NamedTuple):
     """True if it explains the verdict on one of the cells."""
     of_reference: bool = False
     """True if the reference has it, and not the cells."""
+
+
+class Told(NamedTuple):
+    """An answer about a model, as the tables on top of a page show it."""
+
+    name: str
+    link: str
+    variants: str
+    classes: tuple[str, ...]
+    """The shape and colour of its verdict, and the frame of a known difference."""
+    change: str
+    since: str
+    right: str
+    do: str
+
+
+def told(report: Report, source: str, addresses: Addresses) -> list[Told]:
+    """Return the answers about the models of a report, the worst first, for the page ``source``.
+
+    They are named by their models; on the page of a model, by the releases that differ in this way,
+    and their variants.
+    """
+    is_one = len({row.model for row in report.rows}) == 1
+    variants = {row.variant for row in report.rows}
+    return [
+        Told(
+            ", ".join(found.stacks) if is_one else found.model,
+            addresses.page(source, model_page(found.model), cell_anchor(found.cell.cell)),
+            ", ".join(found.variants) if is_one and len(variants) > 1 else "",
+            ("state", class_of(kind_of(found.cell)), *(["expected"] if found.is_known else [])),
+            found.change if is_one else clip(found.change, MAX_CHANGE),
+            found.start,
+            found.side.why,
+            found.do,
+        )
+        for found in answers(report)
+    ]
 
 
 class Answers:
@@ -70,7 +112,7 @@ class Answers:
             ("", found.change),
             ("Since", found.start),
             ("Where", found.where),
-            ("Right", found.side.why),
+            ("Which side is right", found.side.why),
             ("What to do", found.do),
         ]
         named += [("Decides", rounded_ulp(cell.deciding.what))] if cell.deciding else []

@@ -13,7 +13,7 @@ from samebits.records.trace import GIVEN
 from samebits.reports.cell.cause import shown_cause
 from samebits.reports.html import charts
 from samebits.reports.html.addresses import Addresses, anchor, cell_anchor, model_page
-from samebits.reports.html.answers import Answers
+from samebits.reports.html.answers import Answers, told
 from samebits.reports.html.bands import Piece, strip
 from samebits.reports.html.diff import python, source_diff
 from samebits.reports.html.flow import Stage, flow
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from samebits.records.graft import Graft
     from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
     from samebits.records.trace import Cause, Side
-    from samebits.reports.html.answers import Known
+    from samebits.reports.html.answers import Known, Told
     from samebits.text.chart import Chart
 
 _SIDE_FIELDS = (
@@ -213,19 +213,14 @@ class ModelView(NamedTuple):
     checkpoint: CheckpointReport | None
     sections: tuple[Section, ...]
     asides: tuple[Aside, ...]
+    told: tuple[Told, ...]
+    """What changed in the model, the worst first."""
 
     @property
-    def contents(self) -> list[tuple[str, str, State | None]]:
-        """Id, name and state of each part of the page."""
-        several = len(self.sections) > 1
-        parts: list[tuple[str, str, State | None]] = []
-        for section in self.sections:
-            before = f"{section.line.variant}, " if several else ""
-            parts += [
-                (outcome.anchors[0], f"{before}{', '.join(outcome.stacks)}", outcome.state)
-                for outcome in section.outcomes
-            ]
-        return [*parts, *((aside.id, aside.title, None) for aside in self.asides)]
+    def contents(self) -> list[tuple[str, str]]:
+        """Id and name of each part of the page."""
+        rows = [(section.id, section.line.variant) for section in self.sections]
+        return [*rows, *((aside.id, aside.title) for aside in self.asides)]
 
     @property
     def has_charts(self) -> bool:
@@ -239,7 +234,10 @@ def view(model: str, rows: list[Row], report: Report, addresses: Addresses) -> M
     checkpoint = next((entry for entry in report.checkpoints if entry.model == model), None)
     page = Page(report, addresses, Answers(report), set())
     sections = tuple(_section(row, page) for row in sorted(rows, key=severity))
-    return ModelView(model, checkpoint, sections, tuple(_asides(rows, report, addresses)))
+    asides = tuple(_asides(rows, report, addresses))
+    of_model = report.model_copy(update={"rows": tuple(rows)})
+    answered = tuple(told(of_model, model_page(model), addresses))
+    return ModelView(model, checkpoint, sections, asides, answered)
 
 
 class Page(NamedTuple):
@@ -256,8 +254,8 @@ def _section(row: Row, page: Page) -> Section:
     stacks = [stack.id for stack in page.report.stacks]
     wrong = page.answers.wrong(row)
     cells = [cell for cell in row.cells if has_details(cell) or cell.cell.stack in wrong]
-    cells.sort(key=rank_of)
     groups = group_cells(cells, outcome_key)
+    groups.sort(key=lambda group: (rank_of(group.first), -stacks.index(group.cells[-1].cell.stack)))
     outcomes = (_outcome(group.cells, row, page) for group in groups)
     return Section(
         name=row_name(row),

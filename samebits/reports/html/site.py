@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from samebits.base.finding_pages import KINDS as RULE_KINDS
 from samebits.records.ids import Verdict
-from samebits.reports.answer import result
+from samebits.reports.answer import answers, is_quiet, passing, result
 from samebits.reports.commands import compare_two
 from samebits.reports.html import bands, matrix, model, upgrade
 from samebits.reports.html.addresses import (
@@ -26,7 +26,7 @@ from samebits.reports.html.addresses import (
     upgrade_page,
     web_address,
 )
-from samebits.reports.html.answers import Answers
+from samebits.reports.html.answers import Answers, told
 from samebits.reports.html.prose import with_code
 from samebits.reports.html.states import MEANINGS, class_of
 from samebits.reports.stories import row_name
@@ -56,6 +56,10 @@ LICENCES = (
     "vendor/vega-lite.LICENSE",
     "vendor/vega-embed.LICENSE",
 )
+
+
+MAX_TOLD = 3
+"""Limit for the answers above the matrix, which shows the other models."""
 
 
 class Page(NamedTuple):
@@ -145,6 +149,7 @@ def only_model(report: Report) -> str:
 
 def _home(report: Report, addresses: Addresses) -> Page:
     lines = matrix.lines(report, HOME, addresses, Answers(report))
+    worst = [answer for answer in answers(report) if not is_quiet(answer)]
     body = _body(
         "matrix.html.jinja",
         report,
@@ -154,7 +159,10 @@ def _home(report: Report, addresses: Addresses) -> Page:
         chips=matrix.chips(lines),
         filters=matrix.filters(lines),
         ranks=matrix.ranks(),
-        headline=f"{report.matrix}: {result(report)}",
+        headline=f"{report.matrix}: {result(report, with_limits=False)}",
+        limits=passing(report),
+        told=told(report, HOME, addresses)[: min(MAX_TOLD, len(worst))],
+        n_more=max(0, len(worst) - MAX_TOLD),
         pair=upgrade.default_pair(report),
         legend=legend(report),
         rules=rules_of(report, "model", "release"),

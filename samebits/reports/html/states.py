@@ -38,7 +38,7 @@ MEANINGS = {
     Verdict.NOT_OBSERVED: "no forward was compared",
     Verdict.ABSENT: "the release does not know the architecture",
     Verdict.EXPECTED: "a dashed frame: the difference is known, and listed in the matrix file",
-    Verdict.FIXED: "the matrix file expects a difference that is gone",
+    Verdict.FIXED: "the matrix file lists a difference that is gone",
 }
 """Verdict -> what it means, for the legend."""
 
@@ -97,7 +97,7 @@ def state(
         what,
         link,
         "; known: ".join([cell_in_short(cell), *cell.expected]),
-        "expected" if is_expected else "",
+        "known" if is_expected else "",
         wrong,
     )
 

@@ -34,11 +34,13 @@ KINDS = {
     ),
     "open": ("not known", Verdict.NOT_OBSERVED, "one of the two cells was not compared"),
     "rounding": ("rounding", Verdict.ROUNDING, "the same function, rounded differently"),
-    "works": ("works again", Verdict.IDENTICAL, "it failed or was unstable before"),
+    "works": ("fixed", Verdict.IDENTICAL, "it failed or was unstable before"),
     "new": ("new", Verdict.ABSENT, "only the later release has the architecture"),
     "gone": ("gone", Verdict.FAILED, "only the earlier release has the architecture"),
 }
 """Kind of change -> its word, the verdict whose shape and colour it has, and its meaning."""
+
+_HARMLESS = frozenset({"rounding", "works", "new"})
 
 ORDER = (
     "gone",
@@ -131,15 +133,17 @@ class Upgrade(NamedTuple):
         return {code: list(names) for code, names in models.items()}
 
     @property
+    def quiet(self) -> frozenset[str]:
+        """Kinds of changes that need no action, which are folded."""
+        return _HARMLESS
+
+    @property
     def harmless(self) -> frozenset[str]:
         """Codes of findings that explain no change of a function: nothing has to be done."""
         harmful = {
             code for change in self.changes if change.kind not in _HARMLESS for code in change.codes
         }
         return frozenset(self.codes) - harmful
-
-
-_HARMLESS = frozenset({"rounding", "works", "new"})
 
 
 def pairs(report: Report) -> list[tuple[str, str]]:

@@ -13,32 +13,38 @@ from samebits.text.names import page_path
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from samebits.records.ids import Verdict
-    from samebits.records.report import Report
+    from samebits.records.report import Report, Row
     from samebits.reports.answer import Answer
 
 MAX_NAMES = 12
 MAX_OF_KIND = 6
 """Limit for the lines of one verdict, where there are more lines than a reader takes in."""
 MAX_TEXT = 240
+_HEADERS = ["what changed", "since", "which side is right", "what to do"]
 
 
 def the_worst(report: Report, most: int | None = None) -> Markdown:
-    """Return the answers about models that differ beyond rounding, the ``most`` worst of them."""
+    """Return the answers about models that differ beyond rounding, the ``most`` worst of them.
+
+    A report of one model has all answers about it.
+    """
     found = answers(report)
-    differing = [answer for answer in found if not is_quiet(answer)]
+    is_one = len({row.model for row in report.rows}) == 1
+    differing = [answer for answer in found if is_one or not is_quiet(answer)]
     shown = differing if most is None else _of_each_kind(differing, most)
     if not found:
         return EMPTY
-    headers = ["model", "what changed", "since", "which side is right", "what to do"]
     n_more = len(differing) - len(shown)
     more = fill("{}: {}.", plural(n_more, "more difference"), link("all verdicts", "verdicts.md"))
     return page(
         [
             heading(2, "What changed, the worst first"),
-            table(headers, map(_line, shown)),
+            table(["model", *_HEADERS], map(_line, shown)),
             more if n_more else EMPTY,
-            _rounding(found),
+            EMPTY if is_one else _rounding(found),
         ]
     )
 
@@ -55,6 +61,18 @@ def _of_each_kind(differing: list[Answer], most: int) -> list[Answer]:
         later.append(counts[kind] > MAX_OF_KIND)
     places = sorted(range(len(differing)), key=later.__getitem__)[:most]
     return [differing[place] for place in sorted(places)]
+
+
+def of_model(rows: Sequence[Row], report: Report) -> Markdown:
+    """Return the answers about one model, by the releases that differ in the same way."""
+    found = answers(report.model_copy(update={"rows": tuple(rows)}))
+    lines = [[_releases(answer, len(rows) > 1), *_line(answer)[1:]] for answer in found]
+    return table(["releases", *_HEADERS], lines)
+
+
+def _releases(answer: Answer, has_variants: bool) -> Markdown:
+    stacks = ", ".join(answer.stacks)
+    return fill("{} ({})", stacks, ", ".join(answer.variants)) if has_variants else prose(stacks)
 
 
 def _line(answer: Answer) -> list[str]:

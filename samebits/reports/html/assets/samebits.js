@@ -165,16 +165,16 @@
     const length = (cell) => [...cell.childNodes].reduce((sum, node) => {
       const hidden = node.nodeType === 1 && (node.matches(".hidden") ? node : node.querySelector(".hidden"));
       const seen = node.textContent.length - (hidden ? hidden.textContent.length : 0);
-      return sum + (node.nodeName === "SMALL" ? Math.min(seen, 22) * 5.8 : seen * 7);
+      return sum + (node.nodeName === "SMALL" ? Math.min(seen, node.matches(".what") ? 16 : 22) * 6.1 : seen * 7);
     }, 0);
     const widest = (i) => Math.max(...rows.map((row) => length(row.tr.cells[i])));
     const hidesVariant = fields.includes("variant");
     const columns = heads.map((head, i) => {
       const title = head.innerText.trim() || head.textContent;
       const column = { title, field: fields[i], formatter: content(i) };
-      if (head.dataset.stack) return { ...column, sorter: "number", minWidth: isNarrow ? 84 : Math.max(90, 40 + widest(i)), width: isNarrow ? 84 : undefined };
-      if (head.dataset.field === "model") return { ...column, frozen: true, minWidth: isNarrow ? 116 : 30 + widest(i), width: isNarrow ? 116 : undefined };
-      if (head.dataset.field === "findings") return { ...column, minWidth: isNarrow ? 240 : 260, tooltip: true };
+      if (head.dataset.stack) return { ...column, sorter: "number", minWidth: 88, width: isNarrow ? 88 : Math.min(190, Math.max(90, 50 + widest(i))) };
+      if (head.dataset.field === "model") return { ...column, frozen: true, minWidth: isNarrow ? 110 : Math.min(230, 30 + widest(i)), width: isNarrow ? 110 : undefined };
+      if (head.dataset.field === "findings") return { ...column, minWidth: isNarrow ? 240 : 220, tooltip: true };
       return { ...column, minWidth: 120, maxInitialWidth: 200, tooltip: true, visible: !isNarrow };
     });
     const holder = document.createElement("div");
