@@ -60,7 +60,7 @@ def _differing(outcome: ProcessorOutcome) -> Check:
             if part.is_aside and outcome != "rounding":
                 continue
             differences = [d for d in part.differences if d.outcome == outcome]
-            if outcome == "raised" and not _raises_always(part, differences):
+            if outcome == "raised" and not (part.has_options or _raises_always(part, differences)):
                 differences = [d for d in differences if d.raises_here]
             if differences:
                 yield _sighting(case, part, differences)

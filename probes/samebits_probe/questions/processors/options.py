@@ -157,7 +157,7 @@ def _of_texts(processor: Any) -> dict[str, Call]:
     by_kind = (("text_kwargs", texts, "padding_side"), ("images_kwargs", images, "do_rescale"))
     given += [{k: own[name]} for k, own, name in by_kind if k in _parts(typed) and name in own]
     known = {name for options in given for name in options}
-    given += [{n: v} for n, v in _flipped_defaults(typed) if n not in known and n in names]
+    given += [{n: v} for n, v in _flipped_defaults(typed) if n not in known]
     return _cases(base, given, processor.image_processor, loads=("do_rescale",))
 
 
@@ -173,7 +173,7 @@ def _typed(processor: Any) -> Any:
     owner = type(processor)
     module = sys.modules.get(owner.__module__)
     own = getattr(module, f"{owner.__name__}Kwargs", None)
-    return getattr(owner, "valid_processor_kwargs", None) or own
+    return own or getattr(owner, "valid_processor_kwargs", None)
 
 
 def _parts(typed: Any) -> dict[str, Any]:
