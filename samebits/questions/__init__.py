@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from samebits.questions import (
     changes,
     crossings,
+    pipelines,
     processors,
     relations,
     texts,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 QUESTIONS: tuple[Question, ...] = (
     texts.QUESTION,
     processors.QUESTION,
+    pipelines.QUESTION,
     relations.QUESTION,
     crossings.QUESTION,
     usage.QUESTION,

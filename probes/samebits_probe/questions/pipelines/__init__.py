@@ -1,0 +1,1 @@
+"""What ``transformers.pipeline`` answers for a checkpoint."""

@@ -1,0 +1,213 @@
+"""The tasks of pipelines: the Auto classes that serve each, what it needs, and how it is called.
+
+The names are those of ``SUPPORTED_TASKS`` in transformers/pipelines/__init__.py, 4.48.3 to 5.24.0; a
+release need not have all of them. Arguments are given where the default draws random numbers or takes
+hundreds of tokens.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import transformers
+
+from samebits_probe.questions.processors import samples
+from samebits_probe.questions.processors.processors import FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from samebits_probe.model.load import Loaded, Source
+
+Facts = dict[str, Any]
+_TEXT = "The capital of France is Paris, and people said hello world."
+_LABELS = ("travel", "cooking", "dancing")
+_GREEDY: Facts = {"max_new_tokens": 6, "do_sample": False, "num_beams": 1}
+
+
+class Call(NamedTuple):
+    """One call of a pipeline: from the pipeline to its inputs, and further arguments."""
+
+    made: Callable[[Any], Any]
+    arguments: Facts = {}  # noqa: RUF012  never written
+
+
+class Task(NamedTuple):
+    """One task."""
+
+    autos: tuple[str, ...]
+    """The Auto classes of which one has the model's class."""
+    needs: tuple[str, ...]
+    """``tokenizer``, ``processor``."""
+    calls: dict[str, Call]
+    generates: bool = False
+
+
+def _text(text: str) -> Callable[[Any], Any]:
+    return lambda _pipe: text
+
+
+def _chat(_pipe: Any) -> Any:
+    return [{"role": "user", "content": "What is the capital of France?"}]
+
+
+def _masked(pipe: Any) -> str:
+    return f"The capital of France is {pipe.tokenizer.mask_token}."
+
+
+def _image(_pipe: Any) -> Any:
+    return samples.pictures()["RGB 97 x 64"]()
+
+
+def _gray(_pipe: Any) -> Any:
+    return samples.pictures()["gray"]()
+
+
+def _sound(_pipe: Any) -> Any:
+    return {"raw": samples.sound(samples.RATE // 2), "sampling_rate": samples.RATE}
+
+
+def _image_chat(_pipe: Any) -> Any:
+    parts = [{"type": "image", "image": _image(_pipe)}, {"type": "text", "text": "what is it?"}]
+    return [{"role": "user", "content": parts}]
+
+
+CHATS = (_chat, _image_chat)
+"""What makes a conversation, for which a checkpoint needs a template."""
+_QUESTION: Facts = {"question": "Who said hello?", "context": _TEXT}
+_PROMPT = Call(_text("The capital of France is"), _GREEDY)
+_IMAGES = {"an image": Call(_image), "a gray image": Call(_gray)}
+_NLI = {
+    "labels": Call(_text(_TEXT), {"candidate_labels": list(_LABELS)}),
+    "several may be true": Call(
+        _text(_TEXT), {"candidate_labels": list(_LABELS), "multi_label": True}
+    ),
+}
+_SEQ2SEQ = ("AutoModelForSeq2SeqLM",)
+_CLASSIFIES = ("AutoModelForSequenceClassification",)
+
+TASKS: dict[str, Task] = {
+    "text-generation": Task(
+        ("AutoModelForCausalLM",),
+        ("tokenizer",),
+        {
+            "a prompt": _PROMPT,
+            "only new text": Call(_PROMPT.made, {**_GREEDY, "return_full_text": False}),
+            "a chat": Call(_chat, _GREEDY),
+        },
+        generates=True,
+    ),
+    "fill-mask": Task(
+        ("AutoModelForMaskedLM",),
+        ("tokenizer",),
+        {"a text": Call(_masked), "targets": Call(_masked, {"targets": ["the", "people"]})},
+    ),
+    "text-classification": Task(
+        _CLASSIFIES,
+        ("tokenizer",),
+        {"a text": Call(_text(_TEXT)), "all labels": Call(_text(_TEXT), {"top_k": None})},
+    ),
+    "zero-shot-classification": Task(_CLASSIFIES, ("tokenizer",), _NLI),
+    "token-classification": Task(
+        ("AutoModelForTokenClassification",),
+        ("tokenizer",),
+        {"a text": Call(_text(_TEXT))}
+        | {
+            f"aggregation {name}": Call(_text(_TEXT), {"aggregation_strategy": name})
+            for name in ("simple", "first", "average", "max")
+        },
+    ),
+    "question-answering": Task(
+        ("AutoModelForQuestionAnswering",),
+        ("tokenizer",),
+        {
+            "a question": Call(lambda _pipe: dict(_QUESTION)),
+            "three answers": Call(lambda _pipe: dict(_QUESTION), {"top_k": 3}),
+        },
+    ),
+    "feature-extraction": Task(("AutoModel",), ("tokenizer",), {"a text": Call(_text(_TEXT))}),
+    "summarization": Task(
+        _SEQ2SEQ, ("tokenizer",), {"a text": Call(_text(_TEXT), _GREEDY)}, generates=True
+    ),
+    "text2text-generation": Task(
+        _SEQ2SEQ, ("tokenizer",), {"a text": Call(_text(_TEXT), _GREEDY)}, generates=True
+    ),
+    "image-classification": Task(("AutoModelForImageClassification",), ("processor",), _IMAGES),
+    "object-detection": Task(("AutoModelForObjectDetection",), ("processor",), _IMAGES),
+    "image-segmentation": Task(
+        ("AutoModelForImageSegmentation", "AutoModelForSemanticSegmentation"),
+        ("processor",),
+        _IMAGES,
+    ),
+    "depth-estimation": Task(("AutoModelForDepthEstimation",), ("processor",), _IMAGES),
+    "mask-generation": Task(
+        ("AutoModelForMaskGeneration",),
+        ("processor",),
+        {"an image": Call(_image, {"points_per_batch": 64})},
+    ),
+    "zero-shot-image-classification": Task(
+        ("AutoModelForZeroShotImageClassification",),
+        ("processor", "tokenizer"),
+        {"labels": Call(_image, {"candidate_labels": list(_LABELS)})},
+    ),
+    "image-to-text": Task(
+        ("AutoModelForVision2Seq", "AutoModelForImageTextToText"),
+        ("processor", "tokenizer"),
+        {"an image": Call(_image, {"generate_kwargs": _GREEDY})},
+        generates=True,
+    ),
+    "image-text-to-text": Task(
+        ("AutoModelForImageTextToText",),
+        ("processor", "tokenizer"),
+        {"a chat with an image": Call(_image_chat, {"generate_kwargs": _GREEDY})},
+        generates=True,
+    ),
+    "automatic-speech-recognition": Task(
+        ("AutoModelForCTC", "AutoModelForSpeechSeq2Seq"),
+        ("processor", "tokenizer"),
+        {"a sound": Call(_sound, {"generate_kwargs": _GREEDY})},
+        generates=True,
+    ),
+    "audio-classification": Task(
+        ("AutoModelForAudioClassification",), ("processor",), {"a sound": Call(_sound)}
+    ),
+}
+
+
+def served(model: Any) -> list[str]:
+    """Return the tasks that the model's class serves."""
+    return [name for name, task in TASKS.items() if any(_has(auto, model) for auto in task.autos)]
+
+
+def _has(auto: str, model: Any) -> bool:
+    """Return True if an Auto class of this release loads the model's class for its config."""
+    config, name = model.config, type(model).__name__
+    if str((getattr(config, "auto_map", None) or {}).get(auto, "")).endswith(f".{name}"):
+        return True
+    mapping = getattr(getattr(transformers, auto, None), "_model_mapping", {})
+    if type(config) not in mapping:
+        return False
+    found = mapping[type(config)]
+    classes = found if isinstance(found, tuple) else (found,)
+    return name in [each.__name__ for each in classes]
+
+
+def arguments_of(call: Call, model: Any) -> Facts:
+    """Return the arguments of a call; a model that does not generate gets none for that."""
+    if getattr(model, "can_generate", lambda: False)():
+        return call.arguments
+    return {name: v for name, v in call.arguments.items() if name != "generate_kwargs"}
+
+
+def missing(name: str, loaded: Loaded, source: Source) -> str:
+    """Return what the checkpoint lacks for a task; '' if it has all."""
+    needs = TASKS[name].needs
+    if "tokenizer" in needs and loaded.tokenizer is None:
+        return "the checkpoint has no tokenizer"
+    if source.options or source.model_class:
+        return "the model is loaded by a class or options of its own"
+    folder = Path(source.where)
+    if "processor" in needs and folder.is_dir() and not any((folder / f).is_file() for f in FILES):
+        return "the checkpoint has no processor"
+    return ""

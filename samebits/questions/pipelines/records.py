@@ -1,0 +1,153 @@
+"""What pipelines answer in one stack, and two stacks compared.
+
+probes/samebits_probe/questions/pipelines/ writes :class:`PipelinesSignal` without this class; it is the
+schema.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from samebits.records.question import Answer, Key
+from samebits.records.record import Record
+
+if TYPE_CHECKING:
+    from samebits.records.capture import Capture
+
+PipelineOutcome = Literal[
+    "other answer", "other input", "raised", "removed", "undecided", "follows", "rounding"
+]
+"""How a call differs on two sides.
+
+other answer: another answer from the same outputs of the model. other input: the model is fed something
+else. raised: only one side raises. removed: the candidate does not have the task. undecided: the numbers
+differ, and float64 does not show why. follows: the answer differs as the model's outputs do, which other
+signals judge. rounding: float64 removes the difference.
+"""
+
+
+class AnswerField(Record):
+    """One field of an answer, such as a text, a label, a score, the length of a list."""
+
+    exact: str
+    """What must be equal: the value as JSON, or the form and the hash of what is no number."""
+    numbers: tuple[str, ...] = ()
+    """A score in hexadecimal, or projections of an array: they may round."""
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The numbers."""
+        return tuple(map(float.fromhex, self.numbers))
+
+
+class PipelineAnswer(Record):
+    """What one call returned, or raised."""
+
+    fields: dict[str, AnswerField] = Field(default_factory=dict)
+    """Place -> field, such as ``[0].label``."""
+    raised: str = ""
+    at: str = ""
+    """File and line of transformers."""
+    left_out: str = ""
+
+
+class FedInput(Record):
+    """A tensor that the model was fed in its first forward; masks that hide nothing are left out."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    hash: str
+
+
+class PipelineCase(Record):
+    """One call of a pipeline."""
+
+    own: PipelineAnswer | None = None
+    """As users call it."""
+    fed: dict[str, FedInput] | None = None
+    given: PipelineAnswer | None = None
+    """With outputs of the model that are the same in every release."""
+    exact: PipelineAnswer | None = None
+    """With the same outputs in float64."""
+    left_out: str = ""
+    """Why it was not called."""
+
+
+class PipelineTask(Record):
+    """One task that the model's class serves."""
+
+    dtype: str = ""
+    """The dtype in which the pipeline loads the model by default."""
+    cases: dict[str, PipelineCase] = Field(default_factory=dict)
+    absent: str = ""
+    """What the release says where it does not have the task."""
+    left_out: str = ""
+    """Why it was not asked: the checkpoint has no tokenizer, no processor …"""
+    raised: str = ""
+    """The exception with which the pipeline does not load."""
+    at: str = ""
+
+    @property
+    def in_words(self) -> str:
+        """What became of it, in a few words."""
+        if self.absent or self.left_out:
+            return "not in this release" if self.absent else f"not asked: {self.left_out}"
+        if self.raised:
+            return f"raises {self.raised.partition(':')[0]}"
+        return "answers"
+
+
+class PipelinesSignal(Answer):
+    """What pipelines answer; it does not affect the verdict."""
+
+    tasks: dict[str, PipelineTask] = Field(default_factory=dict)
+
+
+class PipelineDifference(Record):
+    """One call that differs on two sides."""
+
+    task: str
+    case: str
+    outcome: PipelineOutcome
+    field: str = ""
+    """The first field of the answer, or the input of the model, that differs."""
+    reference: str
+    candidate: str
+    at: str = ""
+    """File and line of transformers that raise."""
+    raises_here: bool = False
+    """True if the candidate raises and the reference does not."""
+
+
+class PipelinesReport(Record):
+    """The pipelines of one stack, compared with another's."""
+
+    reference: str
+    """The stack that it is compared with."""
+    n_compared: int = 0
+    """Calls that answer on both sides."""
+    differences: tuple[PipelineDifference, ...] = ()
+
+
+class PipelinesOfRow(Answer):
+    """The pipelines of a row's cells."""
+
+    stacks: dict[str, PipelinesSignal] = Field(default_factory=dict)
+    """Stack -> its tasks, without their calls."""
+    compared: dict[str, PipelinesReport] = Field(default_factory=dict)
+    """Stack -> what differs from the reference, or from the oldest one; not for that stack itself."""
+
+
+PIPELINES = Key(
+    "pipelines",
+    PipelinesSignal,
+    PipelinesOfRow,
+    sees_images=True,
+)
+
+
+def signal_of(capture: Capture) -> PipelinesSignal | None:
+    """Return the pipelines of a cell; None if they were not asked."""
+    return PIPELINES.in_cell(capture.signals.answers)

@@ -1,0 +1,70 @@
+"""SB861 to SB864: rules for what pipelines answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.findings.rule import Rule, Sighting
+from samebits.findings.tokenizers import side_lines
+from samebits.questions.pipelines.compare import report
+from samebits.questions.pipelines.records import signal_of
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits.findings.case import Case
+    from samebits.questions.pipelines.records import PipelineDifference, PipelineOutcome
+
+_MAX_CASES = 3
+"""Calls of one finding that the evidence shows."""
+
+
+def _differing(outcome: PipelineOutcome) -> Callable[[Case], Iterator[Sighting]]:
+    """Return a check for tasks of which calls differ in this way."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        by_task: dict[str, list[PipelineDifference]] = {}
+        for difference in _differences(case):
+            if difference.outcome == outcome:
+                by_task.setdefault(difference.task, []).append(difference)
+        for task, differences in by_task.items():
+            yield _sighting(case, task, differences)
+
+    return check
+
+
+def _differences(case: Case) -> tuple[PipelineDifference, ...]:
+    reference = signal_of(case.reference) if case.reference is not None else None
+    candidate = signal_of(case.capture)
+    if case.reference is None or reference is None or candidate is None:
+        return ()
+    return report(case.reference.cell.stack, reference, candidate).differences
+
+
+def _sighting(case: Case, task: str, differences: list[PipelineDifference]) -> Sighting:
+    first = differences[0]
+    place = ": ".join(filter(None, (f"pipeline({task!r})", first.case, first.at or first.field)))
+    lines = [line for d in differences[:_MAX_CASES] for line in _lines(case, d)]
+    if len(differences) > _MAX_CASES:
+        lines.append(f"and {plural(len(differences) - _MAX_CASES, 'more call')}")
+    raising = ""
+    if first.outcome == "raised":
+        assert case.reference is not None
+        raising = (case.capture if first.raises_here else case.reference).cell.stack
+    return Sighting(place, tuple(lines), raises=raising)
+
+
+def _lines(case: Case, difference: PipelineDifference) -> Iterator[str]:
+    where = ", ".join(filter(None, (difference.case, difference.field, difference.at)))
+    if where:
+        yield where
+    yield from side_lines(case, difference.reference, difference.candidate)
+
+
+RULES = (
+    Rule("SB861", _differing("raised")),
+    Rule("SB862", _differing("other answer")),
+    Rule("SB863", _differing("other input")),
+    Rule("SB864", _differing("removed")),
+)
