@@ -144,7 +144,7 @@ class _Other(NamedTuple):
     @property
     def is_cut(self) -> bool:
         """True if it may be a number that was made a whole one, or an image."""
-        return any(
+        return all(
             side is not None
             and (side.exact.startswith(_IMAGES) or side.exact.lstrip("-").isdigit())
             for side in self.pair

@@ -1,0 +1,146 @@
+"""questions.pipelines: tasks of a class, answers as fields, and outputs that no weight decides."""
+
+import logging
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+import transformers
+from samebits_probe.model import tokenizers
+from samebits_probe.model.load import Source
+from samebits_probe.questions.pipelines import given, pipelines, tasks, values
+from tiny import BERT
+
+logging.disable(logging.WARNING)
+
+
+def checkpoint(head="SequenceClassification", seed=0, **config):
+    """Return the source of a small BERT with a tokenizer."""
+    folder = Path(tempfile.mkdtemp())
+    torch.manual_seed(seed)
+    made = transformers.BertConfig(**(BERT | {"vocab_size": 144, "num_labels": 3} | config))
+    getattr(transformers, f"BertFor{head}")(made).save_pretrained(folder)
+    tokenizers.write(folder, "wordpiece", "BertTokenizerFast")
+    return Source(str(folder), None, False, "float32", "default", "cpu")
+
+
+def asked(source, *names):
+    return pipelines.facts(source, list(names), 600.0)
+
+
+def loaded(source, tokenizer="a tokenizer"):
+    name = transformers.AutoConfig.from_pretrained(source.where).architectures[0]
+    model = getattr(transformers, name).from_pretrained(source.where)
+    return SimpleNamespace(model=model, tokenizer=tokenizer)
+
+
+def test_a_class_serves_the_tasks_of_its_auto_classes():
+    source = checkpoint()
+    both = ["text-classification", "zero-shot-classification"]
+    assert tasks.served(loaded(source).model) == both
+    assert tasks.served(loaded(checkpoint("MaskedLM")).model) == ["fill-mask"]
+    assert tasks.missing("text-classification", loaded(source), source) == ""
+    without = tasks.missing("text-classification", loaded(source, None), source)
+    assert without == "the checkpoint has no tokenizer"
+    without = tasks.missing("image-classification", loaded(source), source)
+    assert without == "the checkpoint has no processor"
+
+
+def test_a_second_time_gives_the_same():
+    source = checkpoint()
+    first, second = (asked(source, "text-classification") for _ in range(2))
+    assert first == second
+    case = first["text-classification"]["cases"]["a text"]
+    assert case["own"]["fields"]["[0].label"]["exact"].startswith('"LABEL_')
+    assert case["fed"]["input_ids"]["dtype"] == "int64"
+    assert "attention_mask" not in case["fed"]
+
+
+def test_given_outputs_are_those_of_no_model():
+    first, second = (
+        asked(checkpoint(seed=seed), "text-classification")["text-classification"]["cases"]
+        for seed in range(2)
+    )
+    for name, case in first.items():
+        assert case["own"] != second[name]["own"]
+        assert case["given"] == second[name]["given"]
+        assert case["exact"] == second[name]["exact"]
+
+
+def test_what_is_planted_behind_the_model_shows_with_given_outputs():
+    source, kind = checkpoint(), transformers.TextClassificationPipeline
+    clean = asked(source, "text-classification")["text-classification"]["cases"]["a text"]
+    original = kind.postprocess
+
+    def planted(self, *args, **kwargs):
+        answer = original(self, *args, **kwargs)
+        return answer | {"score": answer["score"] / 2}
+
+    kind.postprocess = planted
+    try:
+        case = asked(source, "text-classification")["text-classification"]["cases"]["a text"]
+    finally:
+        kind.postprocess = original
+    assert case["fed"] == clean["fed"]
+    for run in ("own", "given", "exact"):
+        before, after = (side[run]["fields"]["[0].score"]["numbers"] for side in (clean, case))
+        assert float.fromhex(after[0]) == float.fromhex(before[0]) / 2
+
+
+def test_an_exception_has_its_line():
+    source, kind = checkpoint(), transformers.TextClassificationPipeline
+    original = kind.preprocess
+    kind.preprocess = lambda self, inputs, **_: self.tokenizer(
+        inputs, no_such_thing=object(), text=1
+    )
+    try:
+        own = asked(source, "text-classification")["text-classification"]["cases"]["a text"]["own"]
+    finally:
+        kind.preprocess = original
+    assert own["raised"].startswith("TypeError")
+    assert own["at"].startswith("transformers/")
+    assert own["at"].rpartition(":")[2].isdigit()
+
+
+def test_a_task_that_the_release_does_not_have_is_absent():
+    known = "question-answering" in transformers.pipelines.get_supported_tasks()
+    facts = asked(checkpoint("QuestionAnswering"), "question-answering")["question-answering"]
+    assert ("cases" in facts) == known
+    assert bool(facts.get("absent", "").startswith("KeyError")) != known
+
+
+def test_no_time_and_no_template_are_said():
+    facts = pipelines.facts(checkpoint(), ["text-classification"], -1.0)
+    assert "budget" in facts["text-classification"]["left_out"]
+
+
+def test_answers_become_fields():
+    fields = values.fields([{"label": "a", "score": 0.5, "box": {"x": np.int64(3)}, "none": None}])
+    assert fields["length"] == {"exact": "1"}
+    assert fields["[0].label"] == {"exact": '"a"'}
+    assert fields["[0].score"] == {"exact": "number", "numbers": [(0.5).hex()]}
+    assert fields["[0].box.x"] == {"exact": "3"}
+    assert fields["[0].none"] == {"exact": "null"}
+    assert values.fields(float("nan")) == {"": {"exact": "nan"}}
+    array = values.fields([[[0.5] * 40]])[""]
+    assert array["exact"] == "float64 1 x 1 x 40"
+    assert len(array["numbers"]) == 4
+    assert values.fields(torch.zeros(2, dtype=torch.bool))[""]["exact"].startswith("bool 2, ")
+    many = values.fields(["text"] * 400)
+    assert len(many) < 200
+    assert many["…"]["exact"] != values.fields(["text"] * 399 + ["other"])["…"]["exact"]
+
+
+def test_logits_of_tokens_do_not_depend_on_how_many_positions_have_some():
+    watch = given.Watch(torch.float32, of_tokens=True)
+    module = SimpleNamespace(main_input_name="input_ids")
+    rows = []
+    for length in (5, 1):
+        watch._n_calls = 0
+        output = {"logits": torch.zeros(1, length, 7)}
+        watch(module, (torch.ones(1, 5, dtype=torch.int64),), {}, output)
+        rows.append(output["logits"][:, -1])
+    assert torch.equal(*rows)
+    assert rows[0].unique().numel() == 7
