@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from samebits_probe.model.tensor import dtype_name
-from samebits_probe.process import failure, progress
+from samebits_probe.process import consent, failure, progress
 from samebits_probe.questions.pipelines import given, tasks, values
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 _NO_TIME = "no time was left: raise budget: in matrix.yaml"
 _SEED = 0
+_NOT_ASKED = (ImportError, consent.CodeRefused)
+"""What says nothing of the release: a package that is missing, code that nobody trusts."""
 
 
 def facts(source: Source, names: list[str], seconds: float) -> Facts:
@@ -45,7 +47,7 @@ def _task(name: str, source: Source, end: float) -> Facts:
     try:
         torch.manual_seed(_SEED)
         pipe = transformers.pipeline(name, model=source.where, device="cpu", **arguments)
-    except ImportError as error:
+    except _NOT_ASKED as error:
         return {"left_out": failure.in_one_line(error)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return _raised(error)
@@ -86,7 +88,7 @@ def _answer(
         with given.watched(model, dtype, of_tokens=of_tokens) as watch:
             torch.manual_seed(_SEED)
             answer = pipe(call.made(pipe), **arguments)
-    except ImportError as error:
+    except _NOT_ASKED as error:
         return {"left_out": failure.in_one_line(error)}, None
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return _raised(error), None
