@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 16
+CAPTURE: Final = 17
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -23,6 +23,8 @@ CAPTURE: Final = 16
 # 15: what saves wrote, and attributes of the tokenizer.
 # 16: whether generate() gives the same with each kind of cache, what methods for features return, which
 #     attention parts get, and which parts of functions ran.
+# 17: what pipelines answer, what arguments of forward change, options and counts of processors, several answers to
+#     a prompt with images, forwards from embeddings.
 
 GRAFT: Final = 4
 """What a stack stores for a graft, and what a graft restores."""
@@ -31,15 +33,16 @@ GRAFT: Final = 4
 # 3: a set whose run was lost.
 # 4: its hashes are BLAKE3, which it names.
 
-INPUTS: Final = 5
+INPUTS: Final = 6
 """Inputs of a model."""
 # 1: first.
 # 2: its hashes are BLAKE3, which it names.
 # 3: prompts with images and sounds, arguments that only some releases take; the class is part of the digest.
 # 4: what the class takes beside token ids.
 # 5: the inputs for one forward are named single.
+# 6: prompts with videos, and of what to find in an image.
 
-LADDER: Final = 6
+LADDER: Final = 7
 """A cell on the precision ladder."""
 # 1: first.
 # 2: it bears a seal.
@@ -47,6 +50,7 @@ LADDER: Final = 6
 # 4: several computations with aligned tensors; decodes that are those of the cell's own run.
 # 5: its hashes are BLAKE3, which it names.
 # 6: every output of a forward.
+# 7: tables that a class keeps are computed anew in float64.
 
 STEP_GRAFT: Final = 1
 """Grafts in a training step."""
@@ -70,7 +74,7 @@ TRAINER: Final = 4
 # 3: no classes of collator and sampler.
 # 4: which functions of transformers it entered.
 
-TRAINING: Final = 6
+TRAINING: Final = 7
 """One training step."""
 # 1: first.
 # 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
@@ -78,6 +82,7 @@ TRAINING: Final = 6
 # 4: which relations were not tried because they raise.
 # 5: no draws with dropout, no loss with label smoothing, and no adapter or autocast among the relations.
 # 6: which functions of transformers it entered.
+# 7: labels of boxes and masks, and draws of a loss that follow from their shapes.
 
 CHECKPOINT: Final = 4
 """A checkpoint made from a recipe."""

@@ -19,7 +19,7 @@ sys.path[1:1] = [sys.argv[1]]
 from samebits_probe.model import tokenizers
 small = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
 sounds = dict(
-    vocab_size=32, conv_dim=[16, 16], conv_stride=[5, 2], conv_kernel=[10, 3], num_labels=3,
+    vocab_size=32, conv_dim=[16, 16], conv_stride=[5, 2], conv_kernel=[10, 3],
     num_feat_extract_layers=2, num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4,
     classifier_proj_size=8, **small,
 )
@@ -35,8 +35,10 @@ torch.manual_seed(0)
 for head in ("SequenceClassification", "TokenClassification", "QuestionAnswering", "MaskedLM"):
     config = transformers.BertConfig(vocab_size=144, num_labels=2, **small)
     save(head, getattr(transformers, f"BertFor{head}")(config))
-for name, problem in (("sounds", None), ("several", "multi_label_classification")):
-    config = transformers.Wav2Vec2Config(problem_type=problem, **sounds)
+for name, problem, labels in (
+    ("sounds", None, 3), ("several", "multi_label_classification", 3), ("many", None, 7)
+):
+    config = transformers.Wav2Vec2Config(problem_type=problem, num_labels=labels, **sounds)
     save(name, transformers.Wav2Vec2ForSequenceClassification(config), False)
 """
 ASK = """
@@ -117,6 +119,13 @@ def test_a_sound_with_several_labels_gets_other_scores(signals):
     (finding,) = found(signals, "several")
     assert finding.code == "SB862"
     assert finding.where == "pipeline('audio-classification'): a sound: [0].score"
+
+
+def test_all_labels_of_a_sound_are_returned_and_no_longer_five(signals):
+    """PIPE-03."""
+    (finding,) = found(signals, "many")
+    assert finding.code == "SB862"
+    assert finding.evidence == ("a sound, length", f"{OLD}: 5", f"{NEW}: 7")
 
 
 def test_a_task_that_was_removed_on_purpose_is_named(signals):

@@ -262,7 +262,7 @@ def _other_input(
 
     Values of images and sounds round, and processors are a question of their own.
     """
-    for name in reference.keys() & candidate.keys():
+    for name in filter(candidate.__contains__, reference):
         first, second = reference[name], candidate[name]
         is_number = first.dtype.startswith(("float", "bfloat"))
         if first.shape != second.shape or (not is_number and first.hash != second.hash):

@@ -14,9 +14,12 @@ import transformers
 
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import consent, failure, progress
+from samebits_probe.process.paths import package_path
 from samebits_probe.questions.pipelines import given, tasks, values
 
 if TYPE_CHECKING:
+    from types import CodeType
+
     from samebits_probe.model.load import Source
     from samebits_probe.questions.pipelines.tasks import Call, Task
 
@@ -87,16 +90,22 @@ def _answer(
     try:
         with given.watched(model, dtype, of_tokens=of_tokens) as watch:
             torch.manual_seed(_SEED)
-            answer = pipe(call.made(pipe), **arguments)
+            made = call.made(pipe)
+            answer = pipe(**arguments) if made is None else pipe(made, **arguments)
     except _NOT_ASKED as error:
         return {"left_out": failure.in_one_line(error)}, None
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
-        return _raised(error), None
+        return _raised(error, type(pipe).__call__.__code__), None
     return {"fields": values.fields(answer)}, watch.fed
 
 
-def _raised(error: Exception) -> Facts:
-    """Return an exception, and the deepest line of transformers that led to it."""
+def _raised(error: Exception, entered: CodeType | None = None) -> Facts:
+    """Return an exception, and the deepest line of transformers that led to it.
+
+    An exception of the call itself has none: then it is the line of what was ``entered``.
+    """
     frames = failure.describe("pipelines", error)["frames"]
     places = [f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/")]
+    if not places and entered is not None:
+        places = [f"{package_path(entered.co_filename)}:{entered.co_firstlineno}"]
     return {"raised": failure.in_one_line(error), "at": next(reversed(places), "")}

@@ -27,9 +27,10 @@ _GREEDY: Facts = {"max_new_tokens": 6, "do_sample": False, "num_beams": 1}
 
 
 class Call(NamedTuple):
-    """One call of a pipeline: from the pipeline to its inputs, and further arguments."""
+    """One call of a pipeline: from the pipeline to its input, and arguments by name."""
 
     made: Callable[[Any], Any]
+    """Returns None where all is given by name."""
     arguments: Facts = {}  # noqa: RUF012  never written
 
 
@@ -46,6 +47,10 @@ class Task(NamedTuple):
 
 def _text(text: str) -> Callable[[Any], Any]:
     return lambda _pipe: text
+
+
+def _nothing(_pipe: Any) -> None:
+    return None
 
 
 def _chat(_pipe: Any) -> Any:
@@ -122,8 +127,9 @@ TASKS: dict[str, Task] = {
         ("AutoModelForQuestionAnswering",),
         ("tokenizer",),
         {
-            "a question": Call(lambda _pipe: dict(_QUESTION)),
-            "three answers": Call(lambda _pipe: dict(_QUESTION), {"top_k": 3}),
+            "a question": Call(_nothing, _QUESTION),
+            "three answers": Call(_nothing, {**_QUESTION, "top_k": 3}),
+            "one argument": Call(lambda _pipe: dict(_QUESTION)),
         },
     ),
     "feature-extraction": Task(("AutoModel",), ("tokenizer",), {"a text": Call(_text(_TEXT))}),
