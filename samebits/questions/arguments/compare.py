@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from samebits.questions.arguments.records import ArgumentDifference
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
     from samebits.questions.arguments.records import ArgumentEffect, ArgumentsSignal, Kind
 
 _UNDECIDED = frozenset({"rounding"})
+_UNREAD: Mapping[str, Kind] = {"none": "ignored", "raises": "refused"}
 
 
 def differences(
     reference: ArgumentsSignal, candidate: ArgumentsSignal
 ) -> Iterator[ArgumentDifference]:
-    """Yield the arguments that one side reads, and the other one ignores or refuses.
+    """Yield the arguments that the reference reads, and the candidate ignores or refuses.
 
     Nothing is said of an argument that no side names: there is no promise that ``**kwargs`` has an effect.
     """
@@ -30,10 +32,10 @@ def differences(
 
 
 def _kind(before: ArgumentEffect, after: ArgumentEffect) -> Kind | None:
-    """Return how the effects differ; None where both sides read the argument, or neither does."""
-    effects = {before.effect, after.effect}
-    if effects <= {"none", "raises"} or len(effects) == 1:
+    """Return what became of an argument that the reference reads; None if it is read still.
+
+    A release that reads an argument more has nothing to answer for.
+    """
+    if before.effect in _UNREAD:
         return None
-    if "raises" in effects:
-        return "refused"
-    return "ignored" if "none" in effects else None
+    return _UNREAD.get(after.effect)

@@ -22,7 +22,7 @@ Effect = Literal[
 
 
 Kind = Literal["ignored", "refused"]
-"""ignored: an argument has an effect in one environment, and none in the other. refused: one of them raises."""
+"""ignored: an argument has an effect in the reference, and none in the candidate. refused: the candidate raises."""
 
 
 class ArgumentEffect(Record):

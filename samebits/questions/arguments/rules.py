@@ -28,11 +28,7 @@ def _of_kind(kind: str) -> Callable[[Case], Iterator[Sighting]]:
             if each.kind != kind:
                 continue
             sides = side_lines(case, in_words(each.reference), in_words(each.candidate))
-            raises = ""
-            if kind == "refused":
-                is_here = each.candidate.effect == "raises"
-                raises = (case.capture if is_here else case.reference).cell.stack
-            yield Sighting(f"forward({each.argument}=…)", sides, raises=raises)
+            yield Sighting(f"forward({each.argument}=…)", sides)
 
     return check
 

@@ -35,8 +35,8 @@ def of_run(report: Report) -> Markdown:
     if not rows:
         return EMPTY
     intro = fill(
-        "{} called with one argument more at a time. Listed is what one environment reads and another one ignores "
-        "or refuses. It does not affect the verdict.",
+        "{} called with one argument more at a time. Listed is what the reference reads, and an environment "
+        "ignores or refuses. It does not affect the verdict.",
         plural(len(models), "model"),
     )
     return page([heading(2, TITLE), intro, table(["argument", *stacks, "models"], rows)])
