@@ -102,7 +102,8 @@ def observe(
     prompts = list(prompts)
     if reason:
         signal |= _relations_of_rows(model, prompts, reason)
-    _add(signal, embedded.observe(model, prompts))
+    if prompts:
+        _add(signal, embedded.observe(model, prompts))
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
 
 
