@@ -1,5 +1,6 @@
 """questions.processors: sounds in both precisions, kernels against torch's, and code put back."""
 
+import dataclasses
 import enum
 import importlib.util
 import json
@@ -17,6 +18,7 @@ from samebits_probe.cell.session import Session
 from samebits_probe.model.load import Source
 from samebits_probe.questions.processors import (
     arrays,
+    counts,
     phase,
     postprocessing,
     processors,
@@ -88,6 +90,35 @@ def test_every_kind_of_sound_is_asked_in_both_precisions():
         assert case["steps"]
         own, promoted = (np.array(case[k][key]["sample"]) for k in ("outputs", "promoted"))
         assert np.abs(own - promoted).max() < 1e-3
+
+
+@dataclasses.dataclass
+class Counted:
+    num_image_tokens: list[int] | None = None
+    num_video_tokens: list[int] | None = None
+
+
+class Counting:
+    def get_number_of_image_patches(self, height, width, images_kwargs=None):
+        return height * width if images_kwargs == {} else None
+
+    def _get_num_multimodal_tokens(self, image_sizes=None, **kwargs):
+        return Counted(num_image_tokens=[height + width for height, width in image_sizes])
+
+
+def test_numbers_of_a_size_are_asked_of_each_method_that_a_processor_has():
+    made = counts.calls(Counting())
+    returned = {
+        name: processors._outputs(call.called(Counting(), call.made()))
+        for name, call in made.items()
+    }
+    patches = returned["get_number_of_image_patches, an image of 480 x 360"]["number"]
+    assert patches["sample"] == [480 * 360]
+    tokens = returned["_get_num_multimodal_tokens, an image of 97 x 64"]
+    assert list(tokens) == ["num_image_tokens"]
+    assert tokens["num_image_tokens"]["sample"] == [161]
+    assert not any("a video" in name for name in made)
+    assert counts.calls(object()) == {}
 
 
 def test_facts_are_the_same_each_time():

@@ -37,10 +37,11 @@ PLANTED = {
     "other-sound": ("SB833", "zero_mean_unit_var_norm", ""),
     "boxes": ("SB838", "post_process_object_detection", ""),
     "threshold": ("SB838", "post_process_object_detection", ""),
+    "counts": ("SB830", "image processor, counts: get_number_of_image_patches", "224 x 224"),
     "boxes-in-tenths": ("SB834", "post_process_object_detection", ""),
 }
 """Kind -> its finding, the step that is named, and more of what is said of it."""
-CLEAN = ("clean", "clean-boxes", "clean-sound", "wav2vec2")
+CLEAN = ("clean", "clean-boxes", "clean-counts", "clean-sound", "wav2vec2")
 OWN = {
     "wav2vec2": {"feature_extractor_type": "Wav2Vec2FeatureExtractor"},
     "whisper": {"feature_extractor_type": "WhisperFeatureExtractor"},

@@ -168,12 +168,25 @@ class TinyProcessor(ProcessorMixin):
 '''
 
 
+COUNTS = """
+    def get_number_of_image_patches(self, height, width, images_kwargs=None):
+        return (height // 8) * (width // 8) + MORE
+"""
+
+
+def with_counts(more):
+    """Return the code of an image processor that tells how many patches an image of a size has."""
+    return IMAGES + COUNTS.replace("MORE", more)
+
+
 def image_steps(kernel="2", crop="20", mean="self.mean"):
     return PLAIN.replace("KERNEL", kernel).replace("CROP", crop).replace("MEAN", mean)
 
 
 KINDS = {
     "clean": (IMAGES, "STEPS", image_steps()),
+    "clean-counts": (with_counts("1"), "STEPS", image_steps()),
+    "counts": (with_counts("1 if IS_NEW and width > 100 else 0"), "STEPS", image_steps()),
     "kernel": (IMAGES, "STEPS", image_steps(kernel="3 if IS_NEW else 2")),
     "crop": (IMAGES, "STEPS", image_steps(crop="18 if IS_NEW else 20")),
     "mean": (IMAGES, "STEPS", image_steps(mean="0.45 if IS_NEW else 0.5")),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from samebits_probe.model.choice import Signature
 
 Tensors = dict[str, torch.Tensor]
+Beside = tuple[tuple[str, tuple[int, ...], tuple[int, ...] | float], ...]
+"""For each further argument its name, the shape of one row, and its values, or the one value of all."""
 
 FEATURES = "input_features"
 VIDEOS = ("pixel_values_videos", "pixel_values_video", "videos")
@@ -37,8 +39,7 @@ class Layout(NamedTuple):
     """Shape of one row; its first size counts rows where it is joined."""
     joined: bool = False
     """True if the rows are joined along the first dimension, as patches of Qwen2-VL are."""
-    beside: tuple[tuple[str, tuple[int, ...], tuple[int, ...] | float], ...] = ()
-    """Further argument, shape of one row, and its values, or the one value of all."""
+    beside: Beside = ()
 
     are_patches: bool = False
     """True for the patches of an image in a row, one for each placeholder, as Fuyu's are."""
@@ -107,7 +108,7 @@ def _patch_layouts(
     merge = any_number(vision, ("spatial_merge_size",)) or number(config, "spatial_merge_size") or 2
     frames = any_number(vision, ("temporal_patch_size",)) or 1
     grid = (steps, _GRID[0] * merge, _GRID[1] * merge)
-    beside = ((grid_argument, (3,), grid),)
+    beside: Beside = ((grid_argument, (3,), grid),)
     if (merges := grid_argument.replace("grid_thw", "merge_sizes")) in signature.names:
         beside = (*beside, (merges, (), merge))
     for row in (

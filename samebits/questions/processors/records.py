@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
     from samebits.records.report import Row
 
-Role = Literal["", "after", "on demand"]
-"""after: it turns outputs of a model into boxes, masks and texts. on demand: an image processor with the
-backend that the release does not choose by itself."""
+Role = Literal["", "after", "counts", "on demand"]
+"""after: it turns outputs of a model into boxes, masks and texts. counts: it tells numbers of tokens and patches
+of sizes alone. on demand: an image processor with the backend that the release does not choose by itself."""
+ASIDE: tuple[Role, ...] = ("after", "counts")
+"""Roles of the same object beside its main one, which has its class and settings."""
 
 ProcessorOutcome = Literal[
     "identical", "rounding", "other function", "undecided", "other form", "raised"
@@ -106,7 +108,8 @@ class ProcessorsSignal(Answer):
 
     parts: dict[str, ProcessorPart]
     """``image processor``, ``feature extractor``, ``video processor`` or ``processor`` -> facts;
-    besides ``image processor, after the model`` and ``image processor, torchvision on demand``."""
+    besides ``image processor, after the model``, ``image processor, counts`` and ``image processor, torchvision
+    on demand``."""
 
 
 class ProcessorDifference(Record):
@@ -150,9 +153,9 @@ class PartComparison(Record):
     differences: tuple[ProcessorDifference, ...] = ()
 
     @property
-    def is_after(self) -> bool:
-        """True if it turns outputs of a model into boxes, masks and texts."""
-        return self.role == "after"
+    def is_aside(self) -> bool:
+        """True if it is another use of an object that has a part of its own."""
+        return self.role in ASIDE
 
     @property
     def is_on_demand(self) -> bool:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         PartComparison,
         ProcessorDifference,
         ProcessorOutcome,
+        Role,
     )
 
     Check = Callable[[Case], Iterator[Sighting]]
@@ -45,7 +46,7 @@ def _other_settings(case: Case) -> Iterator[Sighting]:
 
 def _other_class(case: Case) -> Iterator[Sighting]:
     for part in parts_of(case):
-        if part.fields and not part.is_after and not part.is_on_demand:
+        if part.fields and not part.is_aside and not part.is_on_demand:
             lines = tuple(f"{name}: {before} → {after}" for name, before, after in part.fields)
             yield Sighting(part.part, lines)
 
@@ -55,7 +56,7 @@ def _differing(outcome: ProcessorOutcome) -> Check:
 
     def check(case: Case) -> Iterator[Sighting]:
         for part in parts_of(case):
-            if part.is_after and outcome != "rounding":
+            if part.is_aside and outcome != "rounding":
                 continue
             differences = [d for d in part.differences if d.outcome == outcome]
             if outcome == "raised" and not _raises_always(part, differences):
@@ -75,16 +76,20 @@ def _raises_always(part: PartComparison, differences: list[ProcessorDifference])
     return part.n_compared > 0 and len(of_reference) == part.n_compared
 
 
-def _other_results(case: Case) -> Iterator[Sighting]:
-    """Find methods that make something else of the same outputs of a model."""
-    for part in parts_of(case):
-        differences = [
-            d
-            for d in part.differences
-            if d.outcome != "rounding" and (d.outcome != "raised" or d.raises_here)
-        ]
-        if part.is_after and differences:
-            yield _sighting(case, part, differences)
+def _other_results(role: Role) -> Check:
+    """Return a check for what the same object gives otherwise beside its main use."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        for part in parts_of(case):
+            differences = [
+                d
+                for d in part.differences
+                if d.outcome != "rounding" and (d.outcome != "raised" or d.raises_here)
+            ]
+            if part.role == role and differences:
+                yield _sighting(case, part, differences)
+
+    return check
 
 
 def _sighting(case: Case, part: PartComparison, differences: list[ProcessorDifference]) -> Sighting:
@@ -115,13 +120,14 @@ def _not_loaded(case: Case) -> Iterator[Sighting]:
     for part in parts_of(case):
         candidate = signal_of(case.capture)
         assert candidate is not None
-        is_asked = part.load is not None and not part.is_after and not part.is_on_demand
+        is_asked = part.load is not None and not part.is_aside and not part.is_on_demand
         if is_asked and not candidate.parts[part.part].class_name:
             assert part.load is not None
             yield Sighting(part.part, side_lines(case, *part.load))
 
 
 RULES = (
+    Rule("SB830", _other_results("counts")),
     Rule("SB831", _other_settings),
     Rule("SB832", _other_class),
     Rule("SB833", _differing("other function")),
@@ -129,6 +135,6 @@ RULES = (
     Rule("SB835", _differing("other form")),
     Rule("SB836", _differing("raised")),
     Rule("SB837", _not_loaded),
-    Rule("SB838", _other_results),
+    Rule("SB838", _other_results("after")),
     Rule("SB839", _differing("undecided")),
 )

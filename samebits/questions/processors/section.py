@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from samebits.questions.processors.records import answer_of
+from samebits.questions.processors.records import ASIDE, answer_of
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import number, plural
@@ -155,7 +155,7 @@ def _lines(answer: ProcessorsOfRow, stacks: list[str]) -> list[list[str]]:
 def _facts(answer: ProcessorsOfRow, stack: str) -> dict[str, str]:
     facts: dict[str, str] = {}
     for name, part in answer.stacks[stack].parts.items():
-        if part.role == "after":
+        if part.role in ASIDE:
             continue  # the same object
         facts[f"{name}: class"] = _class(part)
         if part.backend:

@@ -47,6 +47,16 @@ def on_demand(**fields):
     )
 
 
+def counts(array, **fields):
+    """Return a signal of what is counted for a size alone."""
+    return signal(
+        {"an image of 480 x 360": case(array, key="num_image_tokens")},
+        part="processor, counts",
+        role="counts",
+        **fields,
+    )
+
+
 LABELS = (NATIVE > 0).astype(np.int64)
 FLIPPED = np.where(np.arange(LABELS.size).reshape(LABELS.shape) == 5, 1 - LABELS, LABELS)
 
@@ -100,6 +110,17 @@ def test_a_model_without_processors_has_no_finding():
 )
 def test_what_is_made_of_outputs_has_a_rule_of_its_own(candidate, expected):
     assert codes(after(NATIVE, EXACT), candidate) == expected
+
+
+def test_another_number_of_tokens_for_a_size_has_a_rule_of_its_own():
+    few, many = counts(np.array([256])), counts(np.array([257]))
+    assert codes(few, many) == {"SB830"}
+    assert codes(few, few) == codes(few, counts(np.array([256]), class_name="Other")) == set()
+    raises = signal({"an image of 480 x 360": RAISED}, part="processor, counts", role="counts")
+    assert codes(few, raises) == {"SB830"}
+    assert codes(raises, few) == set()
+    # a release without the method has no such part
+    assert codes(few, PLAIN) == codes(PLAIN, few) == set()
 
 
 def test_labels_that_agree_in_float64_differ_by_rounding():

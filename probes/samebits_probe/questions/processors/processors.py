@@ -17,7 +17,14 @@ import transformers
 from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import plain
-from samebits_probe.questions.processors import arrays, calls, postprocessing, steps, widened
+from samebits_probe.questions.processors import (
+    arrays,
+    calls,
+    counts,
+    postprocessing,
+    steps,
+    widened,
+)
 from samebits_probe.questions.processors.calls import Call
 from samebits_wire.folders import without_folders
 
@@ -28,6 +35,8 @@ if TYPE_CHECKING:
 
 AFTER = ", after the model"
 """End of the name of a part that turns outputs of a model into boxes, masks and texts."""
+COUNTS = ", counts"
+"""End of the name of a part that tells numbers of tokens of a size alone."""
 BACKENDS = ("pil", "torchvision")
 SECONDS = 40.0
 """Time for all cases of a model; later ones are left out, with the reason."""
@@ -152,7 +161,7 @@ def _maps(entry: Kind, declared: dict[str, dict[str, Any]]) -> bool:
 def _parts(
     kind: str, source: Source, declared: dict[str, dict[str, Any]], clock: Clock
 ) -> dict[str, dict[str, Any]]:
-    """Return class, backend, settings and cases of one part, and of what it does after the model."""
+    """Return class, backend, settings and cases of one part, of what it does after the model, and of what it counts."""
     auto = getattr(transformers, KINDS[kind].auto, None)
     if auto is None:
         return {kind: {"absent": f"this release has no {KINDS[kind].auto}"}}
@@ -171,6 +180,8 @@ def _parts(
     parts = {kind: described | {"cases": cases}}
     if later := _after(processor, load, clock):
         parts[kind + AFTER] = {**described, "role": "after", "settings": {}, "cases": later}
+    if counted := {name: _case(processor, call) for name, call in counts.calls(processor).items()}:
+        parts[kind + COUNTS] = {**described, "role": "counts", "settings": {}, "cases": counted}
     if kind == "image processor":
         other = _other_backend(kind, described["backend"], auto, load, clock)
         parts |= {name: facts | {"role": "on demand"} for name, facts in other.items()}
