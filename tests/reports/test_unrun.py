@@ -82,5 +82,6 @@ def test_a_model_that_takes_a_video_says_that_none_was_fed():
     both = media_line(asked("image", skips=(video,)))
     assert both.startswith("Relations")
     assert both.endswith(NO_VIDEO)
+    assert NO_VIDEO not in media_line(asked("video", skips=(video,)))
     other = video.model_copy(update={"what": "forward image"})
     assert not media_line(asked(skips=(other,)))

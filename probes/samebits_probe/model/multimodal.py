@@ -58,30 +58,31 @@ def way(kind: str, model_class: Any, config: Any, signature: Signature) -> Way:
         NotFed: no layout that is known fits, or no small model can be made to try them in.
 
     """
-    tokens = _tokens(kind, config, signature)
     named = next((n for n in PLACEHOLDERS[kind] if number(config, n) is not None), "")
-    if named and tokens == [None]:
+    if named and placeholder(kind, config, signature) is None:
         msg = f"{named} {number(config, named)} is outside of the vocabulary of {vocabulary(token_config(config))}"
         raise NotFed(msg)
     reason = "its class makes no small model of the config to try them in"
     for model in islice(tried.small_models(model_class, config), _MODELS):
         reason = "no layout is known"
-        for token in tokens:
-            trial = Trial(kind, model, signature, token)
+        for of_kind in _stand_ins(kind, config):
+            # a small model may have a smaller vocabulary, and so another id
+            own = placeholder(of_kind, model.config, signature)
+            if named and own is None:
+                continue
+            trial = Trial(kind, model, signature, own)
             for layout in layouts_of(kind, config, signature):
                 if (found := trial.way(layout)) is not None:
-                    return found
+                    return found._replace(placeholder=placeholder(of_kind, config, signature))
                 reason = trial.reason or reason
     msg = f"samebits could not find out how the model takes {_ARTICLES[kind]} among its tokens: {reason}"
     raise NotFed(msg)
 
 
-def _tokens(kind: str, config: Any, signature: Signature) -> list[int | None]:
-    """Return the token ids that may stand for an image, a video or a sound; None where none does.
+def _stand_ins(kind: str, config: Any) -> tuple[str, ...]:
+    """Return the kinds whose token may stand for one of a kind.
 
     Frames of GLM-4V stand as images between the tokens that begin and end a video.
     """
-    tokens = [placeholder(kind, config, signature)]
-    if kind == "video" and first(config, VIDEO_START) is not None:
-        tokens.append(placeholder("image", config, signature))
-    return tokens
+    has_marks = kind == "video" and first(config, VIDEO_START) is not None
+    return (kind, "image") if has_marks else (kind,)

@@ -84,9 +84,12 @@ def media_of(rows: Iterable[Row]) -> str:
         item.subject.prompt for cell in cells for signal in cell.signals for item in signal.items
     }
     fed = [what for prompt, what in _MEDIA.items() if prompt in prompts]
-    has_video = any(skip.what == "forward video" for cell in cells for skip in cell.skips)
+    # a release that refuses a video says so itself
+    is_unfed = "video" not in prompts and any(
+        skip.what == "forward video" for cell in cells for skip in cell.skips
+    )
     sentences = [TEXT_ALONE.format(" or ".join(fed))] if fed else []
-    return " ".join([*sentences, *([NO_VIDEO] if has_video else [])])
+    return " ".join([*sentences, *([NO_VIDEO] if is_unfed else [])])
 
 
 def in_words(modules: Sequence[UnrunModule], most: int = MAX_NAMES) -> str:
