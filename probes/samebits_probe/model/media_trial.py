@@ -151,6 +151,8 @@ class Trial:
                 self._note(in_one_line(error, tried.MAX_REASON))
                 if _MISMATCH in str(error):
                     counts |= {int(number) for number in re.findall(r"\d+", str(error))}
+        if self._kind == "video" and not layout.joined:
+            counts |= {layout.shape[0] * count for count in counts}  # of whole frames
         counts |= seen
         counts |= {count // layout.runs for count in counts if count % layout.runs == 0}
         return {count for count in counts if 0 < count <= 1 << 14}
