@@ -150,7 +150,9 @@ def _queries(config: Any) -> Tensors:
     end = getattr(tokens, "eos_token_id", None)
     if isinstance(end, int) and 0 <= end < vocabulary(tokens):
         ids[:-1, -1] = end  # a text is pooled there
-    return {TOKENS: ids, MASK: (ids != 0).long()}
+    mask = torch.ones_like(ids)
+    mask[-1, 2:] = 0  # a row that is masked as a whole has no meaning in attention
+    return {TOKENS: ids, MASK: mask}
 
 
 def _of_phrases(model_class: type, config: Any) -> Iterator[tuple[str, Prompted]]:
