@@ -119,10 +119,10 @@ WORDS = {
         "**What restores another difference, which does not decide the verdict:**",
     ),
     "report.html": (
-        "<b>Cause:</b>",
-        "<b>Cause of another difference, which does not decide:</b>",
-        "<b>What restores the bits:</b>",
-        "<b>What restores another difference, which does not decide:</b>",
+        "<dt>Cause</dt>",
+        "<dt>Cause of another difference, which does not decide</dt>",
+        "<dt>Swap test</dt>",
+        "<dt>Swap test of another difference, which does not decide</dt>",
     ),
     "screen": ("apply_rotary_pos_emb: a different operation", "where outputs"),
     **dict.fromkeys(
