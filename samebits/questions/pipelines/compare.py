@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _NEAR_FLOAT32 = 2.0**-21
 """Relative size of a difference that a step in float32 behind the model could leave."""
+_ONE_NUMBER = "number"
 _IMAGES = ("image", "uint8", "int", "bool")
 _CLEARLY = 2.0**-10
 """Relative size of a difference of scores that no rounding of a model in float32 is to reach."""
@@ -181,7 +182,9 @@ def _shown(field: AnswerField | None) -> str:
     if field is None:
         return ABSENT
     numbers = ", ".join(f"{value:.9g}" for value in field.values)
-    return f"{field.exact} {numbers}".removeprefix("number ") if numbers else field.exact
+    if not numbers:
+        return field.exact
+    return numbers if field.exact == _ONE_NUMBER else f"{field.exact} {numbers}"
 
 
 def _others(reference: PipelineAnswer, candidate: PipelineAnswer) -> Iterator[_Other]:
