@@ -308,6 +308,7 @@ def test_a_single_file_shows_one_page_at_a_time(watched, single, with_scripts):
     page.locator("a:visible:has-text('Upgrade')").first.click()
     assert shown.count() == 1
     assert "upgrade" in shown.get_attribute("id")
+    page.locator("main:visible details:not([open]):has(a[href*='models']) > summary").first.click()
     page.locator("main a[href*='models']:visible").first.click()
     assert shown.count() == 1
     assert "models" in shown.get_attribute("id")
