@@ -118,7 +118,7 @@ def test_a_count_at_the_top_filters(watched, folder):
         n = int(chip.locator("b").inner_text())
         chip.click()
         api.expect(page.locator("[data-count]")).to_have_text(re.compile(f"^{n} of "))
-        assert chip.get_attribute("aria-current") == "true"
+        api.expect(chip).to_have_attribute("aria-current", "true")
     view.check(folder)
 
 
@@ -308,7 +308,8 @@ def test_a_single_file_shows_one_page_at_a_time(watched, single, with_scripts):
     page.locator("a:visible:has-text('Upgrade')").first.click()
     assert shown.count() == 1
     assert "upgrade" in shown.get_attribute("id")
-    page.locator("main:visible a[href*='models']").first.click()
+    page.locator("main:visible details:not([open]):has(a[href*='models']) > summary").first.click()
+    page.locator("main a[href*='models']:visible").first.click()
     assert shown.count() == 1
     assert "models" in shown.get_attribute("id")
     view.check(single)
