@@ -36,6 +36,8 @@ REVIEWED = Path(__file__).parent / "reviewed.yaml"
 """What a person read in a report that the judge cannot read: sha -> level -> figures and why."""
 LEVELS = ("default", "all")
 FORMAT_VERSION = 1
+_REFUSED = 2
+"""Exit code of samebits for a folder or an option that it does not take."""
 
 
 def main() -> None:
@@ -179,6 +181,8 @@ def _all(artefact: Path, case: proof.Case) -> dict[str, Any]:
 
 
 def _read(path: Path, code: int) -> dict[str, Any]:
+    if code == _REFUSED:  # the folder is none that samebits takes: nothing is shown
+        return {"exit_code": code, "rows": [], "stacks": []}
     if not path.exists():  # a result like "shows nothing" would be kept
         msg = f"samebits ended with {code} and wrote no {path}: see the log beside it"
         raise SystemExit(msg)

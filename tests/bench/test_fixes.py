@@ -310,3 +310,14 @@ def test_the_results_and_what_was_reviewed_are_of_proven_cases():
     shas = [entry["sha"] for entry in measured["cases"]]
     assert shas == [sha for sha in proven if sha in shas]
     assert {*run.reviewed()} <= {*proven}
+
+
+def test_a_folder_that_is_refused_shows_nothing_and_any_other_run_without_a_report_ends_the_measurement(
+    tmp_path,
+):
+    refused = run._read(tmp_path / "report.json", 2)
+    case = proof.read(sorted(proof.CASES.glob("*.py"))[0])
+    assert judge(case, refused).shown == "no cell ran"
+    assert judge(case, refused).silent
+    with pytest.raises(SystemExit, match="samebits ended with 1 and wrote no"):
+        run._read(tmp_path / "report.json", 1)
