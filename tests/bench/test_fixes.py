@@ -316,7 +316,7 @@ def test_a_folder_that_is_refused_shows_nothing_and_any_other_run_without_a_repo
     tmp_path,
 ):
     refused = run._read(tmp_path / "report.json", 2)
-    case = proof.read(sorted(proof.CASES.glob("*.py"))[0])
+    case = proof.read(min(proof.CASES.glob("*.py")))
     assert judge(case, refused).shown == "no cell ran"
     assert judge(case, refused).silent
     with pytest.raises(SystemExit, match="samebits ended with 1 and wrote no"):
