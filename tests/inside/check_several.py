@@ -70,7 +70,7 @@ def mixing(kind):
     generate = model_class.generate
 
     def mixed(self, *args, num_beams=1, **kwargs):
-        for name in ("pixel_values", "input_features"):
+        for name in ("pixel_values", "pixel_values_videos", "input_features"):
             if num_beams > 1 and name in kwargs:
                 kwargs[name] = kwargs[name].roll(len(kwargs[name]) // 2, dims=0)
         return generate(self, *args, num_beams=num_beams, **kwargs)

@@ -47,7 +47,12 @@ def test_the_model_itself_answers_if_its_entry_asks(rows):
 def test_both_say_the_same_of_a_sound_class(rows):
     of_model, _ = rows
     tried = [
-        {relation.relation for relation in signal.relations}
+        # a made model is not asked for those of embeddings
+        {
+            relation.relation
+            for relation in signal.relations
+            if "embeddings" not in relation.relation
+        }
         for row in of_model.values()
         for signal in row.answers["relations"].stacks.values()
     ]

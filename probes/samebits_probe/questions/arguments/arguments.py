@@ -42,8 +42,6 @@ def _values(model: Any, kwargs: Facts) -> Iterator[tuple[str, Any]]:
         yield "position_ids", torch.arange(length).flip(0)[None]
         if (getattr(config, "type_vocab_size", 0) or 0) > 1:
             yield "token_type_ids", torch.ones_like(tokens)
-        yield "logits_to_keep", 1
-        yield "num_logits_to_keep", 1
     yield "return_dict", False
     yield "output_hidden_states", True
     yield "output_router_logits", True
