@@ -31,11 +31,9 @@ from samebits.cli.interrupts import (
     signals_as_sigint,
 )
 from samebits.cli.matrix import run_cells
-from samebits.cli.parser import parsed
+from samebits.cli.parser import ALONE, parsed
 from samebits.cli.report import ReportOptions, rewrite_report
-from samebits.defaults import command as defaults
 from samebits.gate import command as gate
-from samebits.lint import command as lint
 from samebits.reports import issue
 from samebits.reports.html import plot
 from samebits.text.terminal import TerminalText
@@ -95,9 +93,9 @@ def _gated(
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
     spoken = TerminalText(environ)
-    own = {"lint": lint.main, "defaults": defaults.main}
-    if arguments and arguments[0] in own:
-        return own[arguments[0]](arguments[1:])
+    if arguments and arguments[0] in ALONE:
+        code: int = ALONE[arguments[0]].main(arguments[1:])
+        return code
     try:
         with signals_as_sigint(), resend_lost_sigint():
             code, lines = run(arguments, environ)

@@ -110,6 +110,9 @@ _COMMANDS = {
 }
 """Command -> its help at length."""
 
+ALONE = {"lint": lint, "defaults": defaults}
+"""Command that reads its own options -> its module."""
+
 _GROUPS = {
     "Start": {
         "check": "compare one model under two releases of transformers",
@@ -194,7 +197,7 @@ def make_parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         by_name[name].prog = _shown_program(name)
     _add_options(by_name)
     # __main__ runs these commands itself, without what is imported here
-    for name in ("lint", "defaults"):
+    for name in ALONE:
         commands.add_parser(name, add_help=False)
     return parser, dict(commands.choices)
 
@@ -246,8 +249,8 @@ def _add_options_of_check(parser: _Parser) -> None:
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """Return the parser of every command by its name."""
-    own = {"lint": lint.make_parser(), "defaults": defaults.make_parser()}
-    return {**make_parser(PLAIN)[1], **own}
+    alone = {name: module.make_parser() for name, module in ALONE.items()}
+    return {**make_parser(PLAIN)[1], **alone}
 
 
 _RENAMED = {"--stacks": "--environments", "--stack-package": "--environment-package"}

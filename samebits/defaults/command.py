@@ -36,7 +36,7 @@ FILES: Final = (
 """Files of a folder that are read."""
 _INSIDE: Final = ("image_processor", "video_processor", "feature_extractor")
 """Parts of processor_config.json that have a class of their own."""
-_PATIENT: Final = 60
+_MAX_VALUE: Final = 60
 """Characters of a value that are shown."""
 
 
@@ -121,8 +121,8 @@ def _answers(
                 f"{name}: transformers {where} has no class for it, so it has no defaults to compare"
             )
             continue
-        found = moves(known, document, first, last, (before, after))
-        answers.append(Answer(name, (before, after), tuple(found)))
+        moved = moves(known, document, first, last, (before, after))
+        answers.append(Answer(name, (before, after), tuple(moved)))
     return answers, notes
 
 
@@ -207,7 +207,7 @@ def _row(move: Move) -> tuple[str, str, str, str]:
 
 def _shown(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _PATIENT else f"{text[: _PATIENT - 1]}…"
+    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 1]}…"
 
 
 def _json(answers: Sequence[Answer], first: str, last: str) -> list[str]:

@@ -66,7 +66,7 @@ def moves(
 
     ``names`` are the classes of the file in both releases.
     """
-    found = [*_own(table, document, first, last, names)]
+    moved = [*_own(table, document, first, last, names)]
     parts = [table.parts(name, release) for name, release in zip(names, (first, last), strict=True)]
     for part in sorted(parts[0].keys() & parts[1].keys()):
         inside = document.get(part)
@@ -76,11 +76,11 @@ def moves(
             for of, release in zip(parts, (first, last), strict=True)
         )
         if all(map(table.has, pair, (first, last))):
-            found += (
+            moved += (
                 Move(m.of, f"{part}.{m.field}", m.before, m.after, m.since)
                 for m in moves(table, inside, first, last, (pair[0], pair[1]))
             )
-    return found
+    return moved
 
 
 def _own(
@@ -132,7 +132,7 @@ def turn(
     last: tuple[str, JsonValue] | None = None
     for release in table.releases:
         name = table.class_of(model_type, release)
-        default = table.of(name, release).get(field) if name is not None else None
+        default = table.default(name, field, release) if name is not None else None
         if default is None or not default.is_stated or default.needs:
             last = None
             continue
@@ -146,12 +146,13 @@ def turn(
 
 def _since(table: Table, names: tuple[str, str], field: str, first: str, last: str) -> str:
     """Return the first of the releases that have the newer default without a break up to the last one."""
-    wanted = table.of(names[1], last)[field]
+    wanted = table.default(names[1], field, last)
+    assert wanted is not None
     since = last
     span = table.releases[table.releases.index(first) : table.releases.index(last)]
     for release in reversed(span):
         name = next((n for n in reversed(names) if table.has(n, release)), None)
-        default = table.of(name, release).get(field) if name else None
+        default = table.default(name, field, release) if name else None
         if default is None or not default.is_stated or not is_same(default.value, wanted.value):
             break
         since = release

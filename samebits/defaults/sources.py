@@ -20,7 +20,7 @@ KINDS: Final = {
     "processor": re.compile(
         r"(models/.*/)?(image_processing|video_processing|feature_extraction)_\w+\.py"
     ),
-    "tokenizer": re.compile(r"(models/.*/)?(tokenization_\w+|tokenization_(python|utils)\w*)\.py"),
+    "tokenizer": re.compile(r"(models/.*/)?tokenization_\w+\.py"),
     "generation": re.compile(r"generation/configuration_utils\.py"),
     "training": re.compile(r"training_args\w*\.py"),
 }
@@ -218,9 +218,8 @@ class _Body:
             return
         needs = frozenset(self.scope.read)
         self.run(chosen)
-        for name in _assigned(
-            statement
-        ):  # also where the branch is not taken: another value would take it
+        # also where the branch is not taken: a different value would take it
+        for name in _assigned(statement):
             self.scope.needs[name] = self.scope.needs.get(name, frozenset()) | needs
 
     def _forget_assigned(self, statement: ast.stmt) -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
 
@@ -26,6 +26,8 @@ FILE: Final = "defaults.json"
 _RENAMED_BASE: Final = {"PretrainedConfig": "PreTrainedConfig"}
 """The base of all configs has another name since 5.0."""
 _MAX_BASES = 20
+_FIELDS = "fields."
+"""Begins the keys of fields among those of a class."""
 
 
 class Default(NamedTuple):
@@ -44,6 +46,11 @@ class History:
     kind: str
     rows: dict[str, list[list[Any]]] = field(default_factory=dict)
     """``fields.NAME``, ``bases``, ``type``, ``parts`` and ``aliases`` -> rows, as the module says."""
+
+    @property
+    def fields(self) -> list[str]:
+        """Its own fields in any release."""
+        return [key.removeprefix(_FIELDS) for key in self.rows if key.startswith(_FIELDS)]
 
     def at(self, key: str, release: int) -> list[Any]:
         """Return the last row of a key up to a release: a mark and, where it is stated, the value."""
@@ -70,6 +77,7 @@ class Table:
 
     def add(self, release: str, stated: Mapping[str, Stated]) -> None:
         """Add what the classes of the next release state."""
+        self.__dict__.pop("_by_type", None)
         index = len(self.releases)
         self.releases.append(release)
         for name, of in stated.items():
@@ -82,15 +90,22 @@ class Table:
     def of(self, name: str, release: str) -> dict[str, Default]:
         """Return field -> default of a class, those of its bases included; empty if it is not there."""
         index = self.releases.index(release)
-        found: dict[str, Default] = {}
-        for base in reversed(list(self._line(name, index))):
-            history = self.classes[base]
-            for key in history.rows:
-                group, _, of = key.partition(".")
-                mark, *value = history.at(key, index) if group == "fields" else ["-"]
-                if mark != "-":
-                    found[of] = _default(of, mark, *value)
-        return found
+        line = list(self._line(name, index))
+        fields = dict.fromkeys(field for base in line for field in self.classes[base].fields)
+        defaults = {field: self._default(line, field, index) for field in fields}
+        return {field: default for field, default in defaults.items() if default is not None}
+
+    def default(self, name: str, field: str, release: str) -> Default | None:
+        """Return the default of one field of a class or of its bases; None if they have none."""
+        index = self.releases.index(release)
+        return self._default(self._line(name, index), field, index)
+
+    def _default(self, line: Iterable[str], field: str, index: int) -> Default | None:
+        for base in line:
+            mark, *value = self.classes[base].at(f"{_FIELDS}{field}", index)
+            if mark != "-":
+                return _default(field, mark, *value)
+        return None
 
     def has(self, name: str, release: str) -> bool:
         """Tell whether a release has a class."""
@@ -101,8 +116,20 @@ class Table:
         """Return the config class of a model type."""
         index = self.releases.index(release)
         wanted = ["=", model_type]
-        found = (name for name, of in self.classes.items() if of.at("type", index) == wanted)
-        return next(found, None)
+        names = self._by_type.get(model_type, ())
+        return next(
+            (name for name in names if self.classes[name].at("type", index) == wanted), None
+        )
+
+    @cached_property
+    def _by_type(self) -> dict[str, list[str]]:
+        """Model type -> the classes that had it in any release."""
+        names: dict[str, list[str]] = {}
+        for name, history in self.classes.items():
+            for _, _, *value in history.rows.get("type", ()):
+                for model_type in value:
+                    names.setdefault(model_type, []).append(name)
+        return names
 
     def parts(self, name: str, release: str) -> dict[str, str]:
         """Return name of a config inside -> its class."""
@@ -159,8 +186,8 @@ def _rows(stated: Stated) -> dict[str, list[Any]]:
         rows["aliases"] = ["=", stated.aliases]
     for name, value in stated.fields.items():
         needs = stated.needs.get(name)
-        rows[f"fields.{name}"] = ["~", value, list(needs)] if needs else ["=", value]
-    return rows | {f"fields.{name}": ["?"] for name in stated.computed}
+        rows[f"{_FIELDS}{name}"] = ["~", value, list(needs)] if needs else ["=", value]
+    return rows | {f"{_FIELDS}{name}": ["?"] for name in stated.computed}
 
 
 def _default(name: str, mark: str, value: JsonValue = None, needs: Sequence[str] = ()) -> Default:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pydantic_core import core_schema
 
     from samebits.records.kinds import Kind
+    from samebits.records.report import Row
 
 _KEYS: dict[str, Key[Any, Any]] = {}
 
@@ -99,6 +100,20 @@ class Key(Generic[C, R]):
         answer = answers.get(self.name)
         assert answer is None or isinstance(answer, self.of_row)
         return answer
+
+    def by_model(self, rows: Iterable[Row]) -> dict[str, R]:
+        """Return model -> its answer in the model's first row that has one."""
+        models: dict[str, R] = {}
+        for row in rows:
+            if (answer := self.in_row(row.answers)) is not None:
+                models.setdefault(row.model, answer)
+        return models
+
+
+def first_side(reference: str, stacks: Iterable[str]) -> str:
+    """Return the stack that others are compared with: the reference, else the first one; '' if there is none."""
+    listed = list(stacks)
+    return reference if reference in listed else next(iter(listed), "")
 
 
 def keys() -> tuple[Key[Any, Any], ...]:

@@ -5,7 +5,7 @@ import json
 import ml_dtypes
 import numpy as np
 
-from samebits.questions.processors.records import answer_of
+from samebits.questions.processors.records import PROCESSORS
 from samebits.records.capture import NO_DEVICE
 from tests.support.model_packages import make_checkpoint, make_package
 
@@ -45,7 +45,7 @@ def test_code_of_packages_is_compared_and_changes_no_other_model(tmp_path, run_i
     assert listed[("healthy",), "5.x"].replaced.keys() == {"fsspec"}
     assert listed[("newer",), "4.48"].failure == absent.absent
     # a model with an image processor gets what users have, and the processors that it makes differ
-    asked = answer_of(next(row for row in report.rows if row.model == "looking"))
+    asked = PROCESSORS.by_model(report.rows)["looking"]
     for stack, backend in (("4.48", "pil"), ("5.x", "torchvision")):
         assert listed[("looking",), stack].packages.keys() >= {"pillow", "torchvision"}
         assert asked.stacks[stack].parts["image processor"].backend == backend

@@ -92,7 +92,7 @@ def _of_places(config: Any, names: frozenset[str]) -> Iterator[tuple[str, Prompt
         _POINT_LABELS: torch.tensor([[[_INSIDE, _OUTSIDE]] * len(_OBJECTS)]),
     }
     boxes = {_BOXES: torch.tensor([_CORNERS]) * scale.repeat(2)}
-    told: dict[str, Prompted] = {
+    made: dict[str, Prompted] = {
         "points": Prompted(points),
         "boxes": Prompted(boxes),
         "points-and-boxes": Prompted(points | boxes),
@@ -100,10 +100,10 @@ def _of_places(config: Any, names: frozenset[str]) -> Iterator[tuple[str, Prompt
         "points-batch": Prompted(_two_rows(points)),
     }
     if _ONE_MASK in names:
-        told["one-mask"] = Prompted(points, {_ONE_MASK: False})
+        made["one-mask"] = Prompted(points, {_ONE_MASK: False})
     if {_FINE, _ONE_MASK} <= names:
-        told["fine-mask"] = Prompted(points, {_FINE: True, _ONE_MASK: False})
-    for name, prompt in told.items():
+        made["fine-mask"] = Prompted(points, {_FINE: True, _ONE_MASK: False})
+    for name, prompt in made.items():
         rows = len(next(iter(prompt.tensors.values())))
         yield name, prompt._replace(tensors=_pixels(name, config, rows) | prompt.tensors)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.jobs.records import Options
 from samebits.questions.arguments.compare import differences
 from samebits.questions.arguments.records import ArgumentsOfRow, ArgumentsReport, signal_of
+from samebits.records.question import first_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,11 +24,14 @@ def options(cell: CellId, model: ModelSpec) -> Options | None:
 
 def of_captures(captures: Mapping[str, Capture], reference: str) -> ArgumentsOfRow | None:
     """Return the effects in a row's cells, and what differs from the reference's."""
-    found = {stack: signal_of(capture) for stack, capture in captures.items()}
-    signals = {stack: signal for stack, signal in found.items() if signal is not None}
+    signals = {
+        stack: signal
+        for stack, capture in captures.items()
+        if (signal := signal_of(capture)) is not None
+    }
     if not signals:
         return None
-    first = reference if reference in signals else next(iter(signals))
+    first = first_side(reference, signals)
     return ArgumentsOfRow(
         stacks=signals,
         compared={

@@ -25,7 +25,7 @@ Line = tuple[str, tuple[str, ...]]
 
 def of_run(report: Report) -> Markdown:
     """Return the arguments whose effect differs in some model; empty if none does."""
-    models = _models(report.rows)
+    models = ARGUMENTS.by_model(report.rows)
     stacks = [stack.id for stack in report.stacks]
     pairs = ((model, line) for model, row in models.items() for line in _lines(row, stacks))
     rows = [
@@ -44,7 +44,7 @@ def of_run(report: Report) -> Markdown:
 
 def of_model(rows: list[Row], report: Report) -> Markdown:
     """Return the arguments whose effect differs in one model; empty if none does."""
-    row = next(iter(_models(rows).values()), None)
+    row = next(iter(ARGUMENTS.by_model(rows).values()), None)
     stacks = [stack.id for stack in report.stacks if row is not None and stack.id in row.stacks]
     lines = _lines(row, stacks) if row is not None else []
     if not lines:
@@ -55,15 +55,11 @@ def of_model(rows: list[Row], report: Report) -> Markdown:
 
 def arguments_differ(rows: Iterable[Row]) -> bool:
     """Return True if an argument has an effect in some environments only."""
-    return any(each.differences for row in _models(rows).values() for each in row.compared.values())
-
-
-def _models(rows: Iterable[Row]) -> dict[str, ArgumentsOfRow]:
-    models: dict[str, ArgumentsOfRow] = {}
-    for row in rows:
-        if (answer := ARGUMENTS.in_row(row.answers)) is not None:
-            models.setdefault(row.model, answer)
-    return models
+    return any(
+        each.differences
+        for row in ARGUMENTS.by_model(rows).values()
+        for each in row.compared.values()
+    )
 
 
 def _lines(row: ArgumentsOfRow, stacks: list[str]) -> list[Line]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.jobs.records import Options
 from samebits.questions.pipelines.compare import report
 from samebits.questions.pipelines.records import PipelinesOfRow, signal_of
+from samebits.records.question import first_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ def of_captures(captures: Mapping[str, Capture], reference: str) -> PipelinesOfR
     }
     if not signals:
         return None
-    first = reference if reference in signals else next(iter(signals))
+    first = first_side(reference, signals)
     return PipelinesOfRow(
         stacks={stack: _trimmed(signal) for stack, signal in signals.items()},
         compared={

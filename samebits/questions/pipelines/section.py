@@ -38,7 +38,7 @@ _NAMED = ("other answer", "other input", "raised", "removed")
 
 def of_run(report: Report) -> Markdown:
     """Return what each release answers, one line for all models in which the same happens; may be empty."""
-    models = {m: row for m, row in _models(report.rows).items() if _asked(row)}
+    models = {m: row for m, row in PIPELINES.by_model(report.rows).items() if _asked(row)}
     if not models:
         return EMPTY
     stacks = [stack.id for stack in report.stacks]
@@ -61,7 +61,7 @@ def of_run(report: Report) -> Markdown:
 
 def of_model(rows: list[Row], report: Report) -> Markdown:
     """Return the tasks of one model, and the calls that differ."""
-    row = next(iter(_models(rows).values()), None)
+    row = next(iter(PIPELINES.by_model(rows).values()), None)
     if row is None:
         return EMPTY
     stacks = [stack.id for stack in report.stacks if stack.id in row.stacks]
@@ -73,19 +73,10 @@ def pipelines_differ(rows: Iterable[Row]) -> bool:
     """Return True if a pipeline is accused."""
     return any(
         difference.outcome in _NAMED
-        for row in _models(rows).values()
+        for row in PIPELINES.by_model(rows).values()
         for compared in row.compared.values()
         for difference in compared.differences
     )
-
-
-def _models(rows: Iterable[Row]) -> dict[str, PipelinesOfRow]:
-    """Return model -> the answer of its first row that has pipelines."""
-    models: dict[str, PipelinesOfRow] = {}
-    for row in rows:
-        if (answer := PIPELINES.in_row(row.answers)) is not None:
-            models.setdefault(row.model, answer)
-    return models
 
 
 def _asked(row: PipelinesOfRow) -> bool:

@@ -21,6 +21,7 @@ from samebits.questions.processors.records import (
     ProcessorPart,
     ProcessorsReport,
 )
+from samebits.records.question import first_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +42,7 @@ def reports_of(
     signals: Mapping[str, ProcessorsSignal], reference: str
 ) -> dict[str, ProcessorsReport]:
     """Return each stack's comparison with the reference, or with the first stack that has one."""
-    first = reference if reference in signals else next(iter(signals), "")
+    first = first_side(reference, signals)
     return {
         stack: ProcessorsReport(reference=first, parts=comparisons(signals[first], signal))
         for stack, signal in signals.items()

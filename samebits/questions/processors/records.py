@@ -15,7 +15,6 @@ from samebits.records.record import Record
 
 if TYPE_CHECKING:
     from samebits.records.capture import Capture
-    from samebits.records.report import Row
 
 Role = Literal["", "after", "counts", "on demand", "options"]
 """after: it turns outputs of a model into boxes, masks and texts. counts: it tells numbers of tokens and patches
@@ -199,8 +198,3 @@ PROCESSORS = Key("processors", ProcessorsSignal, ProcessorsOfRow, sees_images=Tr
 def signal_of(capture: Capture) -> ProcessorsSignal | None:
     """Return the processors of a cell; None if they were not asked."""
     return PROCESSORS.in_cell(capture.signals.answers)
-
-
-def answer_of(row: Row) -> ProcessorsOfRow | None:
-    """Return the processors of a row's cells; None if none were asked."""
-    return PROCESSORS.in_row(row.answers)

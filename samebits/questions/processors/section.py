@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from samebits.questions.processors.records import ASIDE, answer_of
+from samebits.questions.processors.records import ASIDE, PROCESSORS
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import number, plural
@@ -49,7 +49,7 @@ _WORDS = {
 
 def processors(report: Report) -> Markdown:
     """Return what differs between releases, models with equal lines joined; may be empty."""
-    models = _models(report.rows)
+    models = PROCESSORS.by_model(report.rows)
     if not models:
         return EMPTY
     stacks = [stack.id for stack in report.stacks]
@@ -113,7 +113,7 @@ def _library(model: str, stack: StackReport, report: Report) -> str:
 
 def processors_of(rows: list[Row], report: Report) -> Markdown:
     """Return all observations of one model's processors, for its own page."""
-    model, answer = next(iter(_models(rows).items()), ("", None))
+    model, answer = next(iter(PROCESSORS.by_model(rows).items()), ("", None))
     if answer is None:
         return EMPTY
     stacks = [stack.id for stack in report.stacks if stack.id in answer.stacks]
@@ -126,22 +126,13 @@ def processors_differ(rows: Iterable[Row]) -> bool:
     """Return True if two releases differ in a processor."""
     return any(
         len(set(line[1:]) - {NOT_OBSERVED}) > 1
-        for answer in _models(rows).values()
+        for answer in PROCESSORS.by_model(rows).values()
         for line in _lines(answer, list(answer.stacks))
     )
 
 
 def _answer(answer: str) -> Markdown:
     return code(answer) if answer != NOT_OBSERVED else prose(answer)
-
-
-def _models(rows: Iterable[Row]) -> dict[str, ProcessorsOfRow]:
-    """Return model -> the answer of its first row that has processors."""
-    models: dict[str, ProcessorsOfRow] = {}
-    for row in rows:
-        if (answer := answer_of(row)) is not None:
-            models.setdefault(row.model, answer)
-    return models
 
 
 def _lines(answer: ProcessorsOfRow, stacks: list[str]) -> list[list[str]]:

@@ -11,6 +11,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.questions.texts.records import BLOCK, OperationComparison, Place, TextsReport
+from samebits.records.question import first_side
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -125,7 +126,7 @@ def comparisons(reference: TextsSignal, candidate: TextsSignal) -> tuple[Operati
 
 def texts_of(signals: Mapping[str, TextsSignal], reference: str) -> dict[str, TextsReport]:
     """Return each stack's comparison with the reference, or with the first stack that has one."""
-    first = reference if reference in signals else next(iter(signals), "")
+    first = first_side(reference, signals)
     reports = {
         stack: TextsReport(reference=first, operations=comparisons(signals[first], signal))
         for stack, signal in signals.items()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.facts import ABSENT, generalised
 from samebits.questions.writes.records import TENSORS, Difference, WritesOfRow, WritesReport
+from samebits.records.question import first_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,7 +30,7 @@ def saves(capture: Capture) -> Saves:
 def of_captures(captures: Mapping[str, Capture], reference: str) -> WritesOfRow | None:
     """Return what each stack writes otherwise than the reference, or than the first that wrote."""
     sides = {stack: side for stack, run in captures.items() if (side := saves(run))}
-    first = reference if reference in sides else next(iter(sides), "")
+    first = first_side(reference, sides)
     reports = {
         stack: WritesReport(reference=first, differences=tuple(differences(sides[first], side)))
         for stack, side in sides.items()

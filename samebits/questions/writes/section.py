@@ -12,7 +12,7 @@ from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, pros
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from samebits.questions.writes.records import Difference, WritesOfRow
     from samebits.records.report import Report, Row
@@ -29,7 +29,7 @@ Line = tuple[Place, tuple[str, ...]]
 
 def of_run(report: Report) -> Markdown:
     """Return what differs, one line for all models in which the same happens; may be empty."""
-    models = _models(report.rows)
+    models = WRITES.by_model(report.rows)
     if not models:
         return EMPTY
     with_tokenizer = {row.model for row in report.rows if row.tokenizers} & models.keys()
@@ -58,7 +58,7 @@ def of_run(report: Report) -> Markdown:
 
 def of_model(rows: list[Row], _report: Report) -> Markdown:
     """Return what differs for one model, with values."""
-    row = next(iter(_models(rows).values()), None)
+    row = next(iter(WRITES.by_model(rows).values()), None)
     lines = [
         [*_place((each.file, each.key)), *map(_value, (each.reference, each.candidate)), stack]
         for stack, writes in (row.stacks.items() if row else ())
@@ -75,15 +75,6 @@ def of_model(rows: list[Row], _report: Report) -> Markdown:
     ]
     title = f"Differences ({plural(len(lines), 'line')})"
     return page([heading(2, TITLE), folded(title, table(headers, lines), _MAX_LINES)])
-
-
-def _models(rows: Iterable[Row]) -> dict[str, WritesOfRow]:
-    """Return what stacks write of each model, from its first row that was saved."""
-    models: dict[str, WritesOfRow] = {}
-    for row in rows:
-        if (answer := WRITES.in_row(row.answers)) is not None:
-            models.setdefault(row.model, answer)
-    return models
 
 
 def _references(row: WritesOfRow) -> list[str]:

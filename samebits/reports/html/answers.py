@@ -35,7 +35,7 @@ class Known(NamedTuple):
     """True if the reference has it, and not the cells."""
 
 
-class Told(NamedTuple):
+class Summary(NamedTuple):
     """An answer about a model, as the tables on top of a page show it."""
 
     name: str
@@ -49,7 +49,7 @@ class Told(NamedTuple):
     do: str
 
 
-def told(report: Report, source: str, addresses: Addresses) -> list[Told]:
+def summaries(report: Report, source: str, addresses: Addresses) -> list[Summary]:
     """Return the answers about the models of a report, the worst first, for the page ``source``.
 
     They are named by their models; on the page of a model, by the releases that differ in this way,
@@ -58,7 +58,7 @@ def told(report: Report, source: str, addresses: Addresses) -> list[Told]:
     is_one = len({row.model for row in report.rows}) == 1
     variants = {row.variant for row in report.rows}
     return [
-        Told(
+        Summary(
             ", ".join(found.stacks) if is_one else found.model,
             addresses.page(source, model_page(found.model), cell_anchor(found.cell.cell)),
             ", ".join(found.variants) if is_one and len(variants) > 1 else "",

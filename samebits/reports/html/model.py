@@ -13,7 +13,7 @@ from samebits.records.trace import GIVEN
 from samebits.reports.cell.cause import shown_cause
 from samebits.reports.html import charts
 from samebits.reports.html.addresses import Addresses, anchor, cell_anchor, model_page
-from samebits.reports.html.answers import Answers, told
+from samebits.reports.html.answers import Answers, summaries
 from samebits.reports.html.bands import Piece, strip
 from samebits.reports.html.diff import python, source_diff
 from samebits.reports.html.flow import Stage, flow
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from samebits.records.graft import Graft
     from samebits.records.report import CheckpointReport, ExpectedReport, Report, Row
     from samebits.records.trace import Cause, Side
-    from samebits.reports.html.answers import Known, Told
+    from samebits.reports.html.answers import Known, Summary
     from samebits.text.chart import Chart
 
 _SIDE_FIELDS = (
@@ -213,7 +213,7 @@ class ModelView(NamedTuple):
     checkpoint: CheckpointReport | None
     sections: tuple[Section, ...]
     asides: tuple[Aside, ...]
-    told: tuple[Told, ...]
+    summaries: tuple[Summary, ...]
     """What changed in the model, the worst first."""
 
     @property
@@ -236,7 +236,7 @@ def view(model: str, rows: list[Row], report: Report, addresses: Addresses) -> M
     sections = tuple(_section(row, page) for row in sorted(rows, key=severity))
     asides = tuple(_asides(rows, report, addresses))
     of_model = report.model_copy(update={"rows": tuple(rows)})
-    answered = tuple(told(of_model, model_page(model), addresses))
+    answered = tuple(summaries(of_model, model_page(model), addresses))
     return ModelView(model, checkpoint, sections, asides, answered)
 
 

@@ -26,7 +26,7 @@ from samebits.reports.html.addresses import (
     upgrade_page,
     web_address,
 )
-from samebits.reports.html.answers import Answers, told
+from samebits.reports.html.answers import Answers, summaries
 from samebits.reports.html.prose import with_code
 from samebits.reports.html.states import MEANINGS, class_of
 from samebits.reports.stories import row_name
@@ -58,7 +58,7 @@ LICENCES = (
 )
 
 
-MAX_TOLD = 3
+MAX_SUMMARIES = 3
 """Limit for the answers above the matrix, which shows the other models."""
 
 
@@ -161,8 +161,8 @@ def _home(report: Report, addresses: Addresses) -> Page:
         ranks=matrix.ranks(),
         headline=f"{report.matrix}: {result(report, with_limits=False)}",
         limits=passing(report),
-        told=told(report, HOME, addresses)[: min(MAX_TOLD, len(worst))],
-        n_more=max(0, len(worst) - MAX_TOLD),
+        summaries=summaries(report, HOME, addresses)[: min(MAX_SUMMARIES, len(worst))],
+        n_more=max(0, len(worst) - MAX_SUMMARIES),
         pair=upgrade.default_pair(report),
         legend=legend(report),
         rules=rules_of(report, "model", "release"),

@@ -5,7 +5,7 @@ import pytest
 
 from samebits.questions import registry
 from samebits.questions.processors.ask import of_signals
-from samebits.questions.processors.records import ProcessorCase, answer_of
+from samebits.questions.processors.records import PROCESSORS, ProcessorCase
 from samebits.questions.processors.section import (
     NOT_OBSERVED,
     processors,
@@ -105,7 +105,11 @@ def test_another_function_is_counted_and_its_setting_shown():
 
 def test_a_report_has_no_values_of_cases():
     row = report_with(a=PLAIN, b=CHANGED).rows[0]
-    assert all(not p.cases for s in answer_of(row).stacks.values() for p in s.parts.values())
+    assert all(
+        not p.cases
+        for s in PROCESSORS.in_row(row.answers).stacks.values()
+        for p in s.parts.values()
+    )
 
 
 def test_a_backend_that_a_stack_lacks_is_shown_with_the_reason():

@@ -72,16 +72,16 @@ def effects(
 
     """
     plain = _answer(model, kwargs, restore)
-    found = {}
+    facts: dict[str, Facts] = {}
     for name, value in values.items():
         named = {"named": forks.accepts(model, name)}
         try:
             answer = _answer(model, {**kwargs, name: value}, restore)
         except Exception as error:  # noqa: BLE001  that it raises is the observation
-            found[name] = named | _raised(error)
+            facts[name] = named | _raised(error)
         else:
-            found[name] = named | _effect(plain, answer)
-    return found
+            facts[name] = named | _effect(plain, answer)
+    return facts
 
 
 def _answer(model: Any, kwargs: Facts, restore: Callable[[], None]) -> Any:

@@ -19,14 +19,15 @@ MAX_BYTES = 256 << 20
 
 def observe(session: Session) -> None:
     """Ask the first prompt of one row that forward answers."""
-    if session.options("arguments") is None:
+    options = session.options("arguments")
+    if options is None:
         return
     forwards = session.signals.get("forward", {})
     prompt = next((i for name, i in session.prompts().items() if name in forwards), None)
     if prompt is None:
         return
     given = arguments.given(session.loaded.model, prompt.kwargs)
-    if reason := _too_dear(session, len(given)):
+    if reason := _too_dear(session, len(given), large=bool(options.get("large"))):
         session.skip("arguments", reason, "cost")
         return
     session.begin("arguments")
@@ -36,10 +37,9 @@ def observe(session: Session) -> None:
     session.answer("arguments", {"effects": effects})
 
 
-def _too_dear(session: Session, n_arguments: int) -> str:
+def _too_dear(session: Session, n_arguments: int, *, large: bool) -> str:
     size = load.n_bytes(session.loaded.model)
-    options = session.options("arguments")
-    if size > MAX_BYTES and not (options or {}).get("large"):
+    if size > MAX_BYTES and not large:
         return f"{n_arguments} forwards of {size / 2**30:.1f} GiB would take too long"
     return session.no_time(n_arguments + 1)
 
