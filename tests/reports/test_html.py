@@ -263,7 +263,9 @@ def test_the_answers_stand_above_the_matrix_and_on_the_page_of_each_model(report
     found = [each for each in answers(report) if not is_quiet(each)]
     files = site.folder(report, ())
     top = answers_of(files[HOME])
-    assert [row[0].split()[0] for row in top] == [each.model for each in found[: site.MAX_SUMMARIES]]
+    assert [row[0].split()[0] for row in top] == [
+        each.model for each in found[: site.MAX_SUMMARIES]
+    ]
     assert [row[2] for row in top] == [each.start for each in found[: site.MAX_SUMMARIES]]
     assert files[HOME].index('class="data answers"') < files[HOME].index("data-matrix")
     for each in found:
