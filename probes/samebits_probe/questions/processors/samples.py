@@ -107,6 +107,19 @@ def videos() -> dict[str, Callable[[], Any]]:
     }
 
 
+def several_videos() -> dict[str, Callable[[], Any]]:
+    """Return two videos of one call, none of whose frames the other one has."""
+    first, alike, unlike = ([(40, 56), 3, 0], [(40, 56), 3, 3], [(64, 48), 5, 3])
+    return {
+        "two videos of one shape": lambda: [_clip(*first), _clip(*alike)],
+        "two videos of different shapes": lambda: [_clip(*first), _clip(*unlike)],
+    }
+
+
+def _clip(size: tuple[int, int], count: int, seed: int) -> np.ndarray:
+    return np.stack([picture(*size, seed=seed + i) for i in range(count)])
+
+
 def frames(channels: int, *, opaque: bool = False) -> np.ndarray:
     """Return a video of three frames, channels last; ``opaque``: with the largest value in the last one."""
     video = np.stack([picture(40, 56, channels, seed=i) for i in range(3)])
