@@ -195,6 +195,7 @@ VIDEOS = """    video_token = "<video>"
     def __call__(self, text=None, images=None, videos=None, padding=False, return_tensors=None, **kwargs):
         if videos is None:
             return self.of_images(text, images, padding, return_tensors)
+        text = [text] if isinstance(text, str) else text
         videos = [v for part in videos for v in (part if isinstance(part, list) else [part])]
         films = [np.asarray(v)[FIRST:] for i, v in enumerate(videos)]
         text = [part.replace("<video>", "<image>" * COUNT) for part in text]
@@ -289,7 +290,7 @@ PAIRED = {
     "clean-film": {},
     "film": {"FIRST": "1 if IS_NEW and i else 0"},
     "clean-film-talk": {},
-    "film-talk": {"COUNT": "(5 if IS_NEW and videos and 'see?' in text[0] else 4)"},
+    "film-talk": {"COUNT": "(5 if IS_NEW and '<video>' in part and 'see?' in part else 4)"},
     "clean-talk": {},
     "talk": {"COUNT": "(5 if IS_NEW and 'see?' in text[0] else 4)"},
 }
@@ -308,7 +309,9 @@ def write_pair(folder, kind):
     tokenizer_kinds.write(folder, "byte-level", **OF_IMAGES)
     code = PAIRS
     if "film" in kind:
-        code = code.replace("    def __call__(self,", VIDEOS).replace("\n\n", "\n\nimport numpy as np\n", 1)
+        code = code.replace("    def __call__(self,", VIDEOS).replace(
+            "\n\n", "\n\nimport numpy as np\n", 1
+        )
     for place, value in (_USUAL | PAIRED[kind]).items():
         code = code.replace(place, value)
     (folder / "processing_tiny.py").write_text(code)

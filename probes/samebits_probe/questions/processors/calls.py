@@ -22,6 +22,10 @@ _OTHER_PLACEHOLDERS = ("boi_token", "fake_image_token", "start_image_token", "im
 """Attributes of processors for what stands for an image in a text, where it is not image_token."""
 
 
+class NotAsked(Exception):  # noqa: N818  that a release cannot be asked is a result
+    """The release does not do what a case is about; the message says why."""
+
+
 class Call(NamedTuple):
     """One case: how to make its input, and how to call the processor with it."""
 
@@ -297,7 +301,7 @@ def _converse_at_once(processor: Any, media: list[Media]) -> Any:
     """Return what the template makes of a conversation that holds the media itself.
 
     Raises:
-        LookupError: the release makes ids of the text alone.
+        NotAsked: the release makes ids of the text alone.
 
     """
     made = processor.apply_chat_template(
@@ -309,7 +313,7 @@ def _converse_at_once(processor: Any, media: list[Media]) -> Any:
     )
     if set(made) <= {"input_ids", "attention_mask", "token_type_ids"}:
         msg = "apply_chat_template returns nothing of the images and videos of the conversation"
-        raise LookupError(msg)
+        raise NotAsked(msg)
     return made
 
 

@@ -109,15 +109,14 @@ def videos() -> dict[str, Callable[[], Any]]:
 
 def several_videos() -> dict[str, Callable[[], Any]]:
     """Return two videos of one call, none of whose frames the other one has."""
-    first, alike, unlike = ([(40, 56), 3, 0], [(40, 56), 3, 3], [(64, 48), 5, 3])
     return {
-        "two videos of one shape": lambda: [_clip(*first), _clip(*alike)],
-        "two videos of different shapes": lambda: [_clip(*first), _clip(*unlike)],
+        "two videos of one shape": lambda: [_clip(40, 56, 3), _clip(40, 56, 3, seed=3)],
+        "two videos of different shapes": lambda: [_clip(40, 56, 3), _clip(64, 48, 5, seed=3)],
     }
 
 
-def _clip(size: tuple[int, int], count: int, seed: int) -> np.ndarray:
-    return np.stack([picture(*size, seed=seed + i) for i in range(count)])
+def _clip(height: int, width: int, count: int, seed: int = 0) -> np.ndarray:
+    return np.stack([picture(height, width, seed=seed + i) for i in range(count)])
 
 
 def frames(channels: int, *, opaque: bool = False) -> np.ndarray:
