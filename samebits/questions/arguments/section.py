@@ -1,11 +1,11 @@
-"""Arguments of forward whose effect differs, once for all models in which the same happens."""
+"""Arguments of forward and generate() whose effect differs, once for all models in which the same happens."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from samebits.questions.arguments.records import ARGUMENTS
-from samebits.questions.arguments.rules import in_words
+from samebits.questions.arguments.rules import call_of, in_words
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
@@ -14,13 +14,13 @@ from samebits.text.numbers import plural
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from samebits.questions.arguments.records import ArgumentsOfRow
+    from samebits.questions.arguments.records import ArgumentsOfRow, Method
     from samebits.records.report import Report, Row
 
-TITLE = "Arguments of forward"
+TITLE = "Arguments of forward and generate()"
 _MAX_MODELS = 6
 Line = tuple[str, tuple[str, ...]]
-"""An argument, and its effect in each environment."""
+"""A call with an argument, and its effect in each environment."""
 
 
 def of_run(report: Report) -> Markdown:
@@ -35,7 +35,7 @@ def of_run(report: Report) -> Markdown:
     if not rows:
         return EMPTY
     intro = fill(
-        "{} called with one argument more at a time. Listed is what the reference reads, and an environment "
+        "{}: forward, and generate() where the model has it, are called with one argument more at a time. Listed is what the reference reads, and an environment "
         "ignores or refuses. It does not affect the verdict.",
         plural(len(models), "model"),
     )
@@ -63,10 +63,14 @@ def arguments_differ(rows: Iterable[Row]) -> bool:
 
 
 def _lines(row: ArgumentsOfRow, stacks: list[str]) -> list[Line]:
-    names = dict.fromkeys(d.argument for c in row.compared.values() for d in c.differences)
-    return [(name, tuple(_effect(row, name, stack) for stack in stacks)) for name in sorted(names)]
+    named = {(d.method, d.argument) for c in row.compared.values() for d in c.differences}
+    return [
+        (call_of(method, name), tuple(_effect(row, method, name, stack) for stack in stacks))
+        for method, name in sorted(named)
+    ]
 
 
-def _effect(row: ArgumentsOfRow, name: str, stack: str) -> str:
+def _effect(row: ArgumentsOfRow, method: Method, name: str, stack: str) -> str:
     signal = row.stacks.get(stack)
-    return in_words(signal.effects[name]) if signal is not None and name in signal.effects else ""
+    effects = signal.of(method) if signal is not None else {}
+    return in_words(effects[name], method) if name in effects else ""
