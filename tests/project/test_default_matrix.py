@@ -30,7 +30,7 @@ def zoo(matrices):
 
 def test_the_default_matrix_fits_on_two_screens():
     lines = TEXT.splitlines()
-    assert len(lines) <= 136
+    assert len(lines) <= 130
     assert max(map(len, lines)) <= 110
 
 
@@ -50,12 +50,18 @@ def test_the_default_matrix_is_small_and_plain(default):
     assert all(model.build or model.trust_remote_code for model in default.models)
 
 
-def test_a_model_of_the_default_matrix_takes_images_by_its_own_processor(default):
-    (model,) = (m for m in default.models if m.build and m.build.head == "image-text-to-text")
-    assert model.build.tokenizer
-    assert model.build.processor["processor_config"]["image_token"] == "<image>"
-    # torchvision would be a download of its own for each environment
-    assert model.packages == ("pillow",)
+def test_each_matrix_has_a_model_of_images_and_text(default, zoo):
+    def of_images(matrix):
+        return [m for m in matrix.models if m.build and m.build.head == "image-text-to-text"]
+
+    # an environment with pillow would be one more process for each release
+    assert [m.packages for m in of_images(default)] == [()]
+    names = {
+        m.build.processor["processor_config"].get("image_token")
+        for m in of_images(zoo)
+        if m.build.processor
+    }
+    assert "<image>" in names
 
 
 def test_one_custom_model_has_a_defect_and_its_repair(default):
