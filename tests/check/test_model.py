@@ -9,6 +9,7 @@ import pytest
 from samebits.check import hub
 from samebits.check.model import fitting_name, read_model
 from samebits.matrix.checkpoint import CheckpointError, faults
+from samebits.matrix.sources import bad_folder
 from samebits.matrix.values import is_name
 from tests.support.builders import model_spec
 
@@ -49,6 +50,7 @@ def test_a_folder_with_a_tokenizer_alone_is_read(folder):
     assert (model.config, model.kind) == ({}, "a tokenizer or processors, and no model")
     entry = model_spec(path="words")
     assert not [*faults(folder / "words", entry)]
+    assert bad_folder(folder, "words") is None
     (folder / "words" / "adapter_config.json").write_text("{}")
     with pytest.raises(CheckpointError, match="merge_and_unload"):
         read_model("words")
