@@ -6,7 +6,7 @@ from samebits.findings.case import Case
 from samebits.questions.arguments.ask import of_captures, options
 from samebits.questions.arguments.compare import differences
 from samebits.questions.arguments.records import ARGUMENTS, ArgumentsSignal
-from samebits.questions.arguments.section import arguments_differ, of_model, of_run
+from samebits.questions.arguments.section import SECTION
 from samebits.questions.registry import findings
 from samebits.records.ids import CellId
 from tests.support.builders import Memory, model_spec, sound
@@ -125,14 +125,14 @@ def report_of(answer):
 
 def test_sections_list_what_differs_and_nothing_else():
     report = report_of(row_of(READ, NONE))
-    assert arguments_differ(report.rows)
-    for text in (of_run(report), of_model(list(report.rows), report)):
+    assert SECTION.has_details(report.rows, report)
+    for text in (SECTION.of_run(report), SECTION.of_model(list(report.rows), report)):
         assert "head_mask" in text
         assert "no effect" in text
     same = report_of(row_of(READ, READ))
-    assert not arguments_differ(same.rows)
-    assert not of_run(same)
-    assert not of_model(list(same.rows), same)
+    assert not SECTION.has_details(same.rows, same)
+    assert not SECTION.of_run(same)
+    assert not SECTION.of_model(list(same.rows), same)
 
 
 def test_a_row_without_arguments_has_no_answer():
