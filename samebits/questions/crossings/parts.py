@@ -17,32 +17,47 @@ from samebits.questions.texts.compare import (
     DECODING,
     ENCODE,
     TEXT,
-    comparisons,
     compared,
+    comparisons,
     differences,
 )
 from samebits.questions.texts.records import OperationComparison, Place, TextsSignal, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from samebits.questions.crossings.records import LoadedPart, SavedModel, SavedPart
+    from samebits.questions.crossings.records import (
+        LoadedPart,
+        PartOutcome,
+        SavedModel,
+        SavedPart,
+    )
     from samebits.questions.texts.records import Outcomes
-    from samebits.text.lists import T
 
     Facts = Mapping[str, Outcomes]
 
 TOKENIZER, GENERATION = "tokenizer", "generation config"
-CHAT = ("template", TEXT, CONTINUED, CHAT_IDS)
+OF_CHAT = ("template", TEXT, CONTINUED, CHAT_IDS, "prompt")
+"""Operations on conversations; the last one is a processor's."""
 _OF_TOKENIZERS = frozenset(
     {
         *(ENCODE, BARE, "offsets", "tokens of ids", "pair", "batch", "attention mask of a batch"),
         *DECODING,
-        *CHAT,
+        *OF_CHAT,
     }
 )
 """Operations whose results the files decide. What the others return follows from the release as well: the
 types of results, and the arguments' defaults."""
+
+OUTCOMES: dict[PartOutcome, str] = {
+    "same": "the same as in its saver",
+    "other": "not as in its saver, but as the loader gives for the original, too",
+    "neither": "what neither release gives for the original",
+    "load failed": "does not load, and the original does",
+    "save failed": "the save fails",
+    "absent": "saver or loader cannot load the original",
+    "not tried": "not tried",
+}
 
 
 def part_crossings(
@@ -52,7 +67,7 @@ def part_crossings(
     here = {(entry.saver, entry.part): entry for entry in loaded or ()}
     return {
         saver: tuple(
-            PartCrossing(saver=saver, loader=loader, part=name, **fields)
+            PartCrossing.model_validate({"saver": saver, "loader": loader, "part": name, **fields})
             for name, part in record.parts.items()
             for fields in [_crossing(part, here.get((saver, name)), here.get(("", name)), name)]
         )

@@ -202,6 +202,7 @@ def _parts(
 
 
 def loader(kind: str, source: Source) -> Callable[..., Any]:
+    """Return the load of a kind by its Auto class."""
     auto = getattr(transformers, KINDS[kind].auto)
     return lambda **given: auto.from_pretrained(source.where, **source.arguments(), **given)
 
@@ -367,6 +368,7 @@ def _promoted(processor: Any, call: Call, notes: widened.Notes, clock: Clock) ->
 
 
 def facts_of_outputs(outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of each output that is an array or a text."""
     return {
         str(name): arrays.facts_of_text(value) if _is_text(value) else arrays.facts(value)
         for name, value in outputs.items()
