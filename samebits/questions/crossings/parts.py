@@ -13,7 +13,6 @@ from samebits.questions.crossings.records import PartCrossing
 from samebits.questions.texts.compare import (
     BARE,
     CHAT_IDS,
-    CONTINUED,
     DECODING,
     ENCODE,
     TEXT,
@@ -37,8 +36,9 @@ if TYPE_CHECKING:
     Facts = Mapping[str, Outcomes]
 
 TOKENIZER, GENERATION = "tokenizer", "generation config"
-OF_CHAT = ("template", TEXT, CONTINUED, CHAT_IDS, "prompt")
-"""Operations on conversations; the last one is a processor's."""
+OF_CHAT = ("template", TEXT, CHAT_IDS, "prompt")
+"""Operations on conversations; the last one is a processor's. How a release cuts behind a continued message is
+its own affair."""
 _OF_TOKENIZERS = frozenset(
     {
         *(ENCODE, BARE, "offsets", "tokens of ids", "pair", "batch", "attention mask of a batch"),
