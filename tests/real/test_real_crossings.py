@@ -12,33 +12,8 @@ MAMBA = {"state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_s
 MAMBA |= {"pad_token_id": 1, "bos_token_id": 0}
 
 
-def build(architecture, tokenizer=None, processor=None, **config):
-    recipe = {"architecture": architecture, "seed": 1, "config": config}
-    beside = {"tokenizer": tokenizer, "processor": processor}
-    return {"build": recipe | {name: value for name, value in beside.items() if value}}
-
-
-TEXTS = {**TINY, **HEADS, "vocab_size": 448}
-VOICE = {
-    "feature_extractor_type": "Wav2Vec2FeatureExtractor",
-    "processor_config": {"processor_class": "Wav2Vec2Processor"},
-}
-BESIDE = {
-    "bytes": build("llama", tokenizer={"kind": "byte-level"}, **TEXTS),
-    "pieces": build(
-        "llama", tokenizer={"kind": "metaspace", "tokenizer_class": "LlamaTokenizerFast"}, **TEXTS
-    ),
-    "unigrams": build(
-        "llama", tokenizer={"kind": "unigram", "tokenizer_class": "T5TokenizerFast"}, **TEXTS
-    ),
-    "words": build(
-        "llama", tokenizer={"kind": "wordpiece", "tokenizer_class": "BertTokenizerFast"}, **TEXTS
-    ),
-    "voice": build(
-        "llama", {"kind": "characters", "tokenizer_class": "Wav2Vec2CTCTokenizer"}, VOICE, **TEXTS
-    ),
-}
-"""Models with something beside them: its own classes, or none."""
+def build(architecture, **config):
+    return {"build": {"architecture": architecture, "seed": 1, "config": config}}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +29,6 @@ def folder(tmp_path_factory, planted):
         "qwen3": build("qwen3", **TINY, **HEADS, head_dim=8),
         "custom": custom,
         "left-out": custom | {"crossings": False},
-        **BESIDE,
     }
     defaults = {"greedy": 0, "prompts": {"short": {"length": 9}}}
     defaults |= {"relations": False, "training": False}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TOKENIZER, PROCESSOR, GENERATION = "tokenizer", "processor", "generation config"
 _GENERATION_FILE = "generation_config.json"
-_SECONDS = 10.0
+SECONDS = 10.0
 """Time for the calls of one processor; later ones are left out."""
 _OF_RELEASE = ("transformers_version",)
 
@@ -193,7 +193,7 @@ def _answer(parts: Parts, name: str, source: Source) -> Facts:
 
 def _calls(kind: str, processor: Any, *, talks: bool) -> Facts:
     """Return what a processor gives for each output of each call."""
-    outcomes, clock = Outcomes(_SECONDS), processors.Clock(_SECONDS)
+    outcomes, clock = Outcomes(SECONDS), processors.Clock(SECONDS)
     for case, call in calls.of(kind, processor, talks=talks).items():
         if clock.is_over:
             break
@@ -228,7 +228,7 @@ def _generation_config(source: Source) -> GenerationConfig:
 
 def _values(config: GenerationConfig) -> Facts:
     """Return all values, and which of them are not the class's own defaults in this release."""
-    outcomes = Outcomes(_SECONDS)
+    outcomes = Outcomes(SECONDS)
     for operation, values in (("value", config.to_dict()), ("stated", config.to_diff_dict())):
         for name, value in sorted(values.items()):
             if name not in _OF_RELEASE and not name.startswith("_") and value is not None:
