@@ -212,10 +212,14 @@ class Prompt(Form):
 class TokenizerRecipe(Form):
     """How to make a small tokenizer, without network."""
 
-    kind: Literal["byte-level", "metaspace", "unigram", "wordpiece"]
+    kind: Literal[
+        "byte-level", "word-ends", "metaspace", "unigram", "wordpiece", "characters", "bytes"
+    ]
     """byte-level: BPE of GPT-2, Llama 3, Qwen and DeepSeek, 380 tokens. metaspace: BPE on words that
     begin with ▁, with byte fallback, as of Llama 2, 427 tokens. unigram: as of T5 and XLM-R, 96 tokens.
-    wordpiece: as of BERT, 141 tokens."""
+    wordpiece: as of BERT, 141 tokens. word-ends: BPE whose words end with </w>, as of CLIP, 632 tokens.
+    characters: for a class in Python with a vocabulary of letters, such as Wav2Vec2CTCTokenizer, 32 tokens.
+    bytes: for a class in Python without a vocabulary, such as ByT5Tokenizer."""
     tokenizer_class: Line = "PreTrainedTokenizerFast"
     """The class that tokenizer_config.json names."""
     slow_files: bool = False

@@ -180,7 +180,7 @@ class Counting:
 def test_numbers_of_a_size_are_asked_of_each_method_that_a_processor_has():
     made = counts.calls(Counting())
     returned = {
-        name: processors._outputs(call.called(Counting(), call.made()))
+        name: processors.facts_of_outputs(call.called(Counting(), call.made()))
         for name, call in made.items()
     }
     patches = returned["get_number_of_image_patches, an image of 480 x 360"]["number"]

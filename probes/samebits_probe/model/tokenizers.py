@@ -225,12 +225,80 @@ def wordpiece() -> Part:
     }
 
 
+def word_ends() -> Part:
+    """Return BPE in lower case whose words end with </w>, as of CLIP."""
+    cleaned = SENTENCES.lower().replace(",", " ,").replace(".", " .").split()
+    words = Counter((*word[:-1], f"{word[-1]}</w>") for word in cleaned)
+    merges = learned_merges(words)
+    letters = byte_letters().values()
+    special = ("<|startoftext|>", "<|endoftext|>")
+    pieces = [*special, *letters, *(f"{letter}</w>" for letter in letters)]
+    pieces += [*{piece: None for word in words for piece in word}, *("".join(m) for m in merges)]
+    split = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+    level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": True,
+        "use_regex": True,
+    }
+    return {
+        "added_tokens": added(special),
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [
+                {"type": "NFC"},
+                {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "},
+                {"type": "Lowercase"},
+            ],
+        },
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {
+                    "type": "Split",
+                    "pattern": {"Regex": split},
+                    "behavior": "Removed",
+                    "invert": True,
+                },
+                level,
+            ],
+        },
+        "post_processor": {
+            "type": "RobertaProcessing",
+            "sep": [special[1], 1],
+            "cls": [special[0], 0],
+            "trim_offsets": False,
+            "add_prefix_space": False,
+        },
+        "decoder": level,
+        "model": bpe(
+            {piece: i for i, piece in enumerate(dict.fromkeys(pieces))},
+            merges,
+            unk_token=special[1],
+            continuing_subword_prefix="",
+            end_of_word_suffix="</w>",
+        ),
+    }
+
+
 KINDS = {
     "byte-level": byte_level,
+    "word-ends": word_ends,
     "metaspace": metaspace,
     "unigram": unigram,
     "wordpiece": wordpiece,
 }
+CHARACTERS = "characters"
+"""Kind without tokenizer.json: a vocabulary of characters for a class in Python."""
+BYTES = "bytes"
+"""Kind without any vocabulary: the class in Python knows all tokens."""
+_LETTERS = ("<pad>", "<s>", "</s>", "<unk>", "|", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ'")
+_NAMED_ENDS = {
+    "bos_token": "<|startoftext|>",
+    "unk_token": "<|endoftext|>",
+    "pad_token": "<|endoftext|>",
+}
+_NAMED_ENDS["eos_token"] = "<|endoftext|>"
 _NAMED = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 _NAMED_WORDPIECE = {
     "cls_token": "[CLS]",
@@ -250,19 +318,28 @@ def write(
     parts: Part | None = None,
     **config: Any,
 ) -> None:
-    """Write tokenizer.json and tokenizer_config.json of a kind into a folder.
+    """Write tokenizer.json and tokenizer_config.json of a kind into a folder, or what a class in Python has.
 
     ``parts`` replace parts of tokenizer.json, by name. ``slow_files`` adds the files of the class in
     Python. ``config`` are further keys of tokenizer_config.json; one that is None is left out.
     """
-    tokenizer = {"version": "1.0", "truncation": None, "padding": None, **KINDS[kind]()}
-    tokenizer |= parts or {}
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False), "utf-8")
-    named = _NAMED_WORDPIECE if kind == "wordpiece" else _NAMED
+    named: dict[str, Any] = {
+        "wordpiece": _NAMED_WORDPIECE,
+        "word-ends": _NAMED_ENDS,
+        BYTES: {},
+    }.get(kind, _NAMED)
     written = {"tokenizer_class": tokenizer_class, "model_max_length": 512, **named} | config
     (folder / "tokenizer_config.json").write_text(
         json.dumps({name: value for name, value in written.items() if value is not None}), "utf-8"
     )
+    if kind == CHARACTERS:
+        vocab = {letter: i for i, letter in enumerate(_LETTERS)}
+        (folder / "vocab.json").write_text(json.dumps(vocab), "utf-8")
+    if kind not in KINDS:
+        return
+    tokenizer = {"version": "1.0", "truncation": None, "padding": None, **KINDS[kind]()}
+    tokenizer |= parts or {}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer, ensure_ascii=False), "utf-8")
     if slow_files:
         _write_slow_files(folder, tokenizer["model"])
 

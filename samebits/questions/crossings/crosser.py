@@ -31,12 +31,14 @@ from samebits.jobs.cache import no_result, run_aside
 from samebits.jobs.common import digest_of_inputs, identity_of, job_of, loading_facts
 from samebits.jobs.inputs import Feeder
 from samebits.questions.crossings.jobs import LoadJob, SaveJob
+from samebits.questions.crossings.parts import part_crossings
 from samebits.questions.crossings.records import (
     LOAD,
     SAVE,
     Crossing,
     CrossingsFile,
     CrossingsOfRow,
+    PartCrossing,
     SavedModel,
 )
 from samebits.records.record import read_record
@@ -53,8 +55,6 @@ if TYPE_CHECKING:
     from samebits.records.made import MadeModel
     from samebits.stacks.process import Ended
 
-Entered = dict[str, tuple[int, ...]]
-"""As in CellFile."""
 SIZE_LIMIT = 1 << 30
 """Largest model that is saved, in bytes; each stack's copy stays on disk."""
 
@@ -78,6 +78,13 @@ class Made(NamedTuple):
     asked_of: MadeModel | None
 
 
+class Into(NamedTuple):
+    """The crossings into one stack, by saver: of the models, and of what lies beside them."""
+
+    crossings: dict[str, Crossing]
+    parts: dict[str, tuple[PartCrossing, ...]]
+
+
 class Crosser:
     """Runs the jobs that save and load models, and caches their results."""
 
@@ -97,16 +104,19 @@ class Crosser:
             made = await self._made(parties)
             if isinstance(made, Made):
                 report = await self.cross(made.parties)
-                return report.model_copy(update={"asked_of": made.asked_of})
+                loaded = await self._all_loaded(parties, saved)
+                parts = _parts(saved, loaded)  # those of the model itself
+                return report.model_copy(update={"asked_of": made.asked_of, "parts": parts})
             saved = {id: _with_reason(copy, made) for id, copy in saved.items()}
         if not await self._are_cached(parties, _loadable(saved)):
             # the copies are about to be loaded: damaged ones are saved again
             checks = (asyncio.to_thread(_remove_unless_whole, copy) for copy in saved.values())
             if not all(await asyncio.gather(*checks)):
                 saved = await self._saved_copies(parties)
-        loaded = await asyncio.gather(*(self._load(party, saved) for party in parties))
+        loaded = await self._all_loaded(parties, saved)
         return CrossingsOfRow(
-            crossings=tuple(by_saver[saver] for saver in saved for by_saver in loaded)
+            crossings=tuple(into.crossings[saver] for saver in saved for into in loaded),
+            parts=_parts(saved, loaded),
         )
 
     def close(self) -> None:
@@ -179,29 +189,41 @@ class Crosser:
         self._temporary += [folder, folder.with_name(f"{folder.name}.log")]
         return folder
 
-    async def _load(self, party: ReadyCell, saved: Mapping[str, SavedCopy]) -> dict[str, Crossing]:
+    async def _all_loaded(
+        self, parties: Sequence[ReadyCell], saved: Mapping[str, SavedCopy]
+    ) -> list[Into]:
+        return await asyncio.gather(*(self._load(party, saved) for party in parties))
+
+    async def _load(self, party: ReadyCell, saved: Mapping[str, SavedCopy]) -> Into:
         """Return the crossings into one stack, by saver."""
         loader = party.stack.id
         ready = _loadable(saved)
         crossings = {saver: _unsaved_crossing(copy.record, loader) for saver, copy in saved.items()}
-        if ready:
-            crossings |= await self._crossings_of_ready(party, ready)
-        return crossings
+        file = await self._file_of_ready(party, ready) if ready else None
+        crossings |= {c.saver: c for c in (file.crossings if file else ())}
+        records = {saver: copy.record for saver, copy in saved.items()}
+        return Into(crossings, part_crossings(records, loader, file.parts if file else None))
 
-    async def _crossings_of_ready(
+    async def _file_of_ready(
         self, party: ReadyCell, ready: Mapping[str, SavedCopy]
-    ) -> dict[str, Crossing]:
+    ) -> CrossingsFile:
+        """Return what a loader wrote, cached or new."""
         path = self._result_path(party, ready)
         cached = await self._cache.find(path, CrossingsFile, party.checkpoint)
         if cached is not None:
             self._lab.counted(cached)
-            return {crossing.saver: crossing for crossing in cached.crossings}
-        compared, entered = await self._run_loader(party, ready, path)
-        crossings = {
-            saver: crossing.model_copy(update={"restored": ready[saver].record.restored})
+            return cached
+        compared, last = await self._run_loader(party, ready, path)
+        crossings = (
+            crossing.model_copy(update={"restored": ready[saver].record.restored})
             for saver, crossing in compared.items()
-        }
-        file = CrossingsFile(cell=party.cell, crossings=tuple(crossings.values()), entered=entered)
+        )
+        file = CrossingsFile(
+            cell=party.cell,
+            crossings=tuple(crossings),
+            parts=last.parts if last is not None else None,
+            entered=last.entered if last is not None else {},
+        )
         self._lab.counted(file)
         if party.checkpoint.pinned and file.is_repeatable:
             with contextlib.suppress(OSError):  # without room on the disk it is loaded again
@@ -212,7 +234,7 @@ class Crosser:
             self._cache.dependencies.mark_unrepeatable(
                 f"{party.stack.id} loads the copies of {party.model.name} in every run"
             )
-        return crossings
+        return file
 
     async def _are_cached(
         self, parties: Sequence[ReadyCell], ready: Mapping[str, SavedCopy]
@@ -227,22 +249,25 @@ class Crosser:
 
     async def _run_loader(
         self, party: ReadyCell, ready: Mapping[str, SavedCopy], path: Path
-    ) -> tuple[dict[str, Crossing], Entered]:
+    ) -> tuple[dict[str, Crossing], CrossingsFile | None]:
         """Run the loader; after a crash, run it again for the copies after the one that crashed.
 
-        Return the crossings, and the functions of transformers that the last job entered.
+        Return the crossings of the models, and what the last job wrote.
         """
         crossings: dict[str, Crossing] = {}
-        entered: Entered = {}
-        remaining = list(ready)
-        while remaining:
-            folders = {saver: str(ready[saver].folder) for saver in remaining}
-            left = await self._run_job(party, folders, path)
+        folders = {saver: str(copy.folder) for saver, copy in ready.items()}
+        models = [saver for saver, copy in ready.items() if copy.record.outcome == "saved"]
+        remaining, last = list(models), None
+        while remaining or (last is None or last.parts is None):
+            left = await self._run_job(party, folders, remaining, path)
+            last = left.result or last
             if left.result is None:
-                ended = left.ended
-                lost = _crossings_without_original(remaining, party.stack.id, ended)
-                return crossings | lost, entered
-            entered = left.result.entered
+                lost = _crossings_without_original(remaining, party.stack.id, left.ended)
+                crossings |= lost
+                if not remaining:
+                    break
+                remaining = []  # what lies beside the models may load all the same
+                continue
             crossings |= {crossing.saver: crossing for crossing in left.result.crossings}
             remaining = [saver for saver in remaining if saver not in crossings]
             if remaining:
@@ -253,15 +278,22 @@ class Crosser:
                     outcome="load failed",
                     failure=no_result(left.ended, left.log),
                 )
-        return {saver: crossings[saver] for saver in ready}, entered
+            elif left.result.parts is None:
+                break  # it crashed there
+        return {saver: crossings[saver] for saver in models}, last
 
     async def _run_job(
-        self, party: ReadyCell, folders: Mapping[str, str], path: Path
+        self, party: ReadyCell, folders: Mapping[str, str], models: Sequence[str], path: Path
     ) -> Left[CrossingsFile]:
         """Run one job and return what it left; the file of its result is removed."""
 
         def job(written: Path) -> LoadJob:
-            return LoadJob(**job_of(party, path), copies=dict(folders), result=str(written))
+            return LoadJob(
+                **job_of(party, path),
+                copies=dict(folders),
+                models=list(models),
+                result=str(written),
+            )
 
         left = await run_aside(path, CrossingsFile, job, party.process)
         left.written.unlink(missing_ok=True)
@@ -306,7 +338,11 @@ def _read_saved(folder: Path, *, even_if_transient: bool = False) -> SavedCopy |
 
 def _loadable(saved: Mapping[str, SavedCopy]) -> dict[str, SavedCopy]:
     """Return the copies that can be loaded."""
-    return {saver: copy for saver, copy in saved.items() if copy.record.outcome == "saved"}
+    return {saver: copy for saver, copy in saved.items() if copy.record.is_loadable}
+
+
+def _parts(saved: Mapping[str, SavedCopy], loaded: Sequence[Into]) -> tuple[PartCrossing, ...]:
+    return tuple(part for saver in saved for into in loaded for part in into.parts[saver])
 
 
 def _remove_unless_whole(saved: SavedCopy) -> bool:

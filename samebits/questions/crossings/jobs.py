@@ -34,4 +34,6 @@ class LoadJob(CrossingJob):
     kind: Literal["crossings.load"] = "crossings.load"
     copies: dict[str, str]
     """Stack -> folder of its copy."""
+    models: list[str]
+    """Those of the stacks whose model is loaded; what lies beside the models is loaded of all."""
     result: str

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from samebits.questions.texts.records import OperationComparison, Outcomes
 from samebits.records.capture import Failure
 from samebits.records.kinds import Kind
 from samebits.records.made import MadeModel
@@ -93,17 +94,55 @@ class Crossing(Record):
         return self.outcome != "not tried" and is_repeatable(self.failure)
 
 
+PartOutcome = Literal[
+    "same", "other", "neither", "load failed", "save failed", "absent", "not tried"
+]
+"""same: it gives what it gave in the release that saved it. other: it does not, but what the loader gives
+for the original. neither: something is as in none of both. absent: saver or loader cannot load the original's."""
+
+
+class PartCrossing(Record):
+    """What was saved beside a model, for one saver and one loader: a tokenizer, a processor, settings."""
+
+    saver: str
+    loader: str
+    part: str
+    """``tokenizer``, ``processor``, ``image processor``, ``generation config`` …"""
+    outcome: PartOutcome
+    differences: tuple[OperationComparison, ...] = ()
+    """Operations that give something else than in the saver, the first case of each with the saver's as the
+    reference. Of those that only the loader does otherwise, whoever saved, only for ``other``."""
+    failure: Failure | None = None
+    reason: str = ""
+
+    @property
+    def is_loss(self) -> bool:
+        """True if the copy does not give what it gave in its saver."""
+        return self.outcome not in {"same", "absent", "not tried"}
+
+
 class CrossingsOfRow(Answer):
     """Every saver by loader pair of one model in one variant."""
 
     crossings: tuple[Crossing, ...]
     """By saver, then by loader, both oldest first."""
+    parts: tuple[PartCrossing, ...] = ()
+    """The same of what was saved beside the model."""
     asked_of: MadeModel | None = None
     """The made model that was saved and loaded in place of a large one; None: the model itself."""
 
     def into(self, loader: str) -> Iterator[Crossing]:
         """Yield the crossings in which a stack loads what each stack saved."""
         yield from (crossing for crossing in self.crossings if crossing.loader == loader)
+
+
+class SavedPart(Record):
+    """What was saved beside a model, and what it gives in its saver."""
+
+    outcome: Literal["saved", "failed", "not loaded"]
+    failure: Failure | None = None
+    facts: dict[str, Outcomes] = Field(default_factory=dict)
+    """``texts`` and ``conversations`` of a tokenizer, ``calls`` of a processor, ``values`` of settings."""
 
 
 class SavedModel(CellFile):
@@ -121,6 +160,25 @@ class SavedModel(CellFile):
     """As in :attr:`Crossing.restored`."""
     made: MadeModel | None = None
     """What was made, if the folder holds a made model; None: it holds the model itself."""
+    parts: dict[str, SavedPart] = Field(default_factory=dict)
+    """What was saved beside the model, whatever became of the model."""
+
+    @property
+    def is_loadable(self) -> bool:
+        """True if there is something to load."""
+        return self.outcome == "saved" or any(p.outcome == "saved" for p in self.parts.values())
+
+
+class LoadedPart(Record):
+    """What a part of a copy gives in its loader."""
+
+    saver: str
+    """'' for the original."""
+    part: str
+    outcome: Literal["same", "other", "load failed"]
+    """same: what it gives in its saver."""
+    failure: Failure | None = None
+    facts: dict[str, Outcomes] = Field(default_factory=dict)
 
 
 class CrossingsFile(CellFile):
@@ -129,11 +187,14 @@ class CrossingsFile(CellFile):
     format: Literal["samebits-crossings"] = "samebits-crossings"
     format_version: Literal[6] = FORMAT_VERSION
     crossings: tuple[Crossing, ...]
+    parts: tuple[LoadedPart, ...] | None = None
+    """None: the job ended before it came to them."""
 
     @property
     def is_repeatable(self) -> bool:
-        """True if every crossing is."""
-        return all(crossing.is_repeatable for crossing in self.crossings)
+        """True if every crossing is, and every part."""
+        parts = self.parts is not None and all(is_repeatable(p.failure) for p in self.parts)
+        return parts and all(crossing.is_repeatable for crossing in self.crossings)
 
 
 SAVE = Kind("crossings.save", "saved", "crossings")

@@ -6,15 +6,20 @@ import re
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
+from samebits.questions.crossings.parts import GENERATION, OF_CHAT, OUTCOMES, TOKENIZER
 from samebits.questions.crossings.records import CROSSINGS
+from samebits.questions.texts.compare import position_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
-    from samebits.questions.crossings.records import Crossing
+    from samebits.questions.crossings.records import Crossing, PartCrossing
+    from samebits.questions.texts.records import OperationComparison
 
 _MAX_NAMES = 6
+_MAX_OPERATIONS = 3
+"""Operations that the evidence about a tokenizer or a processor shows."""
 _MAX_WORDS = 40
 """Words of a message that are shown. torch names the mismatching tensor on its second line."""
 _ROPE_FIELD = re.compile(
@@ -81,12 +86,76 @@ def _evidence(crossing: Crossing) -> Iterator[str]:
         yield crossing.reason
 
 
+def _part(*codes: str) -> Callable[[Case], Iterator[Sighting]]:
+    """Return a check for what lies beside a model: what is lost in these ways."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        answer, loader = CROSSINGS.in_row(case.answers), case.capture.cell.stack
+        for part in answer.parts if answer is not None else ():
+            if part.loader == loader and (ways := _ways(part).keys() & set(codes)):
+                lines = [
+                    line for way in sorted(ways) for line in _lines_of_part(part, _ways(part)[way])
+                ]
+                yield Sighting(f"{part.part} saved by {part.saver}", tuple(lines), saver=part.saver)
+
+    return check
+
+
+def _ways(part: PartCrossing) -> dict[str, tuple[OperationComparison, ...]]:
+    """Return the ways in which a part is lost, with the operations that show each.
+
+    What a processor gives otherwise in the loader whoever saved it is a finding of the question processors,
+    which tells rounding from another function.
+    """
+    if not part.is_loss or (part.failure is not None and part.failure.may_be_the_machine):
+        return {}
+    kind = part.part if part.part in (TOKENIZER, GENERATION) else "processor"
+    if part.saver == part.loader:
+        return {"same release": part.differences}
+    if part.outcome == "save failed":
+        return {}  # a finding of the saver
+    if part.outcome == "load failed":
+        return {f"{kind} does not load": ()}
+    chat = tuple(d for d in part.differences if d.operation in OF_CHAT)
+    rest = tuple(d for d in part.differences if d.operation not in OF_CHAT)
+    ways = {f"{kind}, {part.outcome}": rest, f"chat template, {part.outcome}": chat}
+    return {way: found for way, found in ways.items() if found}
+
+
+def _lines_of_part(
+    part: PartCrossing, differences: tuple[OperationComparison, ...]
+) -> Iterator[str]:
+    yield f"{part.part} saved by {part.saver}, loaded by {part.loader}: {OUTCOMES[part.outcome]}"
+    for difference in differences[:_MAX_OPERATIONS]:
+        assert difference.first is not None
+        where = position_in_words(difference.first)
+        yield f"{difference.operation}: {difference.n_differ} of {difference.n_compared} differ, first {where}"
+        yield f"{part.saver}, the original: {difference.first.reference}"
+        yield f"{part.loader}, the copy: {difference.first.candidate}"
+    if len(differences) > _MAX_OPERATIONS:
+        names = ", ".join(d.operation for d in differences[_MAX_OPERATIONS:])
+        yield f"differ as well: {names}"
+    if part.failure is not None:
+        yield f"{part.failure.type}: {' '.join(part.failure.message.split()[:_MAX_WORDS])}"
+
+
 def _first_names(names: tuple[str, ...]) -> str:
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return f"{', '.join(names[:_MAX_NAMES])}{more}"
 
 
 RULES = (
+    Rule("SB875", _part("tokenizer, other")),
+    Rule("SB876", _part("tokenizer, neither")),
+    Rule("SB877", _part("tokenizer does not load")),
+    Rule("SB878", _part("processor, neither")),
+    Rule("SB879", _part("processor does not load")),
+    Rule(
+        "SB880",
+        _part(*(f"generation config{way}" for way in (", other", ", neither", " does not load"))),
+    ),
+    Rule("SB881", _part("chat template, other", "chat template, neither")),
+    Rule("SB882", _part("same release")),
     Rule("SB203", _loses("rope")),
     Rule("SB204", _loses("infinity")),
     Rule("SB206", _loses("tie")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.questions.crossings.parts_section import parts_of_model, parts_of_run
 from samebits.questions.crossings.records import crossed
 from samebits.text.blocks import (
     bullets,
@@ -69,19 +70,23 @@ def crossings(report: Report) -> Markdown:
             _losses_by_pair(models, [stack.id for stack in report.stacks]),
             _losses(models),
             bullets(remarks),
+            parts_of_run(models, _pairs),
         ]
     )
 
 
 def has_losses(rows: Iterable[Row]) -> bool:
     """Return True if a model does not come back the same for some pair of saver and loader."""
-    return any(map(_loses, crossed(rows).values()))
+    answers = crossed(rows).values()
+    return any(_loses(answer) or any(part.is_loss for part in answer.parts) for answer in answers)
 
 
 def crossings_of(rows: Iterable[Row]) -> Markdown:
     """Return the section of the model's own page: every pair, and all details of every loss."""
-    losing = {model: answer for model, answer in crossed(rows).items() if _loses(answer)}
-    return page([block for model, answer in losing.items() for block in _in_detail(model, answer)])
+    models = crossed(rows)
+    losing = {model: answer for model, answer in models.items() if _loses(answer)}
+    blocks = [block for model, answer in losing.items() for block in _in_detail(model, answer)]
+    return page([*blocks, *(parts_of_model(model, models[model], _pairs) for model in models)])
 
 
 def _in_detail(model: str, answer: CrossingsOfRow) -> Iterator[Markdown]:

@@ -165,6 +165,56 @@ def test_without_a_made_model_nothing_is_tried_and_the_reason_says_both(tmp_path
     assert set(outcomes(report).values()) == {"not tried"}
 
 
+# what lies beside the models
+
+TOKENIZER = {"tokenizer": {"outcome": "saved"}}
+
+
+def beside(report):
+    return {(part.saver, part.loader): part.outcome for part in report.parts}
+
+
+def test_what_lies_beside_the_models_is_loaded_in_the_same_jobs(tmp_path):
+    saves = {stack: {"outcome": "saved", "parts": TOKENIZER} for stack in STACKS}
+    same = {"part": "tokenizer", "outcome": "same"}
+    parts = {stack: [{"saver": saver, **same} for saver in STACKS] for stack in STACKS}
+    probes = Crossed(saves, parts=parts)
+    assert set(beside(run(tmp_path, probes)).values()) == {"same"}
+    assert len(beside(run(tmp_path, probes))) == 4
+    assert probes.did() == ALL
+
+
+def test_a_tokenizer_is_loaded_whatever_became_of_the_model(tmp_path):
+    lost = {"outcome": "absent", "reason": "no such model", "parts": TOKENIZER}
+    parts = {stack: [{"saver": "5.0", "part": "tokenizer", "outcome": "same"}] for stack in STACKS}
+    report = run(tmp_path, Crossed({"5.0": lost, "4.48": {"outcome": "absent"}}, parts=parts))
+    assert set(outcomes(report).values()) == {"absent"}
+    assert beside(report) == {("5.0", "4.48"): "same", ("5.0", "5.0"): "same"}
+
+
+def test_the_tokenizer_of_a_large_model_is_its_own(tmp_path):
+    large = {stack: answer | {"parts": TOKENIZER} for stack, answer in LARGE.items()}
+    makes = {"4.48": {"outcome": "saved", "files": {"m": "1"}, "made": MADE}}
+    parts = {
+        stack: [{"saver": s, "part": "tokenizer", "outcome": "same"} for s in STACKS]
+        for stack in STACKS
+    }
+    report = run(tmp_path, Crossed(large, makes=makes, parts=parts))
+    assert set(outcomes(report).values()) == {"same bits"}
+    assert set(beside(report).values()) == {"same"}
+    assert len(report.parts) == 4
+
+
+def test_a_crash_of_what_lies_beside_the_models_costs_no_model_and_is_not_kept(tmp_path):
+    saves = {stack: {"outcome": "saved", "parts": TOKENIZER} for stack in STACKS}
+    report = run(tmp_path, Crossed(saves, crashes={("5.0", "parts")}))
+    assert set(outcomes(report).values()) == {"same bits"}
+    assert beside(report)["4.48", "5.0"] == "not tried"
+    again = Crossed(saves)
+    run(tmp_path, again)
+    assert again.did() == [("load", "5.0")]
+
+
 # crashes
 
 

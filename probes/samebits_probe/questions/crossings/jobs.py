@@ -27,4 +27,5 @@ class LoadJob(CrossingJob):
 
     kind: Literal["crossings.load"]
     copies: dict[str, str]
+    models: list[str]
     result: str

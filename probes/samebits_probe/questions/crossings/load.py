@@ -3,7 +3,7 @@
 It loads the original once, then the copy of each stack, and compares inside this process: parameters
 and buffers by bytes, the config, and the logits of one seeded prompt. It writes ``result``
 (CrossingsFile in samebits/questions/crossings/records.py) again after each copy, so that a crash costs
-one copy.
+one copy. What was saved beside the models comes last.
 
 This stack loads both sides, so a different layout or spelling in another release does not count as
 a difference.
@@ -24,6 +24,7 @@ from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import hash_or_none, tensor_hash
 from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
+from samebits_probe.questions.crossings import parts
 from samebits_probe.questions.crossings.common import begin, head
 from samebits_probe.questions.crossings.config import (
     added_fields,
@@ -34,7 +35,7 @@ from samebits_probe.questions.crossings.config import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from samebits_probe.model.load import Source
     from samebits_probe.questions.crossings.jobs import LoadJob
@@ -59,13 +60,25 @@ class Observed(NamedTuple):
 
 
 def run(job: LoadJob) -> None:
-    """Compare each saved model with the original."""
+    """Compare each saved model with the original, and each saved part with what it gives in its saver."""
     source = begin(job)
     result = Path(job["result"])
     result.parent.mkdir(parents=True, exist_ok=True)
+    written: dict[str, Any] = {"crossings": []}
+    if job["models"]:
+        progress.begin("load the original")
+        for crossings in _crossings(job, source):
+            written["crossings"] = crossings
+            _write_result(result, job, written)
+    progress.begin("load what was saved beside the model")
+    written["parts"] = list(parts.crossed(source, job["copies"]))
+    _write_result(result, job, written)
+
+
+def _crossings(job: LoadJob, source: Source) -> Iterator[list[dict[str, Any]]]:
+    """Yield what is known so far: after the original, and after each saved model."""
     loader = job["cell"]["stack"]
     crossings: list[dict[str, Any]] = []
-    progress.begin("load the original")
     try:
         feed = Feed(job["model"], getattr(torch, source.dtype), source.device)
         original = Original(source, feed)
@@ -74,19 +87,18 @@ def run(job: LoadJob) -> None:
         failed: dict[str, Any] = {"loader": loader, "outcome": "absent", "reason": reason}
         if isinstance(error, PhaseFailed):
             failed["failure"] = error.failure  # the machine may be the cause, not the stack
-        crossings = [{"saver": saver} | failed for saver in job["copies"]]
-        _write_result(result, job, crossings)
+        yield [{"saver": saver} | failed for saver in job["models"]]
         return
-    _write_result(result, job, crossings)
-    for saver, folder in job["copies"].items():
+    yield crossings
+    for saver in job["models"]:
         progress.begin(f"load what {saver} saved")
-        facts = crossing(original, folder)
+        facts = crossing(original, job["copies"][saver])
         crossings.append({"saver": saver, "loader": loader, **facts})
-        _write_result(result, job, crossings)
+        yield crossings
 
 
-def _write_result(path: Path, job: LoadJob, crossings: list[dict[str, Any]]) -> None:
-    files.write_sealed(path, head("samebits-crossings", job) | {"crossings": crossings})
+def _write_result(path: Path, job: LoadJob, written: dict[str, Any]) -> None:
+    files.write_sealed(path, head("samebits-crossings", job) | written)
 
 
 class Original:

@@ -1,8 +1,8 @@
 """One job of a crossing: a stack saves a model.
 
 It loads the checkpoint and leaves the folder ``out``, completely or not at all, with the files of
-``save_pretrained`` and ``saved.json`` (SavedModel in samebits/questions/crossings/records.py). If
-nothing was saved the folder holds only ``saved.json``, with the reason. With ``makes`` the files are
+``save_pretrained`` and ``saved.json`` (SavedModel in samebits/questions/crossings/records.py). What lies
+beside the model, such as its tokenizer, is saved whatever became of the model. With ``makes`` the files are
 those of a small made model of the same kind, which the stacks then save and load in place of one that
 is too large.
 """
@@ -20,6 +20,7 @@ from samebits_probe.model.load import load_model
 from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.process.hashing import file_hash
+from samebits_probe.questions.crossings import parts
 from samebits_probe.questions.crossings.common import begin, head
 from samebits_wire.atomic import move_new
 
@@ -39,6 +40,10 @@ def run(job: SaveJob) -> None:
         outcome = _save_into(job, source, folder)
         if outcome["outcome"] != "saved":
             _empty(folder)
+        outcome |= {} if job["makes"] else {"parts": parts.save(source, folder)}
+        if source.trust_remote_code:
+            outcome["restored"] = _restore_code(source.where, folder)
+        outcome["files"] = _file_hashes(folder)
         files.write_sealed(folder / "saved.json", head("samebits-saved", job) | outcome)
         folder.chmod(0o755)  # mkdtemp's 0700 would hide it from the loaders of another user
         move_new(folder, out, "saved.json")
@@ -58,13 +63,8 @@ def _save_into(job: SaveJob, source: Source, folder: Path) -> dict[str, Any]:
     except PhaseFailed as failed:
         return {"outcome": "not loaded", "failure": failed.failure}
     if job["makes"]:
-        outcome = _fill_with_made(loaded, source, folder)
-    else:
-        outcome = _fill_with_saved(loaded, limit, folder)
-    if outcome["outcome"] != "saved":
-        return outcome
-    restored = _restore_code(source.where, folder) if source.trust_remote_code else []
-    return outcome | {"restored": restored, "files": _file_hashes(folder)}
+        return _fill_with_made(loaded, source, folder)
+    return _fill_with_saved(loaded, limit, folder)
 
 
 def _fill_with_saved(loaded: Loaded, limit: int, folder: Path) -> dict[str, Any]:

@@ -112,8 +112,14 @@ def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
     clock = Clock(min(seconds, OPTION_SECONDS))
     for kind in kinds:
         if parts[kind].get("cases"):
-            parts |= _with_options(kind, _loader(kind, source), clock)
+            parts |= _with_options(kind, loader(kind, source), clock)
     return {"parts": parts}
+
+
+def declared_kinds(source: Source) -> tuple[list[str], bool]:
+    """Return the kinds of parts that a checkpoint declares, and whether it has a chat template for its processor."""
+    declared = _declared(source)
+    return _kinds(declared), _talks(source, declared)
 
 
 def _declared(source: Source) -> dict[str, dict[str, Any]]:
@@ -175,7 +181,7 @@ def _parts(
     auto = getattr(transformers, KINDS[kind].auto, None)
     if auto is None:
         return {kind: {"absent": f"this release has no {KINDS[kind].auto}"}}
-    load = _loader(kind, source)
+    load = loader(kind, source)
     processor, failed = _loaded(load)
     if failed:
         return {kind: failed}
@@ -195,7 +201,8 @@ def _parts(
     return parts
 
 
-def _loader(kind: str, source: Source) -> Callable[..., Any]:
+def loader(kind: str, source: Source) -> Callable[..., Any]:
+    """Return the load of a kind by its Auto class."""
     auto = getattr(transformers, KINDS[kind].auto)
     return lambda **given: auto.from_pretrained(source.where, **source.arguments(), **given)
 
@@ -331,7 +338,7 @@ def _case(processor: Any, call: Call, load: Callable[..., Any]) -> dict[str, Any
         return {"left_out": str(reason)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return {"raised": type(error).__name__, "message": first_line(error)}
-    return {"outputs": _outputs(outputs), "steps": taken}
+    return {"outputs": facts_of_outputs(outputs), "steps": taken}
 
 
 def _in_float64(
@@ -357,12 +364,13 @@ def _promoted(processor: Any, call: Call, notes: widened.Notes, clock: Clock) ->
             outputs = dict(call.called(processor, widened.widened(call.made())))
     except Exception as error:  # noqa: BLE001  code that does not take float64
         return {"not_promoted": in_words(error)}
-    observed = {"promoted": _outputs(outputs), "promoted_steps": taken}
+    observed = {"promoted": facts_of_outputs(outputs), "promoted_steps": taken}
     reason = next(iter(notes.reasons), "")
     return observed | ({"not_promoted": reason} if reason else {})
 
 
-def _outputs(outputs: dict[str, Any]) -> dict[str, Any]:
+def facts_of_outputs(outputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of each output that is an array or a text."""
     return {
         str(name): arrays.facts_of_text(value) if _is_text(value) else arrays.facts(value)
         for name, value in outputs.items()

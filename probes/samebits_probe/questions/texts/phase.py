@@ -23,7 +23,7 @@ def observe(session: Session) -> None:
     session.begin("texts")
     observed: dict[str, Any] = {}
     session.answer("texts", observed)
-    with _quiet():
+    with quiet():
         with session.instrument("tokenizer: parts"):
             observed["parts"] = backend.facts(tokenizer, session.source)
         with session.instrument("tokenizer: chat template"), session.timed("chat template"):
@@ -33,7 +33,7 @@ def observe(session: Session) -> None:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Hold back warnings about long texts and defaults, of which there would be hundreds."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)

@@ -53,6 +53,16 @@ def plain_texts() -> dict[str, str]:
 
 def facts(tokenizer: Any, source: load.Source) -> dict[str, Any]:
     """Return the outcomes of all operations."""
+    return _facts(tokenizer, source)
+
+
+def of_content(tokenizer: Any) -> dict[str, Any]:
+    """Return the outcomes of what a tokenizer's files decide: ids, offsets, and texts of ids."""
+    return _facts(tokenizer, None)
+
+
+def _facts(tokenizer: Any, source: load.Source | None) -> dict[str, Any]:
+    """Return the outcomes of all operations; without a source, of those that its files decide."""
     outcomes = Outcomes(SECONDS)
     around = _texts_around_tokens(tokenizer)
     for name, text in around.items():
@@ -65,20 +75,23 @@ def facts(tokenizer: Any, source: load.Source) -> dict[str, Any]:
         return only.record()
     short = {name: text for name, text in texts.items() if len(text) <= _LONG}
     _marks(outcomes, tokenizer, short)
-    for name in short:
-        outcomes.call("tensors", name, lambda text: _tensors(tokenizer, text), texts[name])
-    _stages(outcomes, backend_of(tokenizer), short)
+    if source is not None:
+        for name in short:
+            outcomes.call("tensors", name, lambda text: _tensors(tokenizer, text), texts[name])
+        _stages(outcomes, backend_of(tokenizer), short)
     _decoded(outcomes, tokenizer, {name: ids[name] for name in short if name in ids})
     for name in sorted(ids.keys() - short.keys()):
         outcomes.call("decode", name, _decode, tokenizer, ids[name][0])
-    _streamed(outcomes, tokenizer, ids)
+    if source is not None:
+        _streamed(outcomes, tokenizer, ids)
     _drawn(outcomes, tokenizer)
     _pairs(outcomes, tokenizer, texts)
     _batches(outcomes, tokenizer, texts)
-    _windows(outcomes, tokenizer, texts)
-    _split(outcomes, tokenizer)
-    _slow(outcomes, tokenizer, source, texts)
-    _put_back(outcomes, backend_of(tokenizer), source, texts)
+    if source is not None:
+        _windows(outcomes, tokenizer, texts)
+        _split(outcomes, tokenizer)
+        _slow(outcomes, tokenizer, source, texts)
+        _put_back(outcomes, backend_of(tokenizer), source, texts)
     return outcomes.record() | {"tokens": _tokens(tokenizer, ids)}
 
 

@@ -1,0 +1,244 @@
+"""What is saved beside a model: its tokenizer, its processors, and its settings of generate().
+
+Each part is loaded as users load it, and asked as the questions texts and processors ask it. What it gives
+is in a few groups of outcomes, by operation and case, in the form of Outcomes in
+samebits/questions/texts/records.py.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from transformers import GenerationConfig
+
+from samebits_probe.cell.outcomes import Outcomes
+from samebits_probe.cell.written import file_of
+from samebits_probe.model.load import has_tokenizer, load_config, load_tokenizer
+from samebits_probe.process import progress
+from samebits_probe.process.failure import PhaseFailed, phase
+from samebits_probe.questions.processors import calls, processors
+from samebits_probe.questions.texts import chat, texts
+from samebits_probe.questions.texts.phase import quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits_probe.model.load import Source
+
+    Facts = dict[str, Any]
+
+TOKENIZER, PROCESSOR, GENERATION = "tokenizer", "processor", "generation config"
+_GENERATION_FILE = "generation_config.json"
+SECONDS = 10.0
+"""Time for the calls of one processor; later ones are left out."""
+_OF_RELEASE = ("transformers_version",)
+
+
+class Parts(NamedTuple):
+    """The parts of a checkpoint, by what its files declare."""
+
+    names: list[str]
+    talks: bool
+    """True if the checkpoint has a chat template for its processor."""
+
+    def load(self, name: str, source: Source) -> Any:
+        """Return a part of the checkpoint, or of a copy of it.
+
+        Raises:
+            PhaseFailed: its load raised.
+
+        """
+        with phase(f"load the {name}"):
+            if name == TOKENIZER:
+                tokenizer = load_tokenizer(source)
+                if tokenizer is None:
+                    msg = "there is no file of a tokenizer"
+                    raise FileNotFoundError(msg)
+                return tokenizer
+            if name == GENERATION:
+                return _generation_config(source)
+            return processors.loader(name, source)()
+
+    def facts(self, name: str, source: Source) -> Facts:
+        """Return what a part gives; it is loaded for this, as calls change its settings.
+
+        Raises:
+            PhaseFailed: its load raised, or its class cannot be asked.
+
+        """
+        loaded = self.load(name, source)
+        with phase(f"ask the {name}"):
+            if name == TOKENIZER:
+                found = {"texts": texts.of_content(loaded), "conversations": chat.facts(loaded)}
+                return {
+                    group: outcomes for group, outcomes in found.items() if outcomes is not None
+                }
+            if name == GENERATION:
+                return {"values": _values(loaded)}
+            return {"calls": _calls(name, loaded, talks=self.talks)}
+
+
+def of(source: Source) -> Parts:
+    """Return the parts of a checkpoint."""
+    kinds, talks = processors.declared_kinds(source)
+    names = [TOKENIZER] if has_tokenizer(source) else []
+    if file_of(source, _GENERATION_FILE):
+        names.append(GENERATION)
+    return Parts([*names, *kinds], talks)
+
+
+def save(source: Source, folder: Path) -> dict[str, Facts]:
+    """Save all parts in a folder, and return outcome and facts of each.
+
+    A processor of several parts writes all of them, as users save it; if it cannot, each is saved by itself.
+    """
+    if not (Path(folder) / "config.json").exists():
+        with suppress(PhaseFailed, Exception):  # without it classes are found by their own files
+            load_config(source).save_pretrained(folder)
+    parts = of(source)
+    entries: dict[str, Facts] = {}
+    with _undisturbed():
+        objects = dict(_loaded(parts, source, entries))
+        written = _written(objects, folder)
+        for name, failure in written.items():
+            entries[name] = (
+                {"outcome": "failed", "failure": failure}
+                if failure
+                else _asked(parts, name, source)
+            )
+    return entries
+
+
+def _loaded(parts: Parts, source: Source, entries: dict[str, Facts]) -> Iterator[tuple[str, Any]]:
+    for name in parts.names:
+        try:
+            loaded = parts.load(name, source)
+        except PhaseFailed as failed:
+            entries[name] = {"outcome": "not loaded", "failure": failed.failure}
+            continue
+        if name == PROCESSOR and len(parts.names) > 1 and not hasattr(loaded, "tokenizer"):
+            continue  # its only part is saved by itself
+        yield name, loaded
+
+
+def _written(objects: dict[str, Any], folder: Path) -> dict[str, Facts | None]:
+    """Save objects, and return the failure of each; None for one that was saved."""
+    written: dict[str, Facts | None] = {}
+    if PROCESSOR in objects:
+        written[PROCESSOR] = _failure_of_save(PROCESSOR, objects[PROCESSOR], folder)
+    is_written = PROCESSOR in written and written[PROCESSOR] is None
+    for name, loaded in objects.items():
+        by_other = is_written if name != GENERATION else (folder / _GENERATION_FILE).exists()
+        if name != PROCESSOR:
+            written[name] = None if by_other else _failure_of_save(name, loaded, folder)
+    return written
+
+
+def _failure_of_save(name: str, loaded: Any, folder: Path) -> Facts | None:
+    try:
+        with phase(f"save the {name}"):
+            loaded.save_pretrained(folder)
+    except PhaseFailed as failed:
+        return failed.failure
+    return None
+
+
+def _asked(parts: Parts, name: str, source: Source) -> Facts:
+    progress.tick(f"ask the {name}")
+    try:
+        return {"outcome": "saved", "facts": parts.facts(name, source)}
+    except PhaseFailed as failed:
+        return {"outcome": "not loaded", "failure": failed.failure}
+
+
+def crossed(source: Source, copies: dict[str, str]) -> Iterator[Facts]:
+    """Yield what each part of each copy gives here, if it is not what it gives in its saver.
+
+    Then yield what those parts of the original give here, with no saver.
+    """
+    parts, asked = of(source), set[str]()
+    with _undisturbed():
+        for saver, folder in copies.items():
+            for name, saved in _parts_of_copy(folder).items():
+                if saved["outcome"] != "saved":
+                    continue
+                progress.tick(f"the {name} that {saver} saved")
+                here = _answer(parts, name, source.at(folder))
+                if here.get("facts") == saved["facts"]:
+                    here = {"outcome": "same"}
+                else:
+                    asked.add(name)
+                yield {"saver": saver, "part": name, **here}
+        for name in sorted(asked):
+            progress.tick(f"the {name} of the original")
+            yield {"saver": "", "part": name, **_answer(parts, name, source)}
+
+
+def _parts_of_copy(folder: str) -> dict[str, Facts]:
+    saved = json.loads((Path(folder) / "saved.json").read_text("utf-8"))
+    return dict(saved.get("parts", {}))
+
+
+def _answer(parts: Parts, name: str, source: Source) -> Facts:
+    try:
+        facts = parts.facts(name, source)
+    except PhaseFailed as failed:
+        return {"outcome": "load failed", "failure": failed.failure}
+    return {"outcome": "other", "facts": json.loads(json.dumps(facts))}
+
+
+def _calls(kind: str, processor: Any, *, talks: bool) -> Facts:
+    """Return what a processor gives for each output of each call."""
+    outcomes, clock = Outcomes(SECONDS), processors.Clock(SECONDS)
+    for case, call in calls.of(kind, processor, talks=talks).items():
+        if clock.is_over:
+            break
+        outputs = outcomes.call("outputs", case, lambda call: _Named(call, processor), call)
+        for output, value in outputs.arrays.items() if outputs is not None else ():
+            outcomes.add(output, case, value)
+    return outcomes.record()
+
+
+class _Named(list):  # type: ignore[type-arg]
+    """The names of the outputs of a call, and the facts of their arrays."""
+
+    def __init__(self, call: calls.Call, processor: Any) -> None:
+        found = processors.facts_of_outputs(dict(call.called(processor, call.made())))
+        super().__init__(found)
+        self.arrays = {
+            name: [
+                *(f"{facts['dtype']} {shape}" for shape in facts["shapes"]),
+                *(f"{value:.6g}" for value in facts.get("sample", ())),
+                *([facts["text"]] if "text" in facts else ()),
+                facts["hash"],
+            ]
+            for name, facts in found.items()
+        }
+
+
+def _generation_config(source: Source) -> GenerationConfig:
+    if file_of(source, _GENERATION_FILE):
+        return GenerationConfig.from_pretrained(source.where, revision=source.revision)
+    return GenerationConfig.from_model_config(load_config(source))
+
+
+def _values(config: GenerationConfig) -> Facts:
+    """Return all values, and which of them are not the class's own defaults in this release."""
+    outcomes = Outcomes(SECONDS)
+    for operation, values in (("value", config.to_dict()), ("stated", config.to_diff_dict())):
+        for name, value in sorted(values.items()):
+            if name not in _OF_RELEASE and not name.startswith("_") and value is not None:
+                outcomes.add(operation, name, json.dumps(value, sort_keys=True, default=str))
+    return outcomes.record()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold back warnings, of which there would be hundreds."""
+    with quiet(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
