@@ -55,6 +55,8 @@ def state(record: dict[str, Any]) -> str:
 
 def _measured(results: dict[str, Any]) -> str:
     cores = f"{results['machine']['cores']} cores"
+    if results.get("in_parts"):
+        return f"Put together from runs of some items each, the last one on {results['date']}, on {cores}."
     if not results["fresh"]:
         return f"Measured {results['date']} on {cores}, with what earlier runs had captured."
     return f"Measured {results['date']} from nothing in {results['minutes']} minutes on {cores}."

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
+
+import yaml
 
 from bench.place import Place
 from bench.recall.judge import judge
@@ -35,6 +38,26 @@ def run_group(group: Group, parent: Path, progress: Progress) -> Part:
 
     asked = {name: case.model_dump(mode="json") for name, case in group.cases.items()}
     return kept(folder, {"matrix": matrix, "cases": asked}, work)
+
+
+def judged(group: Group, parent: Path) -> list[dict[str, Any]]:
+    """Judge what the last run of a group reported once more, without a run; a model that it had not is left out."""
+    folder = parent / group.name
+    try:
+        report = json.loads((folder / "reports/latest/report.json").read_text("utf-8"))
+        ran = yaml.safe_load((folder / "matrix.yaml").read_text("utf-8"))["models"]
+    except OSError:
+        return []
+    cells, rows, models = _cells(report), group.rows(), group.matrix(folder)["models"]
+    found = {
+        name: next((row for row in ran if ran[row] == models[rows[name]]), None)
+        for name in group.cases
+    }
+    return [
+        {"name": name, **judge(group.cases[name], cells[row])._asdict()}
+        for name, row in found.items()
+        if row is not None and row in cells
+    ]
 
 
 def chosen(found: list[Group], patterns: str) -> list[Group]:

@@ -153,7 +153,9 @@ def test_cases_join_a_run_of_the_same_reference_and_leave_out_the_releases_that_
     assert first.matrix(Path())["exclude"] == [{"model": ["a"], "environment": ["4.53.0"]}]
 
 
-@pytest.mark.parametrize("group", groups(read().cases, read().together), ids=lambda group: group.name)
+@pytest.mark.parametrize(
+    "group", groups(read().cases, read().together), ids=lambda group: group.name
+)
 def test_the_cases_of_the_file_make_matrices_that_samebits_reads(group, tmp_path):
     path = tmp_path / "matrix.yaml"
     path.write_text(yaml.safe_dump(group.matrix(tmp_path), sort_keys=False), "utf-8")
