@@ -141,7 +141,11 @@ def test_cases_join_a_run_of_the_same_reference_and_leave_out_the_releases_that_
     cases = Cases(
         version=1,
         together=((BAD, GOOD, "4.53.0"),),
-        cases={"a": case(), "b": case(good=[GOOD, "4.53.0"]), "c": case(good=["4.53.0"])},
+        cases={
+            "a": case(),
+            "b": case(good=[GOOD, "4.53.0"], model={"zoo": "gpt2"}),
+            "c": case(good=["4.53.0"]),
+        },
     )
     first, second = groups(cases.cases, cases.together)
     assert (first.reference, first.releases, [*first.cases]) == (
@@ -160,7 +164,7 @@ def test_the_cases_of_the_file_make_matrices_that_samebits_reads(group, tmp_path
     path = tmp_path / "matrix.yaml"
     path.write_text(yaml.safe_dump(group.matrix(tmp_path), sort_keys=False), "utf-8")
     matrix = load.load(path)
-    assert {model.name for model in matrix.models} == {*group.cases}
+    assert {model.name for model in matrix.models} == {*group.rows().values()}
     for name, entry in group.matrix(tmp_path)["models"].items():
         patches = [tmp_path / patch for patch in entry.get("patch", ())]
         assert not patches or patched_files(tmp_path / entry["path"], patches)

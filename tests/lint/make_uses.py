@@ -33,7 +33,9 @@ class Found:
         self.module, self.name = module, node.name
         self.bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
         made = " ".join(map(ast.unparse, node.decorator_list))
-        self.is_dataclass = "dataclass" in made and "strict" not in made  # which lets any keyword pass
+        self.is_dataclass = (
+            "dataclass" in made and "strict" not in made
+        )  # which lets any keyword pass
         self.methods = {n.name: taken(n) for n in node.body if isinstance(n, ast.FunctionDef)}
         self.fields = [
             n.target.id
