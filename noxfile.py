@@ -195,6 +195,12 @@ def recall(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def guide(session: nox.Session) -> None:
+    """Ask what is shown of each change that transformers announced itself; write docs/guide.md."""
+    run_module(session, "bench.guide")
+
+
+@nox.session(venv_backend="none", default=False)
 def fixes(session: nox.Session) -> None:
     """Measure recall on fix commits that were drawn at random; write docs/recall.md. Takes an hour."""
     run_module(session, "bench.fixes.run")

@@ -12,7 +12,6 @@ import argparse
 import json
 import shutil
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,11 @@ from bench.machine import machine
 from bench.place import WORK, Place
 from bench.recall import clean, page
 from bench.recall.cases import Case, Group, Pair, groups, read
-from bench.recall.judge import Outcome, judge
 from bench.recall.parts import Part, Progress, kept
+from bench.recall.run import OPTIONS, chosen, run_group
 
 FOLDER = WORK / "recall"
 FORMAT_VERSION = 1
-OPTIONS = ("--no-repro", "--format", "junit")
 
 
 def main() -> None:
@@ -39,7 +37,7 @@ def main() -> None:
         shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True, exist_ok=True)
     cases = read()
-    of_cases = _chosen(groups(cases), options.cases)
+    of_cases = chosen(groups(cases.cases, cases.together), options.cases)
     pairs = () if options.no_clean else cases.clean
     order = [*cases.cases]
     results: dict[str, Any] = {
@@ -73,43 +71,12 @@ def _write(results: dict[str, Any], path: Path, progress: Progress) -> None:
     path.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
-def _chosen(found: list[Group], patterns: str) -> list[Group]:
-    """Return the groups with the cases of these names, each with its releases and its folder."""
-    if not patterns:
-        return found
-    chosen = [
-        group._replace(
-            cases={
-                name: case
-                for name, case in group.cases.items()
-                if any(fnmatchcase(name, pattern) for pattern in patterns.split(","))
-            }
-        )
-        for group in found
-    ]
-    if not any(group.cases for group in chosen):
-        msg = f"no case has a name like {patterns}; bench/recall/cases.yaml has their names"
-        raise SystemExit(msg)
-    return [group for group in chosen if group.cases]
-
-
 def run(group: Group, progress: Progress) -> Part:
     """Run the cases of one group and return what the report shows of each."""
-    folder = FOLDER / group.name
-    matrix = group.matrix(folder)
-    progress.begin(f"{len(group.cases)} cases in {', '.join(group.releases)}")
-
-    def work() -> list[dict[str, Any]]:
-        place = Place(folder, matrix)
-        place.samebits(*OPTIONS)
-        rows = _cells(place.report())
-        return [
-            _record(name, case, judge(case, rows.get(name, {})))
-            for name, case in group.cases.items()
-        ]
-
-    asked = {name: case.model_dump(mode="json") for name, case in group.cases.items()}
-    part = kept(folder, {"matrix": matrix, "cases": asked}, work)
+    part = run_group(group, FOLDER, progress)
+    part.result[:] = [
+        _record(record["name"], group.cases[record["name"]], record) for record in part.result
+    ]
     lost = [record["name"] for record in part.result if not record["named"]]
     progress.end(part, f"not found or not named: {', '.join(lost) or 'none'}")
     return part
@@ -139,21 +106,7 @@ def run_pair(pair: Pair, progress: Progress) -> Part:
     return part
 
 
-def _cells(report: dict[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return model -> release -> cell, each with the findings that its stack has for all models."""
-    rows: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in report["rows"]:
-        for cell in row["cells"]:
-            rows.setdefault(row["model"], {})[cell["cell"]["stack"]] = cell
-    for stack in report["stacks"]:
-        for finding in stack.get("findings", ()):
-            for model in finding["models"]:
-                cell = rows[model][stack["id"]]
-                cell["findings"] = [*cell.get("findings", ()), finding]
-    return rows
-
-
-def _record(name: str, case: Case, outcome: Outcome) -> dict[str, Any]:
+def _record(name: str, case: Case, outcome: dict[str, Any]) -> dict[str, Any]:
     return {
         "name": name,
         "link": case.link,
@@ -163,7 +116,7 @@ def _record(name: str, case: Case, outcome: Outcome) -> dict[str, Any]:
         "neighbours": case.neighbours,
         "good": list(case.good),
         "bad": list(case.bad),
-        **outcome._asdict(),
+        **outcome,
     }
 
 

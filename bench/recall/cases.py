@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import yaml
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bench.place import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PATH = Path(__file__).parent / "cases.yaml"
 Area = Literal[
@@ -31,7 +35,7 @@ Area = Literal[
     "imports and custom code",
     "saving",
 ]
-SWITCHES = ("relations", "save_load", "usage", "training")
+SWITCHES = ("relations", "save_load", "usage", "training", "changes")
 """What is asked of a model only if its case says so."""
 PASSING = frozenset({"reference", "identical", "rounding", "absent", "expected", "fixed"})
 """Verdicts that let a run pass."""
@@ -68,7 +72,29 @@ class Sign(Form):
         return self
 
 
-class Case(Form):
+class ModelCase(Form):
+    """A model of which some releases are to show what a sign says, and others are not."""
+
+    good: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Releases without it; the first one is the reference."""
+    bad: Annotated[tuple[str, ...], Field(min_length=1)]
+    """Releases with it."""
+    expect: Sign
+    model: dict[str, Any]
+    """The model as an entry of matrix.yaml; paths are relative to the repository."""
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """All of its releases, oldest first."""
+        return tuple(sorted({*self.good, *self.bad}, key=Version))
+
+    @property
+    def trains(self) -> bool:
+        """Whether training is asked for without a word in its model."""
+        return False
+
+
+class Case(ModelCase):
     """One published regression."""
 
     link: Annotated[str, Field(pattern=r"^https://")]
@@ -78,20 +104,13 @@ class Case(Form):
     area: Area
     held_out: bool = False
     """Whether neither zoo.yaml nor a test had this regression when it entered the file."""
-    good: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Releases without it; the first one is the reference."""
-    bad: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Releases with it."""
     neighbours: bool = False
     """Whether the last bad release and the first good one have no release between them."""
-    expect: Sign
-    model: dict[str, Any]
-    """The model as an entry of matrix.yaml; paths are relative to the repository."""
 
     @property
-    def releases(self) -> tuple[str, ...]:
-        """All of its releases, oldest first."""
-        return tuple(sorted({*self.good, *self.bad}, key=Version))
+    def trains(self) -> bool:
+        """Whether it is about training."""
+        return self.area == "training"
 
 
 class Pair(Form):
@@ -118,23 +137,34 @@ class Group(NamedTuple):
 
     releases: tuple[str, ...]
     reference: str
-    cases: dict[str, Case]
+    cases: Mapping[str, ModelCase]
 
     @property
     def name(self) -> str:
         """The name of its folder."""
         return f"{'_'.join(self.releases)}-from-{self.reference}"
 
-    def matrix(self, folder: Path) -> dict[str, Any]:
-        """Return the matrix of its run, with paths as seen from ``folder``."""
-        models = {
-            name: {"training": case.area == "training", **_model(case.model, folder)}
+    def rows(self) -> dict[str, str]:
+        """Return the model that each case looks at: cases of equal models share one."""
+        first: dict[str, str] = {}
+        return {
+            name: first.setdefault(json.dumps([case.model, case.trains], sort_keys=True), name)
             for name, case in self.cases.items()
         }
+
+    def matrix(self, folder: Path) -> dict[str, Any]:
+        """Return the matrix of its run, with paths as seen from ``folder``."""
+        releases: defaultdict[str, set[str]] = defaultdict(set)
+        for name, model in self.rows().items():
+            releases[model] |= {*self.cases[name].releases}
+        models = {
+            name: {"training": self.cases[name].trains, **_model(self.cases[name].model, folder)}
+            for name in releases
+        }
         unused = [
-            {"model": [name], "environment": sorted({*self.releases} - {*case.releases})}
-            for name, case in self.cases.items()
-            if {*self.releases} - {*case.releases}
+            {"model": [name], "environment": sorted({*self.releases} - used)}
+            for name, used in releases.items()
+            if {*self.releases} - used
         ]
         return {
             "version": 1,
@@ -151,11 +181,13 @@ def read(path: Path = PATH) -> Cases:
     return Cases.model_validate(yaml.safe_load(path.read_text("utf-8")))
 
 
-def groups(cases: Cases) -> list[Group]:
+def groups(
+    cases: Mapping[str, ModelCase], together: tuple[tuple[str, ...], ...] = ()
+) -> list[Group]:
     """Return the runs that cover all cases, each with as few releases as its cases need."""
-    members: defaultdict[tuple[tuple[str, ...], str], dict[str, Case]] = defaultdict(dict)
-    for name, case in cases.cases.items():
-        members[_run(case, cases.together), case.good[0]][name] = case
+    members: defaultdict[tuple[tuple[str, ...], str], dict[str, ModelCase]] = defaultdict(dict)
+    for name, case in cases.items():
+        members[_run(case, together), case.good[0]][name] = case
     result = []
     for (_, reference), group in members.items():
         releases = {release for case in group.values() for release in case.releases}
@@ -163,7 +195,7 @@ def groups(cases: Cases) -> list[Group]:
     return result
 
 
-def _run(case: Case, together: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
+def _run(case: ModelCase, together: tuple[tuple[str, ...], ...]) -> tuple[str, ...]:
     for releases in together:
         if {*case.releases} <= {*releases}:
             return releases

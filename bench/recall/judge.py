@@ -9,7 +9,7 @@ from bench.recall.cases import PASSING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.recall.cases import Case, Sign
+    from bench.recall.cases import ModelCase, Sign
 
 Cell = dict[str, Any]
 """A cell of report.json."""
@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
     """Why it is not found, not named or in other releases; '' if nothing is missing."""
 
 
-def judge(case: Case, cells: dict[str, Cell]) -> Outcome:
+def judge(case: ModelCase, cells: dict[str, Cell]) -> Outcome:
     """Return what the cells of a case's model, by release, show of it."""
     missing = [release for release in case.releases if release not in cells]
     if missing:
@@ -58,7 +58,7 @@ def judge(case: Case, cells: dict[str, Cell]) -> Outcome:
 
 
 def _reason(
-    case: Case, cells: dict[str, Cell], found: list[str], named: list[str], accused: list[str]
+    case: ModelCase, cells: dict[str, Cell], found: list[str], named: list[str], accused: list[str]
 ) -> str:
     if not found:
         release = case.bad[0]

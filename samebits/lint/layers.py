@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from samebits.lint.project import Class, is_super
+from samebits.lint.source import Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,46 @@ def library_class(project: Project, source: Source, node: ast.expr) -> str:
         if held:
             return held[0] if len(set(held)) == 1 else ""
     return ""
+
+
+def instance_class(project: Project, source: Source, node: ast.expr) -> str:
+    """Return the dotted name of the library's class that a variable holds an instance of; empty if unknown.
+
+    Every assignment of the name makes one of the same class: in the function around it, or for the whole file.
+    """
+    if isinstance(node, ast.Attribute):
+        return library_class(project, source, node)
+    if not isinstance(node, ast.Name):
+        return ""
+    function = source.function(node)
+    scopes = [function, source.tree] if function is not None else [source.tree]
+    for scope in scopes:
+        if isinstance(scope, Function) and node.id in _parameters(scope):
+            return ""
+        made = list(_bound(source, scope, node.id))
+        if made:
+            return made[0] if len(set(made)) == 1 else ""
+    return ""
+
+
+def _parameters(function: Function) -> set[str]:
+    arguments = function.args
+    named = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    return {a.arg for a in (*named, arguments.vararg, arguments.kwarg) if a is not None}
+
+
+def _bound(source: Source, scope: ast.AST, name: str) -> Iterator[str]:
+    """Yield what each statement of a scope binds a name to; empty if it is not of the library."""
+    for node in ast.walk(scope):
+        if not isinstance(node, ast.Name) or node.id != name or isinstance(node.ctx, ast.Load):
+            continue
+        if source.function(node) is not (scope if isinstance(scope, Function) else None):
+            continue
+        statement = source.parents.get(node)
+        if isinstance(statement, ast.Assign) and node in statement.targets:
+            yield _made(source, statement.value)
+        else:
+            yield ""
 
 
 def _attribute(source: Source, node: ast.expr) -> str:

@@ -141,9 +141,13 @@ def test_cases_join_a_run_of_the_same_reference_and_leave_out_the_releases_that_
     cases = Cases(
         version=1,
         together=((BAD, GOOD, "4.53.0"),),
-        cases={"a": case(), "b": case(good=[GOOD, "4.53.0"]), "c": case(good=["4.53.0"])},
+        cases={
+            "a": case(),
+            "b": case(good=[GOOD, "4.53.0"], model={"zoo": "gpt2"}),
+            "c": case(good=["4.53.0"]),
+        },
     )
-    first, second = groups(cases)
+    first, second = groups(cases.cases, cases.together)
     assert (first.reference, first.releases, [*first.cases]) == (
         GOOD,
         (BAD, GOOD, "4.53.0"),
@@ -153,16 +157,18 @@ def test_cases_join_a_run_of_the_same_reference_and_leave_out_the_releases_that_
     assert first.matrix(Path())["exclude"] == [{"model": ["a"], "environment": ["4.53.0"]}]
 
 
-@pytest.mark.parametrize("group", groups(read()), ids=lambda group: group.name)
+@pytest.mark.parametrize(
+    "group", groups(read().cases, read().together), ids=lambda group: group.name
+)
 def test_the_cases_of_the_file_make_matrices_that_samebits_reads(group, tmp_path):
     path = tmp_path / "matrix.yaml"
     path.write_text(yaml.safe_dump(group.matrix(tmp_path), sort_keys=False), "utf-8")
     matrix = load.load(path)
-    assert {model.name for model in matrix.models} == {*group.cases}
+    assert {model.name for model in matrix.models} == {*group.rows().values()}
     for name, entry in group.matrix(tmp_path)["models"].items():
         patches = [tmp_path / patch for patch in entry.get("patch", ())]
         assert not patches or patched_files(tmp_path / entry["path"], patches)
-        assert matrix.model(name).asks("training") == (group.cases[name].area == "training")
+        assert matrix.model(name).asks("training") is group.cases[name].trains
 
 
 def test_the_memorized_model_has_the_code_of_the_healthy_one():

@@ -284,6 +284,76 @@ CASES = [
         "import transformers\ndef f(tokenizer, m):\n    return tokenizer(m)\n",
     ),
     (
+        "SB809",
+        "import transformers\ndef f(tokenizer):\n    return tokenizer.special_tokens_map_extended\n",
+        "import transformers\ndef f(tokenizer):\n    return tokenizer.special_tokens_map\n",
+    ),
+    (
+        "SB809",
+        "import transformers\ndef f(tokenizer):\n    e = tokenizer('a')\n    return e.words(0)\n",
+        "import transformers\ndef f(tokenizer, e):\n    return e.words(0)\n",
+    ),
+    (
+        "SB102",
+        "from transformers import TFBertModel\n",
+        "from transformers import TFIDF_TABLE, BertModel\n",
+    ),
+    (
+        "SB106",
+        "from transformers import TrainingArguments\nTrainingArguments(output_dir='o', no_cuda=True)\n",
+        "from transformers import TrainingArguments\nTrainingArguments(output_dir='o', use_cpu=True)\n",
+    ),
+    (
+        "SB106",
+        "from transformers import Trainer\nt = Trainer(model=1)\nt.train(model_path='m')\n",
+        "from trl import Trainer\nt = Trainer(model=1, tokenizer=2)\nt.train(model_path='m')\n",
+    ),
+    (
+        "SB106",
+        "from transformers import Trainer as T\ndef f(m, k):\n    return T(m, tokenizer=k)\n",
+        "import inspect\nfrom transformers import Trainer as T\ndef f(m, k):\n"
+        "    if 'tokenizer' in inspect.signature(T).parameters:\n        return T(m, tokenizer=k)\n",
+    ),
+    (
+        "SB107",
+        "from transformers import AutoTokenizer\nAutoTokenizer.from_pretrained('m', use_fast=False)\n",
+        "from transformers import AutoTokenizer\nAutoTokenizer.from_pretrained('m', use_fast=True)\n",
+    ),
+    (
+        "SB107",
+        "from transformers import BertTokenizer\nBertTokenizer(vocab_file='v.txt')\n",
+        "from transformers import BertTokenizer\nBertTokenizer.from_pretrained('m', vocab_file='v.txt')\n",
+    ),
+    (
+        "SB108",
+        "from transformers import LlavaForConditionalGeneration as L\n"
+        "m = L.from_pretrained('m')\nprint(m.language_model)\n",
+        "from transformers import LlavaForConditionalGeneration as L\n"
+        "m = L.from_pretrained('m')\nprint(m.lm_head)\nm = 3\nprint(m.language_model)\n",
+    ),
+    (
+        "SB108",
+        "from transformers import CLIPConfig\nCLIPConfig.from_text_vision_configs(1, 2)\n",
+        "from transformers import CLIPConfig\nCLIPConfig.from_pretrained('m')\n",
+    ),
+    (
+        "SB108",
+        "from transformers import BertForSequenceClassification as B\n"
+        "m = B.from_pretrained('m')\nprint(m.generation_config)\n",
+        "from transformers import BertForSequenceClassification as B\n"
+        "m = B.from_pretrained('m')\nif hasattr(m, 'generation_config'):\n    print(m.generation_config)\n",
+    ),
+    (
+        "SB109",
+        "import os\nos.environ['TRANSFORMERS_CACHE'] = '/c'\n",
+        "import os\nos.environ['HF_HOME'] = '/c'\nprint(os.environ['TRANSFORMERS_CACHE'])\n",
+    ),
+    (
+        "SB864",
+        "from transformers import pipeline\npipeline('translation_en_to_fr', model='m')\n",
+        "from transformers import pipeline\npipeline('text-generation', model='m')\n",
+    ),
+    (
         "SB907",
         "import transformers\ndef f(m, a, x):\n"
         "    return m.generate(x, assistant_model=a, min_new_tokens=4)\n",

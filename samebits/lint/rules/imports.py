@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded, guarded_import
@@ -29,6 +30,9 @@ _ELSEWHERE = {
     ("transformers.models.qwen2.tokenization_qwen2_fast", "Qwen2TokenizerFast"): "transformers",
 }
 """(module, name) -> the module that has the same object in more releases, 4.48 included."""
+
+_OTHER_FRAMEWORK = re.compile(r"(?:TF|Flax)[A-Z][a-z]")
+"""Names of classes for TensorFlow and JAX, which are not in the table: 5.0 has none."""
 
 _INSTEAD = {
     "is_torch_fx_available": "drop the guard and what it guards: it only wrapped functions for torch.fx",
@@ -125,6 +129,16 @@ def _moved(project: Project) -> Iterator[Problem]:
         if not name and isinstance(entry.node, ast.Import):
             module, _, name = entry.alias.name.rpartition(".")
         mask = mask_of(module, name) if module else None
+        if _OTHER_FRAMEWORK.match(name):
+            yield problem(
+                "SB102",
+                source,
+                entry.alias,
+                f"importing {name} from {module} raises ImportError: TensorFlow and JAX are gone",
+                since("5.0"),
+                "use the class for PyTorch, with a checkpoint that 4.57 saved for it",
+            )
+            continue
         if mask is None or "0" not in mask:
             continue
         if mask.startswith("0") and ".models." in module:

@@ -226,22 +226,58 @@ def _tokenizer_calls(project: Project, names: set[str]) -> Iterator[tuple[Source
             yield source, node
 
 
-_REMOVED = {"encode_plus", "batch_encode_plus", "as_target_tokenizer"}
+_CALL = "call the tokenizer itself: tokenizer(texts)"
+_REMOVED = {
+    "encode_plus": _CALL,
+    "batch_encode_plus": _CALL,
+    "prepare_for_model": _CALL,
+    "build_inputs_with_special_tokens": _CALL,
+    "truncate_sequences": "call the tokenizer itself: tokenizer(texts, truncation=True)",
+    "create_token_type_ids_from_sequences": "call tokenizer(a, b, return_token_type_ids=True)",
+    "as_target_tokenizer": "call tokenizer(text_target=texts)",
+    "prepare_seq2seq_batch": "call tokenizer(texts, text_target=targets)",
+    "sanitize_special_tokens": "drop the call",
+    "special_tokens_map_extended": "read special_tokens_map",
+    "all_special_tokens_extended": "read all_special_tokens",
+}
+"""What the tokenizers of 5.x lack -> the remedy. Those written in Python keep some."""
+_RECEIVERS = {"tokenizer", "_tokenizer", "tok"}
 
 
 def _methods(project: Project) -> Iterator[Problem]:
     defined = {m.name for c in project.classes for m in c.methods()}
-    for source, node in _tokenizer_calls(project, _REMOVED - defined):
-        if "transformers" not in source.text:
+    for source, node in project.nodes(ast.Attribute):
+        name = node.attr
+        removed = name in _REMOVED and receiver(node.value) in _RECEIVERS
+        if name == "words" and _is_encoding(source, node):
+            what, remedy = "what a tokenizer returns", "write word_ids()"
+        elif removed and isinstance(node.ctx, ast.Load) and name not in defined:
+            what, remedy = "a tokenizer", _REMOVED[name]
+        else:
             continue
-        yield problem(
-            "SB809",
-            source,
-            node,
-            f"a tokenizer has no {receiver(node.func)}(): AttributeError",
-            since("5.0"),
-            "call the tokenizer itself: tokenizer(texts)",
-        )
+        if "transformers" in source.text and not guarded(source, node):
+            shown = f"{name}()" if _calls(source, node) else name
+            text = f"{what} has no {shown}: AttributeError"
+            yield problem("SB809", source, node, text, since("5.0"), remedy)
+
+
+def _calls(source: Source, node: ast.Attribute) -> bool:
+    parent = source.parents.get(node)
+    return isinstance(parent, ast.Call) and parent.func is node
+
+
+def _is_encoding(source: Source, node: ast.Attribute) -> bool:
+    """Return True for a variable that holds what ``tokenizer(…)`` returned."""
+    if not isinstance(node.value, ast.Name) or not _calls(source, node):
+        return False
+    values = [
+        n.value
+        for n in ast.walk(source.function(node) or source.tree)
+        if isinstance(n, ast.Assign) and any(ast.unparse(t) == node.value.id for t in n.targets)
+    ]
+    return bool(values) and all(
+        isinstance(value, ast.Call) and receiver(value.func) in _RECEIVERS for value in values
+    )
 
 
 RULES = (

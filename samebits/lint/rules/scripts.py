@@ -1,0 +1,254 @@
+"""What scripts ask of transformers: arguments, attributes, tasks of pipelines, variables of the environment."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from samebits.lint.guards import guarded
+from samebits.lint.layers import instance_class
+from samebits.lint.problem import LintRule, Problem
+from samebits.lint.project import Class, is_constant, is_library_model, keyword, problem
+from samebits.lint.releases import since
+from samebits.lint.uses import names, without
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.project import Project
+    from samebits.lint.source import Source
+
+_TOKENIZER = re.compile(r"\w*Tokenizer(?:Fast)?")
+_FACTORIES = {"from_pretrained", "from_config", "_from_config", "for_model"}
+_MAKES_NO_TEXT = re.compile(
+    r"\w*For(?:SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice|ImageClassification"
+    r"|AudioClassification|ObjectDetection|SemanticSegmentation)"
+)
+
+
+def _last(dotted: str) -> str:
+    return dotted.rpartition(".")[2]
+
+
+def _called(project: Project, source: Source, node: ast.Call) -> str:
+    """Return ``Trainer`` for a call of the library's class or function, ``Trainer.train`` for a method."""
+    name = source.from_library(node.func)
+    if name and not name.startswith("transformers.models."):
+        owner = _last(name.rpartition(".")[0])
+        return f"{owner}.{_last(name)}" if owner[:1].isupper() else _last(name)
+    if isinstance(node.func, ast.Attribute):
+        held = instance_class(project, source, node.func.value)
+        return f"{_last(held)}.{node.func.attr}" if held else ""
+    return ""
+
+
+def _arguments(project: Project) -> Iterator[Problem]:
+    for source, node in project.nodes(ast.Call):
+        is_known = any(argument.arg in names("arguments") for argument in node.keywords)
+        called = _called(project, source, node) if is_known else ""
+        for argument in node.keywords if called else ():
+            releases = without("arguments", called, argument.arg or "")
+            if releases is None or guarded(source, node):
+                continue
+            yield problem(
+                "SB106",
+                source,
+                argument,
+                f"{called}() takes no {argument.arg}: TypeError",
+                releases,
+                _INSTEAD.get(argument.arg or "", "pass it only to a release that has it"),
+            )
+
+
+_INSTEAD = {
+    "tokenizer": "write processing_class",
+    "evaluation_strategy": "write eval_strategy",
+    "no_cuda": "write use_cpu",
+    "warmup_ratio": "write warmup_steps, which takes a ratio below 1 from 5.0 on",
+    "logging_dir": "set the variable TENSORBOARD_LOGGING_DIR",
+    "per_gpu_train_batch_size": "write per_device_train_batch_size",
+    "per_gpu_eval_batch_size": "write per_device_eval_batch_size",
+    "model_path": "write resume_from_checkpoint",
+    "group_by_length": "write train_sampling_strategy='group_by_length'",
+    "activation_checkpointing": "write gradient_checkpointing",
+    "fp16_backend": "drop it",
+    "half_precision_backend": "drop it",
+    "overwrite_output_dir": "drop it, and remove the folder yourself",
+    "save_safetensors": "drop it",
+    "push_to_hub_token": "write hub_token",
+    "push_to_hub_model_id": "write hub_model_id",
+    "push_to_hub_organization": "write hub_model_id with the organization",
+}
+"""Argument -> what every release takes, or the newer ones do."""
+
+
+def _ignored(project: Project) -> Iterator[Problem]:
+    for source, node in project.nodes(ast.Call):
+        loads = isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
+        owner = _last(
+            source.from_library(node.func.value if loads else node.func)  # type: ignore[attr-defined]
+        )
+        for argument in node.keywords if owner else ():
+            told = _no_effect(owner, argument, loads=loads)
+            if told is not None and not guarded(source, node):
+                yield problem("SB107", source, argument, told[0], since("5.0"), told[1])
+
+
+def _no_effect(owner: str, argument: ast.keyword, *, loads: bool) -> tuple[str, str] | None:
+    """Return what a call does instead of what an argument says, and the remedy."""
+    name = argument.arg
+    is_tokenizer = _TOKENIZER.fullmatch(owner) is not None
+    if loads and is_tokenizer and name == "use_fast" and is_constant(argument.value, False):
+        return (
+            f"{owner}.from_pretrained() ignores use_fast=False and makes the one tokenizer that there is",
+            "compare the ids, and drop the argument",
+        )
+    if loads and "Model" in owner and name in {"from_tf", "from_flax"}:
+        if is_constant(argument.value, False):
+            return None
+        return (
+            f"from_pretrained() ignores {name} and looks for weights of PyTorch",
+            "save the checkpoint with 4.57 and load that",
+        )
+    if not loads and is_tokenizer and name in {"vocab_file", "merges_file"}:
+        new = {"vocab_file": "vocab", "merges_file": "merges"}[name]
+        return (
+            f"{owner}() does not read {name}: most classes have a vocabulary of special tokens alone",
+            f"call from_pretrained() with the folder, or write {new}= for 5.x",
+        )
+    return None
+
+
+def _attributes(project: Project) -> Iterator[Problem]:
+    stored = {n.attr for _, n in project.nodes(ast.Attribute) if isinstance(n.ctx, ast.Store)}
+    for source, node in project.nodes(ast.Attribute):
+        if not isinstance(node.ctx, ast.Load) or node.attr not in _LOST | names("attributes"):
+            continue
+        if node.attr in stored:
+            continue
+        owner = _owner(project, source, node)
+        releases = without("attributes", owner, node.attr) if owner else None
+        if _is_gone(owner, node.attr):
+            releases = since("5.0")
+        if releases is None or guarded(source, node):
+            continue
+        yield problem(
+            "SB108",
+            source,
+            node,
+            f"{owner} has no {node.attr}: AttributeError",
+            releases,
+            _MOVED.get(node.attr, f"read it with getattr(…, {node.attr!r}, None), and fall back"),
+        )
+
+
+_OF_MODELS = {"prune_heads", "to_bettertransformer", "reverse_bettertransformer"}
+_OF_CONFIGS = {"from_text_vision_configs", "from_text_audio_configs"}
+_LOST = {"generation_config", *_OF_MODELS, *_OF_CONFIGS}
+
+
+def _is_gone(owner: str, name: str) -> bool:
+    """Return True for what all models of a kind, or all configs, lost in 5.0."""
+    if name == "generation_config":
+        return _MAKES_NO_TEXT.fullmatch(owner) is not None
+    if name in _OF_CONFIGS:
+        return owner.endswith("Config")
+    return name in _OF_MODELS and (
+        is_library_model(f"transformers.{owner}") or owner.startswith("AutoModel")
+    )
+
+
+_MOVED = {
+    "prune_heads": "drop it",
+    "from_text_vision_configs": "pass text_config= and vision_config= to the class, as dicts",
+    "language_model": "write model.model.language_model",
+    "generation_config": "read it only if model.can_generate()",
+}
+
+
+def _owner(project: Project, source: Source, node: ast.Attribute) -> str:
+    """Return the class of the library whose attribute is read: of the class, an instance, or self."""
+    direct = source.from_library(node.value)
+    if direct and _last(direct)[:1].isupper():
+        return _last(direct) if node.attr not in _FACTORIES else ""
+    if isinstance(node.value, ast.Name) and node.value.id == "self":
+        return _base(project, source, node)
+    return _last(instance_class(project, source, node.value))
+
+
+def _base(project: Project, source: Source, node: ast.Attribute) -> str:
+    """Return the only base in the library of the class around ``self.name`` that no own class defines."""
+    owner = source.class_of(node)
+    if owner is None or project.makes_classes:
+        return ""
+    family, outside = project.family(Class(source, owner))
+    bases = [base for base in outside if base.startswith("transformers.")]
+    if len(bases) != 1 or len(outside) != 1:
+        return ""
+    own = any(entry.method(node.attr) or entry.attribute(node.attr) for entry in family)
+    return "" if own else _last(bases[0])
+
+
+def _tasks(project: Project) -> Iterator[Problem]:
+    for source, node in project.nodes(ast.Call):
+        if source.from_library(node.func) not in _PIPELINE:
+            continue
+        argument = keyword(node, "task")
+        value = node.args[0] if node.args else argument.value if argument else None
+        if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+            continue
+        task = "translation" if value.value.startswith("translation_") else value.value
+        releases = without("tasks", "", task)
+        if releases is not None and not guarded(source, node):
+            yield problem(
+                "SB864",
+                source,
+                value,
+                f"pipeline() has no task {value.value}: KeyError",
+                releases,
+                "call tokenizer, model and generate() as the pipeline did",
+            )
+
+
+_PIPELINE = {"transformers.pipeline", "transformers.pipelines.pipeline"}
+
+
+def _variables(project: Project) -> Iterator[Problem]:
+    for source, node, name in _set_variables(project):
+        releases = without("variables", "", name)
+        if releases is not None and not guarded(source, node):
+            yield problem(
+                "SB109",
+                source,
+                node,
+                f"transformers does not read the variable {name}",
+                releases,
+                "set HF_HOME, or HF_HUB_CACHE" if "CACHE" in name else "drop it",
+            )
+
+
+def _set_variables(project: Project) -> Iterator[tuple[Source, ast.AST, str]]:
+    """Yield what sets a variable of the environment, and its name."""
+    named: list[tuple[Source, ast.expr, ast.expr]] = [
+        (source, node, node.slice)
+        for source, node in project.nodes(ast.Subscript)
+        if isinstance(node.ctx, ast.Store) and source.dotted(node.value) == "os.environ"
+    ]
+    named += [
+        (source, call, call.args[0])
+        for source, call in project.nodes(ast.Call)
+        if source.dotted(call.func) in {"os.environ.setdefault", "os.putenv"} and call.args
+    ]
+    for source, node, name in named:
+        if isinstance(name, ast.Constant):
+            yield source, node, str(name.value)
+
+
+RULES = (
+    LintRule("SB106", "error", _arguments),
+    LintRule("SB107", "warning", _ignored),
+    LintRule("SB108", "error", _attributes),
+    LintRule("SB109", "warning", _variables),
+    LintRule("SB864", "error", _tasks),
+)

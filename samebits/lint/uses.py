@@ -1,0 +1,35 @@
+"""The table of what calls, attributes, tasks and variables transformers has in eight releases: ``uses.json``."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from samebits.lint.releases import runs
+
+if TYPE_CHECKING:
+    from samebits.lint.releases import Releases
+
+
+@cache
+def table() -> dict[str, Any]:
+    """Return uses.json: part -> name -> what it has -> the releases that have it, as a mask."""
+    text = files("samebits.lint").joinpath("uses.json").read_text("utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+@cache
+def names(part: str) -> frozenset[str]:
+    """Return every name that some class or function of a part lacks in some release."""
+    return frozenset(name for rows in table()[part].values() for name in rows)
+
+
+def without(part: str, owner: str, name: str) -> Releases | None:
+    """Return the releases in which a class or function lacks a name; None if the table does not say so."""
+    mask = table()[part].get(owner, {}).get(name)
+    if mask is None:
+        return None
+    return runs(zip(table()["releases"], (mark == "0" for mark in mask), strict=True))

@@ -1,0 +1,258 @@
+"""Write samebits/lint/uses.json: what scripts use of transformers by another way than an import, by release.
+
+    python tests/lint/make_uses.py 4.48=FOLDER 4.57=FOLDER …     (each the folder "transformers", as for make_names.py)
+
+arguments: what a public class or function, or train() of a Trainer, refuses in some release. attributes: parts that a
+class of models no longer holds itself. tasks: names of pipelines. variables: what a release no longer reads of its environment. A class that takes
+any keyword refuses none, one with a ``__getattr__`` of its own lacks none, and a release without the class says nothing.
+"""
+
+import ast
+import json
+import re
+import sys
+from pathlib import Path
+
+from make_names import LAYERS, SKIPPED, UNREAD, bound_names, module_name
+
+OUT = Path(__file__).parents[2] / "samebits" / "lint" / "uses.json"
+VARIABLE = re.compile(r"[\"']((?:PYTORCH_)?(?:PRETRAINED_|TRANSFORMERS_|HF_)\w+)[\"']")
+OPEN = {"__getattr__", "__getattribute__"}
+CLASS = re.compile(r"^class \w+.*?(?=^\S)", re.MULTILINE | re.DOTALL)
+HEADER = re.compile(r"class (\w+)\s*(?:\((.*?)\))?\s*:", re.DOTALL)
+PARTS = {"language_model", "vision_tower", "multi_modal_projector"}
+WHOLE = ("ForConditionalGeneration", "ForCausalLM")
+"""Attributes of a class are read from the lines of its file: only those of a model's parts are certain enough."""
+BASE_CONFIGS = {"PretrainedConfig", "PreTrainedConfig"}
+
+
+class Found:
+    """What one class of a release has itself."""
+
+    def __init__(self, node, module):
+        self.module, self.name = module, node.name
+        self.bases = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+        made = " ".join(map(ast.unparse, node.decorator_list))
+        self.is_dataclass = (
+            "dataclass" in made and "strict" not in made
+        )  # which lets any keyword pass
+        self.methods = {n.name: taken(n) for n in node.body if isinstance(n, ast.FunctionDef)}
+        self.fields = [
+            n.target.id
+            for n in node.body
+            if isinstance(n, ast.AnnAssign)
+            and isinstance(n.target, ast.Name)
+            and "ClassVar" not in ast.unparse(n.annotation)
+        ]
+        self.names = {*self.methods, *self.fields}
+        for inner in ast.walk(node):
+            is_stored = isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store)
+            if is_stored and isinstance(inner.value, ast.Name) and inner.value.id == "self":
+                self.names.add(inner.attr)
+        for statement in node.body:
+            for target in statement.targets if isinstance(statement, ast.Assign) else ():
+                if isinstance(target, ast.Name):
+                    self.names.add(target.id)
+                    if target.id == "attribute_map" and isinstance(statement.value, ast.Dict):
+                        self.names |= {k.value for k in statement.value.keys if k is not None}
+
+
+class Model:
+    """What one class of a model's module has itself, by the lines of its text: parsing all models takes minutes."""
+
+    is_dataclass, fields = False, ()
+
+    def __init__(self, block, module):
+        header = HEADER.match(block)
+        self.module, self.name = module, header[1]
+        words = re.findall(r"[\w.]+", re.sub(r"\w+\s*=\s*\S+", "", header[2] or ""))
+        self.bases = [word.rpartition(".")[2] for word in words]
+        self.methods = dict.fromkeys(
+            re.findall(r"^    def (\w+)", block, re.MULTILINE), (None, set())
+        )
+        self.names = {*self.methods, *re.findall(r"^    (\w+)\s*[:=]", block, re.MULTILINE)}
+        self.names |= set(re.findall(r"^\s+self\.(\w+)\s*(?::[^=\n]+)?=(?!=)", block, re.MULTILINE))
+        mapped = re.search(r"^    attribute_map = \{(.*?)\}", block, re.MULTILINE | re.DOTALL)
+        self.names |= set(re.findall(r"[\"'](\w+)[\"']\s*:", mapped[1])) if mapped else set()
+
+
+class Release:
+    """The classes, functions, tasks and variables of one release."""
+
+    def __init__(self, root):
+        self.classes, self.functions, self.variables, self.tasks = {}, {}, set(), set()
+        self.public, twice = set(), set()
+        for path in sorted(root.rglob("*.py")):
+            if path.relative_to(root).parts[0].removesuffix(".py") in SKIPPED:
+                continue
+            if path.name.startswith(UNREAD) or ".integrations." in module_name(path, root):
+                continue
+            text, module = path.read_text("utf-8"), module_name(path, root)
+            self.variables |= variables(text)
+            if ".models." in module:
+                blocks = filter(HEADER.match, CLASS.findall(f"{text}\n#"))
+                found = [Model(block, module) for block in blocks]
+                listed = text.partition("__all__ = [")[2]
+                self.public |= set(re.findall(r"[\"'](\w+)[\"']", listed))
+                self.public |= {own.name for own in found if own.name.endswith(LAYERS)}
+            elif path.name.startswith("dummy_"):
+                continue
+            else:
+                found = self.core(path, ast.parse(text), root)
+            for own in found:
+                twice |= {own.name} & self.classes.keys()
+                self.classes[own.name] = own
+        for name in twice:
+            del self.classes[name]
+
+        self._families = {}
+
+    def core(self, path, tree, root):
+        """Take what a module of the library's own has, and return its classes."""
+        if path == root / "__init__.py":
+            self.public |= {name for name, _ in bound_names(tree)}
+        if path == root / "pipelines" / "__init__.py":
+            self.tasks = set(tasks(tree))
+        self.functions |= {n.name: taken(n) for n in tree.body if isinstance(n, ast.FunctionDef)}
+        module = module_name(path, root)
+        return [Found(node, module) for node in tree.body if isinstance(node, ast.ClassDef)]
+
+    def family(self, name):
+        """Return a class and its ancestors in transformers."""
+        if name not in self._families:
+            found, todo = [], [name]
+            while todo:
+                own = self.classes.get(todo.pop(0))
+                if own is not None and own not in found:
+                    found.append(own)
+                    todo += own.bases
+            self._families[name] = found
+        return self._families[name]
+
+    def attributes(self, name):
+        """Return the names of a class; None if it has any, or does not exist."""
+        if name not in self.classes:
+            return None
+        names = set()
+        for own in self.family(name):
+            if OPEN & own.methods.keys() and own not in map(self.classes.get, BASE_CONFIGS):
+                return None
+            names |= own.names
+        return names
+
+    def accepted(self, name, method=None):
+        """Return what a call may name, and what a call names that is not refused; None: no such call, or any name."""
+        if method is None and name in self.functions and name not in self.classes:
+            return self.functions[name]
+        family = self.family(name)
+        own = next((f for f in family if (method or "__init__") in f.methods), None)
+        if own is not None:
+            return own.methods[method or "__init__"]
+        if method is None and family and family[0].is_dataclass:
+            fields = {field for f in family for field in f.fields}
+            return fields, fields
+        return None, set()
+
+
+def taken(node):
+    """Return the names that a function takes, None for any, and those that it names.
+
+    A decorator that renames arguments takes their former names, and ``kwargs.pop`` names what it takes.
+    """
+    names = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    for decorator in node.decorator_list:
+        if isinstance(decorator, ast.Call) and "deprecate_kwarg" in ast.unparse(decorator.func):
+            names |= {a.value for a in decorator.args if isinstance(a, ast.Constant)}
+    names -= {"self", "cls"}
+    if node.args.kwarg is None:
+        return names, names
+    return None, names | {
+        inner.args[0].value
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Call)
+        and isinstance(inner.func, ast.Attribute)
+        and inner.func.attr in {"pop", "get"}
+        and isinstance(inner.func.value, ast.Name)
+        and inner.func.value.id == node.args.kwarg.arg
+        and inner.args
+        and isinstance(inner.args[0], ast.Constant)
+    }
+
+
+def variables(text):
+    """Return the names of variables of the environment that a file has as strings."""
+    return {match[1] for match in VARIABLE.finditer(text)}
+
+
+def tasks(tree):
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in {
+            "SUPPORTED_TASKS",
+            "TASK_ALIASES",
+        }:
+            yield from (key.value for key in node.value.keys)
+
+
+def mask(values, name):
+    """Return one character for each release: 0 where it lacks the name."""
+    return "".join("0" if names is not None and name not in names else "1" for names in values)
+
+
+def rows(values, candidates, pattern):
+    found = {name: mask(values, name) for name in sorted(candidates)}
+    return {name: bits for name, bits in found.items() if pattern in bits}
+
+
+def calls(name, every):
+    """Yield None for the call of a class or function of the library's own modules, and ``train`` of a Trainer."""
+    found = [r.classes[name] for r in every if name in r.classes]
+    if any(".models." in one.module for one in found):
+        return
+    yield None
+    if name.endswith("Trainer"):
+        yield "train"
+
+
+def main(pairs):
+    folders = {r: Path(folder).resolve() for r, _, folder in (p.partition("=") for p in pairs)}
+    every = [Release(folder) for folder in folders.values()]
+    called, held = {}, {}
+    for name in sorted(set().union(*(r.public for r in every))):
+        for method in calls(name, every):
+            answers = [r.accepted(name, method) for r in every]
+            found = rows([v for v, _ in answers], set().union(*(n for _, n in answers)), "0")
+            if found := {n: bits for n, bits in found.items() if "1" in bits and n[0] != "_"}:
+                called[f"{name}.{method}" if method else name] = found
+        values = [r.attributes(name) for r in every]
+        candidates = set().union(*(v for v in values if v is not None))
+        lost = rows(values, PARTS & candidates, "10") if name.endswith(WHOLE) else {}
+        if lost := {n: bits for n, bits in lost.items() if "01" not in bits}:
+            held[name] = lost
+    words = {
+        part: {
+            "": rows(
+                [getattr(r, part) for r in every],
+                set().union(*(getattr(r, part) for r in every)),
+                "10",
+            )
+        }
+        for part in ("tasks", "variables")
+    }
+    OUT.write_text(written([*folders], {"arguments": called, "attributes": held, **words}), "utf-8")
+
+
+def written(releases, table):
+    """Return the table as JSON, one class or function on each line."""
+    parts = [
+        f'"{part}":{{\n'
+        + ",\n".join(
+            f"{json.dumps(k)}:{json.dumps(v, separators=(',', ':'))}" for k, v in rows.items()
+        )
+        + "\n}"
+        for part, rows in table.items()
+    ]
+    return f'{{"releases":{json.dumps(releases)},\n' + ",\n".join(parts) + "}\n"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
