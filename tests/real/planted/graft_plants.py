@@ -146,7 +146,7 @@ def job(defect, role, donor=None, n=0):
             {"source": str(FOLDER / source), "trust_remote_code": False, "prompts": PROMPTS}
         ),
         "store": {"root": str(FOLDER), "limit": 1 << 20},
-        "graft": asked,
+        "task": asked,
     }
 
 
