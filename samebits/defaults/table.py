@@ -43,7 +43,6 @@ class Default(NamedTuple):
 class History:
     """One class over all releases."""
 
-    kind: str
     rows: dict[str, list[list[Any]]] = field(default_factory=dict)
     """``fields.NAME``, ``bases``, ``type``, ``parts`` and ``aliases`` -> rows, as the module says."""
 
@@ -80,8 +79,8 @@ class Table:
         self.__dict__.pop("_by_type", None)
         index = len(self.releases)
         self.releases.append(release)
-        for name, of in stated.items():
-            self.classes.setdefault(name, History(of.kind))
+        for name in stated:
+            self.classes.setdefault(name, History())
         for name, history in self.classes.items():
             rows = _rows(stated[name]) if name in stated else {}
             for key in history.rows.keys() | rows.keys():
@@ -166,7 +165,7 @@ class Table:
     def text(self) -> str:
         """Return the table as a file has it: a line for each class."""
         lines = (
-            f"{json.dumps(name)}:{json.dumps({'kind': of.kind, **dict(sorted(of.rows.items()))}, **_COMPACT)}"
+            f"{json.dumps(name)}:{json.dumps(dict(sorted(of.rows.items())), **_COMPACT)}"
             for name, of in sorted(self.classes.items())
         )
         head = f'{{"format_version":{FORMAT_VERSION},"releases":{json.dumps(self.releases, **_COMPACT)}'
@@ -202,7 +201,7 @@ def _default(name: str, mark: str, value: JsonValue = None, needs: Sequence[str]
 def from_text(text: str) -> Table:
     """Return the table of a file's text."""
     content = json.loads(text)
-    classes = {name: History(rows.pop("kind"), rows) for name, rows in content["classes"].items()}
+    classes = {name: History(rows) for name, rows in content["classes"].items()}
     return Table(content["releases"], classes)
 
 
