@@ -29,7 +29,7 @@ HOST_FLOORS = [
     {"check"},
     {"gate"},
     {"cli", "schemas", "sessions", "pytest_plugin"},
-    {"__main__", "known", "manual"},
+    {"__main__", "manual"},
 ]
 """Packages of samebits/, lowest first; a package imports nothing of its own floor or above."""
 
