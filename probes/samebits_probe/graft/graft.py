@@ -134,7 +134,6 @@ class Patient(Bench[PatientTask]):
             "untried": suspects.untried,
             "tried": self.tried,
             "spent": search.spent,
-            "forks": forks.TAKEN,
         }
 
     def _attributable(self, suspects: Suspects) -> list[Suspect]:

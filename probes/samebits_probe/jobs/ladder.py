@@ -26,7 +26,6 @@ from samebits_probe.model import (
     alignment,
     decode,
     determinism,
-    forks,
     heap,
     layers,
     load,
@@ -89,7 +88,6 @@ def _write(path: Path, job: LadderJob, results: Facts) -> None:
         "format_version": formats.LADDER,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
-        "forks": forks.TAKEN,
         **results,
     }
     files.write_sealed(path, record)
