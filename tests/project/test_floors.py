@@ -28,7 +28,7 @@ HOST_FLOORS = [
     {"pipeline"},
     {"check"},
     {"gate"},
-    {"cli", "schemas", "sessions", "pytest_plugin"},
+    {"cli", "schemas", "pytest_plugin"},
     {"__main__", "manual"},
 ]
 """Packages of samebits/, lowest first; a package imports nothing of its own floor or above."""
