@@ -40,7 +40,7 @@ import nox
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
-from samebits.sessions import environment_ids
+from bench.sessions import environment_ids
 
 nox.needs_version = ">=2026.8"
 nox.options.default_venv_backend = "uv|virtualenv"

@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from bench.place import ROOT, WORK
+from bench.stated import written
+from bench.stated.sources import CONSTANTS, kind_of, of_file, shared_constants
 from samebits.defaults.moved import is_same
-from samebits.defaults.sources import CONSTANTS, kind_of, of_file, shared_constants
 from samebits.defaults.table import FILE, Table, from_text
 from samebits.matrix.known import releases
 from samebits.stacks.build import interpreter_of
@@ -34,7 +35,7 @@ from samebits_wire.places import STAMP
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from samebits.defaults.sources import Stated
+    from bench.stated.sources import Stated
 
 OUT = ROOT / "samebits" / "defaults" / FILE
 INDEX = "https://pypi.org/pypi/transformers/json"
@@ -70,9 +71,9 @@ def main() -> None:
     missing = [release for release in releases() if release not in table.releases]
     read = Reader()
     for release, wheel in wheels(missing):
-        table.add(release, read.wheel(wheel))
+        written.add(table, release, read.wheel(wheel))
         print(f"{release}: {len(table.classes)} classes", flush=True)
-    OUT.write_text(table.text(), "utf-8")
+    OUT.write_text(written.text(table), "utf-8")
 
 
 def wheels(wanted: list[str]) -> Iterator[tuple[str, bytes]]:

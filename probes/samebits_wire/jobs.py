@@ -1,12 +1,15 @@
-"""The keys of a job, by kind, as the host sends it.
+"""The keys of a job, by kind, as the host sends it and a stack reads it.
 
-samebits/jobs/records.py has the same keys for the side that writes them, and says what each means;
-tests/jobs/test_records.py holds both together. A stack's process adds ``id`` and ``slots``.
+The host makes tasks from records that say more of each key: samebits/jobs/records.py;
+tests/jobs/test_records.py holds both together.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal, TypedDict, final
+
+RunName = Literal["a", "b"]
+"""The run of a cell, which decides the byte that fills uninitialised memory."""
 
 
 class Variant(TypedDict):
@@ -79,7 +82,7 @@ class LimitedStore(JobStore):
 
 
 class CellStore(LimitedStore):
-    """The same, with hashes of tensors that are stored in any case."""
+    """The same, with hashes of tensors that are stored whatever their size."""
 
     wanted: list[str]
 
@@ -88,12 +91,17 @@ class ModelSource(TypedDict):
     """Where a model is loaded from."""
 
     source: str
+    """A folder, or a hub id."""
     revision: str | None
     trust_remote_code: bool
     imports: list[str]
+    """Modules to import before the load."""
     model_class: str | None
+    """The class as ``package.module:Name``; None: an Auto class or the config decides."""
     load: dict[str, Any]
+    """Further arguments of from_pretrained."""
     logits: str | None
+    """Name of the output that plays the part of the logits; None: the usual one."""
 
 
 class FedModel(ModelSource):
@@ -133,20 +141,32 @@ class ObservedModel(CellModel):
     """The model of a cell, and what to observe of it."""
 
     greedy: int
+    """Number of tokens to generate."""
     questions: dict[str, Options]
+    """Question -> what its phase is asked; those that are not asked are left out."""
     reloads: bool
+    """Whether to load it again for what only explains: eager attention, the check of the load."""
     large: bool
+    """Whether its size keeps nothing from being tried."""
     probes: list[ProbeFile]
+    """Files of the user's with probes to run."""
 
 
-class JobKeys(TypedDict):
-    """The keys of every job, besides its kind."""
+class Numbered(TypedDict, total=False):
+    """What the process of a stack adds to a job."""
 
     id: str
     slots: int
     """Number of jobs that share this machine."""
+
+
+class JobKeys(Numbered):
+    """The keys of every job, besides its kind."""
+
     timeout: float
+    """Seconds that it may make no progress."""
     log: str
+    """Path for what it prints."""
 
 
 class Job(JobKeys):
@@ -186,6 +206,7 @@ class BuildJob(JobKeys):
     imports: list[str]
     model_class: str | None
     out: str
+    """Folder of the checkpoint."""
 
 
 @final
@@ -196,7 +217,7 @@ class TrialJob(JobKeys):
     result: str
     script: str
     trust_remote_code: bool
-    run: Literal["a", "b"]
+    run: RunName
     threads: int
     store: LimitedStore
 
@@ -208,6 +229,7 @@ class TensorsJob(JobKeys):
     kind: Literal["capsule"]
     result: str
     checkpoint: str
+    """Its folder."""
 
 
 class InputsJob(JobKeys):
@@ -215,12 +237,15 @@ class InputsJob(JobKeys):
 
     kind: Literal["inputs"]
     name: str
+    """Name of the model."""
     stack: str
     threads: int
     result: str
     store: JobStore
     model: PromptedModel
+    """Its prompts; files of input sets have absolute paths."""
     places: dict[str, dict[str, str]]
+    """Input set -> argument -> its position in matrix.yaml; '' for that of the set."""
 
 
 class JobOfCell(JobKeys):
@@ -228,16 +253,20 @@ class JobOfCell(JobKeys):
 
     cell: CellId
     threads: int
+    """Threads of its forwards, which decide their bits: the same on both sides of a comparison."""
     budget: float
+    """Seconds after which only observations that affect the verdict start."""
 
 
 class CellJob(JobOfCell):
     """Observe a cell in one of its runs."""
 
     kind: Literal["cell"]
-    run: Literal["a", "b"]
+    run: RunName
     short: bool
+    """Whether to observe only what shows that the run agrees with run a."""
     capture: str
+    """Path for the capture."""
     store: CellStore
     model: ObservedModel
 
@@ -291,8 +320,7 @@ class LadderJob(TaskJob):
     """Run a cell on every rung of the precision ladder."""
 
     kind: Literal["ladder"]
-    run: Literal["a", "b"]
-    ladder: Rungs
+    task: Rungs
 
 
 class PromptTask(Task):
@@ -316,7 +344,7 @@ class TraceJob(TaskJob):
     """Trace one prompt of a cell."""
 
     kind: Literal["trace"]
-    trace: Tracing
+    task: Tracing
 
 
 class GraftTask(PromptTask):
@@ -351,4 +379,4 @@ class GraftJob(TaskJob):
     """Store pieces of the reference, or try them in the candidate."""
 
     kind: Literal["graft"]
-    graft: DonorTask | PatientTask
+    task: DonorTask | PatientTask

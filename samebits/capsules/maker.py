@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from samebits.capsules.running import Place
     from samebits.capsules.script import ZerosIn
     from samebits.jobs.checkpoints import Checkpoint
-    from samebits.jobs.records import RunName
     from samebits.matrix.spec import ModelSpec
     from samebits.records.capsule import Contrast, Feed
     from samebits.records.capture import Capture, Failure
     from samebits.records.comparison import CellResult, Metrics
     from samebits.stacks.slots import Slots
+    from samebits_wire.jobs import RunName
 
 EXPECTED = "expected.json"
 ISSUE = "ISSUE.md"

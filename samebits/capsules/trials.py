@@ -10,7 +10,6 @@ from pydantic import Field
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.compare.metrics import measure
 from samebits.jobs.cells import VALUES_LIMIT
-from samebits.jobs.records import LimitedStore, TensorsJob, TrialJob
 from samebits.records.record import R, Record, read_record
 from samebits.records.tensor import TensorRef, tensor_hash
 from samebits_wire.folders import without_folders
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from samebits.compare.signals import TensorSource
-    from samebits.jobs.records import CapsuleJob, RunName
     from samebits.records.capsule import Contrast, Question
     from samebits.records.capture import Capture
     from samebits.records.comparison import Metrics
     from samebits.stacks.process import StackProcess
+    from samebits_wire.jobs import RunName, TensorsJob, TrialJob
 
 
 class Trial(Record):
@@ -80,16 +79,17 @@ async def run_trial(
     ``threads`` are those that the script sets. ``nth`` distinguishes trials of the same script that run at the same time.
     """
     result = script.with_name(f"{script.name}.{run}{nth}.json")
-    job = TrialJob(
-        script=str(script),
-        trust_remote_code=trusts_code,
-        run=run,
-        threads=threads,
-        store=LimitedStore(root=str(work), limit=VALUES_LIMIT),
-        result=str(result),
-        log=str(result.with_suffix(".log")),
-        timeout=timeout,
-    )
+    job: TrialJob = {
+        "kind": "capsule",
+        "script": str(script),
+        "trust_remote_code": trusts_code,
+        "run": run,
+        "threads": threads,
+        "store": {"root": str(work), "limit": VALUES_LIMIT},
+        "result": str(result),
+        "log": str(result.with_suffix(".log")),
+        "timeout": timeout,
+    }
     record = await _job_result(process, job, result, Trial)
     return record if isinstance(record, Trial) else Trial(message=record)
 
@@ -98,22 +98,23 @@ async def list_tensors(
     process: StackProcess, checkpoint: Path, result: Path, timeout: float
 ) -> Tensors:
     """Return the tensors of a checkpoint folder, listed by one stack."""
-    job = TensorsJob(
-        checkpoint=str(checkpoint),
-        result=str(result),
-        log=str(result.with_suffix(".log")),
-        timeout=timeout,
-    )
+    job: TensorsJob = {
+        "kind": "capsule",
+        "checkpoint": str(checkpoint),
+        "result": str(result),
+        "log": str(result.with_suffix(".log")),
+        "timeout": timeout,
+    }
     record = await _job_result(process, job, result, Tensors)
     return record if isinstance(record, Tensors) else Tensors(refused=record)
 
 
 async def _job_result(
-    process: StackProcess, job: CapsuleJob, result: Path, kind: type[R]
+    process: StackProcess, job: TrialJob | TensorsJob, result: Path, kind: type[R]
 ) -> R | str:
     """Return the record that a job wrote to ``result``, or why it wrote none."""
     result.unlink(missing_ok=True)
-    ended = await process.run(job.as_json())
+    ended = await process.run(job)
     return read_record(result, kind) or ended.reason or "it wrote no result"
 
 

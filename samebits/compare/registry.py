@@ -1,47 +1,34 @@
 """All signals that make a verdict, in the order of the flow of data.
 
-A module of samebits/compare/units/ is found by itself. Units use this package's comparisons, and
-those ask which signals a phase observes, so the units are loaded at the first question.
+Their units (samebits/compare/units.py) use this package's comparisons, and those ask which signals a
+phase observes, so the units are loaded at the first question.
 """
 
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from functools import cache
 from typing import TYPE_CHECKING
 
 from samebits.records.ids import EXPLANATORY_ORDER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits.compare.unit import SignalUnit
     from samebits.records.capture import Capture
     from samebits.records.ids import Signal
-
-PACKAGE = "samebits.compare.units"
 
 
 @cache
 def units() -> tuple[SignalUnit, ...]:
     """Return the unit of every signal that makes a verdict, first in the flow of data first."""
-    return discover(importlib.import_module(PACKAGE).__path__, PACKAGE)
+    listed: tuple[SignalUnit, ...] = importlib.import_module("samebits.compare.units").UNITS
+    return tuple(sorted(listed, key=lambda unit: unit.order))
 
 
 def units_of(*captures: Capture) -> tuple[SignalUnit, ...]:
     """Return the units of the signals that make a verdict in some runs: the user's probes as well."""
     probes = importlib.import_module("samebits.compare.probes")
     return (*units(), *probes.probe_units(*captures))
-
-
-def discover(folders: Iterable[str], package: str) -> tuple[SignalUnit, ...]:
-    """Return the units of all modules in some folders, in the order of the flow of data."""
-    modules = (
-        importlib.import_module(f"{package}.{module.name}")
-        for module in pkgutil.iter_modules(list(folders))
-    )
-    return tuple(sorted((module.SIGNAL for module in modules), key=lambda unit: unit.order))
 
 
 def signal_names() -> tuple[Signal, ...]:

@@ -1,7 +1,7 @@
 """A signal that makes a verdict, as one unit: its order, its phases, how it is compared.
 
-Each module of samebits/compare/units/ holds one unit as ``SIGNAL``. The probes' side of a new
-signal is a module of probes/samebits_probe/cell/phases/.
+samebits/compare/units.py lists all units. The probes' side of a new signal is a module of
+probes/samebits_probe/cell/phases/.
 """
 
 from __future__ import annotations

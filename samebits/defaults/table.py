@@ -3,7 +3,7 @@
 A field has a row for each release in which it changes: ``[release, "=", value]``, ``[release, "~", value, others]``
 for a value that the source makes of the defaults of other fields, ``[release, "?"]`` where the source does not
 state the value, ``[release, "-"]`` where the class has no such field. Releases are indices.
-``nox -s defaults`` adds a release.
+``nox -s defaults`` adds a release (bench/stated/).
 """
 
 from __future__ import annotations
@@ -15,18 +15,15 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pydantic import JsonValue
 
-    from samebits.defaults.sources import Stated
-
-FORMAT_VERSION: Final = 1
 FILE: Final = "defaults.json"
 _RENAMED_BASE: Final = {"PretrainedConfig": "PreTrainedConfig"}
 """The base of all configs has another name since 5.0."""
 _MAX_BASES = 20
-_FIELDS = "fields."
+FIELDS = "fields."
 """Begins the keys of fields among those of a class."""
 
 
@@ -43,14 +40,13 @@ class Default(NamedTuple):
 class History:
     """One class over all releases."""
 
-    kind: str
     rows: dict[str, list[list[Any]]] = field(default_factory=dict)
     """``fields.NAME``, ``bases``, ``type``, ``parts`` and ``aliases`` -> rows, as the module says."""
 
     @property
     def fields(self) -> list[str]:
         """Its own fields in any release."""
-        return [key.removeprefix(_FIELDS) for key in self.rows if key.startswith(_FIELDS)]
+        return [key.removeprefix(FIELDS) for key in self.rows if key.startswith(FIELDS)]
 
     def at(self, key: str, release: int) -> list[Any]:
         """Return the last row of a key up to a release: a mark and, where it is stated, the value."""
@@ -61,12 +57,6 @@ class History:
             last = row
         return last
 
-    def note(self, key: str, release: int, row: list[Any]) -> None:
-        """Add a row if it differs from the last one."""
-        rows = self.rows.setdefault(key, [])
-        if (rows[-1][1:] if rows else ["-"]) != row:
-            rows.append([release, *row])
-
 
 class Table:
     """Defaults of all classes in all releases, oldest release first."""
@@ -74,18 +64,6 @@ class Table:
     def __init__(self, releases: list[str], classes: dict[str, History]) -> None:
         self.releases = releases
         self.classes = classes
-
-    def add(self, release: str, stated: Mapping[str, Stated]) -> None:
-        """Add what the classes of the next release state."""
-        self.__dict__.pop("_by_type", None)
-        index = len(self.releases)
-        self.releases.append(release)
-        for name, of in stated.items():
-            self.classes.setdefault(name, History(of.kind))
-        for name, history in self.classes.items():
-            rows = _rows(stated[name]) if name in stated else {}
-            for key in history.rows.keys() | rows.keys():
-                history.note(key, index, rows.get(key, ["-"]))
 
     def of(self, name: str, release: str) -> dict[str, Default]:
         """Return field -> default of a class, those of its bases included; empty if it is not there."""
@@ -102,7 +80,7 @@ class Table:
 
     def _default(self, line: Iterable[str], field: str, index: int) -> Default | None:
         for base in line:
-            mark, *value = self.classes[base].at(f"{_FIELDS}{field}", index)
+            mark, *value = self.classes[base].at(f"{FIELDS}{field}", index)
             if mark != "-":
                 return _default(field, mark, *value)
         return None
@@ -163,32 +141,6 @@ class Table:
             yield name
             waiting += value[0] if value else []
 
-    def text(self) -> str:
-        """Return the table as a file has it: a line for each class."""
-        lines = (
-            f"{json.dumps(name)}:{json.dumps({'kind': of.kind, **dict(sorted(of.rows.items()))}, **_COMPACT)}"
-            for name, of in sorted(self.classes.items())
-        )
-        head = f'{{"format_version":{FORMAT_VERSION},"releases":{json.dumps(self.releases, **_COMPACT)}'
-        return head + ',"classes":{\n' + ",\n".join(lines) + "\n}}\n"
-
-
-_COMPACT: Final[dict[str, Any]] = {"separators": (",", ":")}
-
-
-def _rows(stated: Stated) -> dict[str, list[Any]]:
-    rows: dict[str, list[Any]] = {"bases": ["=", list(stated.bases)]}
-    if stated.type is not None:
-        rows["type"] = ["=", stated.type]
-    if stated.parts:
-        rows["parts"] = ["=", stated.parts]
-    if stated.aliases:
-        rows["aliases"] = ["=", stated.aliases]
-    for name, value in stated.fields.items():
-        needs = stated.needs.get(name)
-        rows[f"{_FIELDS}{name}"] = ["~", value, list(needs)] if needs else ["=", value]
-    return rows | {f"{_FIELDS}{name}": ["?"] for name in stated.computed}
-
 
 def _default(name: str, mark: str, value: JsonValue = None, needs: Sequence[str] = ()) -> Default:
     """Return a default; configs complete their rope parameters (``modeling_rope_utils.py``) after __init__."""
@@ -202,7 +154,7 @@ def _default(name: str, mark: str, value: JsonValue = None, needs: Sequence[str]
 def from_text(text: str) -> Table:
     """Return the table of a file's text."""
     content = json.loads(text)
-    classes = {name: History(rows.pop("kind"), rows) for name, rows in content["classes"].items()}
+    classes = {name: History(rows) for name, rows in content["classes"].items()}
     return Table(content["releases"], classes)
 
 

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from samebits.jobs.checkpoints import Checkpoint
-    from samebits.jobs.records import Job
     from samebits.records.ids import CellId, Variant
     from samebits.stacks.process import Ended, StackProcess
     from samebits.storage.store import Store
+    from samebits_wire.jobs import JobKeys
 
 J = TypeVar("J", bound=JobFile)
 
@@ -48,7 +48,7 @@ class CachedJob(Generic[J]):
     path: Path
     record: type[J]
     checkpoint: Checkpoint
-    job: Callable[[Path], Job]
+    job: Callable[[Path], JobKeys]
     """Returns the job that writes its result to a given path."""
     unrepeatable: str
     """The reason to note if the result is missing, or if the machine may have caused it."""
@@ -180,14 +180,14 @@ class JobCache:
 async def run_aside(
     path: Path,
     record: type[J],
-    job: Callable[[Path], Job],
+    job: Callable[[Path], JobKeys],
     process: StackProcess,
 ) -> Left[J]:
     """Run a job that writes beside ``path``; the caller renames or removes what it wrote."""
     written = aside(path)
     sent = job(written)
-    ended = await process.run(sent.as_json())
-    return Left(read_record(written, record), ended, written, Path(sent.log))
+    ended = await process.run(sent)
+    return Left(read_record(written, record), ended, written, Path(sent["log"]))
 
 
 def aside(path: Path) -> Path:

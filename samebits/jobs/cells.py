@@ -22,8 +22,7 @@ from samebits.base.filestate import is_older
 from samebits.compare.probes import may_be_the_machine
 from samebits.compare.signals import agrees
 from samebits.jobs.cache import aside
-from samebits.jobs.common import follows_from, job_of
-from samebits.jobs.records import CellJob, CellStore, ObservedModel, RunName
+from samebits.jobs.common import follows_from, job_of, model_of
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import NO_DEVICE, Capture, Failure, Skip, Unfinished
 from samebits.records.kinds import CELL
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Extent
     from samebits.records.ids import CellId
     from samebits.stacks.process import Ended
+    from samebits_wire.jobs import CellJob, ObservedModel, RunName
 
 OptionsOf = Callable[["CellId", "ModelSpec"], dict[str, "Options"]]
 """Returns the questions that phases of a cell are asked, each with its options."""
@@ -70,7 +70,7 @@ class FinishedRun(NamedTuple):
 
     def discard(self) -> None:
         """Remove its files."""
-        for path in (self.job.capture, self.job.log):
+        for path in (self.job["capture"], self.job["log"]):
             remove(Path(path))
 
 
@@ -105,7 +105,7 @@ class CellRunner:
 
         async def run(run: RunName, *, short: bool = False) -> FinishedRun:
             job = self._job(ready, folder, run, tuple(wanted), short=short)
-            ended = await ready.process.run(job.as_json(), started)
+            ended = await ready.process.run(job, started)
             return self._read(ready.cell, job, ended)
 
         if known:
@@ -193,7 +193,7 @@ class CellRunner:
             "reloads": model.reloads,
             "large": model.large,
             "budget": model.budget,
-            "probe files": [file.model_dump(mode="json") for file in model.probe_files],
+            "probe files": [file.as_json() for file in model.probe_files],
         }
         return self._cache.path_of_cell(CELL.folder, cell, facts).with_suffix("")
 
@@ -230,55 +230,61 @@ class CellRunner:
         path, cell, model = aside(folder / f"{run}.json"), ready.cell, ready.model
         # a short run that agrees has the tensors of run a, which stores them
         limit, wanted = (0, ()) if short else (VALUES_LIMIT, wanted)
-        fields = job_of(ready, path)
-        observed = ObservedModel(
-            **dict(fields["model"]),
-            greedy=model.greedy,
-            questions=self._options(cell, model),
-            reloads=model.reloads,
-            large=model.large,
-            probes=model.probe_files,
-        )
-        store = CellStore(root=str(self._cache.root), limit=limit, wanted=wanted)
-        fields |= {"model": observed, "store": store}
-        return CellJob(run=run, short=short, capture=str(path), **fields)
+        options = self._options(cell, model)
+        observed: ObservedModel = {
+            **model_of(model, ready.checkpoint),
+            "greedy": model.greedy,
+            "questions": {name: asked.as_json() for name, asked in options.items()},
+            "reloads": model.reloads,
+            "large": model.large,
+            "probes": [file.as_json() for file in model.probe_files],
+        }
+        return {
+            **job_of(ready, path),
+            "kind": "cell",
+            "run": run,
+            "short": short,
+            "capture": str(path),
+            "store": {"root": str(self._cache.root), "limit": limit, "wanted": list(wanted)},
+            "model": observed,
+        }
 
     def _keep(self, run: FinishedRun) -> Capture:
         """Publish a run's files, note it if another run may end otherwise, and return it."""
         if run.unrepeatable:
-            self._cache.dependencies.mark_unrepeatable(run.unrepeatable, str(run.job.cell))
+            self._cache.dependencies.mark_unrepeatable(run.unrepeatable, str(run.capture.cell))
         self._cache.dependencies.file(_publish(run.job))
         return run.capture
 
     def _read(self, cell: CellId, job: CellJob, ended: Ended) -> FinishedRun:
         """Return a run with its capture, or with a failed one that says why there is none."""
-        path = Path(job.capture)
+        path = Path(job["capture"])
         try:
             capture = self._cache.store.read_capture(path)
         except CaptureError as error:
             reason = ended.reason or str(error).replace(str(path), "its capture")
         else:
-            if _answers(capture, job):
+            if _answers(capture, cell, job):
                 unrepeatable = f"{cell} failed for a reason that may be the machine"
                 unrepeatable = "" if _is_repeatable(capture) else unrepeatable
                 if capture.status == "unfinished":
                     capture = _ended_early(capture, job, ended)
                 return FinishedRun(job, capture, unrepeatable)
             extent = "" if _is_enough(capture, job) else "short "
-            threads = "" if capture.threads == job.threads else f", {capture.threads} threads"
+            threads = "" if capture.threads == job["threads"] else f", {capture.threads} threads"
             reason = f"it wrote the {extent}capture of {capture.cell}, run {capture.run}{threads}"
             remove(path)  # else it would be kept, and a later run would read it
         unrepeatable = f"{cell} wrote no result"
         if ended.stopped:
             capture = _ended_early(_empty_capture(cell, job), job, ended)
             return FinishedRun(job, capture, unrepeatable)
-        log = tail(Path(job.log))
+        log = tail(Path(job["log"]))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
         capture = Capture(
             cell=cell,
-            run=job.run,
+            run=job["run"],
             extent=_extent(job),
-            threads=job.threads,
+            threads=job["threads"],
             status="failed",
             failure=failure,
         )
@@ -292,23 +298,23 @@ class CellRunner:
 def _empty_capture(cell: CellId, job: CellJob) -> Capture:
     """Return the empty capture of a run that ended before its first observation."""
     return Capture(
-        cell=cell, run=job.run, extent=_extent(job), threads=job.threads, status="unfinished"
+        cell=cell, run=job["run"], extent=_extent(job), threads=job["threads"], status="unfinished"
     )
 
 
 def _extent(job: CellJob) -> Extent:
-    return "short" if job.short else "full"
+    return "short" if job["short"] else "full"
 
 
-def _answers(capture: Capture, job: CellJob) -> bool:
-    """Return True if a capture is of the cell, the run and the threads of a job."""
-    is_of_job = (capture.cell, capture.run, capture.threads) == (job.cell, job.run, job.threads)
+def _answers(capture: Capture, cell: CellId, job: CellJob) -> bool:
+    """Return True if a capture is of a cell, and of the run and the threads of its job."""
+    is_of_job = (capture.cell, capture.run, capture.threads) == (cell, job["run"], job["threads"])
     return is_of_job and _is_enough(capture, job)
 
 
 def _is_enough(capture: Capture, job: CellJob) -> bool:
     """Return True unless a job for a full run left a short one."""
-    return job.short or capture.extent == "full"
+    return job["short"] or capture.extent == "full"
 
 
 def _ended_early(capture: Capture, job: CellJob, ended: Ended) -> Capture:
@@ -325,7 +331,7 @@ def _ended_early(capture: Capture, job: CellJob, ended: Ended) -> Capture:
     unfinished = Unfinished(phase=phase, reason=reason, step=ended.step)
     failures = capture.failures
     if ended.crashed or not ended.why:
-        log = tail(Path(job.log))
+        log = tail(Path(job["log"]))
         crash = Failure(phase=phase, type="no result", message=reason, traceback=log)
         failures = (*failures, crash)
     missing_skips = _missing(capture, job, f"the run ended before: {reason} in phase {phase}")
@@ -347,13 +353,13 @@ def _missing(capture: Capture, job: CellJob, reason: str) -> Iterator[Skip]:
     for name in ("weights", "buffers", "inv_freq"):
         if getattr(signals, name) is None:
             yield Skip(what=name, reason=reason, why="unfinished")
-    for file in job.model.probes:
-        if file.verdict and file.name not in signals.probes:
-            yield Skip(what=f"probe {file.name}", reason=reason, why="unfinished")
+    for file in job["model"]["probes"]:
+        if file["verdict"] and file["name"] not in signals.probes:
+            yield Skip(what=f"probe {file['name']}", reason=reason, why="unfinished")
     skipped = {skip.what for skip in capture.skips}
     for name, rows in (("forward", signals.forward), ("greedy", signals.greedy)):
         observed = {row.partition("[")[0] for row in rows or {}}
-        for prompt in job.model.prompts:
+        for prompt in job["model"]["prompts"]:
             if prompt not in observed and not skipped & {
                 name,
                 f"{name} {prompt}",
@@ -368,9 +374,9 @@ def _publish(job: CellJob) -> Path:
     An older capture is always replaced or removed, because it is not what the cell computes now.
     Without room on the disk there is none, and the cell runs again. Returns the path of the capture.
     """
-    published = Path(job.capture)
-    for path in (Path(job.log), Path(job.capture)):
-        published = path.with_name(f"{job.run}{path.suffix}")
+    published = Path(job["capture"])
+    for path in (Path(job["log"]), Path(job["capture"])):
+        published = path.with_name(f"{job['run']}{path.suffix}")
         try:
             move(path, published)
         except OSError:

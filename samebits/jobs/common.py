@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from samebits.jobs.records import CellModel
 from samebits.matrix.spec import Prompt
 from samebits.records.inputs import Inputs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from samebits.jobs.checkpoints import Checkpoint
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId, Variant
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
+    from samebits_wire.jobs import CellModel, JobOfCell, ModelSource
 
 SEVERAL = 4
 """Threads of a large model, on any machine: another number sums in another order."""
@@ -62,11 +63,11 @@ def threads_of(model: ModelSpec, checkpoint: Checkpoint, variant: Variant) -> in
 
 def model_of(model: ModelSpec, checkpoint: Checkpoint) -> CellModel:
     """Return where a job loads the model of a cell from, with its prompts and inputs."""
-    return CellModel(
+    return {
         **loading(model, checkpoint),
-        prompts=prompts_of(model, checkpoint),
-        inputs=inputs_of(checkpoint),
-    )
+        "inputs": inputs_of(checkpoint).as_json(),
+        "prompts": as_written(prompts_of(model, checkpoint)),
+    }
 
 
 def prompts_of(model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Prompt | InputSetEntry]:
@@ -77,27 +78,31 @@ def prompts_of(model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Prompt | I
     return model.prompts | {name: Prompt(length=1) for name in inputs_of(checkpoint).more}
 
 
-def job_of(ready: ReadyCell, path: Path) -> dict[str, Any]:
-    """Return the fields that every job of a cell has; its log has the name of ``path``."""
+def as_written(prompts: Mapping[str, Prompt | InputSetEntry]) -> dict[str, Any]:
+    """Return prompts and input sets with the keys that were given, as matrix.yaml has them."""
+    return {n: given.model_dump(mode="json", exclude_none=True) for n, given in prompts.items()}
+
+
+def job_of(ready: ReadyCell, path: Path) -> JobOfCell:
+    """Return the keys that every job of a cell has; its log has the name of ``path``."""
     return {
-        "cell": ready.cell,
+        "cell": ready.cell.as_json(),
         "threads": ready.threads,
         "timeout": ready.model.timeout,
         "budget": ready.model.budget,
         "log": str(path.with_suffix(".log")),
-        "model": model_of(ready.model, ready.checkpoint),
     }
 
 
-def loading(model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return the fields of a ModelSource: where a job loads a model from, and how."""
+def loading(model: ModelSpec, checkpoint: Checkpoint) -> ModelSource:
+    """Return where a job loads a model from, and how."""
     return {
         "source": checkpoint.source,
         "revision": checkpoint.revision,
         "trust_remote_code": model.trust_remote_code,
-        "imports": model.imports,
+        "imports": list(model.imports),
         "model_class": model.model_class,
-        "load": model.load,
+        "load": model.model_dump(mode="json", include={"load"})["load"],
         "logits": model.logits,
     }
 

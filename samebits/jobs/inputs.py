@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.base.digests import digest_of_file
 from samebits.jobs.cache import CachedJob
-from samebits.jobs.common import identity_of, loading, loading_facts
-from samebits.jobs.records import InputsJob, JobStore, PromptedModel
+from samebits.jobs.common import as_written, identity_of, loading, loading_facts
 from samebits.matrix.arguments import InputSet
 from samebits.records.inputs import Inputs, InputsFile
 from samebits.records.kinds import INPUTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from samebits.matrix.spec import ModelSpec, Prompt
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
+    from samebits_wire.jobs import InputsJob
 
 NO_STACK = "no environment could read the arguments of the model's forward"
 
@@ -76,7 +76,7 @@ class Feeder:
             "stack": [stack.id, stack.lock_digest],
             "checkpoint": identity_of(checkpoint),
             **loading_facts(model),
-            "prompts": _prompted_model(model, checkpoint).model_dump(mode="json")["prompts"],
+            "prompts": as_written(model.prompts),
             "probes": self._cache.probes,
             **self._given(model),
         }
@@ -93,16 +93,19 @@ class Feeder:
         return {"files": files, "places": places} if places else {}
 
     def _job(self, model: ModelSpec, checkpoint: Checkpoint, stack: Stack, path: Path) -> InputsJob:
-        return InputsJob(
-            name=model.name,
-            stack=stack.id,
-            timeout=model.timeout,
-            log=str(path.with_suffix(".log")),
-            result=str(path),
-            store=JobStore(root=str(self._cache.root)),
-            model=_prompted_model(_with_whole_paths(model), checkpoint),
-            places={name: given.places for name, given in _sets(model).items()},
-        )
+        prompts = as_written(_with_whole_paths(model.prompts))
+        return {
+            "kind": "inputs",
+            "name": model.name,
+            "stack": stack.id,
+            "threads": 1,  # it computes nothing that is compared
+            "timeout": model.timeout,
+            "log": str(path.with_suffix(".log")),
+            "result": str(path),
+            "store": {"root": str(self._cache.root)},
+            "model": {**loading(model, checkpoint), "prompts": prompts},
+            "places": {name: given.places for name, given in _sets(model).items()},
+        }
 
 
 def _sets(model: ModelSpec) -> dict[str, InputSet]:
@@ -116,17 +119,17 @@ def _file_of(given: InputSet) -> Path | None:
     return None if name is None else Path(given.folder, name).absolute()
 
 
-def _with_whole_paths(model: ModelSpec) -> ModelSpec:
-    """Return a model whose input sets have absolute paths."""
-    prompts: dict[str, Prompt | InputSetEntry] = dict(model.prompts)
-    for name, given in _sets(model).items():
+def _with_whole_paths(
+    prompts: Mapping[str, Prompt | InputSetEntry],
+) -> dict[str, Prompt | InputSetEntry]:
+    """Return prompts and input sets, of which these have absolute paths."""
+    whole = dict(prompts)
+    for name, given in prompts.items():
+        if not isinstance(given, InputSet):
+            continue
         if given.function is not None:
             path = f"{_file_of(given)}:{given.function.rpartition(':')[2]}"
-            prompts[name] = given.model_copy(update={"function": path})
+            whole[name] = given.model_copy(update={"function": path})
         elif given.file is not None:
-            prompts[name] = given.model_copy(update={"file": str(_file_of(given))})
-    return model.model_copy(update={"prompts": prompts})
-
-
-def _prompted_model(model: ModelSpec, checkpoint: Checkpoint) -> PromptedModel:
-    return PromptedModel(**loading(model, checkpoint), prompts=model.prompts)
+            whole[name] = given.model_copy(update={"file": str(_file_of(given))})
+    return whole

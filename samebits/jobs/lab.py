@@ -6,8 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob
-from samebits.jobs.common import follows_from, job_of
-from samebits.jobs.records import JOB_OF, LimitedStore, QuestionJob
+from samebits.jobs.common import follows_from, job_of, model_of
 from samebits.records.capture import Failure
 
 if TYPE_CHECKING:
@@ -16,10 +15,11 @@ if TYPE_CHECKING:
 
     from samebits.jobs.cache import JobCache
     from samebits.jobs.common import ReadyCell
-    from samebits.jobs.records import Task, TaskJob
+    from samebits.jobs.records import Task
     from samebits.records.ids import CellId
     from samebits.records.kinds import CellKind, F
     from samebits.records.result import CellFile
+    from samebits_wire.jobs import QuestionJob
 
 Functions = dict[str, set[int]]
 """File of transformers -> first lines of functions."""
@@ -77,13 +77,12 @@ class Lab:
             of_cell.setdefault(file, set()).update(lines)
         return answer.model_copy(update={"entered": {}}) if answer.entered else answer
 
-    def _job(self, kind: CellKind[F], task: Task, ready: ReadyCell, written: Path) -> TaskJob:
-        form, key = JOB_OF.get(type(task), (QuestionJob, "task"))
+    def _job(self, kind: CellKind[F], task: Task, ready: ReadyCell, written: Path) -> QuestionJob:
         limit = kind.limit if task.stores else 0
-        fields = {
+        return {
             **job_of(ready, written),
-            "store": LimitedStore(root=str(self.cache.root), limit=limit),
-            key: task.model_copy(update={"result": str(written)}),
             "kind": kind.name,
+            "model": model_of(ready.model, ready.checkpoint),
+            "store": {"root": str(self.cache.root), "limit": limit},
+            "task": task.model_copy(update={"result": str(written)}).as_json(),
         }
-        return form(**fields)

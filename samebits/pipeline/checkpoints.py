@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from samebits.base.digests import digest_of_file
 from samebits.base.errors import MACHINE_ERRORS, PatchError, nearest
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of
-from samebits.jobs.records import BuildJob
 from samebits.stacks.probes import MAKER
 from samebits.stacks.process import tail
 from samebits_wire.atomic import remove
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from samebits.pipeline.stacks import RunStacks
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
+    from samebits_wire.jobs import BuildJob
 
 
 class BuildFailed(Exception):  # noqa: N818  it fails the cells of the model, not the run
@@ -170,15 +170,16 @@ class RunCheckpoints:
             remove(folder)
         log = folder.with_suffix(".log")
         assert model.build is not None
-        job = BuildJob(
-            recipe=model.build,
-            imports=model.imports,
-            model_class=model.model_class,
-            out=str(folder),
-            log=str(log),
-            timeout=model.timeout,
-        )
-        ended = await self._stacks.process(model.name, builder.id).run(job.as_json())
+        job: BuildJob = {
+            "kind": "build",
+            "recipe": model.build.as_json(),
+            "imports": list(model.imports),
+            "model_class": model.model_class,
+            "out": str(folder),
+            "log": str(log),
+            "timeout": model.timeout,
+        }
+        ended = await self._stacks.process(model.name, builder.id).run(job)
         if (made := self._made.made(model, builder)) is not None:
             await self._share(folder)
             return made

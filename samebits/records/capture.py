@@ -432,8 +432,6 @@ class Capture(Record):
     """How uninitialised memory was filled, and whether a check found the pattern there."""
     probe_effect: Literal["none", "changed the bits", "not checked"] = "not checked"
     """Whether the instrumentation of the forward changed its logits."""
-    forks: dict[str, str] = Field(default_factory=dict)
-    """Version fork -> branch taken."""
     skips: tuple[Skip, ...] = ()
     signals: Signals = Signals()
     seconds: dict[str, float] = Field(default_factory=dict)

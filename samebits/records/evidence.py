@@ -17,8 +17,6 @@ class RotaryTable(Record):
     part: str
     """``cos`` or ``sin``; ``0``, ``1`` … if the module returns something else."""
     ref: TensorRef
-    position_axis: int
-    """The axis of the token positions."""
 
 
 class AttentionTensors(Record):

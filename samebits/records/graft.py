@@ -124,7 +124,6 @@ class GraftFile(CellFile):
     """In order; the first is the run with nothing put in."""
     spent: bool = False
     """True if the limit of runs or time was reached before the search ended."""
-    forks: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
 
 

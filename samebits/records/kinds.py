@@ -1,6 +1,6 @@
 """All kinds of jobs: what they leave, where it is kept, and what it counts for.
 
-``probes/stack.py`` has the module of each kind. ``samebits/jobs/records.py`` has what is sent. A question
+``probes/stack.py`` has the module of each kind. ``probes/samebits_wire/jobs.py`` has what is sent. A question
 has its own kinds in its folder, named after it: ``training.step`` is done by
 ``samebits_probe.questions.training.step``.
 """

@@ -118,7 +118,6 @@ class LadderFile(CellFile):
     """What was computed again with aligned tensors."""
     not_decoded: tuple[str, ...] = ()
     """Prompts that were not decoded in the own dtype: the cell's own run has their decodes."""
-    forks: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
 
 

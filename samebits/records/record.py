@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -28,6 +28,10 @@ class Record(BaseModel):
         ser_json_inf_nan="strings",
         use_attribute_docstrings=True,
     )
+
+    def as_json(self) -> Any:  # noqa: ANN401  the keys of a job that it stands for
+        """Return it as JSON values."""
+        return self.model_dump(mode="json")
 
 
 R = TypeVar("R", bound=Record)

@@ -131,7 +131,7 @@ def new_issue(report: Report, opened: Iterable[Opened] = ()) -> Issue | None:
     new = [
         (trouble, cells)
         for trouble in troubles(report)
-        if (cells := [cell for cell in _cells(trouble) if is_new(cell)])
+        if (cells := [cell for cell in trouble.cells if is_new(cell)])
     ]
     if not new:
         return None
@@ -142,12 +142,6 @@ def new_issue(report: Report, opened: Iterable[Opened] = ()) -> Issue | None:
 def _releases(report: Report) -> dict[str, str]:
     """Return stack -> the release of transformers that it has."""
     return {stack.id: stack.transformers or stack.id for stack in report.stacks}
-
-
-def _cells(trouble: Trouble) -> list[CellResult]:
-    """Return the cells of all rows of a trouble."""
-    verdict = trouble.shared.first.verdict
-    return [cell for row in trouble.story.rows for cell in row.cells if cell.verdict == verdict]
 
 
 def _key(cell: CellResult, releases: dict[str, str]) -> str:

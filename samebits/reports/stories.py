@@ -122,6 +122,12 @@ class Trouble(NamedTuple):
     story: Story
     shared: Shared
 
+    @property
+    def cells(self) -> list[CellResult]:
+        """The cells of all rows of the story with this verdict."""
+        verdict = self.shared.first.verdict
+        return [cell for row in self.story.rows for cell in row.cells if cell.verdict == verdict]
+
 
 def verdict_word(cell: CellResult) -> str:
     """Return the verdict; for an expected difference also its kind."""

@@ -130,10 +130,10 @@ def sorted_axis(field: str, order: list[str], title: str = "") -> dict[str, Any]
     return {"field": field, "type": "nominal", "sort": order, "scale": scale, "axis": axis}
 
 
-def log_axis(field: str) -> dict[str, Any]:
+def log_axis() -> dict[str, Any]:
     """Return the axis of differences."""
     return {
-        "field": field,
+        "field": "value",
         "type": "quantitative",
         "scale": {"type": "log"},
         "axis": {"title": "largest absolute difference", "format": ".0e", "tickCount": 6},
@@ -147,7 +147,7 @@ def lines(points: list[dict[str, Any]], x: dict[str, Any]) -> dict[str, Any]:
         "mark": {"type": "line", "strokeWidth": 1.5, "opacity": 0.6},
         "encoding": {
             "x": x,
-            "y": log_axis("value"),
+            "y": log_axis(),
             "strokeDash": {"field": "prompt", "title": "prompt"},
             "color": {"field": "computed"},
         },
@@ -173,7 +173,7 @@ def points_layer(
         "mark": {"type": "point", "filled": False, "size": 70, "strokeWidth": 2},
         "encoding": {
             "x": x,
-            "y": y or log_axis("value"),
+            "y": y or log_axis(),
             "color": {"field": "computed", "scale": series_scale, "title": "computed in"},
             **({"size": size} if len(series) > 1 else {}),
             "shape": {"field": "computed", "scale": {"domain": series}, "title": "computed in"},

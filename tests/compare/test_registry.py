@@ -1,4 +1,4 @@
-"""A signal is one module of units; a new one is found, compared and checked for agreement by itself."""
+"""A signal is one unit of the list; a new one is compared and checked for agreement by itself."""
 
 from samebits.compare import phases, registry, stability
 from samebits.compare.signals import compare

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from bench.stated import written
+from bench.stated.sources import of_file
 from samebits.defaults.command import main
 from samebits.defaults.moved import Move, is_same, moves, turn
-from samebits.defaults.sources import of_file
 from samebits.defaults.table import Table, from_text, table
 
 BASE = "class PretrainedConfig:\n    def __init__(self, **kwargs):\n        self.tie = kwargs.pop('tie', True)\n"
@@ -37,11 +38,11 @@ def release(base, size, window, base_text=BASE):
 def made():
     """Return a table of four releases: window moves in 2, the size and the base in 3."""
     made = Table([], {})
-    made.add("4.1.0", release("PretrainedConfig", 64, 128))
-    made.add("4.2.0", release("PretrainedConfig", 64, 129))
-    made.add("5.0.0", release("PreTrainedConfig", 32, 129, NEW_BASE))
-    made.add("5.1.0", release("PreTrainedConfig", 32, 129, NEW_BASE))
-    return from_text(made.text())
+    written.add(made, "4.1.0", release("PretrainedConfig", 64, 128))
+    written.add(made, "4.2.0", release("PretrainedConfig", 64, 129))
+    written.add(made, "5.0.0", release("PreTrainedConfig", 32, 129, NEW_BASE))
+    written.add(made, "5.1.0", release("PreTrainedConfig", 32, 129, NEW_BASE))
+    return from_text(written.text(made))
 
 
 def found(made, document, first="4.1.0", last="5.1.0", name="TextConfig"):

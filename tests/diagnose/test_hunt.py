@@ -44,7 +44,7 @@ def behind(array):
 
 def observed(memory, *, qkv=QKV, outputs=OUTPUTS, cos=COS, sin=SIN, eager=LOGITS, later=LATER):
     tables = tuple(
-        RotaryTable(module="model.rotary_emb", part=part, ref=memory.put(array), position_axis=1)
+        RotaryTable(module="model.rotary_emb", part=part, ref=memory.put(array))
         for part, array in (("cos", cos), ("sin", sin))
         if array is not None
     )
@@ -395,9 +395,7 @@ def test_padding_positions_of_evidence_count_for_nothing(memory):
 def test_a_rotary_table_per_layer_is_the_same_as_one_for_all(memory):
     many = observed(memory)
     (prompt,) = many.prompts.values()
-    lone = RotaryTable(
-        module="layers.0.rotary", part="cos", ref=memory.put(COS[0]), position_axis=0
-    )
+    lone = RotaryTable(module="layers.0.rotary", part="cos", ref=memory.put(COS[0]))
     tables = (lone, *(t for t in prompt.rotary if t.part == "sin"))
     other = EvidenceSignal(prompts={"short": prompt.model_copy(update={"rotary": tables})})
     found = hunted(ran(memory), ran(memory, "5.x", evidence=other, **differing_end()), memory)

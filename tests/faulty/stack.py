@@ -298,7 +298,7 @@ def perform(job):
         FAULTS.get(job["cell"]["model"], leave)(job)
         return
     if job["kind"] == "ladder":
-        write(job["ladder"]["result"], {"format": "samebits-ladder", "cell": job["cell"]})
+        write(job["task"]["result"], {"format": "samebits-ladder", "cell": job["cell"]})
         return
     if job["kind"] == "training.step":
         facts = {"cell": job["cell"], "reason": "nothing is trained here"}

@@ -46,10 +46,6 @@ def results(subject, keeper):
     return {facts["name"]: facts for facts in on_device.observe(subject, keeper)}
 
 
-def way_of(name):
-    return next(probe.way for probe in on_device.PROBES if probe.name == name)
-
-
 # --- settings
 
 

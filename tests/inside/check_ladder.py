@@ -263,7 +263,7 @@ def again(model, what="forward short"):
     class Cell(ladder.Ladder):
         def __init__(self):
             asked = {"again": [what] if what else [], "forced": {}, "observed": {}}
-            self.job = {"ladder": asked | {"decodes": None, "own_decodes": None}}
+            self.job = {"task": asked | {"decodes": None, "own_decodes": None}}
             self.loaded = SimpleNamespace(model=model)
             self.keeper = SimpleNamespace(ref=lambda tensor: tensor.tolist())
 
@@ -308,7 +308,7 @@ class Decoder(ladder.Ladder):
 
     def __init__(self, off=0, **asked):
         told = {"again": [], "observed": {}, "decodes": None, "own_decodes": None}
-        self.job = {"ladder": told | asked}
+        self.job = {"task": told | asked}
         self.loaded = SimpleNamespace(model=Placed(off))
         self.decoded = []
 

@@ -195,7 +195,7 @@ def test_only_a_file_of_the_matrix_makes_a_child():
 def climb(source, model):
     """Return what the probes give on the float64 and float32 rungs."""
     bench = ladder.Ladder.__new__(ladder.Ladder)
-    bench.job = {"ladder": {"probe_files": [file(source)], "rounded": {}, "tables": False}}
+    bench.job = {"task": {"probe_files": [file(source)], "rounded": {}, "tables": False}}
     bench.source = SimpleNamespace(device="cpu", dtype="bfloat16")
     bench.loaded = SimpleNamespace(model=model, tokenizer=None)
     bench.keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])

@@ -282,15 +282,15 @@ def test_a_donor_runs_first_and_its_file_is_what_the_patient_is_told(tmp_path):
     assert result.smallest == ("inv_freq",)
     assert result.proof == "alone"
     (donor_job,), (patient_job,) = donor.jobs, patient.jobs
-    assert (donor_job["kind"], donor_job["graft"]["role"]) == ("graft", "donor")
-    assert patient_job["graft"]["role"] == "patient"
-    cached, written = Path(patient_job["graft"]["donor"]), Path(donor_job["graft"]["result"])
+    assert (donor_job["kind"], donor_job["task"]["role"]) == ("graft", "donor")
+    assert patient_job["task"]["role"] == "patient"
+    cached, written = Path(patient_job["task"]["donor"]), Path(donor_job["task"]["result"])
     assert written.name.startswith(
         f"{cached.stem}."
     )  # until it is read, what a run left is its own
     assert cached.read_text("utf-8") == sealed(DONOR.model_dump_json())
     assert not written.exists()
-    assert "donor_expected" not in patient_job["graft"]
+    assert "donor_expected" not in patient_job["task"]
 
 
 def test_a_donor_whose_values_are_damaged_runs_again(tmp_path):
@@ -380,7 +380,7 @@ def test_other_prompts_begin_with_what_restored_the_first(tmp_path):
     questions = [QUESTION, second_question, QUESTION.model_copy(update={"prompt": "padded"})]
     patient = Process(PATIENT, PATIENT.model_copy(update={"prompt": "long"}), mismatch)
     result = graft(tmp_path, Process(DONOR), patient, questions)
-    assert [job["graft"]["hint"] for job in patient.jobs] == [[], ["inv_freq"], ["inv_freq"]]
+    assert [job["task"]["hint"] for job in patient.jobs] == [[], ["inv_freq"], ["inv_freq"]]
     assert [more.prompt for more in result.more] == ["long"]
     assert result.unasked == ("llama/float32-sdpa@5.x: no",)
 

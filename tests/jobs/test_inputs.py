@@ -198,5 +198,5 @@ def test_cells_that_are_fed_otherwise_never_meet(tmp_path):
         for checkpoint in (first, second, CHECKPOINT)
     )
     assert fed not in (fed_otherwise, unfed)
-    assert model_of(model, first).inputs == first.inputs
-    assert model_of(model, CHECKPOINT).inputs.reason
+    assert model_of(model, first)["inputs"] == first.inputs.as_json()
+    assert model_of(model, CHECKPOINT)["inputs"]["reason"]

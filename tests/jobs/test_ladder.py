@@ -28,8 +28,8 @@ def test_the_job_says_what_the_probe_expects(tmp_path):
     result = climb(tmp_path, process)
     (job,) = process.jobs
     assert job["kind"] == "ladder"
-    added = {"result": job["ladder"]["result"], "probe_files": []}
-    assert job["ladder"] == added | ASK.model_dump(mode="json")
+    added = {"result": job["task"]["result"], "probe_files": []}
+    assert job["task"] == added | ASK.model_dump(mode="json")
     assert job["model"]["source"] == CHECKPOINT.source
     assert result.rungs == {"float64": Rung()}
 

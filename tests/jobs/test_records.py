@@ -1,4 +1,4 @@
-"""The jobs of both sides: the records that the host sends, and the keys that the probes read."""
+"""The jobs of both sides: the tasks and jobs that the host sends, and the keys that the probes read."""
 
 import ast
 import importlib
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import pytest
-from pydantic import TypeAdapter
 
 from samebits import questions
 from samebits.jobs import records
+from samebits.jobs.common import as_written
+from samebits.matrix.spec import Prompt
 from samebits.records.kinds import kinds as kinds_of_host
 from samebits.records.record import Record
 
@@ -21,9 +22,6 @@ PROBES = Path(__file__).parents[2] / "probes"
 sys.path.insert(0, str(PROBES))
 
 from samebits_wire import jobs as read
-
-ADDED = {"id", "slots"}
-"""Keys that the process of a stack adds."""
 
 
 def kinds():
@@ -34,17 +32,14 @@ def kinds():
     raise AssertionError
 
 
-def sent_jobs(modules=(records,)):
-    """Return the record of every job; a class that others derive from is none."""
-    classes = [c for module in modules for c in vars(module).values() if inspect.isclass(c)]
-    return [
-        c
-        for c in classes
-        if issubclass(c, records.Job)
-        and c is not records.QuestionJob
-        and c.__module__ in {module.__name__ for module in modules}
-        and not any(c in other.__bases__ for other in classes)
-    ]
+def jobs_in(module):
+    """Return the jobs of a module that have a kind of their own, each with its kind."""
+    forms = [form for form in vars(module).values() if is_typeddict(form)]
+    named = [(form, get_type_hints(form).get("kind")) for form in forms]
+    return [(form, get_args(kind)[0]) for form, kind in named if get_args(kind)]
+
+
+JOBS = jobs_in(read)
 
 
 def modules_of(question):
@@ -55,14 +50,15 @@ def modules_of(question):
 
 
 def sent_by_questions():
-    """Return what each question sends that is its own: the records of its jobs and of its tasks."""
+    """Return what each question sends that is its own: its jobs and its tasks."""
     found = []
     for question in questions.questions():
         modules = modules_of(question.name)
         own = {module.__name__ for module in modules}
         tasks = (c for module in modules for c in vars(module).values() if inspect.isclass(c))
         tasks = [c for c in tasks if issubclass(c, records.Task) and c.__module__ in own]
-        found += [(question.name, form) for form in dict.fromkeys([*sent_jobs(modules), *tasks])]
+        jobs = [form for module in modules for form, _ in jobs_in(module)]
+        found += [(question.name, form) for form in dict.fromkeys([*jobs, *tasks])]
     return found
 
 
@@ -88,7 +84,7 @@ def keys(form, above=()):
         return "as above"
     if is_typeddict(form):
         hints = get_type_hints(form)
-        return {name: keys(hints[name], (*above, form)) for name in sorted(hints.keys() - ADDED)}
+        return {name: keys(hints[name], (*above, form)) for name in sorted(hints)}
     if inspect.isclass(form) and issubclass(form, Record):
         fields = sorted(form.model_fields.items(), key=lambda item: item[0])
         return {name: keys(field.annotation, (*above, form)) for name, field in fields}
@@ -103,23 +99,25 @@ def name(form):
     return form.__name__
 
 
-def test_every_kind_has_a_record():
-    assert {form.model_fields["kind"].default for form in sent_jobs()} == kinds().keys()
+def test_every_kind_has_its_keys():
+    assert {kind for _, kind in JOBS} == kinds().keys()
 
 
-@pytest.mark.parametrize("form", sent_jobs(), ids=name)
+@pytest.mark.parametrize(
+    "form",
+    [records.Rungs, records.Tracing, records.DonorTask, records.PatientTask, records.Options],
+    ids=name,
+)
 def test_both_sides_have_the_same_keys(form):
-    keys_read = getattr(read, form.__name__)
-    assert keys(form) == keys(keys_read)
-    assert get_args(get_type_hints(keys_read)["kind"]) == (form.model_fields["kind"].default,)
+    assert keys(form) == keys(getattr(read, form.__name__))
 
 
 @pytest.mark.parametrize(("question", "form"), sent_by_questions())
 def test_both_sides_of_a_question_have_the_same_keys(question, form):
     keys_read = read_by_question(question, form.__name__)
     assert keys(form) == keys(keys_read)
-    if issubclass(form, records.Job):
-        kind = form.model_fields["kind"].default
+    if is_typeddict(form):
+        (kind,) = get_args(get_type_hints(form)["kind"])
         assert get_args(get_type_hints(keys_read)["kind"]) == (kind,)
         assert kind.partition(".")[0] == question
 
@@ -136,9 +134,9 @@ def test_the_kinds_of_questions_are_their_modules():
             )
 
 
-@pytest.mark.parametrize("form", sent_jobs(), ids=name)
-def test_the_module_of_the_kind_reads_these_keys(form):
-    module = kinds()[form.model_fields["kind"].default]
+@pytest.mark.parametrize(("form", "kind"), JOBS)
+def test_the_module_of_the_kind_reads_these_keys(form, kind):
+    module = kinds()[kind]
     path = PROBES / f"{module.replace('.', '/')}.py"
     functions = (
         n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.FunctionDef)
@@ -153,12 +151,6 @@ def test_the_table_of_kinds_has_those_of_the_stack():
     assert {kind.name for kind in kinds_of_host()} == kept | of_questions
 
 
-def test_every_task_is_a_key_of_its_job():
-    for task, (job, key) in records.JOB_OF.items():
-        form = job.model_fields[key].annotation
-        assert task in (get_args(form) or (form,))
-
-
 def test_another_key_at_any_depth_is_noticed():
     class Inner(Record):
         a: int
@@ -167,17 +159,12 @@ def test_another_key_at_any_depth_is_noticed():
         inner: dict[str, Inner] | None
 
     class Renamed(Record):
-        inner: dict[str, records.JobStore] | None
+        inner: dict[str, records.Options] | None
 
     assert keys(Outer) != keys(Renamed)
-    assert keys(records.CellModel) != keys(records.PromptedModel)
+    assert keys(read.CellModel) != keys(read.PromptedModel)
 
 
 def test_prompts_are_sent_with_the_keys_that_were_given():
-    source = {"source": "/c", "revision": None, "trust_remote_code": False}
-    source |= {"imports": [], "model_class": None, "load": {}, "logits": None}
-    prompts = {"pair": {"batch": [{"length": 2}]}, "text": {"text": "a"}}
-    form = TypeAdapter(records.PromptedModel)
-    assert form.dump_python(form.validate_python(source | {"prompts": prompts}), mode="json") == (
-        source | {"prompts": prompts}
-    )
+    given = {"pair": {"batch": [{"length": 2}]}, "text": {"text": "a"}}
+    assert as_written({n: Prompt.model_validate(keys) for n, keys in given.items()}) == given

@@ -28,8 +28,8 @@ HOST_FLOORS = [
     {"pipeline"},
     {"check"},
     {"gate"},
-    {"cli", "schemas", "sessions", "pytest_plugin"},
-    {"__main__", "known", "manual"},
+    {"cli", "schemas", "pytest_plugin"},
+    {"__main__", "manual"},
 ]
 """Packages of samebits/, lowest first; a package imports nothing of its own floor or above."""
 

@@ -67,7 +67,7 @@ def test_only_generated_and_planted_files_are_left_out_of_the_checks():
 
 
 VENDORED = "samebits/reports/html/assets/vendor"
-"""Libraries as their packages have them; tests/reports/test_html_vendor.py hashes them."""
+"""Libraries as their packages have them; tests/bench/test_vendor.py hashes them."""
 
 
 GENERATED = {p.name for folder in ("samebits", "probes") for p in (ROOT / folder).rglob("*.json")}

@@ -161,30 +161,6 @@ def many(report, copies):
     return report.model_copy(update={"rows": rows})
 
 
-def test_rows_without_a_difference_have_no_section():
-    text = rendered(sample_report())
-    assert "### llama/" not in text
-    assert "### gemma2/float32-sdpa" in text
-
-
-def test_equal_rows_of_one_model_share_a_line():
-    text = rendered(sample_report())
-    assert "| [llama · float32-sdpa, bfloat16-sdpa](models/llama.md) " in text
-
-
-def test_every_page_of_a_model_is_linked_that_of_identical_rows_too():
-    documents = document.render(sample_report())
-    models = {path for path in documents if path.startswith("models/")}
-    assert models == set(re.findall(r"\((models/[^)#]+)", documents["verdicts.md"]))
-    assert (
-        f"models/: {len(models)} pages, one for each model with details" in documents["report.md"]
-    )
-
-
-def test_cells_of_one_outcome_share_a_subsection():
-    assert "### 5.0, 5.9: undecided logits 1.2e-01" in everything(sample_report())
-
-
 def test_a_run_that_passes_says_so():
     report = sample_report().model_copy(update={"exit_code": 0, "reasons": (), "rows": ()})
     text = rendered(report)
@@ -210,33 +186,12 @@ def test_a_known_difference_has_a_mark_on_its_number_that_the_report_explains():
     assert "\u2020" not in rendered(only_rows("falcon", "llama"))
 
 
-def test_a_glance_counts_what_cells_do_and_not_what_is_expected_of_them():
-    text = rendered(sample_report())
-    glance = text.partition("## At a glance")[2].partition("\n## ")[0]
-    (counted,) = (row for row in glance.splitlines() if row.startswith("| `5.23`"))
-    assert [cell.strip() for cell in counted.split("|")[3:-1]] == [
-        *("10", "1", "1", "1", "", "2", "", "1", "")
-    ]
-
-
 def steps_of(report):
     """step and what -> the models, of the table that goes from one environment to the next."""
     lines = rendered(report).partition("from one environment to the next")[2].partition("\n## ")[0]
     cells = [[cell.strip() for cell in line.split("|")] for line in lines.splitlines()]
     models = {(line[1].replace("\u00a0", " "), line[2]): line[4] for line in cells if len(line) > 5}
     return {key: which for key, which in models.items() if not which.startswith((":", "which"))}
-
-
-def test_a_model_stands_at_the_step_where_it_begins_and_where_it_ends():
-    steps = steps_of(sample_report())
-    assert (
-        steps["4.57 → 5.0", "may change"] == "[gemma2](models/gemma2.md), [mamba](models/mamba.md)"
-    )
-    falcon, deep = "[falcon](models/falcon.md)", "[t5-deep](models/t5-deep.md)"
-    assert steps["5.0 → 5.9", "break"] == f"{falcon}, {deep}"
-    assert steps["5.9 → 5.23", "are fixed"] == f"[gemma2](models/gemma2.md), {deep}"
-    assert not [key for key, which in steps.items() if "falcon" in which and "5.23" in key[0]]
-    assert not [which for which in steps.values() if "llama" in which]
 
 
 def test_a_model_that_differs_by_other_numbers_than_before_is_named_again():
@@ -313,14 +268,6 @@ def test_what_many_rules_say_is_folded_under_one_title(n):
     assert text.count("**Remedy.**") == n
     assert text.count("<details>") == text.count("</details>") == n + (n > 12)
     assert ("<summary>Cause and remedy of each</summary>" in text) == (n > 12)
-
-
-def test_the_contents_name_every_part():
-    for path in details.PATHS:
-        text = document.render(sample_report())[path]
-        parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
-        contents = next(line for line in text.splitlines() if line.startswith(f"[{parts[0]}]"))
-        assert re.findall(r"\[([^]]+)\]", contents) == parts
 
 
 def test_an_explanation_without_cells_is_not_shown():
@@ -905,12 +852,6 @@ def test_report_json_leaves_out_defaults_and_fits_its_schema():
     assert reports_json.read(text) == sample_report()
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values | {"stacks": {"$ref": "#/rows/0"}}, schema)
-
-
-def test_report_json_has_a_line_for_each_cell():
-    cells = sample_report().cells
-    lines = reports_json.render(sample_report()).splitlines()
-    assert sum(line.lstrip().startswith('{"cell":') for line in lines) == len(cells)
 
 
 def test_the_largest_differences_are_those_of_the_worst_prompt():

@@ -23,8 +23,7 @@ class Child:
         self.jobs.append(job)
         answer = self.answer(job)
         if answer is not None:
-            (task,) = (job[name] for name in ("graft", "ladder", "task") if name in job)
-            leave(task["result"], answer)
+            leave(job["task"]["result"], answer)
         return self.ended
 
 

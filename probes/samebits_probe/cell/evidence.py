@@ -131,10 +131,7 @@ class Evidence:
             ref = self._ref(table, keep=True)
             known_parts = [(t["part"], t["ref"]["hash"]) for t in self._facts["rotary"]]
             if ref is not None and (part, ref["hash"]) not in known_parts and table.ndim >= 2:
-                axis = table.ndim - 2
-                self._facts["rotary"].append(
-                    {"module": name, "part": part, "ref": ref, "position_axis": axis}
-                )
+                self._facts["rotary"].append({"module": name, "part": part, "ref": ref})
 
     def _ref(self, tensor: torch.Tensor, *, keep: bool) -> dict[str, Any] | None:
         self._bytes += tensor.numel() * tensor.element_size()

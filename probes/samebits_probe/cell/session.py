@@ -22,7 +22,7 @@ import torch
 from samebits_probe.cell import integrity
 from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.evidence import Evidence
-from samebits_probe.model import feed, forks, fresh, load, unrun
+from samebits_probe.model import feed, fresh, load, unrun
 from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress, settings
@@ -241,7 +241,6 @@ class Session:
             "failures": self.failures,
             "heap": self._heap_fill,
             "probe_effect": self.effect,
-            "forks": forks.TAKEN,
             "skips": self.skips,
             "signals": self.signals,
             "seconds": self.seconds,

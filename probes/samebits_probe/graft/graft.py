@@ -53,7 +53,7 @@ def run(job: GraftJob) -> None:
 
 
 def _answer(job: GraftJob) -> Fact:
-    question = job["graft"]
+    question = job["task"]
     if question["role"] == "donor":
         return Donor(job, question).facts()
     return Patient(job, question).facts()
@@ -61,7 +61,7 @@ def _answer(job: GraftJob) -> Fact:
 
 def write(job: GraftJob, results: Fact) -> None:
     """Write the file under a temporary name and rename it into place."""
-    question = job["graft"]
+    question = job["task"]
     head = {
         "format": "samebits-donor" if question["role"] == "donor" else "samebits-graft",
         "format_version": formats.GRAFT,
@@ -134,7 +134,6 @@ class Patient(Bench[PatientTask]):
             "untried": suspects.untried,
             "tried": self.tried,
             "spent": search.spent,
-            "forks": forks.TAKEN,
         }
 
     def _attributable(self, suspects: Suspects) -> list[Suspect]:

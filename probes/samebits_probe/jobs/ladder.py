@@ -26,7 +26,6 @@ from samebits_probe.model import (
     alignment,
     decode,
     determinism,
-    forks,
     heap,
     layers,
     load,
@@ -65,7 +64,7 @@ Facts = dict[str, Any]
 def run(job: LadderJob) -> None:
     """Run one cell on all rungs and write the results."""
     threads.use(int(job["threads"]))
-    heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
+    heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     started = time.perf_counter()
     results: Facts = {"rungs": {}, "aligned": [], "not_decoded": [], "failure": None}
     try:
@@ -80,7 +79,7 @@ def run(job: LadderJob) -> None:
     except Exception as error:  # noqa: BLE001  a cell that ran before and fails now is a result
         results["failure"] = describe("ladder", error)
     results["seconds"] = round(time.perf_counter() - started, 4)
-    _write(Path(job["ladder"]["result"]), job, results)
+    _write(Path(job["task"]["result"]), job, results)
 
 
 def _write(path: Path, job: LadderJob, results: Facts) -> None:
@@ -89,7 +88,6 @@ def _write(path: Path, job: LadderJob, results: Facts) -> None:
         "format_version": formats.LADDER,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
-        "forks": forks.TAKEN,
         **results,
     }
     files.write_sealed(path, record)
@@ -134,7 +132,7 @@ class Ladder:
 
     def _decodes(self, prompt: str, dtype: torch.dtype | None) -> bool:
         """Return True if a prompt is to be decoded on the rung in ``dtype``, None for the own."""
-        asked = self.job["ladder"]
+        asked = self.job["task"]
         if dtype is not None:
             return asked["decodes"] is None or prompt in asked["decodes"]
         if asked["own_decodes"] is None or prompt in asked["own_decodes"]:
@@ -155,7 +153,7 @@ class Ladder:
         """
         answers: list[Facts] = [
             {"what": what, "off": self._off, "repeats": True, "refs": {}, "refused": ""}
-            for what in self.job["ladder"]["again"]
+            for what in self.job["task"]["again"]
         ]
         if not self._off:
             return [
@@ -171,13 +169,13 @@ class Ladder:
 
     def _unaligned(self, native: Facts, what: str) -> Facts:
         """Return the logits of the native rung, or of the cell's run if the rung left them out."""
-        observed: Facts = self.job["ladder"]["observed"].get(what, {})
+        observed: Facts = self.job["task"]["observed"].get(what, {})
         return _rows_of_prompt(native, *what.split(" ", 1)) or observed
 
     def _repeats(self, native: Facts, what: str) -> bool:
         """Return True if the native rung's logits are those of the cell's run, or come again."""
         before = _rows_of_prompt(native, *what.split(" ", 1))
-        observed: Facts = self.job["ladder"]["observed"].get(what, {})
+        observed: Facts = self.job["task"]["observed"].get(what, {})
         # the cell's run fed the model other prompts before, so no state has an effect
         if observed and _hashes(before) == _hashes(observed):
             return True
@@ -230,7 +228,7 @@ class Ladder:
             return {"tensors": refs, "facts": parts.facts, "leaks": sorted(watch.leaks)}
 
         answers: list[Facts] = []
-        for file in self.job["ladder"]["probe_files"]:
+        for file in self.job["task"]["probe_files"]:
             for function in file["functions"]:
                 answer: Facts = {"file": file["name"], "refused": {}}
                 with _refusal_noted(answer["refused"], probing.phase_of(file, function)):
@@ -262,9 +260,9 @@ class Ladder:
             return False
 
     def _copy(self, dtype: torch.dtype) -> Any:
-        rounded = self.job["ladder"]["rounded"]
+        rounded = self.job["task"]["rounded"]
         twin = precision.copy_in(dtype, self.loaded.model, rounded, shares=self._shares)
-        if dtype == torch.float64 and self.job["ladder"]["tables"]:
+        if dtype == torch.float64 and self.job["task"]["tables"]:
             precision.compute_tables_again(twin)
             precision.compute_attributes_again(twin)
         return twin
@@ -371,7 +369,7 @@ class Ladder:
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
         rows, twice = n_rows(kwargs), twice and may_repeat_rows(kwargs)
         names = [name if rows == 1 else f"{name}[{row}]" for row in range(rows)]
-        ids = [self.job["ladder"]["forced"].get(row, []) for row in names]
+        ids = [self.job["task"]["forced"].get(row, []) for row in names]
         if not all(ids):
             return {}
         steps = max(map(len, ids))

@@ -1,7 +1,6 @@
 """Differences between the APIs of transformers releases, one small function for each (a fork).
 
-Each function records its branch in :data:`TAKEN`, which becomes part of the capture. The branches
-were checked against the sources of the releases.
+Their branches were checked against the sources of the releases.
 """
 
 from __future__ import annotations
@@ -16,18 +15,10 @@ from typing import Any
 import torch
 import transformers
 
-TAKEN: dict[str, str] = {}
-"""Fork -> branch taken in this process. A global, because one process runs one cell."""
-
 
 def _version() -> tuple[int, int]:
     major, minor = transformers.__version__.split(".")[:2]
     return int(major), int(minor)
-
-
-def _record_branch(fork: str, branch: str) -> str:
-    TAKEN[fork] = branch
-    return branch
 
 
 def dtype_keyword() -> str:
@@ -35,7 +26,7 @@ def dtype_keyword() -> str:
 
     4.53 has only the old one, 4.57 both (modeling_utils.py, from_pretrained).
     """
-    return _record_branch("dtype keyword", "dtype" if _version() >= (4, 57) else "torch_dtype")
+    return "dtype" if _version() >= (4, 57) else "torch_dtype"
 
 
 def prepare() -> None:
@@ -65,7 +56,6 @@ def refuse_custom_generate() -> None:
 
     if hasattr(generation.GenerationMixin, "load_custom_generate"):
         generation.GenerationMixin.load_custom_generate = refused
-        _record_branch("custom_generate", "refused")
 
 
 def knows_accelerate() -> bool:
@@ -83,12 +73,10 @@ def ask_for_accelerate_again() -> None:
     from transformers.utils import import_utils  # noqa: PLC0415  late: other jobs need it not
 
     if hasattr(import_utils, "_accelerate_available"):
-        _record_branch("accelerate", "globals")
         found, version = import_utils._is_package_available("accelerate", return_version=True)
         import_utils._accelerate_available = found
         import_utils._accelerate_version = version
         return
-    _record_branch("accelerate", "caches")
     for function in (import_utils._is_package_available, import_utils.is_accelerate_available):
         getattr(function, "cache_clear", lambda: None)()
 
@@ -97,7 +85,6 @@ def config_dtype(config: Any) -> str | None:
     """Return the dtype in a config: field ``torch_dtype`` in 4.48, ``dtype`` from 4.56 on."""
     values = vars(config)
     name = "dtype" if "dtype" in values else "torch_dtype"
-    _record_branch("config dtype", name)
     value = values.get(name)
     return None if value is None else str(value).removeprefix("torch.")
 
@@ -113,7 +100,6 @@ def loading_info(info: dict[str, Any]) -> dict[str, list[str]]:
         keys_by_kind[kind] = sorted(
             key if isinstance(key, str) else str(tuple(key)) for key in keys
         )
-    _record_branch("loading info", "sets" if isinstance(info.get("missing_keys"), set) else "lists")
     return keys_by_kind
 
 
@@ -125,11 +111,9 @@ def rope_settings(config: Any, layer_type: str | None = None) -> dict[str, Any]:
     """
     parameters = getattr(config, "rope_parameters", None)
     if isinstance(parameters, dict):
-        _record_branch("rope settings", "rope_parameters")
         if layer_type in parameters and isinstance(parameters[layer_type], dict):
             return dict(parameters[layer_type])
         return dict(parameters)
-    _record_branch("rope settings", "rope_theta and rope_scaling")
     if layer_type == "sliding_attention" and hasattr(config, "rope_local_base_freq"):
         return {"rope_type": "default", "rope_theta": config.rope_local_base_freq}
     scaling = getattr(config, "rope_scaling", None) or {}
@@ -181,10 +165,9 @@ def eager_attention(model: Any) -> Iterator[None]:
     4.48 has no set_attn_implementation, 4.57 has it. Before, forward reads the config's field,
     unless the class chooses its attention at construction (modeling_llama.py, 4.48).
     """
-    setter = getattr(model, "set_attn_implementation", None)
-    _record_branch("eager attention", "config" if setter is None else "set_attn_implementation")
+    plainly = functools.partial(setattr, model.config, "_attn_implementation")
+    setter = getattr(model, "set_attn_implementation", None) or plainly
     previous = model.config._attn_implementation
-    setter = setter or functools.partial(setattr, model.config, "_attn_implementation")
     setter("eager")
     try:
         yield
@@ -226,7 +209,7 @@ def cache_name() -> str:
     from transformers.generation import utils  # noqa: PLC0415  a job that never decodes needs it not
 
     is_renamed = "cache" in getattr(utils, "ALL_CACHE_NAMES", ())
-    return _record_branch("generate()'s cache", "cache" if is_renamed else "past_key_values")
+    return "cache" if is_renamed else "past_key_values"
 
 
 def cache_keyword(model: Any) -> str | None:
@@ -238,10 +221,7 @@ def cache_keyword(model: Any) -> str | None:
     """
     keyword = next((key for key in (cache_name(), *_OLD_NAMES) if accepts(model, key)), None)
     if keyword is None and getattr(model.config, "model_type", "") == "recurrent_gemma":
-        keyword = ""
-    _record_branch(
-        "cache keyword", {None: "none", "": "kept in modules"}.get(keyword, keyword or "")
-    )
+        return ""
     return keyword
 
 
@@ -264,10 +244,8 @@ def new_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
     input; recurrent_gemma of 5.23 makes one and does not return it.
     """
     if getattr(model.config, "model_type", "") == "recurrent_gemma":
-        _record_branch("new cache", "DynamicCache")
         return transformers.DynamicCache(config=model.config)
     cache_class = _own_cache_class(model)
-    _record_branch("new cache", cache_class.__name__ if cache_class else "made by forward")
     return None if cache_class is None else _new_cache_of(cache_class, model, rows, length, dtype)
 
 
@@ -286,7 +264,6 @@ def takes_static_cache(model: Any) -> bool:
         return False
     flags = ("_supports_static_cache", "_can_compile_fullgraph")
     flag = next((flag for flag in flags if hasattr(type(model), flag)), None)
-    _record_branch("takes a static cache", flag or "nothing says so")
     return bool(flag and getattr(model, flag))
 
 
@@ -296,9 +273,7 @@ def generates_behind_cache(model: Any) -> bool:
     With mamba's ``cache_params``, prepare_inputs_for_generation of 4.48 to 5.2 passes only the last
     token, even if more tokens are missing from the cache.
     """
-    accepted = takes_kv_cache(model)
-    _record_branch("generate() behind a cache", cache_name() if accepted else "no keyword for it")
-    return accepted
+    return takes_kv_cache(model)
 
 
 def behind_cache(model: Any, cache: Any, ids: torch.Tensor) -> dict[str, Any]:
@@ -317,10 +292,7 @@ def static_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
     """Return an empty StaticCache: 4.48 needs rows, device and dtype, 4.57 allocates lazily."""
     import transformers.cache_utils  # noqa: PLC0415  only some jobs need it
 
-    cache_class = transformers.cache_utils.StaticCache
-    is_lazy = "max_batch_size" not in inspect.signature(cache_class.__init__).parameters
-    _record_branch("static cache", "filled lazily" if is_lazy else "sized at construction")
-    return _new_cache_of(cache_class, model, rows, length, dtype)
+    return _new_cache_of(transformers.cache_utils.StaticCache, model, rows, length, dtype)
 
 
 def cache_implementations(model: Any) -> list[str]:
@@ -332,7 +304,6 @@ def cache_implementations(model: Any) -> list[str]:
     from transformers.generation import configuration_utils as release  # noqa: PLC0415  only some jobs need it
 
     classes = getattr(release, "NEED_SETUP_CACHE_CLASSES_MAPPING", {})
-    _record_branch("names of caches", "of classes" if classes else "of the static cache")
     fitting = ["dynamic", "dynamic_full"]
     text = getattr(model.config, "text_config", None) or model.config
     if any(getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size")):
@@ -386,9 +357,6 @@ def placement(model: Any, past: int, mask: torch.Tensor) -> dict[str, torch.Tens
     if accepts(model, "cache_position"):
         stop = int(model.config.conv_kernel) if mamba and not past else mask.shape[1]
         arguments["cache_position"] = torch.arange(past, stop, device=mask.device)
-    _record_branch(
-        "cache_position", "given" if "cache_position" in arguments else "not a parameter"
-    )
     return arguments
 
 
@@ -412,9 +380,7 @@ def head_keyword(model: Any) -> str | None:
     ``num_logits_to_keep`` through 4.49, ``logits_to_keep`` later.
     """
     names = ("logits_to_keep", "num_logits_to_keep")
-    keyword = next((name for name in names if accepts(model, name)), None)
-    _record_branch("positions of the head", keyword or "all")
-    return keyword
+    return next((name for name in names if accepts(model, name)), None)
 
 
 def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
@@ -426,19 +392,15 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
     if cache is None:
         return []
     if hasattr(cache, "self_attention_cache"):
-        _record_branch("cache contents", "encoder-decoder")
         self_attention = cache_tensors(cache.self_attention_cache)
         cross = cache_tensors(cache.cross_attention_cache)
         return self_attention + [(f"cross-attention {name}", tensor) for name, tensor in cross]
     if isinstance(cache, (tuple, list)):
-        _record_branch("cache contents", "tuples")
         return _tuple_tensors(cache)
     tensors = _listed_tensors(cache)
     layers = getattr(cache, "layers", None)
-    _record_branch("cache contents", "lists" if layers is None else "layers")
     for index, layer in enumerate(layers or ()):
-        kinds = ("keys", "values", "conv_states", "recurrent_states")
-        for kind in kinds:
+        for kind in ("keys", "values", "conv_states", "recurrent_states"):
             tensors += _named_tensors(f"layer {index} {kind}", getattr(layer, kind, None))
     return tensors
 
@@ -446,15 +408,12 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
 def cache_layer_kind(cache: Any, index: int) -> str:
     """Return the class of one layer, or the cache's class where it has lists, as in 4.48."""
     layers = getattr(cache, "layers", None)
-    _record_branch("cache layer", "lists" if layers is None else "layers")
     return type(cache if layers is None else layers[index]).__name__
 
 
 def cache_length(cache: Any) -> int | None:
     """Return a cache's own sequence length; None for tuples, such as gpt2's in 4.48."""
-    has_length = hasattr(cache, "get_seq_length")
-    _record_branch("cache length", "get_seq_length" if has_length else "none")
-    return int(cache.get_seq_length()) if has_length else None
+    return int(cache.get_seq_length()) if hasattr(cache, "get_seq_length") else None
 
 
 def _tuple_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:

@@ -56,15 +56,15 @@ def run(job: TraceJob) -> None:
 
 def write(job: TraceJob, facts: Fact) -> None:
     """Write a trace under a temporary name and rename it into place."""
-    path = Path(job["trace"]["result"])
+    path = Path(job["task"]["result"])
     head = {
         "format": "samebits-trace",
         "format_version": formats.TRACE,
         "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
-        "prompt": job["trace"]["prompt"],
-        "what": job["trace"]["what"],
-        "rung": job["trace"].get("rung", "own"),
+        "prompt": job["task"]["prompt"],
+        "what": job["task"]["what"],
+        "rung": job["task"].get("rung", "own"),
     }
     files.write_sealed(path, {**head, **facts})
 
@@ -78,7 +78,7 @@ class Traced:
         self.source = load.Source.of(model, variant)
         self.keeper = Keeper(store["root"], store["limit"], [])
         self.looks: dict[int, Fact] = {}
-        self._in_float64 = job["trace"].get("rung") == "float64"
+        self._in_float64 = job["task"].get("rung") == "float64"
 
     def facts(self) -> Fact:
         """Run the prompt twice and return the trace."""
@@ -100,14 +100,14 @@ class Traced:
         """Return the inputs of the prompt, after what comes before it."""
         feed = Feed(self.job["model"], getattr(torch, self.source.dtype), self.source.device)
         dtype = torch.float64 if self._in_float64 else None
-        return feed.run_before(self.loaded, self.loaded.model, self.job["trace"], dtype)
+        return feed.run_before(self.loaded, self.loaded.model, self.job["task"], dtype)
 
     def _traced(self) -> Fact:
         inputs = self._prompts()
         started = time.perf_counter()
         plain = self._run(inputs, None)
         plain_done = time.perf_counter()
-        looked_at = set(self.job["trace"].get("look") or ())
+        looked_at = set(self.job["task"].get("look") or ())
         trace = Trace(
             self.loaded.model,
             inputs.kwargs,
@@ -116,7 +116,7 @@ class Traced:
             coarse=self._in_float64,
         )
         self._trace = trace
-        with phase(f"trace {self.job['trace']['prompt']}"), trace:
+        with phase(f"trace {self.job['task']['prompt']}"), trace:
             traced = self._run(inputs, trace)
         traced_done = time.perf_counter()
         facts = trace.facts()
@@ -135,7 +135,7 @@ class Traced:
         }
 
     def _run(self, inputs: Inputs, trace: Trace | None) -> list[torch.Tensor]:
-        if self.job["trace"]["what"] == "decode":
+        if self.job["task"]["what"] == "decode":
             return self._decode(inputs, trace)
         with progress.forward(
             inputs.kwargs,
@@ -152,18 +152,18 @@ class Traced:
     def _decode(self, inputs: Inputs, trace: Trace | None) -> list[torch.Tensor]:
         """Generate the tokens that the reference chose, and mark each step's logits."""
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
-        name = self.job["trace"]["prompt"]
-        forced = self.job["trace"]["forced"]
+        name = self.job["task"]["prompt"]
+        forced = self.job["task"]["forced"]
         rows = n_rows(kwargs)
         ids = [forced[name if rows == 1 else f"{name}[{row}]"] for row in range(rows)]
-        forcing = _Forced(ids, self.job["trace"]["steps"], trace)
-        steps = self.job["trace"]["steps"]
+        forcing = _Forced(ids, self.job["task"]["steps"], trace)
+        steps = self.job["task"]["steps"]
         label = "plain decode" if trace is None else "traced decode"
         with suppress(_Enough), progress.forwards(steps, kwargs, label, times=_TRACED_COST):
             self.loaded.model.generate(
                 **kwargs,
                 # as many as the cell generates: the size of a cache may depend on it
-                max_new_tokens=self.job["trace"]["new_tokens"],
+                max_new_tokens=self.job["task"]["new_tokens"],
                 **GREEDY,
                 logits_processor=[forcing],
             )

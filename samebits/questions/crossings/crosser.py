@@ -28,9 +28,14 @@ from samebits.base.digests import digest_of
 from samebits.base.filestate import is_older
 from samebits.base.hashes import hash_of_file
 from samebits.jobs.cache import no_result, run_aside
-from samebits.jobs.common import digest_of_inputs, identity_of, job_of, loading_facts
+from samebits.jobs.common import (
+    digest_of_inputs,
+    identity_of,
+    job_of,
+    loading_facts,
+    model_of,
+)
 from samebits.jobs.inputs import Feeder
-from samebits.questions.crossings.jobs import LoadJob, SaveJob
 from samebits.questions.crossings.parts import part_crossings
 from samebits.questions.crossings.records import (
     LOAD,
@@ -51,6 +56,7 @@ if TYPE_CHECKING:
     from samebits.jobs.cache import Left
     from samebits.jobs.common import ReadyCell
     from samebits.jobs.lab import Lab
+    from samebits.questions.crossings.jobs import LoadJob, SaveJob
     from samebits.records.capture import Failure
     from samebits.records.made import MadeModel
     from samebits.stacks.process import Ended
@@ -170,16 +176,22 @@ class Crosser:
             return cached
         # incomplete, or failed for lack of memory or disk space: no loader uses it
         shutil.rmtree(folder, ignore_errors=True)
-        fields = job_of(party, folder)
-        job = SaveJob(**fields, out=str(folder), limit=_limit(party), makes=makes)
-        ended = await party.process.run(job.as_json())
+        job: SaveJob = {
+            **job_of(party, folder),
+            "kind": "crossings.save",
+            "model": model_of(party.model, party.checkpoint),
+            "out": str(folder),
+            "limit": _limit(party),
+            "makes": makes,
+        }
+        ended = await party.process.run(job)
         self._cache.dependencies.file(folder / "saved.json")
         if _read_saved(folder) is None:
             self._cache.dependencies.mark_unrepeatable(
                 f"{party.model.name} was not saved by {party.stack.id}"
             )
         copy = _read_saved(folder, even_if_transient=True)
-        return copy or _failed_save(party, folder, no_result(ended, Path(job.log)))
+        return copy or _failed_save(party, folder, no_result(ended, Path(job["log"])))
 
     def _saved_folder(self, party: ReadyCell, *, makes: bool = False) -> Path:
         key = self._facts(party) | ({"makes": True} if makes else {})
@@ -288,12 +300,14 @@ class Crosser:
         """Run one job and return what it left; the file of its result is removed."""
 
         def job(written: Path) -> LoadJob:
-            return LoadJob(
+            return {
                 **job_of(party, path),
-                copies=dict(folders),
-                models=list(models),
-                result=str(written),
-            )
+                "kind": "crossings.load",
+                "model": model_of(party.model, party.checkpoint),
+                "copies": dict(folders),
+                "models": list(models),
+                "result": str(written),
+            }
 
         left = await run_aside(path, CrossingsFile, job, party.process)
         left.written.unlink(missing_ok=True)

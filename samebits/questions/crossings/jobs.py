@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-from samebits.jobs.records import CellModel, JobOfCell
+from samebits_wire.jobs import CellModel, JobOfCell
 
 
 class CrossingJob(JobOfCell):
-    """The fields of both jobs."""
+    """The keys of both jobs."""
 
     model: CellModel
 
@@ -19,19 +19,19 @@ class CrossingJob(JobOfCell):
 class SaveJob(CrossingJob):
     """Save a model."""
 
-    kind: Literal["crossings.save"] = "crossings.save"
+    kind: Literal["crossings.save"]
     out: str
     """Folder of the copy."""
     limit: int
     """Largest model that is saved, in bytes."""
-    makes: bool = False
+    makes: bool
     """Leave a small made model of the same kind instead of the model."""
 
 
 class LoadJob(CrossingJob):
     """Load a model and the copies that stacks saved of it."""
 
-    kind: Literal["crossings.load"] = "crossings.load"
+    kind: Literal["crossings.load"]
     copies: dict[str, str]
     """Stack -> folder of its copy."""
     models: list[str]

@@ -162,7 +162,7 @@ def _remarks(
             yield _Remark("error", name, stack.failure, report.matrix_path)
     pending = []
     for trouble in troubles(report):
-        if any(map(fails, _cells(trouble))):
+        if any(map(fails, trouble.cells)):
             yield _trouble(trouble, report, code, is_file)
         else:
             pending.append(trouble)
@@ -175,16 +175,10 @@ def _remarks(
         yield _trouble(trouble, report, code, is_file)
 
 
-def _cells(trouble: Trouble) -> list[CellResult]:
-    """Return the cells of all rows of a trouble."""
-    verdict = trouble.shared.first.verdict
-    return [cell for row in trouble.story.rows for cell in row.cells if cell.verdict == verdict]
-
-
 def _trouble(
     trouble: Trouble, report: Report, code: Mapping[str, Place], is_file: Callable[[str], bool]
 ) -> _Remark:
-    cells = _cells(trouble)
+    cells = trouble.cells
     cell = trouble.shared.first
     name = f"samebits: {trouble.story.name} on {places(trouble.shared)}: {verdict_word(cell)}"
     lines = [*of_cell(cell, report).lines, *beginning(cell).lines]

@@ -72,7 +72,7 @@ def ladder(cell: CellResult) -> Chart | None:
     if not points:
         return None
     rungs = list(dict.fromkeys(str(point["computed"]) for point in points))
-    layer = points_layer(points, log_axis("value"), rungs, y=sorted_axis("step", names))
+    layer = points_layer(points, log_axis(), rungs, y=sorted_axis("step", names))
     errors = [(name, step.errors) for name, step in zip(names, steps, strict=True)]
     return Chart(
         "float64 check",

@@ -2,7 +2,6 @@ import json
 import math
 import re
 import sys
-from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -29,7 +28,6 @@ from samebits.questions.relations.section import broken_line
 from samebits.records.made import MadeModel
 from samebits.reports import document
 from samebits.reports import json as reports_json
-from samebits.terminal.summary import summary
 from samebits.text.lists import group_equal
 from samebits.text.numbers import size
 from tests.support.pages import (
@@ -148,12 +146,6 @@ def test_many_broken_models_are_counted():
     line = broken_line(sample_report().model_copy(update={"rows": tuple(rows)}))
     assert line.startswith(f"{INCONSISTENT} m0 in 5.0 (1 check); m1")
     assert line.endswith("; and 74 more models")
-
-
-def test_the_summary_has_a_line_for_what_is_broken():
-    lines = summary(sample_report(), [Path("r.md")])
-    broken = [line for line in lines if line.startswith("Inconsistent")]
-    assert broken == [f"{INCONSISTENT} qwen3_next in 4.57, 5.0 (3 checks)"]
 
 
 def test_broken_relations_come_first_with_their_smallest_shape():

@@ -146,7 +146,7 @@ def job(defect, role, donor=None, n=0):
             {"source": str(FOLDER / source), "trust_remote_code": False, "prompts": PROMPTS}
         ),
         "store": {"root": str(FOLDER), "limit": 1 << 20},
-        "graft": asked,
+        "task": asked,
     }
 
 
@@ -155,7 +155,7 @@ def perform(defect):
     donor = as_it_runs(graft.Donor, job(defect, "donor", n=n))
     graft.run(donor)
     graft.Patient = Patient
-    graft.run(as_it_runs(Patient, job(defect, "patient", donor["graft"]["result"], n)))
+    graft.run(as_it_runs(Patient, job(defect, "patient", donor["task"]["result"], n)))
 
 
 def as_it_runs(role, asked):
@@ -163,11 +163,11 @@ def as_it_runs(role, asked):
 
     @torch.no_grad()
     def hashes():
-        bench = role(asked, asked["graft"])
+        bench = role(asked, asked["task"])
         bench.load()
         return [output.whole for output in bench.outputs(bench.loaded.model)]
 
-    asked["graft"]["expected"] = run_in_fork(hashes)
+    asked["task"]["expected"] = run_in_fork(hashes)
     return asked
 
 
@@ -180,7 +180,7 @@ def damage(order, choose):
     path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
     graft.Patient = Patient
     again = as_it_runs(Patient, job("weight", "patient", str(donor), 4))
-    again["graft"]["result"] = str(FOLDER / f"{order}.json")
+    again["task"]["result"] = str(FOLDER / f"{order}.json")
     try:
         graft.run(again)
     except StoreFault as fault:

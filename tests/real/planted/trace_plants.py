@@ -79,7 +79,7 @@ for order in json.loads(Path(sys.argv[2]).read_text()):
         },
         "model": {"source": "", "trust_remote_code": False},
         "store": {"root": order["root"], "limit": 1 << 20},
-        "trace": {"prompt": "short", "what": "forward", "look": look, "result": order["result"]},
+        "task": {"prompt": "short", "what": "forward", "look": look, "result": order["result"]},
     }
     with torch.no_grad():
         trace_job.write(job, Planted(job).facts())

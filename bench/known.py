@@ -1,6 +1,6 @@
 """docs/models.md, which answers "is my model hit?": the zoo's models, releases and findings.
 
-``python -m samebits.known`` writes it from the committed report of the zoo; tests/test_known.py checks
+``python -m bench.known`` writes it from the committed report of the zoo; tests/bench/test_known.py checks
 that it is current.
 """
 

@@ -1,8 +1,8 @@
 """The JavaScript libraries that the pages load, as their npm packages have them.
 
-``python -m samebits.reports.html.vendor [FOLDER]`` fetches them again with ``npm pack`` and writes
-assets/vendor/, or another folder with a vendor.json. That file pins the packages and the SHA-256 of
-each file; tests/reports/test_html_vendor.py hashes the files again.
+``python -m bench.vendor [FOLDER]`` fetches them again with ``npm pack`` and writes
+samebits/reports/html/assets/vendor/, or another folder with a vendor.json. That file pins the packages and the SHA-256 of
+each file; tests/bench/test_vendor.py hashes the files again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VENDOR = Path(__file__).parent / "assets" / "vendor"
+VENDOR = Path(__file__).parents[1] / "samebits" / "reports" / "html" / "assets" / "vendor"
 MANIFEST = "vendor.json"
 
 

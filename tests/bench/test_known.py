@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from samebits import known
+from bench import known
 from samebits.reports import again
 from samebits.reports.packed import NAME
 
@@ -16,7 +16,7 @@ def zoo():
 
 def test_the_page_holds_what_is_generated(zoo):
     published = known.PATH.read_text("utf-8")
-    assert published == known.render(zoo), "run: python -m samebits.known"
+    assert published == known.render(zoo), "run: python -m bench.known"
 
 
 def test_every_model_but_our_own_has_one_line(zoo):

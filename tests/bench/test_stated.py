@@ -2,7 +2,7 @@
 
 import pytest
 
-from samebits.defaults.sources import of_file, shared_constants
+from bench.stated.sources import of_file, shared_constants
 
 
 def read(body, kind="config", bases="PreTrainedConfig", constants=""):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from samebits.defaults.values import Scope, UnstatedError
+from bench.stated.values import Scope, UnstatedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

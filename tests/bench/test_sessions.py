@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from samebits.sessions import environment_ids
+from bench.sessions import environment_ids
 
 MATRIX = """\
 stacks: ["4.48", "5.x"]
 models:
   llama: {build: llama}
 """
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_a_command_that_runs_no_probe_is_told_none(arguments):
 @pytest.mark.processes
 def test_the_noxfile_is_read_without_what_only_a_run_needs():
     code = (
-        "import sys; from samebits.sessions import environment_ids; environment_ids(['nox', '-s', 'matrix'])\n"
+        "import sys; from bench.sessions import environment_ids; environment_ids(['nox', '-s', 'matrix'])\n"
         "print(sorted({'pydantic', 'numpy', 'yaml', 'rich', 'asyncio'} & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from samebits.reports.html import site, vendor
+from bench import vendor
+from samebits.reports.html import site
 
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / "tests" / "browser" / "vendor"
