@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from samebits.base.errors import SamebitsError, shown
 from samebits.matrix import checkpoint, known
 from samebits.matrix.plan import plan
+from samebits.matrix.values import is_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +95,7 @@ def _file_faults(matrix: Matrix, model: ModelSpec) -> Iterator[str]:
 def _bad_release(stack: StackSpec, order: Order, releases: Releases) -> Iterator[str]:
     """Yield why there is no such release; nothing where only the index could tell and is silent."""
     text = stack.transformers
-    if known.of_family(text) or releases.newest_release(stack, text) is not None:
+    if is_source(text) or known.of_family(text) or releases.newest_release(stack, text) is not None:
         return
     minor = ".".join(text.split(".")[:2])
     family = known.of_family(minor)

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -30,10 +31,12 @@ from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.errors import SamebitsError, StackError, StackMachineError, shown
 from samebits.base.filestate import is_older
 from samebits.matrix.spec import StackSpec
+from samebits.matrix.values import is_source, split_source
 from samebits.records.record import Record, read_record
 from samebits.stacks import contents, uv
+from samebits.stacks import source as sources
 from samebits.stacks.installer import filled, kept_lock
-from samebits.stacks.lock import FORM, is_lock, lines_of, pinned_versions, pins_only
+from samebits.stacks.lock import FORM, is_lock, lines_of, pinned_versions, pins_only, without
 from samebits.stacks.probes import ARCHITECTURES
 from samebits.stacks.system import SYSTEM, SystemTorch, find_system_torch
 from samebits_wire import seal
@@ -70,6 +73,11 @@ _HOW_TO_GET_BLAKE3 = (
     "Usually the package index cannot be reached, or has no wheel of it for this Python and "
     "platform. Check the network and run again, or name a folder with a wheel in UV_FIND_LINKS."
 )
+_ARCHITECTURES_IN = (
+    "import sys; sys.path[:0] = sys.argv[1:]; import architectures, json; "
+    "print(json.dumps({'architectures': architectures.architectures()}))"
+)
+"""Prints what the transformers of a folder knows, which may hold no module that hides one of the other folder."""
 _STALE_AFTER = 86_400
 """Seconds after which an unfinished environment is a leftover of a killed run."""
 
@@ -91,6 +99,8 @@ class Stack(Record):
     """Every model_type that its transformers release knows."""
     system: SystemTorch | None = Field(default=None, repr=False)
     """The interpreter whose torch it uses; None if it has its own."""
+    source: str | None = Field(default=None, repr=False, exclude=True)
+    """Folder with the transformers that stands for the environment's own; not kept with the environment."""
 
     @property
     def transformers(self) -> str:
@@ -106,6 +116,8 @@ class StackBuilder:
         self._locks = root.absolute() / "locks"
         self._stacks = (stacks or root / "stacks").absolute()
         self._system: SystemTorch | None = None
+        self._base_lock = threading.Lock()
+        """Several sources run in one environment, which is built once."""
 
     def end(self) -> None:
         """Stop all builds."""
@@ -118,6 +130,8 @@ class StackBuilder:
             StackError: nothing fits the spec, or the installation failed.
 
         """
+        if is_source(spec.transformers):
+            return self._with_source(spec)
         lock, system = self.resolve(spec), self._system_of(spec)
         digest = _lock_digest(lock, spec, system)
         if system is not None:
@@ -129,6 +143,39 @@ class StackBuilder:
         self._add_probe_packages(stack)
         self._installer.dependencies.file(Path(stack.python))
         return stack
+
+    def _with_source(self, spec: StackSpec) -> Stack:
+        """Return the environment of a release, in which the transformers of a source comes first."""
+        source = sources.read(spec.transformers)
+        with self._base_lock:
+            stack = self.build(_base(spec, source))
+        if unmet := source.unmet(stack.packages, spec.python):
+            msg = (
+                f"environment {spec.id}: transformers {source.version} runs in the environment of {stack.transformers}, "
+                f"which lacks what it needs: {'; '.join(unmet)}. Name a release whose environment has it: "
+                f"{{id: {spec.id}, transformers: …, on: RELEASE}}"
+            )
+            raise StackError(msg)
+        if not split_source(spec.transformers)[1]:
+            self._installer.dependencies.mark_unrepeatable("a source of transformers can change")
+        folder = sources.copied(source, self._stacks.parent, self._installer)
+        pin = f"transformers=={source.version}  # from {source.digest}, on {stack.transformers}\n"
+        return stack.model_copy(
+            update={
+                "id": spec.id,
+                "source": str(folder),
+                "packages": stack.packages | {"transformers": source.version},
+                "lock": f"{without(stack.lock, ['transformers']).rstrip()}\n{pin}",
+                "lock_digest": digest_of([stack.lock_digest, source.digest]),
+                "architectures": self._known_to(folder, stack, spec.id),
+            }
+        )
+
+    def _known_to(self, folder: Path, stack: Stack, id: str) -> tuple[str, ...]:
+        """Return the architectures that the transformers in a folder knows."""
+        command = [stack.python, "-c", _ARCHITECTURES_IN, str(ARCHITECTURES.parent), str(folder)]
+        output = self._installer.call(command, "", _failure(f"environment {id}"))
+        return _architectures(output, f"environment {id}")
 
     def rebuild(self, stack_id: str, lock: str, python: str) -> Stack:
         """Return the stack of exactly these packages, built now or in an earlier run.
@@ -194,10 +241,12 @@ class StackBuilder:
             StackError: nothing fits.
 
         """
+        spec = release_of(spec)
         return self._resolve_lock(spec, spec.id, requirements(spec))
 
     def lock_path(self, spec: StackSpec) -> Path:
         """Return the path of the lock of a stack with its own torch, whether or not there is one."""
+        spec = release_of(spec)
         digest = self._resolution_digest(requirements(spec), spec, None)
         return self._locks / f"{spec.id}-{digest[:12]}.txt"
 
@@ -208,6 +257,8 @@ class StackBuilder:
             StackError: nothing fits.
 
         """
+        if is_source(spec.transformers):
+            return sources.read(spec.transformers).version
         return pinned_versions(self.resolve(spec))["transformers"]
 
     def below(self, spec: StackSpec, version: str, oldest: str) -> str:
@@ -230,6 +281,8 @@ class StackBuilder:
 
         An empty ``family`` is all releases. Without an answer of the index the result is None, too.
         """
+        if is_source(family):
+            return sources.read(family).version
         pattern = f"=={release_pattern(family)}" if family else ""
         failure = _failure(f"environment {spec.id}")
         try:
@@ -264,7 +317,7 @@ class StackBuilder:
 
         ``requirement`` may bound its releases, as ``tokenizers<0.22``.
         """
-        package = canonicalize_name(Requirement(requirement).name)
+        spec, package = release_of(spec), canonicalize_name(Requirement(requirement).name)
         others = [
             line
             for line in requirements(spec)
@@ -407,6 +460,23 @@ def requirements(spec: StackSpec) -> list[str]:
     ]
 
 
+def release_of(spec: StackSpec) -> StackSpec:
+    """Return the stack of the release in whose environment a source runs; any other one as it is.
+
+    Raises:
+        StackError: there is no such source.
+
+    """
+    if not is_source(spec.transformers):
+        return spec
+    return _base(spec, sources.read(spec.transformers))
+
+
+def _base(spec: StackSpec, source: sources.Source) -> StackSpec:
+    release = spec.on or source.base
+    return spec.model_copy(update={"id": release, "transformers": release, "on": None})
+
+
 def _torch(spec: StackSpec) -> list[str]:
     return [] if spec.torch == SYSTEM else [f"torch=={release_pattern(spec.torch)}"]
 
@@ -429,7 +499,9 @@ def environment_folder(stack: Stack) -> Path:
 
 
 def transformers_folder(stack: Stack) -> Path:
-    """Return the folder of transformers in a stack's environment."""
+    """Return the folder of the transformers that a stack runs."""
+    if stack.source is not None:
+        return Path(stack.source) / "transformers"
     return _site_packages(environment_folder(stack)) / "transformers"
 
 

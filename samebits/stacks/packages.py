@@ -329,7 +329,8 @@ class PackageBuilder:
 def installations(stack: Stack) -> list[Path]:
     """Return the folders in which a stack's packages are installed."""
     extended = [Path(stack.folder).parent] if isinstance(stack, ExtendedStack) else []
-    return [environment_folder(stack), *extended]
+    copied = [Path(stack.source).parent] if stack.source is not None else []
+    return [environment_folder(stack), *extended, *copied]
 
 
 def _error(process: subprocess.CompletedProcess[str], stack: Stack) -> PackagesError:
