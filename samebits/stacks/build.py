@@ -30,6 +30,7 @@ from pydantic import Field
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.errors import SamebitsError, StackError, StackMachineError, shown
 from samebits.base.filestate import is_older
+from samebits.matrix import known
 from samebits.matrix.spec import StackSpec
 from samebits.matrix.values import is_source, split_source
 from samebits.records.record import Record, read_record
@@ -147,18 +148,12 @@ class StackBuilder:
     def _with_source(self, spec: StackSpec) -> Stack:
         """Return the environment of a release, in which the transformers of a source comes first."""
         source = sources.read(spec.transformers)
-        with self._base_lock:
-            stack = self.build(_base(spec, source))
-        if unmet := source.unmet(stack.packages, spec.python):
-            msg = (
-                f"environment {spec.id}: transformers {source.version} runs in the environment of {stack.transformers}, "
-                f"which lacks what it needs: {'; '.join(unmet)}. Name a release whose environment has it: "
-                f"{{id: {spec.id}, transformers: …, on: RELEASE}}"
-            )
-            raise StackError(msg)
+        stack = self._below(spec, source)
         if not split_source(spec.transformers)[1]:
             self._installer.dependencies.mark_unrepeatable("a source of transformers can change")
-        folder = sources.copied(source, self._stacks.parent, self._installer)
+        folder = sources.copied(
+            source, self._stacks.parent, self._installer, transformers_folder(stack)
+        )
         pin = f"transformers=={source.version}  # from {source.digest}, on {stack.transformers}\n"
         return stack.model_copy(
             update={
@@ -170,6 +165,35 @@ class StackBuilder:
                 "architectures": self._known_to(folder, stack, spec.id),
             }
         )
+
+    def _below(self, spec: StackSpec, source: sources.Source) -> Stack:
+        """Return the environment in which a source runs: that of the release before it, or of the one behind.
+
+        Raises:
+            StackError: both lack something that it needs.
+
+        """
+        lacks: list[str] = []
+        for release in (spec.on,) if spec.on else (source.base, source.next):
+            with self._base_lock:
+                base = (
+                    self.build(_on(spec, release))
+                    if not lacks or self._exists(spec, release)
+                    else None
+                )
+            if base is None:
+                continue
+            if not (unmet := source.unmet(base.packages, spec.python)):
+                return base
+            lacks.append(f"that of {base.transformers} lacks {', '.join(unmet)}")
+        msg = (
+            f"environment {spec.id}: no environment of a release has what transformers {source.version} needs: "
+            f"{'; '.join(lacks)}. Name a release that has it: {{transformers: …, on: RELEASE}}"
+        )
+        raise StackError(msg)
+
+    def _exists(self, spec: StackSpec, release: str) -> bool:
+        return bool(known.of_family(release)) or self.newest_release(spec, release) is not None
 
     def _known_to(self, folder: Path, stack: Stack, id: str) -> tuple[str, ...]:
         """Return the architectures that the transformers in a folder knows."""
@@ -469,11 +493,10 @@ def release_of(spec: StackSpec) -> StackSpec:
     """
     if not is_source(spec.transformers):
         return spec
-    return _base(spec, sources.read(spec.transformers))
+    return _on(spec, spec.on or sources.read(spec.transformers).base)
 
 
-def _base(spec: StackSpec, source: sources.Source) -> StackSpec:
-    release = spec.on or source.base
+def _on(spec: StackSpec, release: str) -> StackSpec:
     return spec.model_copy(update={"id": release, "transformers": release, "on": None})
 
 

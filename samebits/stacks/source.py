@@ -93,6 +93,12 @@ class Source:
         """The release that it descends from."""
         return _before(Version(self.release))
 
+    @property
+    def next(self) -> str:
+        """The release that it leads to, whose environment has what it needs by then."""
+        version = Version(self.release)
+        return f"{version.major}.{version.minor}" if version.is_prerelease else self.base
+
     def text(self, path: str) -> str:
         """Return the text of a file; '' if there is none."""
         if path not in self.files:
@@ -217,19 +223,22 @@ def _of_wheel(path: Path) -> Source | None:
     return Source(files, contents_of, origin, metadata=tuple(line.strip() for line in lines))
 
 
-def copied(source: Source, root: Path, installer: Installer) -> Path:
-    """Return the folder for Python's path with a copy of a source, made now or in an earlier run."""
+def copied(source: Source, root: Path, installer: Installer, release: Path) -> Path:
+    """Return the folder for Python's path with a copy of a source, made now or in an earlier run.
+
+    Files that the ``release`` has, which is the folder of another transformers, are links to them.
+    """
     folder, _ = installer.folder(root / "sources", PACKAGE, source.digest, _DAMAGED)
     installer.kept(
         folder,
         _STAMP,
         lambda path: read_record(path, Copied),
-        lambda temporary: _copy(source, temporary, folder.parent),
+        lambda temporary: _copy(source, temporary, folder.parent, release),
     )
     return folder / _TOP
 
 
-def _copy(source: Source, target: Path, beside: Path) -> Copied:
+def _copy(source: Source, target: Path, beside: Path, release: Path) -> Copied:
     top = target / _TOP
     found = _siblings(beside)
     _compiled.cache_clear()
@@ -237,7 +246,7 @@ def _copy(source: Source, target: Path, beside: Path) -> Copied:
     for path, id in source.files.items():
         place = top / PACKAGE / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        if (other := found.get((path, id))) is None or not _linked(other, place, id):
+        if not _linked(found.get((path, id), release / path), place, id):
             missing.append(path)
     for path, content in source.read(missing):
         (top / PACKAGE / path).write_bytes(content)

@@ -27,7 +27,7 @@ HOST_FLOORS = [
     {"capsules"},
     {"pipeline"},
     {"check"},
-    {"gate"},
+    {"gate", "bisect"},
     {"cli", "schemas", "sessions", "pytest_plugin"},
     {"__main__", "known", "manual"},
 ]
