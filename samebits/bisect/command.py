@@ -54,6 +54,9 @@ class Options(check.Options):
     """The candidate: a release, a tag or a commit."""
     repo: Annotated[Path, Option("DIR", type=Path, required=True)]
     """A clone of transformers."""
+    on: Annotated[str | None, Option("RELEASE")] = None
+    """The release in whose environment the commits run (default: that of --to, else the one that each descends
+    from)."""
     format: Annotated[Literal["text", "json"], Option("FORMAT")] = "text"
     """text or json."""
 
@@ -72,9 +75,16 @@ async def run(
 
 
 async def bisected(
-    matrix: Matrix, options: Options, environ: Mapping[str, str], say: Callable[[str], None]
+    matrix: Matrix,
+    options: Options,
+    environ: Mapping[str, str],
+    say: Callable[[str], None],
+    *,
+    explains: bool = True,
 ) -> Bisection:
     """Find the commits for the models of a matrix, whose environments do not count.
+
+    Without ``explains`` no cause is looked for.
 
     Raises:
         HistoryError: the clone does not have what is named.
@@ -84,7 +94,7 @@ async def bisected(
     history = History(repo)
     first, last = history.end(options.first), history.end(options.last)
     template = matrix.stacks[-1]
-    on = last.release or None
+    on = options.on or last.release or None
 
     @cache
     def spec(name: str, own: bool) -> StackSpec:
@@ -109,7 +119,7 @@ async def bisected(
     )
     quiet = partial(Progress, clock=time.monotonic, spoken=PLAIN)
     trials = Trials(at_level(matrix, "quick"), spec, order, environ, quiet)
-    request = Request(options.model, first, last, FOLDER, usable_cores())
+    request = Request(options.model, first, last, FOLDER, usable_cores(), explains)
     return await Finder(history, trials, request, say).find()
 
 

@@ -35,6 +35,8 @@ class Request(NamedTuple):
     """The folder of the package in the repository."""
     width: int
     """Commits that are tried at the same time."""
+    explains: bool = True
+    """Whether the verdict and the cause of each change are asked for."""
 
 
 class Finder:
@@ -132,7 +134,9 @@ class Finder:
             skipped=tuple(self._commits[p].sha for p in change.skipped),
         )
         canonical = [self._commits[self._same_code[p]].sha for p in (change.before, change.after)]
-        report = await self._trials.explained(*canonical)
+        if not self._request.explains:
+            return culprit
+        report = await self._trials.explained(self._commits[0].sha, *canonical)
         assert self._suspects is not None
         changed = self._suspects.changed(commit)
         explained = _explained(report)

@@ -85,10 +85,15 @@ class Trials:
                     self._remember(name, scheduler, runs)
             scheduler.finished = True
 
-    async def explained(self, before: str, after: str) -> Report:
+    async def explained(self, first: str, before: str, after: str) -> Report:
         """Return the report of a commit and the one before it, with the cause."""
-        matrix = self._with([before, after], reference=before)
-        order = self._order.model_copy(update={"causes": True, "selection": Selection()})
+        names = list(
+            dict.fromkeys((first, before, after))
+        )  # the first one makes checkpoints of recipes
+        matrix = self._with(names, reference=before)
+        environments = tuple(self._spec(name).id for name in (before, after))
+        selection = Selection(environments=environments)
+        order = self._order.model_copy(update={"causes": True, "selection": selection})
         report, _ = await run_matrix(order, self._environ, self._progress, matrix=matrix)
         return report
 
