@@ -1,7 +1,7 @@
 """``nox -s bisect``: find the commits of published regressions on a clone of transformers; write docs/bisect.md.
 
-The models are those of bench/recall and bench/fixes. ``--repo DIR`` names the clone, ``--cases NAMES`` takes some
-cases only; results.json keeps the others.
+The models are those of bench/recall and bench/fixes. ``--repo DIR`` names the clone. A case that
+results.json has is not searched again, unless ``--cases NAMES`` names it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def main() -> None:
     parser.add_argument("--cases", default="")
     options = parser.parse_args()
     cases = yaml.safe_load(CASES.read_text("utf-8"))["cases"]
-    wanted = [*filter(None, options.cases.split(","))] or [*cases]
-    for name in wanted:
+    known = {case["name"] for case in (page.read() or {"cases": []})["cases"]}
+    named = [*filter(None, options.cases.split(","))]
+    for name in named or [name for name in cases if name not in known]:
         result = searched(name, cases[name], options.repo.absolute())
         print(name, result["outcome"], result["named"], result["failure"], flush=True)
         write(result, [*cases])

@@ -74,11 +74,6 @@ _HOW_TO_GET_BLAKE3 = (
     "Usually the package index cannot be reached, or has no wheel of it for this Python and "
     "platform. Check the network and run again, or name a folder with a wheel in UV_FIND_LINKS."
 )
-_ARCHITECTURES_IN = (
-    "import sys; sys.path[:0] = sys.argv[1:]; import architectures, json; "
-    "print(json.dumps({'architectures': architectures.architectures()}))"
-)
-"""Prints what the transformers of a folder knows, which may hold no module that hides one of the other folder."""
 _STALE_AFTER = 86_400
 """Seconds after which an unfinished environment is a leftover of a killed run."""
 
@@ -197,7 +192,7 @@ class StackBuilder:
 
     def _known_to(self, folder: Path, stack: Stack, id: str) -> tuple[str, ...]:
         """Return the architectures that the transformers in a folder knows."""
-        command = [stack.python, "-c", _ARCHITECTURES_IN, str(ARCHITECTURES.parent), str(folder)]
+        command = [stack.python, str(ARCHITECTURES), str(folder)]
         output = self._installer.call(command, "", _failure(f"environment {id}"))
         return _architectures(output, f"environment {id}")
 
