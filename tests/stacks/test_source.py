@@ -32,7 +32,9 @@ def head(repo):
 
 
 def pins(tokenizers="0.22.2", transformers="5.15.1"):
-    return locked(f"numpy==2.3.1\ntokenizers=={tokenizers}\ntorch==2.13.0\ntransformers=={transformers}\n")
+    return locked(
+        f"numpy==2.3.1\ntokenizers=={tokenizers}\ntorch==2.13.0\ntransformers=={transformers}\n"
+    )
 
 
 class UvWithPackages(Uv):
@@ -40,14 +42,19 @@ class UvWithPackages(Uv):
 
     def does(self, what, command):
         if what == "venv":
-            packages = build_module.interpreter_of(Path(command[-1])).parents[1] / "lib/python3.11/site-packages"
+            packages = (
+                build_module.interpreter_of(Path(command[-1])).parents[1]
+                / "lib/python3.11/site-packages"
+            )
             packages.mkdir(parents=True)
         return super().does(what, command)
 
 
 def build(tmp_path, text, lock=None):
     uv = UvWithPackages(lock or pins())
-    builder = StackBuilder(tmp_path / "work", Installer({}, run=uv), stacks=tmp_path / "cache" / "stacks")
+    builder = StackBuilder(
+        tmp_path / "work", Installer({}, run=uv), stacks=tmp_path / "cache" / "stacks"
+    )
     return builder.build(stack_spec("main", str(text))), builder
 
 
@@ -79,7 +86,9 @@ def test_a_wheel_is_a_source(tmp_path):
     with zipfile.ZipFile(path, "w") as wheel:
         for name, text in files_of("5.17.0").items():
             wheel.writestr(name.removeprefix("src/"), text)
-        about = "Name: transformers\nRequires-Dist: numpy>=3\nRequires-Dist: flax ; extra == 'flax'\n"
+        about = (
+            "Name: transformers\nRequires-Dist: numpy>=3\nRequires-Dist: flax ; extra == 'flax'\n"
+        )
         wheel.writestr("transformers-5.17.0.dist-info/METADATA", about)
     wheel = source.read(str(path))
     assert (wheel.release, wheel.base) == ("5.17.0", "5.17.0")
@@ -94,7 +103,13 @@ def test_what_is_no_source_is_refused(tmp_path, repo, text):
 
 @pytest.mark.parametrize(
     ("version", "base"),
-    [("5.16.0.dev0", "5.15"), ("5.15.2", "5.15.2"), ("5.0.0.dev0", "4.57"), ("5.0.1.dev0", "5.0"), ("9.9.0.dev0", "9.8")],
+    [
+        ("5.16.0.dev0", "5.15"),
+        ("5.15.2", "5.15.2"),
+        ("5.0.0.dev0", "4.57"),
+        ("5.0.1.dev0", "5.0"),
+        ("9.9.0.dev0", "9.8"),
+    ],
 )
 def test_the_release_that_a_version_descends_from(tmp_path, version, base):
     write(tmp_path, files_of(version))
@@ -121,13 +136,17 @@ def test_two_contents_share_no_result_and_one_content_has_one_copy(tmp_path, rep
     again = builder.build(stack_spec("main", str(repo)))
     assert (again.lock_digest, again.source) == (one.lock_digest, one.source)
     shared = "site-packages/transformers/__init__.py"
-    copies = [path.parent / shared for path in (tmp_path / "cache" / "sources").glob("*/site-packages")]
+    copies = [
+        path.parent / shared for path in (tmp_path / "cache" / "sources").glob("*/site-packages")
+    ]
     assert len({path.stat().st_ino for path in copies}) == 1  # a link where nothing changed
 
 
 def test_an_environment_that_lacks_something_is_named(tmp_path, repo):
     (repo / "setup.py").write_text('install_requires = [\n    deps["tokenizers"],\n]\n')
-    with pytest.raises(StackError, match=r"tokenizers<0\.24,>=0\.22 \(it has 0\.21\.0\).*on: RELEASE"):
+    with pytest.raises(
+        StackError, match=r"tokenizers<0\.24,>=0\.22 \(it has 0\.21\.0\).*on: RELEASE"
+    ):
         build(tmp_path, repo, pins("0.21.0"))
 
 
