@@ -97,11 +97,18 @@ class Stack(Record):
     """The interpreter whose torch it uses; None if it has its own."""
     source: str | None = Field(default=None, repr=False, exclude=True)
     """Folder with the transformers that stands for the environment's own; not kept with the environment."""
+    base: str | None = Field(default=None, repr=False, exclude=True)
+    """The environment's own release of transformers, if another one stands for it."""
 
     @property
     def transformers(self) -> str:
         """The release of transformers that it resolved to."""
         return self.packages["transformers"]
+
+    @property
+    def installed(self) -> dict[str, str]:
+        """Its packages as they are installed: with its own transformers, if another one stands for it."""
+        return self.packages | ({"transformers": self.base} if self.base else {})
 
 
 class StackBuilder:
@@ -154,6 +161,7 @@ class StackBuilder:
             update={
                 "id": spec.id,
                 "source": str(folder),
+                "base": stack.transformers,
                 "packages": stack.packages | {"transformers": source.version},
                 "lock": f"{without(stack.lock, ['transformers']).rstrip()}\n{pin}",
                 "lock_digest": digest_of([stack.lock_digest, source.digest]),

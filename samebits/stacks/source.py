@@ -10,6 +10,8 @@ import ast
 import contextlib
 import hashlib
 import re
+import shutil
+import time
 import zipfile
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -23,6 +25,7 @@ from packaging.version import InvalidVersion, Version
 from samebits.base import git
 from samebits.base.digests import digest_of
 from samebits.base.errors import StackError
+from samebits.base.filestate import is_older
 from samebits.matrix import known
 from samebits.matrix.values import split_source
 from samebits.records.record import Record, read_record
@@ -41,6 +44,9 @@ _TOP = "site-packages"
 """Name of the folder with the package: paths of source files are shown from it on, as those of a release."""
 _DAMAGED = "a copy of sources of transformers was damaged and is made again: {}"
 _MAX_SIBLINGS = 8
+_USED = "samebits-used"
+"""File whose time says when a copy was last used."""
+_KEPT_FOR = 7 * 86_400.0
 _SHORT = 10
 
 
@@ -235,6 +241,8 @@ def copied(source: Source, root: Path, installer: Installer, release: Path) -> P
         lambda path: read_record(path, Copied),
         lambda temporary: _copy(source, temporary, folder.parent, release),
     )
+    (folder / _USED).touch()
+    _remove_old(folder.parent)
     return folder / _TOP
 
 
@@ -260,6 +268,14 @@ def _copy(source: Source, target: Path, beside: Path, release: Path) -> Copied:
     contents.write(target, contents.listed(target))
     contents.record_bytecode(target)
     return Copied(files=source.files)
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove copies that no run has used for a week: a bisection makes many."""
+    cutoff = time.time() - _KEPT_FOR
+    for mark in folder.glob(f"{PACKAGE}-*/{_USED}"):
+        if is_older(mark, cutoff):
+            shutil.rmtree(mark.parent, ignore_errors=True)
 
 
 def _siblings(folder: Path) -> dict[tuple[str, str], Path]:

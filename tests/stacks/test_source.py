@@ -1,5 +1,6 @@
 """Sources of transformers in place of a release: read, copied once per content, run on an environment."""
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -155,3 +156,17 @@ def test_a_damaged_copy_is_made_again(tmp_path, repo):
     (transformers_folder(stack) / "ops.py").write_text("A = 4\n")
     again, _ = build(tmp_path, f"{repo}@{head(repo)}")
     assert (transformers_folder(again) / "ops.py").read_text() == "A = 2\n"
+
+
+def test_a_copy_that_no_run_used_for_a_week_is_removed(tmp_path, repo):
+    sha = head(repo)
+    old, builder = build(tmp_path, f"{repo}@{git(repo, 'rev-parse', 'HEAD^')}")
+    os.utime(Path(old.source).parent / "samebits-used", (0, 0))
+    new = builder.build(stack_spec("main", f"{repo}@{sha}"))
+    assert (Path(old.source).exists(), Path(new.source).exists()) == (False, True)
+
+
+def test_packages_of_a_model_are_resolved_beside_the_release(tmp_path, repo):
+    stack, _ = build(tmp_path, f"{repo}@{head(repo)}")
+    assert stack.installed["transformers"] == "5.15.1"
+    assert stack.packages["transformers"] != "5.15.1"
