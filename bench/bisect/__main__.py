@@ -56,7 +56,7 @@ def searched(name: str, case: Mapping[str, Any], repo: Path) -> dict[str, Any]:
     matrix = load.parse(
         yamltext.parse(_matrix(name, case, (first, last), repo)), FOLDER / "matrix.yaml"
     )
-    options = command.Options(model=name, first=first, last=last, repo=repo, on=case.get("on"))
+    options = command.Options(model=name, first=first, last=last, repo=repo, base=case.get("base"))
     say = partial(print, " ", file=sys.stderr, flush=True)
     known = history.end(case["commit"]).sha
     try:

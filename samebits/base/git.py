@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_SECONDS = 60
+_SECONDS = 300
 
 
 def git(folder: Path, *words: str, text: bytes = b"") -> bytes | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from samebits.base.errors import SamebitsError
 from samebits.base.options import Option
 from samebits.bisect.finder import Finder, Request
 from samebits.bisect.history import History
@@ -54,15 +53,11 @@ class Options(check.Options):
     """The candidate: a release, a tag or a commit."""
     repo: Annotated[Path, Option("DIR", type=Path, required=True)]
     """A clone of transformers."""
-    on: Annotated[str | None, Option("RELEASE")] = None
+    base: Annotated[str | None, Option("RELEASE")] = None
     """The release in whose environment the commits run (default: that of --to, else the one that each descends
     from)."""
     format: Annotated[Literal["text", "json"], Option("FORMAT")] = "text"
     """text or json."""
-
-
-class BisectError(SamebitsError):
-    """Something that a bisection needs is missing."""
 
 
 async def run(
@@ -94,20 +89,20 @@ async def bisected(
     history = History(repo)
     first, last = history.end(options.first), history.end(options.last)
     template = matrix.stacks[-1]
-    on = options.on or last.release or None
+    base = options.base or last.release or None
 
     @cache
     def spec(name: str, own: bool) -> StackSpec:
+        is_release = name in (first.release, last.release)
         fields: dict[str, Any] = {
+            "id": name[:10],
+            "transformers": name if is_release else f"{repo}@{name}",
             "torch": template.torch,
             "python": template.python,
             "packages": template.packages,
+            "base": None if own or is_release else base,
         }
-        if name in (first.release, last.release):
-            return StackSpec(id=name, transformers=name, **fields)
-        return StackSpec(
-            id=name[:10], transformers=f"{repo}@{name}", on=None if own else on, **fields
-        )
+        return StackSpec(**{key: value for key, value in fields.items() if value})
 
     order = Order(
         matrix=Path(matrix.path),
@@ -117,10 +112,20 @@ async def bisected(
         checks=True,
         program=("samebits", "check", options.model),
     )
-    quiet = partial(Progress, clock=time.monotonic, spoken=PLAIN)
-    trials = Trials(at_level(matrix, "quick"), spec, order, environ, quiet)
+    trials = Trials(at_level(matrix, "quick"), spec, order, environ, _quiet)
     request = Request(options.model, first, last, FOLDER, usable_cores(), explains)
     return await Finder(history, trials, request, say).find()
+
+
+class _Quiet(Progress):
+    """Says nothing: there are many short runs, and a line for each of their commits."""
+
+    def note(self, text: str) -> None:
+        """Leave a line out."""
+
+
+def _quiet(total: int) -> Progress:
+    return _Quiet(total, time.monotonic, PLAIN)
 
 
 def exit_code(found: Bisection) -> int:

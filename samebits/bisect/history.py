@@ -178,7 +178,10 @@ class History:
             commits,
             "--",
         )
-        return (text or b"").decode("utf-8", "replace").split("\0")[1:]
+        if text is None:
+            msg = f"git could not list the commits {commits} of {self.repo.name}"
+            raise HistoryError(msg)
+        return text.decode("utf-8", "replace").split("\0")[1:]
 
     def text(self, blob: str) -> bytes:
         """Return the content of a blob; b'' for none."""

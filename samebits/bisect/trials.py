@@ -76,7 +76,7 @@ class Trials:
             runs = await scheduler.observe()
             for name in names:
                 spec = self._spec(name)
-                if spec.id in scheduler.stacks.failures and spec.on is not None:
+                if spec.id in scheduler.stacks.failures and spec.base is not None:
                     self._elsewhere.add(
                         name
                     )  # the environment that the others have lacks something

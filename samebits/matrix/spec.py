@@ -145,7 +145,7 @@ class StackEntry(Form):
     transformers: Release
     """A release such as 4.48.0, or a family such as 4.48 or 5.x: its newest release. Or a source: a folder with
     a checkout, a clone and a commit such as ../transformers@0123…, all 40 digits, or a wheel."""
-    on: Version | None = None
+    base: Version | None = None
     """The release in whose environment a source runs; default: the release that it descends from."""
     torch: Torch = "2.13.0"
     """Version of torch, or system for the torch that the machine has; default: that of the matrix."""
@@ -156,9 +156,9 @@ class StackEntry(Form):
 
     @model_validator(mode="after")
     def _is_on_a_source(self) -> Self:
-        if self.on is not None and not is_source(self.transformers):
-            msg = f"on is for a folder, a commit or a wheel of transformers, and {self.transformers} is a release"
-            raise mistake(msg, "on")
+        if self.base is not None and not is_source(self.transformers):
+            msg = f"base is for a folder, a commit or a wheel of transformers, and {self.transformers} is a release"
+            raise mistake(msg, "base")
         return self
 
 

@@ -177,7 +177,7 @@ class StackBuilder:
 
         """
         lacks: list[str] = []
-        for release in (spec.on,) if spec.on else (source.base, source.next):
+        for release in (spec.base,) if spec.base else (source.base, source.next):
             with self._base_lock:
                 base = (
                     self.build(_on(spec, release))
@@ -191,7 +191,7 @@ class StackBuilder:
             lacks.append(f"that of {base.transformers} lacks {', '.join(unmet)}")
         msg = (
             f"environment {spec.id}: no environment of a release has what transformers {source.version} needs: "
-            f"{'; '.join(lacks)}. Name a release that has it: {{transformers: …, on: RELEASE}}"
+            f"{'; '.join(lacks)}. Name a release that has it: {{transformers: …, base: RELEASE}}"
         )
         raise StackError(msg)
 
@@ -496,11 +496,11 @@ def release_of(spec: StackSpec) -> StackSpec:
     """
     if not is_source(spec.transformers):
         return spec
-    return _on(spec, spec.on or sources.read(spec.transformers).base)
+    return _on(spec, spec.base or sources.read(spec.transformers).base)
 
 
 def _on(spec: StackSpec, release: str) -> StackSpec:
-    return spec.model_copy(update={"id": release, "transformers": release, "on": None})
+    return spec.model_copy(update={"id": release, "transformers": release, "base": None})
 
 
 def _torch(spec: StackSpec) -> list[str]:

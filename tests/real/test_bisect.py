@@ -67,7 +67,7 @@ def test_the_planted_commit_is_named_with_its_function_and_its_cause(tmp_path, c
         {"version": 1, "environments": environments, "models": {"tiny": {"build": LLAMA}}}
     )
     matrix = load.parse(yamltext.parse(text.encode()), tmp_path / "matrix.yaml")
-    options = command.Options(model="tiny", first=shas[0], last=shas[-1], repo=repo, on=NEW)
+    options = command.Options(model="tiny", first=shas[0], last=shas[-1], repo=repo, base=NEW)
     found = asyncio.run(command.bisected(matrix, options, environ, print))
     (culprit,) = found.culprits
     assert (culprit.sha, culprit.before, culprit.pull) == (shas[3], shas[2], "8")
