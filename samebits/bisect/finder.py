@@ -63,7 +63,7 @@ class Finder:
         self._suspects = self._read_suspects(last)
         suspected = self._suspects.tiers(self._commits)
         self._say(
-            f"{last:,} commits, {len(suspected[2]):,} of them change the package, {len(suspected[0]):,} code that the model ran"
+            f"{last:,} commits, {len(suspected[-1]):,} of them change the package, {len(suspected[0]):,} code that the model ran"
         )
         found = await search(last, suspected, self._ask, self._request.width)
         culprits = [await self._culprit(change) for change in found.changes]

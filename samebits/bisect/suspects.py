@@ -54,20 +54,24 @@ class Suspects:
                 self._ran.setdefault(file, set()).update(by_line[n] for n in lines if n in by_line)
         self._sources: dict[str, source.Source | None] = {"": source.Source({}, (), {})}
 
-    def tiers(self, commits: Sequence[Commit]) -> tuple[list[int], list[int], list[int]]:
-        """Return positions of commits that change what ran, what can be reached, and anything of the package."""
+    def tiers(self, commits: Sequence[Commit]) -> tuple[list[int], ...]:
+        """Return positions of commits by what they change, the most suspected first.
+
+        These are functions that ran; what else stands in their files; what can be reached; anything of the package.
+        """
         self._read(commits)
-        ran, reached, touching = [], [], []
+        entered, beside, reached, touching = [], [], [], []
         for position, commit in enumerate(commits):
-            files = {e.path for e in commit.edits if e.path.startswith(self._below)}
-            if files:
-                touching.append(position)
-            names = [*self._changed(commit)]
-            if names:
+            changes = [*self._changed(commit)]
+            if any(change.name in self._ran.get(change.path, ()) for change in changes):
+                entered.append(position)
+            if any(self._has_run(change) for change in changes):
+                beside.append(position)
+            if changes:
                 reached.append(position)
-            if any(self._has_run(change) for change in names):
-                ran.append(position)
-        return ran, reached, touching
+            if any(edit.path.startswith(self._below) for edit in commit.edits):
+                touching.append(position)
+        return entered, beside, reached, touching
 
     def changed(self, commit: Commit) -> list[Changed]:
         """Return the definitions that a commit changed and that ran, functions first."""
