@@ -96,6 +96,7 @@ class Suspects:
             path = edit.path.removeprefix(self._below)
             if not edit.path.startswith(self._below) or path not in self._reached:
                 continue
+            # only files of which something ran are read: to read all takes half a minute
             old, new = self._sources.get(edit.old), self._sources.get(edit.new)
             if old is None or new is None:
                 yield Changed(path, "", edit.old, edit.new)
@@ -108,13 +109,13 @@ class Suspects:
                 yield Changed(path, "", edit.old, edit.new)
 
     def _read(self, commits: Iterable[Commit]) -> None:
-        """Read the definitions of the files that commits changed, as far as the model can reach them."""
+        """Read the definitions of the files that commits changed, and of which something ran."""
         wanted = {
             id: edit.path
             for commit in commits
             for edit in commit.edits
             if edit.path.startswith(self._below)
-            and edit.path.removeprefix(self._below) in self._reached
+            and edit.path.removeprefix(self._below) in self._ran
             for id in (edit.old, edit.new)
             if id not in self._sources
         }
