@@ -131,7 +131,7 @@ def _quiet(total: int) -> Progress:
 def exit_code(found: Bisection) -> int:
     """Return how the command ends."""
     if not found.culprits:
-        return INCOMPLETE if found.failure and "do the same" not in found.failure else PASS
+        return PASS if found.same else INCOMPLETE
     return FAIL if all(culprit.is_proven for culprit in found.culprits) else INCOMPLETE
 
 

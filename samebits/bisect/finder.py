@@ -59,7 +59,8 @@ class Finder:
         await self._compare_releases()
         suspected: tuple[list[int], ...] = ()
         if failure := self._failure(states, last):
-            return self._result((), 0, start, failure)
+            is_same = states[0] is not None and states[0] == states[last]
+            return self._result((), 0, start, failure).model_copy(update={"same": is_same})
         self._suspects = self._read_suspects(last)
         suspected = self._suspects.tiers(self._commits)
         self._say(

@@ -60,5 +60,7 @@ class Bisection(Record):
     environment: str = ""
     """The packages in which the candidate's commit ran."""
     notes: tuple[str, ...] = ()
+    same: bool = False
+    """True if both ends do the same."""
     failure: str = ""
     """Why nothing was searched; '' if it was."""
