@@ -207,6 +207,12 @@ def fixes(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def bisect(session: nox.Session) -> None:
+    """Bisect published regressions to their commits on a clone of transformers; write docs/bisect.md."""
+    run_module(session, "bench.bisect")
+
+
+@nox.session(venv_backend="none", default=False)
 def unchanged(session: nox.Session) -> None:
     """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""
     run_module(session, "bench.unchanged")

@@ -1,6 +1,7 @@
 """Architectures that the installed transformers knows.
 
-Run as a program, this file prints ``{"architectures": [model_type …]}``. Reading the text of the
+Run as a program, this file prints ``{"architectures": [model_type …]}``, of the transformers in a folder that is
+named, if one is. Reading the text of the
 table takes milliseconds. Importing it takes seconds, because that imports torch.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -67,4 +69,5 @@ def _texts(nodes: Sequence[ast.AST | None]) -> set[str]:
 
 
 if __name__ == "__main__":
+    sys.path[:0] = sys.argv[1:]
     print(json.dumps({"architectures": architectures()}))

@@ -25,10 +25,10 @@ from samebits.lint.engine import UNREADABLE, lint, python_files
 from samebits.lint.releases import scope
 from samebits.matrix import load, yamltext
 from samebits.matrix.checkpoint import CheckpointError, config_faults
-from samebits.matrix.plan import command_line, shown_path
+from samebits.matrix.plan import command_line, shown_path, shown_release
 from samebits.matrix.sources import ARRAYS
 from samebits.matrix.spec import ModelEntry, Settings, StackEntry
-from samebits.matrix.values import is_path_of_package
+from samebits.matrix.values import is_path_of_package, is_source
 from samebits.records.record import Record
 from samebits.reports.plain import Place
 from samebits.text.lists import comma_list
@@ -152,7 +152,8 @@ def prepare(options: Options) -> Check:
         switch = "--trust-remote-code" if trusts_code else "--no-trust-remote-code"
         program = (*program, switch)
     inputs = None if options.inputs is None else shown_path(options.inputs)
-    named = (("--from", options.first), ("--to", options.last), ("--inputs", inputs))
+    ends = [text if text is None else shown_release(text) for text in (options.first, options.last)]
+    named = (("--from", ends[0]), ("--to", ends[1]), ("--inputs", inputs))
     words = [word for option, value in named if value for word in (option, value)]
     words += [
         w for name, values in listed.items() if values for w in (f"--{name}", ",".join(values))
@@ -250,7 +251,8 @@ def _matrix(
     if inputs is not None:
         packages = [str(Path(p).absolute()) if is_path_of_package(p) else p for p in entry.packages]
         entry = entry._replace(packages=packages)
-    text = matrix_text([entry], releases.stacks, "samebits check", environment_packages)
+    stacks = [str(Path(s).absolute()) if is_source(s) else s for s in releases.stacks]
+    text = matrix_text([entry], stacks, "samebits check", environment_packages)
     yaml = yamltext.parse(text.encode())
     if inputs is None:
         return load.parse(yaml, Path.cwd() / "check")
@@ -294,7 +296,8 @@ def _code_problems(model: NamedModel, releases: Span) -> list[Problem]:
     folder = Path(model.path) if model.path else hub.code_folder(str(model.hub), model.revision)
     if folder is None:
         return []
-    compared = scope(releases.stacks[0], releases.stacks[-1])
+    first, last = (None if is_source(s) else s for s in (releases.stacks[0], releases.stacks[-1]))
+    compared = scope(first, last)
     problems = lint(python_files([folder])).problems
     return [p for p in problems if p.code == UNREADABLE or p.releases.meet(compared)]
 

@@ -10,6 +10,7 @@ from packaging.version import InvalidVersion, Version
 
 from samebits.base.errors import SamebitsError, nearest, shown
 from samebits.matrix import known
+from samebits.matrix.values import is_source
 
 NEWEST = "5.x"
 MINORS = tuple(dict.fromkeys(version.rpartition(".")[0] for version in known.releases()))
@@ -39,7 +40,7 @@ def span(saved_with: str | None, first: str | None, last: str | None) -> Span:
 
     """
     for option, text in (("--from", first), ("--to", last)):
-        if text is not None:
+        if text is not None and not is_source(text):
             _check(option, text)
     end = last or NEWEST
     if first is not None:
@@ -101,7 +102,7 @@ def _check(option: str, text: str) -> None:
     if not _FAMILY.fullmatch(text):
         msg = (
             f"{option} {shown(text)} is no release of transformers: write 4.57 (its newest patch), "
-            f"4.57.1 or {NEWEST}"
+            f"4.57.1, {NEWEST} or a folder with a checkout, such as ../transformers"
         )
         raise ReleaseError(msg)
     minor = ".".join(text.split(".")[:2])
@@ -115,6 +116,8 @@ def _check(option: str, text: str) -> None:
 
 
 def age(release: str) -> tuple[float, ...]:
-    """Return what sorts releases, the older first; a family comes after all of its releases."""
+    """Return what sorts releases, the older first; a family comes after its releases, a source after all."""
+    if is_source(release):
+        return (math.inf,) * 3
     parts = [math.inf if part == "x" else float(part) for part in release.split(".")]
     return (*parts, *[math.inf] * (3 - len(parts)))

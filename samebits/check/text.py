@@ -6,6 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.matrix.values import is_source
 from samebits.records.question import switches
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ def matrix_text(
     """
     if packages:
         wanted = ", ".join(map(_quoted, packages))
-        stacks = [f'{{transformers: "{stack}", packages: [{wanted}]}}' for stack in stacks]
+        stacks = [f"{{transformers: {json.dumps(s)}, packages: [{wanted}]}}" for s in stacks]
+    else:
+        stacks = [json.dumps(s) if is_source(s) else s for s in stacks]
     lines = [
         f"# yaml-language-server: $schema={SCHEMA}",
         "#",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.base.errors import MachineError, SamebitsError
 from samebits.base.options import record_of
 from samebits.base.redaction import Redaction
+from samebits.bisect import command as bisect
 from samebits.check import init
 from samebits.cli.check import check_model
 from samebits.cli.folders import check_cache, check_lock
@@ -56,6 +57,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         return run_cells(options, arguments, environ, spoken)
     if options.command == "check":
         return check_model(options, environ, spoken)
+    if options.command == "bisect":
+        return _bisected(options, environ, spoken)
     if options.command in ("record", "verify"):
         return _gated(options, environ, spoken)
     if options.command == "report":
@@ -70,6 +73,19 @@ _WRITERS: dict[str, tuple[Any, Callable[[Any], list[str]]]] = {
     "plot": (plot.Options, plot.write_chart),
 }
 """Command that only writes files -> its options, and what writes and returns the lines to print."""
+
+
+def _bisected(
+    options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
+) -> tuple[int, list[str]]:
+    """Find the commits at which a model's bits change."""
+    check_cache(environ)
+    say = partial(spoken.say, stream=sys.stderr)
+    found = Redaction(environ).record(
+        run_async(bisect.run(record_of(bisect.Options, options), environ, say))
+    )
+    shown = [found.model_dump_json(indent=1)] if options.format == "json" else bisect.lines(found)
+    return bisect.exit_code(found), list(map(spoken.text, shown))
 
 
 def _gated(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from samebits.base.options import add_options
 from samebits.base.version import VERSION
+from samebits.bisect import command as bisect
 from samebits.check import command as check
 from samebits.check import init
 from samebits.cli.report import ReportOptions
@@ -101,6 +102,7 @@ _COMMANDS = {
     "probe": "Run the models of matrix.yaml in every environment, without a comparison and a report.",
     "merge": _MERGE,
     "check": _CHECK,
+    "bisect": bisect.HELP,
     "init": _INIT,
     "report": _REPORT,
     "issue": _ISSUE,
@@ -116,6 +118,7 @@ ALONE = {"lint": lint, "defaults": defaults}
 _GROUPS = {
     "Start": {
         "check": "compare one model under two releases of transformers",
+        "bisect": "find the commit of transformers at which a model's bits change",
         "lint": lint.HELP,
         "defaults": defaults.HELP,
     },
@@ -217,6 +220,7 @@ def _add_options(parsers: Mapping[str, _Parser]) -> None:
     add_options(matrix, Order, "on", "shard")
     add_options(merge, Order, "merged")
     _add_options_of_check(checked)
+    _add_options_of_bisect(parsers["bisect"])
     for parser in (matrix, probe, merge):
         add_options(parser, Order, "matrix")
         add_options(parser, Selection)
@@ -245,6 +249,13 @@ def _add_options_of_check(parser: _Parser) -> None:
     add_options(parser.add_argument_group("depth"), Order, *_DEPTH)
     add_options(parser.add_argument_group("output"), Files, reports="reports/check/NAME")
     add_options(parser.add_argument_group("run"), Order, *_RUN)
+
+
+def _add_options_of_bisect(parser: _Parser) -> None:
+    add_options(parser, bisect.Options, "model", "first", "last", "repo", "base")
+    add_options(parser.add_argument_group("model"), bisect.Options, *_OF_MODEL)
+    add_options(parser.add_argument_group("variants"), bisect.Options, *_OF_VARIANTS)
+    add_options(parser.add_argument_group("output"), bisect.Options, "format")
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:

@@ -5,14 +5,13 @@ A lock has their hashes only. A file that the project has committed is found by 
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from blake3 import blake3
 
 from samebits.base.digests import digest_of
+from samebits.base.git import git, words
 from samebits.base.hashes import hashes_of_folder
 from samebits.base.patches import copy_or_link
 from samebits.records.lock import SHORT
@@ -21,7 +20,6 @@ from samebits_wire.vocabularies import is_of_tokenizer
 _SUFFIXES = frozenset({".py", ".json", ".jinja", ".txt", ".safetensors", ".bin", ".pt", ".pth"})
 """Ends of the names of files that a model may be made of, beside those of a tokenizer."""
 _MAX_COMMITS = 200
-_SECONDS = 30
 
 
 def files_of(folder: Path, cache: Path) -> dict[str, str]:
@@ -77,29 +75,9 @@ def restored(
 
 def _from_git(path: Path, hash: str) -> bytes | None:
     """Return the content with this hash that a file had in some commit; None if there is none."""
-    listed = ["rev-list", f"--max-count={_MAX_COMMITS}", "HEAD", "--", path.name]
-    commits = _git(path.parent, listed)
-    for commit in commits.decode("ascii", "replace").split():
-        content = _git(path.parent, ["cat-file", "blob", f"{commit}:./{path.name}"])
+    listed = ("rev-list", f"--max-count={_MAX_COMMITS}", "HEAD", "--", path.name)
+    for commit in words(path.parent, *listed):
+        content = git(path.parent, "cat-file", "blob", f"{commit}:./{path.name}")
         if content and blake3(content).hexdigest()[:SHORT] == hash:
             return content
     return None
-
-
-def _git(folder: Path, arguments: list[str]) -> bytes:
-    """Return what git prints; nothing without git, outside of a repository, or after an error.
-
-    The repository may have come with the model, and its config can name programs. So only commands
-    that run none are used (``log`` would verify signatures), and nothing is fetched.
-    """
-    try:
-        process = subprocess.run(
-            ["git", "-C", str(folder), "-c", "core.fsmonitor=false", *arguments],
-            env={**os.environ, "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"},
-            capture_output=True,
-            check=False,
-            timeout=_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return b""
-    return process.stdout if process.returncode == 0 else b""

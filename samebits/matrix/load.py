@@ -20,6 +20,7 @@ from samebits.matrix.probefile import probe_file
 from samebits.matrix.problems import check
 from samebits.matrix.renamed import with_present_names
 from samebits.matrix.spec import Expected, ExpectedEntry, Matrix, ModelSpec, StackSpec
+from samebits.matrix.values import id_of_release, is_source
 from samebits.matrix.yamltext import FILE, Problem
 
 if TYPE_CHECKING:
@@ -67,12 +68,13 @@ def parse(yaml: Yaml, path: Path) -> Matrix:
 
 
 def oldest_first(stacks: Iterable[StackSpec]) -> tuple[StackSpec, ...]:
-    """Sort stacks by the release they request; a family comes after all of its releases."""
+    """Sort stacks by the release they request; a family comes after all of its releases, a source last."""
     return tuple(sorted(stacks, key=_age))
 
 
 def _age(stack: StackSpec) -> tuple[tuple[float, ...], ...]:
-    return tuple(_numbers(text) for text in (stack.transformers, stack.torch, stack.python))
+    release = "x" if is_source(stack.transformers) else stack.transformers
+    return tuple(_numbers(text) for text in (release, stack.torch, stack.python))
 
 
 def _numbers(version: str) -> tuple[float, ...]:
@@ -100,7 +102,7 @@ class _MatrixBuilder:
         self._yaml = yaml
         self._checked = checked
         self._file = file
-        self._stacks = [_stack(entry, file) for entry in file.stacks]
+        self._stacks = [_stack(entry, file, folder) for entry in file.stacks]
         self._ids = [stack.id for stack in self._stacks]
         self._models = {
             name: _model(name, entry, file.defaults, folder, yaml.place(("models", name)).line)
@@ -300,9 +302,12 @@ def _given(form: Form) -> dict[str, Any]:
     return {name: getattr(form, name) for name in form.model_fields_set}
 
 
-def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
-    shared = {"id": entry.transformers, "torch": file.torch, "python": file.python}
-    return StackSpec(**(shared | _given(entry)))
+def _stack(entry: StackEntry, file: MatrixFile, folder: Path) -> StackSpec:
+    fields = {"torch": file.torch, "python": file.python} | _given(entry)
+    if is_source(entry.transformers):
+        fields["transformers"] = str(folder.absolute() / entry.transformers)
+    fields.setdefault("id", id_of_release(fields["transformers"]))
+    return StackSpec(**fields)
 
 
 def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path, line: int) -> ModelSpec:

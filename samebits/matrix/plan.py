@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated
 from samebits.base.errors import SelectionError, nearest, shown
 from samebits.base.homes import expanded
 from samebits.base.options import Option
+from samebits.matrix.values import is_source, split_source
 from samebits.records.ids import CellId, Variant, answering
 from samebits.records.record import Record
 from samebits.text.lists import comma_list
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from samebits.matrix.spec import ExpectedEntry, Matrix, ModelSpec, Rule
     from samebits.records.ids import Level
@@ -134,11 +135,13 @@ def reproduce(
     program: Sequence[str],
     matrix_path: str | None,
     level: Level = "default",
+    releases: Mapping[str, str] | None = None,
 ) -> str:
     """Return the command that runs one cell and its reference again.
 
     It writes its report to a separate folder, so that it does not replace the report that it was
-    copied from. ``matrix_path`` is None if ``program`` names the model itself.
+    copied from. ``matrix_path`` is None if ``program`` names the model itself; then ``releases`` has
+    what the ids of stacks stand for.
     """
     variant = cell.variant
     stacks = list(dict.fromkeys(stack for stack in (reference, cell.stack) if stack))
@@ -151,7 +154,8 @@ def reproduce(
         words += ["--devices", variant.device]
     words += [] if level == "default" else [f"--{level}"]
     if matrix_path is None:
-        words += ["--from", stacks[0], "--to", stacks[-1]]
+        ends = [shown_release((releases or {}).get(stack, stack)) for stack in stacks]
+        words += ["--from", ends[0], "--to", ends[-1]]
     else:
         words += ["--environments", ",".join(stacks)]
     folder = PurePath(matrix_path or DEFAULT_MATRIX).parent / REPRODUCE_FOLDER
@@ -169,6 +173,14 @@ def shown_path(path: Path) -> str:
         return f"./{path.relative_to(Path.cwd())}"  # a bare name may be one of the hub
     below_home = path.is_relative_to(expanded("~"))
     return str(path) if below_home or not path.is_absolute() else f"…/{path.name}"
+
+
+def shown_release(text: str) -> str:
+    """Return a release as ``--from`` takes it; a source with a path as a published report may contain it."""
+    if not is_source(text):
+        return text
+    path, commit = split_source(text)
+    return f"{shown_path(Path(path))}{f'@{commit}' if commit else ''}"
 
 
 @cache

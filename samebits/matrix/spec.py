@@ -54,6 +54,7 @@ from samebits.matrix.values import (
     Paragraph,
     Pattern,
     Python,
+    Release,
     Seconds,
     SignalPattern,
     Text,
@@ -63,6 +64,7 @@ from samebits.matrix.values import (
     Verdict,
     Version,
     is_path_of_package,
+    is_source,
     mistake,
 )
 from samebits.records.ids import Variant, answering
@@ -140,14 +142,24 @@ class StackEntry(Form):
 
     id: Name = ""
     """The name in cells and reports; default: the version."""
-    transformers: Version
-    """A release such as 4.48.0, or a family such as 4.48 or 5.x: its newest release."""
+    transformers: Release
+    """A release such as 4.48.0, or a family such as 4.48 or 5.x: its newest release. Or a source: a folder with
+    a checkout, a clone and a commit such as ../transformers@0123…, all 40 digits, or a wheel."""
+    base: Version | None = None
+    """The release in whose environment a source runs; default: the release that it descends from."""
     torch: Torch = "2.13.0"
     """Version of torch, or system for the torch that the machine has; default: that of the matrix."""
     python: Python = "3.11"
     """Version of Python; default: that of the matrix."""
     packages: OneOrMore[Package] = ()
     """Additional requirements for this environment only, such as accelerate>=1."""
+
+    @model_validator(mode="after")
+    def _is_on_a_source(self) -> Self:
+        if self.base is not None and not is_source(self.transformers):
+            msg = f"base is for a folder, a commit or a wheel of transformers, and {self.transformers} is a release"
+            raise mistake(msg, "base")
+        return self
 
 
 class StackSpec(StackEntry):

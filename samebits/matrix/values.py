@@ -36,6 +36,7 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 NAME_LENGTH = 80
 VERSION = r"^\d+(\.\d+)*(\.x)?$"
+_SOURCE = r"^([.~/].*|.*\.whl|.+@[0-9a-f]{40})$"
 _PYTHON = r"^3\.\d+(\.\d+)?$"
 _ATTENTION = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)?(@[A-Za-z0-9_.-]+)?(:\w+)?$"
 _DEVICE = rf"^(cpu|({'|'.join(DEVICES[1:])})(:\d+)?)$"
@@ -46,6 +47,7 @@ _CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 _OUTPUT = r"^(\d+|[A-Za-z_]\w*)(\.\w+|\[\d+\])*$"
 _MAX_LENGTH = 1_000_000
 _COMMIT = re.compile(r"@[0-9a-f]{40}(#.*)?$")
+_PINNED = re.compile(r"(.+)@([0-9a-f]{40})")
 _FILES_OF_PACKAGES = (".whl", ".tar.gz")
 """Endings of files that pip can install."""
 
@@ -101,6 +103,30 @@ def _version(text: str) -> str:
         "or a family such as 4.48 or 5.x"
     )
     raise mistake(msg)
+
+
+def is_source(text: str) -> bool:
+    """Return True if a release of transformers is named by a folder, a commit of a clone, or a wheel."""
+    return is_path_of_package(text) or (_PINNED.fullmatch(text) is not None and "://" not in text)
+
+
+def split_source(text: str) -> tuple[str, str]:
+    """Return the path that names a source of transformers, and the commit behind it; '' for none."""
+    match = _PINNED.fullmatch(text)
+    return (match[1], match[2]) if match else (text, "")
+
+
+def id_of_release(text: str) -> str:
+    """Return the id of an environment that has none: its release, its commit or the name of its folder."""
+    if not is_source(text):
+        return text
+    path, commit = split_source(text)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(path).resolve().name).strip("-._")
+    return commit[:10] or name[:NAME_LENGTH] or "checkout"
+
+
+def _release(text: str) -> str:
+    return _expand_home(_line(text)) if is_source(text) else _version(text)
 
 
 def _torch(text: str) -> str:
@@ -395,6 +421,12 @@ Name = Annotated[
 """A name that is safe in a path, in a table and in a command."""
 Version = Annotated[str, AfterValidator(_version), _described(type=_BARE, pattern=VERSION)]
 """A version such as ``4.48.0``, or a family such as ``4.48`` or ``5.x``: its newest version."""
+Release = Annotated[
+    str,
+    AfterValidator(_release),
+    _described(type=_BARE, anyOf=[{"pattern": VERSION}, {"pattern": _SOURCE}]),
+]
+"""A version, or a source of transformers: a folder with a checkout or a clone, ``./CLONE@COMMIT``, or a wheel."""
 Torch = Annotated[
     str,
     AfterValidator(_torch),

@@ -127,11 +127,11 @@ class Capsules:
     ) -> Made:
         cell, reference = result.cell, result.reference
         assert reference is not None
-        missing = [
-            side.stack for side in (reference, cell) if self._scheduler.stack_of(side) is None
-        ]
-        if missing:
-            return f"environment {missing[0]} could not be built"
+        for side in (reference, cell):
+            if (stack := self._scheduler.stack_of(side)) is None:
+                return f"environment {side.stack} could not be built"
+            if stack.source is not None:
+                return f"a script cannot install the transformers of environment {side.stack}"
         n_lost = self._n_lost
         await asyncio.gather(
             *(self._ensure_inputs_stored(runs[side][0]) for side in (reference, cell))

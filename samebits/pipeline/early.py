@@ -8,9 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from samebits.base.errors import SamebitsError, shown
+from samebits.base.errors import SamebitsError, StackError, shown
 from samebits.matrix import checkpoint, known
 from samebits.matrix.plan import plan
+from samebits.matrix.values import is_source
+from samebits.stacks import source
 from samebits_wire.vocabularies import has_no_model
 
 if TYPE_CHECKING:
@@ -95,6 +97,12 @@ def _file_faults(matrix: Matrix, model: ModelSpec) -> Iterator[str]:
 def _bad_release(stack: StackSpec, order: Order, releases: Releases) -> Iterator[str]:
     """Yield why there is no such release; nothing where only the index could tell and is silent."""
     text = stack.transformers
+    if is_source(text):
+        try:
+            source.read(text)
+        except StackError as error:
+            yield f"environment {stack.id}: {error}"
+        return
     if known.of_family(text) or releases.newest_release(stack, text) is not None:
         return
     minor = ".".join(text.split(".")[:2])

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.matrix.spec import Matrix
     from samebits.pipeline.answers import Answers
-    from samebits.pipeline.order import Order
     from samebits.pipeline.scheduler import Scheduler
     from samebits.pipeline.scope import Scope
     from samebits.records.comparison import CellResult
@@ -164,15 +163,17 @@ async def _results(
     description = f"{plural(len(rows), 'row')}, byte for byte"
     with scope.phases("comparing", len(rows), description) as count_row:
         for row in rows:
-            results += _results_of(scope.order, row, runs, scope.store)
+            results += _results_of(scope, row, runs)
             count_row()
             await asyncio.sleep(0)  # lets a Ctrl-C through between two rows
     return results
 
 
 def _results_of(
-    order: Order, row: PlannedRow, runs: Mapping[CellId, verdict.Runs], store: Store
+    scope: Scope, row: PlannedRow, runs: Mapping[CellId, verdict.Runs]
 ) -> Iterator[CellResult]:
+    order, store = scope.order, scope.store
+    releases = {spec.id: spec.transformers for spec in scope.matrix.stacks}
     reference = _choose_reference(row, runs)
     shared_failures = verdict.same_everywhere({cell: runs[cell] for cell in row.cells})
     for cell in row.cells:
@@ -182,6 +183,7 @@ def _results_of(
             order.program,
             None if order.checks else shown_path(order.matrix),
             order.level,
+            releases,
         )
         reference_runs = runs[reference] if reference else None
         result = verdict.result(

@@ -302,6 +302,10 @@ class RunStacks:
             )
             is_extended = isinstance(stack, ExtendedStack)
             own = {PACKAGES_VARIABLE: stack.folder} if isinstance(stack, ExtendedStack) else {}
+            if stack.source is not None:
+                own["PYTHONPATH"] = (
+                    stack.source
+                )  # which Python puts before the environment's own packages
             name = f"{stack.id}-{stack.lock_digest[:12]}" if is_extended else stack.id
             self.processes[key] = StackProcess(
                 stack.id,

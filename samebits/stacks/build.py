@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import sys
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -29,11 +30,14 @@ from pydantic import Field
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.errors import SamebitsError, StackError, StackMachineError, shown
 from samebits.base.filestate import is_older
+from samebits.matrix import known
 from samebits.matrix.spec import StackSpec
+from samebits.matrix.values import is_source, split_source
 from samebits.records.record import Record, read_record
 from samebits.stacks import contents, uv
+from samebits.stacks import source as sources
 from samebits.stacks.installer import filled, kept_lock
-from samebits.stacks.lock import FORM, is_lock, lines_of, pinned_versions, pins_only
+from samebits.stacks.lock import FORM, is_lock, lines_of, pinned_versions, pins_only, without
 from samebits.stacks.probes import ARCHITECTURES
 from samebits.stacks.system import SYSTEM, SystemTorch, find_system_torch
 from samebits_wire import seal
@@ -91,11 +95,20 @@ class Stack(Record):
     """Every model_type that its transformers release knows."""
     system: SystemTorch | None = Field(default=None, repr=False)
     """The interpreter whose torch it uses; None if it has its own."""
+    source: str | None = Field(default=None, repr=False, exclude=True)
+    """Folder with the transformers that stands for the environment's own; not kept with the environment."""
+    base: str | None = Field(default=None, repr=False, exclude=True)
+    """The environment's own release of transformers, if another one stands for it."""
 
     @property
     def transformers(self) -> str:
         """The release of transformers that it resolved to."""
         return self.packages["transformers"]
+
+    @property
+    def installed(self) -> dict[str, str]:
+        """Its packages as they are installed: with its own transformers, if another one stands for it."""
+        return self.packages | ({"transformers": self.base} if self.base else {})
 
 
 class StackBuilder:
@@ -106,6 +119,8 @@ class StackBuilder:
         self._locks = root.absolute() / "locks"
         self._stacks = (stacks or root / "stacks").absolute()
         self._system: SystemTorch | None = None
+        self._base_lock = threading.Lock()
+        """Several sources run in one environment, which is built once."""
 
     def end(self) -> None:
         """Stop all builds."""
@@ -118,6 +133,8 @@ class StackBuilder:
             StackError: nothing fits the spec, or the installation failed.
 
         """
+        if is_source(spec.transformers):
+            return self._with_source(spec)
         lock, system = self.resolve(spec), self._system_of(spec)
         digest = _lock_digest(lock, spec, system)
         if system is not None:
@@ -129,6 +146,63 @@ class StackBuilder:
         self._add_probe_packages(stack)
         self._installer.dependencies.file(Path(stack.python))
         return stack
+
+    def _with_source(self, spec: StackSpec) -> Stack:
+        """Return the environment of a release, in which the transformers of a source comes first."""
+        source = sources.read(spec.transformers)
+        stack = self._below(spec, source)
+        if not split_source(spec.transformers)[1]:
+            self._installer.dependencies.mark_unrepeatable("a source of transformers can change")
+        folder = sources.copied(
+            source, self._stacks.parent, self._installer, transformers_folder(stack)
+        )
+        pin = f"transformers=={source.version}  # from {source.digest}, on {stack.transformers}\n"
+        return stack.model_copy(
+            update={
+                "id": spec.id,
+                "source": str(folder),
+                "base": stack.transformers,
+                "packages": stack.packages | {"transformers": source.version},
+                "lock": f"{without(stack.lock, ['transformers']).rstrip()}\n{pin}",
+                "lock_digest": digest_of([stack.lock_digest, source.digest]),
+                "architectures": self._known_to(folder, stack, spec.id),
+            }
+        )
+
+    def _below(self, spec: StackSpec, source: sources.Source) -> Stack:
+        """Return the environment in which a source runs: that of the release before it, or of the one behind.
+
+        Raises:
+            StackError: both lack something that it needs.
+
+        """
+        lacks: list[str] = []
+        for release in (spec.base,) if spec.base else (source.base, source.next):
+            with self._base_lock:
+                base = (
+                    self.build(_on(spec, release))
+                    if not lacks or self._exists(spec, release)
+                    else None
+                )
+            if base is None:
+                continue
+            if not (unmet := source.unmet(base.packages, spec.python)):
+                return base
+            lacks.append(f"that of {base.transformers} lacks {', '.join(unmet)}")
+        msg = (
+            f"environment {spec.id}: no environment of a release has what transformers {source.version} needs: "
+            f"{'; '.join(lacks)}. Name a release that has it: {{transformers: …, base: RELEASE}}"
+        )
+        raise StackError(msg)
+
+    def _exists(self, spec: StackSpec, release: str) -> bool:
+        return bool(known.of_family(release)) or self.newest_release(spec, release) is not None
+
+    def _known_to(self, folder: Path, stack: Stack, id: str) -> tuple[str, ...]:
+        """Return the architectures that the transformers in a folder knows."""
+        command = [stack.python, str(ARCHITECTURES), str(folder)]
+        output = self._installer.call(command, "", _failure(f"environment {id}"))
+        return _architectures(output, f"environment {id}")
 
     def rebuild(self, stack_id: str, lock: str, python: str) -> Stack:
         """Return the stack of exactly these packages, built now or in an earlier run.
@@ -194,10 +268,12 @@ class StackBuilder:
             StackError: nothing fits.
 
         """
+        spec = release_of(spec)
         return self._resolve_lock(spec, spec.id, requirements(spec))
 
     def lock_path(self, spec: StackSpec) -> Path:
         """Return the path of the lock of a stack with its own torch, whether or not there is one."""
+        spec = release_of(spec)
         digest = self._resolution_digest(requirements(spec), spec, None)
         return self._locks / f"{spec.id}-{digest[:12]}.txt"
 
@@ -208,6 +284,8 @@ class StackBuilder:
             StackError: nothing fits.
 
         """
+        if is_source(spec.transformers):
+            return sources.read(spec.transformers).version
         return pinned_versions(self.resolve(spec))["transformers"]
 
     def below(self, spec: StackSpec, version: str, oldest: str) -> str:
@@ -230,6 +308,8 @@ class StackBuilder:
 
         An empty ``family`` is all releases. Without an answer of the index the result is None, too.
         """
+        if is_source(family):
+            return sources.read(family).version
         pattern = f"=={release_pattern(family)}" if family else ""
         failure = _failure(f"environment {spec.id}")
         try:
@@ -264,7 +344,7 @@ class StackBuilder:
 
         ``requirement`` may bound its releases, as ``tokenizers<0.22``.
         """
-        package = canonicalize_name(Requirement(requirement).name)
+        spec, package = release_of(spec), canonicalize_name(Requirement(requirement).name)
         others = [
             line
             for line in requirements(spec)
@@ -407,6 +487,22 @@ def requirements(spec: StackSpec) -> list[str]:
     ]
 
 
+def release_of(spec: StackSpec) -> StackSpec:
+    """Return the stack of the release in whose environment a source runs; any other one as it is.
+
+    Raises:
+        StackError: there is no such source.
+
+    """
+    if not is_source(spec.transformers):
+        return spec
+    return _on(spec, spec.base or sources.read(spec.transformers).base)
+
+
+def _on(spec: StackSpec, release: str) -> StackSpec:
+    return spec.model_copy(update={"id": release, "transformers": release, "base": None})
+
+
 def _torch(spec: StackSpec) -> list[str]:
     return [] if spec.torch == SYSTEM else [f"torch=={release_pattern(spec.torch)}"]
 
@@ -429,7 +525,9 @@ def environment_folder(stack: Stack) -> Path:
 
 
 def transformers_folder(stack: Stack) -> Path:
-    """Return the folder of transformers in a stack's environment."""
+    """Return the folder of the transformers that a stack runs."""
+    if stack.source is not None:
+        return Path(stack.source) / "transformers"
     return _site_packages(environment_folder(stack)) / "transformers"
 
 

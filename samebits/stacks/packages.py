@@ -194,7 +194,7 @@ class PackageBuilder:
         local = [self._local(stack, package) for package in packages if is_path_of_package(package)]
         indexed = [package for package in packages if not is_path_of_package(package)]
         immovable = {*STAYS, *map(package_of, stays)}
-        fixed = {name: v for name, v in stack.packages.items() if name in immovable}
+        fixed = {name: v for name, v in stack.installed.items() if name in immovable}
         python = python if stack.system is None else stack.system.version
         lines = self._lines(_Question(stack, python, indexed, local, fixed))
         added = _added(lines, local, stack)
@@ -242,10 +242,10 @@ class PackageBuilder:
         has chosen the newest fsspec takes a datasets of years ago, which sets no bound on it.
         """
         stack, wanted = question.stack, question.requirements
-        movable = stack.packages.keys() - question.fixed.keys()
+        movable = stack.installed.keys() - question.fixed.keys()
         chosen = pinned_versions(self._compile(question, wanted, ignored=movable))
-        pins = [f"{name}=={v}" for name, v in chosen.items() if name not in stack.packages]
-        preferred = joined(f"{name}=={stack.packages[name]}" for name in sorted(movable))
+        pins = [f"{name}=={v}" for name, v in chosen.items() if name not in stack.installed]
+        preferred = joined(f"{name}=={stack.installed[name]}" for name in sorted(movable))
         try:
             return self._compile(question, [*wanted, *pins], preferred=preferred)
         except PackagesError as error:
@@ -329,7 +329,8 @@ class PackageBuilder:
 def installations(stack: Stack) -> list[Path]:
     """Return the folders in which a stack's packages are installed."""
     extended = [Path(stack.folder).parent] if isinstance(stack, ExtendedStack) else []
-    return [environment_folder(stack), *extended]
+    copied = [Path(stack.source).parent] if stack.source is not None else []
+    return [environment_folder(stack), *extended, *copied]
 
 
 def _error(process: subprocess.CompletedProcess[str], stack: Stack) -> PackagesError:
@@ -391,7 +392,7 @@ def _exactly(package: str, versions: Mapping[str, str]) -> str:
 
 def _has(stack: Stack, line: str) -> bool:
     """Return True if a stack has what a line of a lock names, in this version."""
-    version = stack.packages.get(package_of(line))
+    version = stack.installed.get(package_of(line))
     return version is not None and pinned_versions(line).get(package_of(line)) == version
 
 

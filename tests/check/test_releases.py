@@ -60,3 +60,10 @@ def test_a_release_that_does_not_exist_is_a_mistake(first, last, words):
 def test_the_oldest_release_has_nothing_to_be_compared_with():
     with pytest.raises(ReleaseError, match="name a newer one"):
         span("4.48.1", None, "4.48")
+
+
+def test_a_checkout_is_newer_than_every_release():
+    assert span("4.57.1", None, "../transformers").stacks == ("4.57", "../transformers")
+    assert span(None, "5.15", "../transformers").stacks == ("5.15", "../transformers")
+    with pytest.raises(ReleaseError, match="is newer than"):
+        span(None, "../transformers", "5.15")

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from samebits.gate import history
+from samebits.base import git as git_of
 from samebits.gate.history import changed_files, files_of, restored
 
 pytestmark = pytest.mark.processes
@@ -90,7 +90,7 @@ def test_without_git_nothing_is_found(model, tmp_path, monkeypatch):
     def run(*_, **__):
         raise FileNotFoundError(2, "git")
 
-    monkeypatch.setattr(history.subprocess, "run", run)
+    monkeypatch.setattr(git_of.subprocess, "run", run)
     assert restored(model, recorded, files(model), tmp_path / "work")[1] == ("modeling.py",)
 
 

@@ -677,3 +677,21 @@ def test_a_subfolder_of_a_folder_is_part_of_the_path(tmp_path):
     assert problems_in(tmp_path, text) == [
         "1:45: subfolder: a folder is named whole: remove subfolder, and write path: model/fp16"
     ]
+
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+def test_a_source_of_transformers_is_an_environment_with_a_name():
+    listed = (
+        f'["5.15", ../transformers, "clone@{SHA}", {{id: mine, transformers: ./a.whl, base: 5.16}}]'
+    )
+    stacks = read(f"environments: {listed}\nmodels: {{m: {{hub: a/b}}}}\n").stacks
+    assert [spec.id for spec in stacks] == ["5.15", "transformers", SHA[:10], "mine"]
+    assert all(Path(spec.transformers.partition("@")[0]).is_absolute() for spec in stacks[1:])
+    assert (stacks[2].transformers.endswith(f"@{SHA}"), stacks[3].base) == (True, "5.16")
+
+
+def test_a_release_runs_in_its_own_environment():
+    text = 'environments: [{transformers: "5.15", base: "5.14"}]\nmodels: {m: {hub: a/b}}\n'
+    assert "5.15 is a release" in problems(text)[0]

@@ -48,6 +48,22 @@ PROSE = {"note", "notes", "reason", "reasons", "headline", "evidence", "remark",
 """Names of fields and variables that hold sentences."""
 
 ALLOWED: dict[tuple[str, str], str] = {
+    ("base/git.py", "header.endswith(' missing')"): "git says it",
+    ("base/git.py", "header.rpartition(' ')"): "git says it",
+    ("bisect/history.py", "about.split(' ')"): "git wrote it",
+    ("bisect/finder.py", "tried.reason.split()"): "only blanks are taken out",
+    (
+        "stacks/source.py",
+        "re.findall('^Requires-Dist: (.+)$', about.decode('utf-8', 'replace'), re.MULTILINE)",
+    ): "files of transformers, of its setup.py and of a wheel",
+    (
+        "stacks/source.py",
+        "re.search('^install_requires = \\\\[(.*?)^\\\\]', text, re.MULTILINE | re.DOTALL)",
+    ): "files of transformers, of its setup.py and of a wheel",
+    (
+        "stacks/source.py",
+        "re.search('^__version__ = \"([^\"]+)\"', self.text('__init__.py'), re.MULTILINE)",
+    ): "files of transformers, of its setup.py and of a wheel",
     (
         "base/errors.py",
         r"""re.compile(f"OSError: \\[Errno (?:{'|'.join(map(str, sorted(MACHINE_ERRORS)))})\\]")""",

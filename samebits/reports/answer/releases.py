@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 
 
 def release(stack: str, report: Report) -> str:
-    """Return the name of a stack; of a family such as ``5.x``, the release that it stands for."""
-    return version(stack, report) if stack.endswith(".x") else stack
+    """Return the name of a stack; of a family such as ``5.x``, and of a checkout, the version that it stands for."""
+    has = version(stack, report)
+    return has if stack.endswith(".x") or "+" in has else stack
 
 
 def version(stack: str, report: Report) -> str:

@@ -98,9 +98,18 @@ def _step(report: Report, earlier: str, later: str) -> Markdown:
 
 def upstream(report: Report, earlier: str, later: str) -> str:
     """Return the address of what changed in transformers between two stacks; '' if a release is not known."""
-    versions = {stack.id: stack.transformers for stack in report.stacks}
-    ends = versions.get(earlier), versions.get(later)
-    return f"{_COMPARE}/v{ends[0]}...v{ends[1]}" if all(ends) else ""
+    versions = {stack.id: stack.transformers or "" for stack in report.stacks}
+    ends = [_upstream_name(versions.get(stack, "")) for stack in (earlier, later)]
+    return f"{_COMPARE}/{ends[0]}...{ends[1]}" if all(ends) else ""
+
+
+def _upstream_name(version: str) -> str:
+    """Return the tag or the commit of a version; '' for files that upstream does not have."""
+    release, _, origin = version.partition("+")
+    if not origin:
+        return f"v{release}" if release else ""
+    kind, _, commit = origin.partition(".")
+    return commit if kind == "git" and "." not in commit else ""
 
 
 def _next_command(

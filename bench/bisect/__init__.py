@@ -1,0 +1,1 @@
+"""Published regressions whose commit is known, and the search for it."""

@@ -1,0 +1,1 @@
+"""Which commit changed a model's bits: ``samebits bisect``."""
