@@ -1,7 +1,7 @@
 """Tiny seeded checkpoints, made from a recipe with the classes of this stack.
 
 The entry point is ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
-    architecture, config, head, seed, gain, tokenizer, processor.
+    architecture, auto, config, head, seed, gain, tokenizer, processor.
 
 It writes these files to a folder next to ``out_dir``, which is then renamed:
     out_dir/config.json, generation_config.json   as the stack's save_pretrained writes them
@@ -30,13 +30,14 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
 import transformers
 from safetensors.numpy import load_file
 
+from samebits_probe.model import auto as auto_model
 from samebits_probe.model import load, packages, processors, tokenizers
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
@@ -190,13 +191,21 @@ def _constructed_class(model_class: Any, recipe: Recipe) -> torch.nn.Module:
 
 def _constructed_model(recipe: Recipe, model_class: str | None) -> torch.nn.Module:
     """Return the model of the head as the stack initialises it."""
-    architecture, auto = recipe["architecture"], getattr(transformers, HEADS[recipe["head"]])
+    architecture = recipe["architecture"]
     if model_class is not None:
         return _constructed_class(packages.named_class(model_class), recipe)
     if architecture not in transformers.CONFIG_MAPPING:
         raise UnknownArchitectureError(
             _unknown_message(f"does not know the architecture {architecture}")
         )
+    if recipe.get("auto"):
+        made = auto_model.make(
+            architecture, recipe["seed"], recipe["config"], HEADS.get(recipe["head"])
+        )
+        if made.refused:
+            raise auto_model.NoneMade(made.refused)
+        return cast("torch.nn.Module", made.model)
+    auto = getattr(transformers, HEADS[recipe["head"]])
     # The config classes edit nested dicts, such as rope_scaling, in place.
     config = transformers.AutoConfig.for_model(architecture, **copy.deepcopy(recipe["config"]))
     if type(config) not in auto._model_mapping:
@@ -473,7 +482,7 @@ def _check(recipe: Recipe, folder: Path, model_class: Any) -> dict[str, Any]:
         model = model_class.from_pretrained(folder, torch_dtype=torch.float32).eval()
         with torch.no_grad():
             facts = {"logits_std": _logits_std(model, recipe["seed"]), "distinct_greedy": None}
-            if recipe["head"] in GENERATES:
+            if _head(recipe, model) in GENERATES:
                 facts["distinct_greedy"] = len(set(_greedy(model, recipe["seed"])))
     except Exception as error:  # noqa: BLE001 - any failure is a result
         facts = {"logits_std": None, "distinct_greedy": None}
@@ -481,6 +490,13 @@ def _check(recipe: Recipe, folder: Path, model_class: Any) -> dict[str, Any]:
         message = f"{type(error).__name__}: {error}".replace(str(folder), "")
         return facts | {"check_failure": message}
     return facts | {"check_failure": None}
+
+
+def _head(recipe: Recipe, model: torch.nn.Module) -> str:
+    """Return the head of a recipe; of one that leaves it open, the model's."""
+    if recipe["head"] in HEADS:
+        return recipe["head"]
+    return load.head_of(type(model).__name__, encoder_decoder=load.is_encoder_decoder(model))
 
 
 def _logits_std(model: torch.nn.Module, seed: int) -> float:
