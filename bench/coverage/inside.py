@@ -1,7 +1,7 @@
 """Makes and runs tiny models of many types in one release: ``STACK/bin/python inside.py JOB.json``.
 
-The job has ``probes`` (the folder of the probes), ``folder`` (a checkpoint and its inputs for each type), ``make`` and
-``run`` (types), ``seconds`` (of this call) and ``out`` (lines of JSON, one for each type that is done). A child does
+The job has ``probes`` (the folder of the probes), ``folder`` (a checkpoint and its inputs for each type), ``kind``
+(make or run), ``types``, ``seconds`` (of this call) and ``out`` (lines of JSON, one for each type that is done). A child does
 one type after the other, as imports cost more than most types. It has limits of CPU time and memory for each, and the
 next child goes on behind the type that ended one.
 """
@@ -27,6 +27,7 @@ from samebits_probe.model import auto, build, choice, load, outputs
 from samebits_probe.process import vision
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.training import batches
+from words import NOT_ASKED, NOT_MADE
 
 CPU_SECONDS = 30.0
 MEMORY = 8 << 30
@@ -34,9 +35,6 @@ TYPES_PER_CHILD = 40
 TOKENS = 3
 SEED = 1
 GREEDY = {"do_sample": False, "num_beams": 1, "max_new_tokens": TOKENS}
-NOT_MADE = "not made"
-NOT_ASKED = "-"
-"""What does not apply to a class: it does not generate, or has no loss."""
 
 
 class TookTooLongError(BaseException):
@@ -49,9 +47,7 @@ def main() -> None:
     out = Path(JOB["out"])
     lines = out.read_text("utf-8").splitlines() if out.exists() else []
     done = {(line["kind"], line["type"]) for line in map(json.loads, lines)}
-    names = dict.fromkeys([*JOB["make"], *JOB["run"]])
-    tasks = [(kind, name) for name in names for kind in ("make", "run") if name in JOB[kind]]
-    todo = [task for task in tasks if task not in done]
+    todo = [(JOB["kind"], name) for name in JOB["types"] if (JOB["kind"], name) not in done]
     with out.open("a", encoding="utf-8") as file:
         while todo and time.monotonic() < end:
             for facts in answers(todo[:TYPES_PER_CHILD], end):

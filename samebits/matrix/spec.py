@@ -290,14 +290,14 @@ class Recipe(Form):
     @classmethod
     def _has_a_head(cls, data: object) -> object:
         """Leave the head open for a config that is made small."""
-        if isinstance(data, dict) and data.get("auto") is True:
+        if isinstance(data, dict) and str(data.get("auto", "")).casefold() == "true":
             return {"head": "auto", **data}
         return data
 
     @model_validator(mode="after")
     def _is_made_small(self) -> Self:
         if self.head == "auto" and not self.auto:
-            msg = "head: auto is for a recipe with auto: true"
+            msg = "auto is for a recipe with auto: true"
             raise mistake(msg, "head")
         return self
 

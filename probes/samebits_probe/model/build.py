@@ -241,8 +241,9 @@ def _check_size(architecture: str, config: Any, auto: Any) -> None:
         n_billions = sum(p.numel() for p in model.parameters()) / 1e9
         msg = (
             f"{architecture} with this config has {n_billions:.1f} billion parameters. Made in float32 they take "
-            f"{_COPIES * n_bytes / 2**30:.0f} GiB, and this machine has {memory / 2**30:.0f} GiB. Write small "
-            "sizes under config: of build:, such as hidden_size, intermediate_size, num_hidden_layers and vocab_size"
+            f"{_COPIES * n_bytes / 2**30:.0f} GiB, and this machine has {memory / 2**30:.0f} GiB. Write "
+            "auto: true under build:, or small sizes under its config:, such as hidden_size, intermediate_size, "
+            "num_hidden_layers and vocab_size"
         )
         raise TooLargeError(msg)
 

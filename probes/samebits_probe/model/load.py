@@ -506,7 +506,7 @@ def _model_class(config: Any, source: Source) -> Any:
 def _unlisted_class(config: Any, name: str) -> Any:
     """Return AutoModel's class of a config if it has this name; some are not at the top of transformers."""
     mapping = transformers.AutoModel._model_mapping
-    found = mapping[type(config)] if type(config) in mapping else ()
+    found = mapping.get(type(config), ())
     classes = found if isinstance(found, (list, tuple)) else (found,)
     return next((each for each in classes if each.__name__ == name), None)
 
