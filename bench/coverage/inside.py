@@ -116,6 +116,7 @@ def make(name: str) -> dict[str, Any]:
     """Make the checkpoint of a type, and choose its inputs."""
     made = auto.make(name, SEED)
     facts = {"class": type(made.model).__name__, "plan": made.plan, "extras": made.extras}
+    facts["missed"] = list(made.missed)
     if made.refused:
         return facts | {"why": made.refused}
     folder = Path(JOB["folder"]) / name

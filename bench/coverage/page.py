@@ -58,7 +58,11 @@ def facts(known: dict[str, list[str]], done: dict[str, list[dict[str, Any]]]) ->
             before = made.get(line["type"])
             if line["kind"] == "make" and (before is None or before["why"]):
                 names = {"class": line.get("class", ""), "why": short(line["why"])}
-                made[line["type"]] = names | {"by": "" if line["why"] else release}
+                missed = [short(reason) for reason in line.get("missed", ())]
+                made[line["type"]] = names | {
+                    "by": "" if line["why"] else release,
+                    "missed": missed,
+                }
     runs = {
         (release, line["type"]): line
         for release, lines in done.items()
@@ -122,6 +126,8 @@ def text(all_facts: dict[str, Any]) -> str:
         "",
         *_of_releases(all_facts),
         "",
+        f"Of the types whose forward runs, {_without_some(all_facts)} run without an image, a video or a sound that they take.",
+        "",
         "## Types that do not run",
         "",
         "One reason each: of the release that makes the model, or of the first release whose forward fails.",
@@ -146,6 +152,11 @@ def text(all_facts: dict[str, Any]) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _without_some(all_facts: dict[str, Any]) -> int:
+    """Return how many types run, but not with all kinds of inputs that they take."""
+    return sum(bool(fact["missed"]) and not fact["why"] for fact in all_facts["types"].values())
 
 
 def _of_releases(all_facts: dict[str, Any]) -> list[str]:

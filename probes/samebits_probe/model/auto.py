@@ -10,7 +10,6 @@ import copy
 import importlib
 import inspect
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 
 MAX_PARAMETERS = 4_000_000
+"""16 MB in float32: made, saved and run in a second."""
 HEADS = (
     "AutoModelForSpeechSeq2Seq",
     "AutoModelForImageTextToText",
@@ -82,6 +82,8 @@ class Made(NamedTuple):
     extras: tuple[str, ...]
     prompts: Prompts = ()
     """The inputs with which its forward runs."""
+    missed: tuple[str, ...] = ()
+    """Why there are none of another kind, such as images beside the text."""
     refused: str = ""
     """Why forward does not run; '' if it does."""
 
@@ -216,7 +218,7 @@ def make(
                 break
             continue
         try:
-            prompts = tuple(_run_prompts(model))
+            prompts, missed = _run_prompts(model)
         except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
             why = str(error) if isinstance(error, NotFed) else in_one_line(error, _MAX_REASON)
             refusals.setdefault(why, plan.name)
@@ -225,7 +227,7 @@ def make(
                 break
             continue
         model, extras = _with_extras(model, plan, prompts, seed)
-        return Made(model, plan.name, extras, prompts)
+        return Made(model, plan.name, extras, prompts, missed)
     if first is not None:
         return first
     raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
@@ -295,8 +297,8 @@ _PROMPTS = {
 """As samebits/matrix/spec.py has them for a model without a tokenizer."""
 
 
-def _run_prompts(model: Any) -> Iterator[Prompt]:
-    """Yield the inputs that jobs.inputs chooses for a model, each after a forward that returned numbers.
+def _run_prompts(model: Any) -> tuple[Prompts, tuple[str, ...]]:
+    """Return the inputs with which a forward returns numbers, as jobs.inputs chooses them, and why there are no more.
 
     Raises:
         NotFed: no inputs are known.
@@ -307,18 +309,19 @@ def _run_prompts(model: Any) -> Iterator[Prompt]:
         config.architectures = [type(model).__name__]
         config.save_pretrained(folder)
         chooser = jobs_inputs.Chooser(_inputs_job(folder))
-        reasons, ran = [], 0
+        made: list[Prompt] = []
+        reasons: dict[str, None] = {}
         for facts in (chooser.plain, chooser.beside):
             for name, fact in facts().items():
                 if "reason" in fact:
-                    reasons += [fact["reason"]] if fact["why"] == NotFed.why else []
+                    reasons |= {fact["reason"]: None} if fact["why"] == NotFed.why else {}
                     continue
                 kwargs = _arguments(fact, Path(folder) / "tensors", model)
                 _require_numbers(model, kwargs)
-                ran += 1
-                yield name, kwargs
-        if not ran:
-            raise NotFed("; ".join(dict.fromkeys(reasons)) or "no prompt applies")
+                made.append((name, kwargs))
+        if not made:
+            raise NotFed("; ".join(reasons) or "no prompt applies")
+        return tuple(made), tuple(reasons)
 
 
 def _inputs_job(folder: str) -> Any:
