@@ -23,16 +23,17 @@ JOB = json.loads(Path(sys.argv[1]).read_text("utf-8"))
 sys.path.insert(0, JOB["probes"])
 
 import torch
+import words  # type: ignore[import-not-found]  # beside this file, which no package imports
 from samebits_probe.model import auto, build, choice, load, outputs
 from samebits_probe.process import vision
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.training import batches
-from words import NOT_ASKED, NOT_MADE
 
 CPU_SECONDS = 30.0
 MEMORY = 8 << 30
 TYPES_PER_CHILD = 40
 TOKENS = 3
+NOT_ASKED, NOT_MADE = str(words.NOT_ASKED), str(words.NOT_MADE)
 SEED = 1
 GREEDY = {"do_sample": False, "num_beams": 1, "max_new_tokens": TOKENS}
 
@@ -131,8 +132,8 @@ def run(name: str) -> dict[str, Any]:
     folder = Path(JOB["folder"]) / name
     if not (folder / "prompts.pt").exists():
         return {"why": NOT_MADE}
-    model_source = {"source": str(folder), "revision": None, "trust_remote_code": False}
-    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
+    model_source: Any = {"source": str(folder), "revision": None, "trust_remote_code": False}
+    variant: Any = {"dtype": "float32", "attention": "default", "device": "cpu"}
     source = load.Source.of(model_source, variant)
     cls = load.class_of(load.load_config(source), source)
     model, _ = load.from_pretrained(cls, source, SEED)

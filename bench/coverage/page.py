@@ -167,7 +167,7 @@ def _of_releases(all_facts: dict[str, Any]) -> list[str]:
     for release, n_known in all_facts["known"].items():
         names = [n for n in all_facts["types"] if release in all_facts["knows"][n]]
         with_class = [n for n in names if has_class(all_facts["types"][n])]
-        counts = [Counter(), Counter(), Counter()]
+        counts: list[Counter[str]] = [Counter(), Counter(), Counter()]
         for name in with_class:
             answers = all_facts["types"][name]["runs"].get(
                 release, [NOT_MADE, NOT_ASKED, NOT_ASKED]
@@ -184,7 +184,7 @@ def _of_releases(all_facts: dict[str, Any]) -> list[str]:
 def _reason(name: str, all_facts: dict[str, Any]) -> str:
     fact = all_facts["types"][name]
     if fact["why"]:
-        return fact["why"]
+        return str(fact["why"])
     for release in all_facts["knows"][name]:
         answer = fact["runs"].get(release, ["not run yet"])[0]
         if answer:

@@ -23,8 +23,8 @@ from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 
-MAX_PARAMETERS = 4_000_000
-"""16 MB in float32: made, saved and run in a second."""
+LIMITS = 4_000_000, 32_000_000
+"""Parameters of a tiny model, 16 MB in float32: made, saved and run in a second; and of a type whose plans all have more."""
 HEADS = (
     "AutoModelForSpeechSeq2Seq",
     "AutoModelForImageTextToText",
@@ -104,12 +104,12 @@ def model_class(architecture: str, head: str | None = None) -> Any:
     if head:
         msg = f"transformers {transformers.__version__} has no {head} for {architecture}"
         raise NoneMade(msg)
-    module = config_class.__module__.replace("configuration_", "modeling_")
+    module = str(config_class.__module__).replace("configuration_", "modeling_")
     try:
         classes = vars(importlib.import_module(module)).values()
     except ImportError as error:
         raise NoneMade(_NO_CLASS) from error
-    own = [
+    own: list[Any] = [
         each
         for each in classes
         if inspect.isclass(each)
@@ -157,7 +157,9 @@ _TIMM = frozenset({"timm_backbone", "timm_wrapper"})
 
 def _default(config_class: Any, architecture: str) -> dict[str, Any]:
     """Return the default config as plain data, with a backbone of transformers in place of timm's."""
-    values = config_class(**copy.deepcopy(_COMPOSED.get(architecture, {}))).to_dict()
+    values: dict[str, Any] = config_class(
+        **copy.deepcopy(_COMPOSED.get(architecture, {}))
+    ).to_dict()
     backbone = values.get("backbone_config")
     kind = backbone.get("model_type") if isinstance(backbone, dict) else None
     if kind in _TIMM or (values.get("use_timm_backbone") and backbone is None):
@@ -201,16 +203,44 @@ def make(
     cls = model_class(architecture, head)
     config_class = transformers.CONFIG_MAPPING[architecture]
     default = _default(config_class, architecture)
+    made: Made | None = None
     refusals: dict[str, str] = {}
+    for limit in LIMITS:
+        made = (
+            _made((cls, config_class), default, given or {}, _Limits(seed, limit), refusals) or made
+        )
+        if made is not None or "million parameters" not in str(refusals):
+            break
+    if made is None:
+        raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
+    return made
+
+
+class _Limits(NamedTuple):
+    """How a model is made."""
+
+    seed: int
+    n_parameters: int
+
+
+def _made(
+    classes: tuple[Any, Any],
+    default: dict[str, Any],
+    given: dict[str, Any],
+    limits: _Limits,
+    refusals: dict[str, str],
+) -> Made | None:
+    """Return the model of the first plan that runs, else of the first that is made; None if none is."""
+    cls, config_class = classes
     first: Made | None = None
     too_small = 0
     for plan in scale.plans(default):
         if plan.divisor <= too_small:
             continue
         _with_sections(plan.config, cls)
-        _merge(plan.config, given or {})
+        _merge(plan.config, given)
         try:
-            model = _constructed(cls, config_class, plan.config, seed)
+            model = _constructed(cls, config_class, plan.config, limits)
         except Exception as error:  # noqa: BLE001  a class may refuse a config in any way
             refusals.setdefault(in_one_line(error, _MAX_REASON), plan.name)
             too_small = plan.divisor if isinstance(error, TooLarge) else too_small
@@ -226,11 +256,9 @@ def make(
             if isinstance(error, NotFed):
                 break
             continue
-        model, extras = _with_extras(model, plan, prompts, seed)
+        model, extras = _with_extras(model, plan, prompts, limits)
         return Made(model, plan.name, extras, prompts, missed)
-    if first is not None:
-        return first
-    raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
+    return first
 
 
 def _merge(values: dict[str, Any], given: dict[str, Any]) -> None:
@@ -241,16 +269,19 @@ def _merge(values: dict[str, Any], given: dict[str, Any]) -> None:
             values[name] = copy.deepcopy(value)
 
 
-def _with_extras(model: Any, plan: Any, prompts: Prompts, seed: int) -> tuple[Any, tuple[str, ...]]:
+def _with_extras(
+    model: Any, plan: Any, prompts: Prompts, limits: _Limits
+) -> tuple[Any, tuple[str, ...]]:
     """Return the model with what defaults would hide, as far as it still runs: all of it, else one by one."""
-    values, taken = plan.config, []
+    values = plan.config
+    taken: list[str] = []
     wanted = [name for name in scale.EXTRAS if scale.with_extras(values, [name]) != values]
     for names in dict.fromkeys([(*wanted,), *((name,) for name in wanted)]):
         if not names or set(names) <= {*taken}:
             continue
         changed = scale.with_extras(values, names)
         try:
-            other = _constructed(type(model), type(model.config), changed, seed)
+            other = _constructed(type(model), type(model.config), changed, limits)
             for _, kwargs in prompts:
                 _require_numbers(other, kwargs)
         except Exception:  # noqa: BLE001, S112  a class may refuse a config in any way
@@ -260,7 +291,7 @@ def _with_extras(model: Any, plan: Any, prompts: Prompts, seed: int) -> tuple[An
     return model, tuple(taken)
 
 
-def _constructed(cls: Any, config_class: Any, values: dict[str, Any], seed: int) -> Any:
+def _constructed(cls: Any, config_class: Any, values: dict[str, Any], limits: _Limits) -> Any:
     """Return a model of a config. Raises what its class raises, and NoneMade if it is not tiny."""
     progress.tick("tiny model")
     dtype = torch.get_default_dtype()
@@ -273,18 +304,18 @@ def _constructed(cls: Any, config_class: Any, values: dict[str, Any], seed: int)
         except Exception:  # noqa: BLE001  some need the values of their tensors
             skeleton = None
         if skeleton is not None:
-            _require_tiny(skeleton)
-        torch.manual_seed(seed)
+            _require_tiny(skeleton, limits)
+        torch.manual_seed(limits.seed)
         model = cls._from_config(config, **keyword).eval()
     finally:
         torch.set_default_dtype(dtype)  # 4.x leaves it changed if the constructor raises
-    _require_tiny(model)
+    _require_tiny(model, limits)
     return model
 
 
-def _require_tiny(model: Any) -> None:
+def _require_tiny(model: Any, limits: _Limits) -> None:
     n_parameters = sum(int(p.numel()) for p in model.parameters())
-    if n_parameters > MAX_PARAMETERS:
+    if n_parameters > limits.n_parameters:
         msg = f"{n_parameters / 1e6:.0f} million parameters"
         raise TooLarge(msg)
 
@@ -331,7 +362,7 @@ def _inputs_job(folder: str) -> Any:
 
 def _arguments(fact: dict[str, Any], tensors: Path, model: Any) -> dict[str, Any]:
     names, optional = inspect.signature(model.forward).parameters, fact.get("optional", ())
-    kwargs = {
+    kwargs: dict[str, Any] = {
         name: stored(tensors, ref)
         for name, ref in fact["tensors"].items()
         if name not in optional or name in names
