@@ -126,6 +126,7 @@ def text(all_facts: dict[str, Any]) -> str:
         "",
         *_of_releases(all_facts),
         "",
+        *_if_sampled(all_facts),
         f"Of the types whose forward runs, {_without_some(all_facts)} run without an image, a video or a sound that they take.",
         "",
         "## Types that do not run",
@@ -152,6 +153,15 @@ def text(all_facts: dict[str, Any]) -> str:
         ),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _if_sampled(all_facts: dict[str, Any]) -> list[str]:
+    """Return what to say of a measurement that is not done."""
+    left = max(all_facts["not_asked"].values(), default=0)
+    if not left:
+        return []
+    tried = len(all_facts["types"])
+    return [f"The {tried} types are a random sample: the measurement goes on where it ended.", ""]
 
 
 def _without_some(all_facts: dict[str, Any]) -> int:

@@ -70,7 +70,12 @@ def test_every_kind_of_layer_stays() -> None:
 
 
 def test_stages_stay_and_have_at_most_two_layers() -> None:
-    staged = {"model_type": "swin", "embed_dim": 96, "depths": [2, 2, 6, 2], "num_heads": [3, 6, 12, 24]}
+    staged = {
+        "model_type": "swin",
+        "embed_dim": 96,
+        "depths": [2, 2, 6, 2],
+        "num_heads": [3, 6, 12, 24],
+    }
     small = first(staged | {"num_layers": 4})
     assert small["depths"] == [2, 2, 2, 2]
     assert small["num_layers"] == 4
@@ -109,3 +114,20 @@ def test_an_end_of_an_encoder_decoder_stays() -> None:
 def test_the_vocabulary_is_larger_than_every_special_id() -> None:
     small = first(LLAMA | {"image_token_id": 31999})
     assert small["image_token_id"] < small["vocab_size"] == shrink._VOCABULARY
+
+
+def test_a_backbone_keeps_as_many_outputs() -> None:
+    stages = ["stem", *(f"stage{number}" for number in range(1, 13))]
+    backbone = VISION | {"stage_names": stages, "out_indices": [3, 6, 9, 12]}
+    small = first(backbone | {"out_features": ["stage3", "stage6", "stage9", "stage12"]})
+    assert small["num_hidden_layers"] == 4
+    assert small["out_indices"] == [1, 2, 3, 4]
+    assert small["out_features"] == ["stage1", "stage2", "stage3", "stage4"]
+
+
+def test_what_a_layer_has_of_its_own_goes_with_it() -> None:
+    kinds = [*["sliding_attention"] * 5, "full_attention"] * 4
+    for kind in (int, str):
+        own = {kind(5): {"a": 1}, kind(11): {"a": 2}}
+        small = first(LLAMA | {"num_hidden_layers": 24, "layer_types": kinds, "per_layer": own})
+        assert small["per_layer"] == {kind(5): {"a": 1}}

@@ -114,9 +114,9 @@ def model_class(architecture: str, head: str | None = None) -> Any:
         for each in classes
         if inspect.isclass(each)
         and issubclass(each, transformers.PreTrainedModel)
+        and not each.__name__.endswith("PreTrainedModel")
         and getattr(each, "config_class", None) is config_class
         and getattr(transformers, each.__name__, None) is each
-        and not each.__name__.endswith("PreTrainedModel")
     ]
     if not own:
         raise NoneMade(_NO_CLASS)
@@ -188,7 +188,11 @@ def _with_sections(values: dict[str, Any], model_class: Any) -> None:
         first = max(half // 4, 1)
         sections = [half - 2 * ((half - first) // 2), *[(half - first) // 2] * 2]
         key = "rope_parameters" if part.get("rope_parameters") else "rope_scaling"
-        part[key] = {"rope_type": "default", **rope, "mrope_section": sections}
+        of_kinds = [value for value in rope.values() if isinstance(value, dict)]
+        for of_kind in of_kinds:
+            of_kind["mrope_section"] = sections
+        if not of_kinds:
+            part[key] = {"rope_type": "default", **rope, "mrope_section": sections}
 
 
 def make(
@@ -367,7 +371,8 @@ def _arguments(fact: dict[str, Any], tensors: Path, model: Any) -> dict[str, Any
         for name, ref in fact["tensors"].items()
         if name not in optional or name in names
     }
-    return kwargs | fact.get("constants", {})
+    constants: dict[str, Any] = fact.get("constants", {})
+    return kwargs | constants
 
 
 def _require_numbers(model: Any, kwargs: dict[str, Any]) -> None:

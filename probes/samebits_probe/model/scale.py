@@ -118,7 +118,8 @@ def _divisors(config: Config) -> list[tuple[int, int]]:
 
 def parts(config: Config) -> Iterator[Config]:
     """Yield a config and all configs in it."""
-    yield config
+    if all(isinstance(name, str) for name in config):
+        yield config
     for name, value in config.items():
         if isinstance(value, dict) and not _is_map(name):
             yield from parts(value)
@@ -205,11 +206,22 @@ def shorten(part: Config) -> None:
     if not count or any(len(stage) == count for stage in stages):
         return
     outs = part.get("out_indices") or ()
-    shrink.keep_layers(part, {count: _kept(part, count, len(outs))})
+    kept = _kept(part, count, len(outs))
+    shrink.keep_layers(part, {count: kept})
+    for name, value in part.items():
+        if isinstance(value, dict) and value and all(str(key).isdigit() for key in value):
+            part[name] = value if _is_map(name) else _by_layer(value, kept)
     if "stage_names" in part:
         left = next(v for n, v in part.items() if shrink.LAYERS.fullmatch(n) and shrink.is_size(v))
         part["out_indices"] = [*range(left + 1 - len(outs), left + 1)]
-        part["out_features"] = part["stage_names"] = None
+        part["stage_names"] = ["stem", *(f"stage{number + 1}" for number in range(left))]
+        part["out_features"] = [part["stage_names"][index] for index in part["out_indices"]]
+
+
+def _by_layer(values: dict[Any, Any], kept: tuple[int, ...]) -> dict[Any, Any]:
+    """Return what a layer has of its own, by the layer's new index."""
+    kind = type(next(iter(values)))
+    return {kind(new): values[kind(old)] for new, old in enumerate(kept) if kind(old) in values}
 
 
 def _kept(part: Config, count: int, n_outs: int) -> tuple[int, ...]:
