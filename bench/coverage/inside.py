@@ -24,7 +24,8 @@ sys.path.insert(0, JOB["probes"])
 
 import torch
 import words  # type: ignore[import-not-found]  # beside this file, which no package imports
-from samebits_probe.model import auto, build, choice, load, outputs
+from samebits_probe.jobs import auto
+from samebits_probe.model import build, choice, load, outputs
 from samebits_probe.process import vision
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.training import batches

@@ -80,7 +80,9 @@ def test_a_type_is_run_as_a_tiny_model_that_the_run_makes(runner, folder, capsys
     assert (recipe.architecture, recipe.auto, recipe.head) == ("qwen2_vl", True, "auto")
     assert runner.order.command == "samebits check type:qwen2_vl --from 4.57"
     assert (folder / "reports" / "check" / "qwen2_vl" / "report.md").is_file()
-    assert capsys.readouterr().err.startswith("qwen2_vl: a tiny model that the run makes (qwen2_vl)\n")
+    assert capsys.readouterr().err.startswith(
+        "qwen2_vl: a tiny model that the run makes (qwen2_vl)\n"
+    )
 
 
 def test_the_options_reach_the_run(runner, folder):

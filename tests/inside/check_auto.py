@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from samebits_probe.model import auto
+from samebits_probe.jobs import auto
 
 COVERAGE = Path(__file__).parents[2] / "bench" / "coverage.json"
 N_DRAWN = 4

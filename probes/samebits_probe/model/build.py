@@ -30,14 +30,13 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 import transformers
 from safetensors.numpy import load_file
 
-from samebits_probe.model import auto as auto_model
 from samebits_probe.model import load, packages, processors, tokenizers
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
@@ -160,17 +159,15 @@ PLAIN_MATRIX = 1.6
 """At 1.0 greedy text becomes a loop of one or two tokens for every prompt."""
 
 
-def run(job: BuildJob) -> None:
-    """Make the checkpoint of a job."""
-    build(job, job["out"])
+def build(job: BuildJob, out_dir: str, model: Any = None) -> dict[str, Any]:
+    """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary.
 
-
-def build(job: BuildJob, out_dir: str) -> dict[str, Any]:
-    """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary."""
+    ``model`` is that of a recipe that leaves its sizes open (jobs.build).
+    """
     progress.begin("build")
     recipe, out = job["recipe"], Path(out_dir)
     packages.import_all(job.get("imports", ()))
-    model = _constructed_model(recipe, job.get("model_class"))
+    model = model if model is not None else _constructed_model(recipe, job.get("model_class"))
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
@@ -198,13 +195,6 @@ def _constructed_model(recipe: Recipe, model_class: str | None) -> torch.nn.Modu
         raise UnknownArchitectureError(
             _unknown_message(f"does not know the architecture {architecture}")
         )
-    if recipe.get("auto"):
-        made = auto_model.make(
-            architecture, recipe["seed"], recipe["config"], HEADS.get(recipe["head"])
-        )
-        if made.refused:
-            raise auto_model.NoneMade(made.refused)
-        return cast("torch.nn.Module", made.model)
     auto = getattr(transformers, HEADS[recipe["head"]])
     # The config classes edit nested dicts, such as rope_scaling, in place.
     config = transformers.AutoConfig.for_model(architecture, **copy.deepcopy(recipe["config"]))

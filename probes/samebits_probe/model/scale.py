@@ -3,7 +3,7 @@
 What ties the sizes of a config together is nearly always a sum or a product with a number of heads, groups or
 stages. It holds still where every width is divided by the same number and the counts stay. So no table says what
 belongs together: a name tells only whether a number is a width, and a name that is none of the others is one. Which
-divisor a class takes is for model.auto to find out. This module uses neither torch nor transformers.
+divisor a class takes is for jobs.auto to find out. This module uses neither torch nor transformers.
 """
 
 from __future__ import annotations
