@@ -18,9 +18,7 @@ ASKED = ("forward", "generation", "training step")
 _INTRODUCTION = """\
 Written by `nox -s coverage`, which makes a tiny model of each `model_type` as `build: {auto: true}` does, saves it
 once, by the oldest release that can, and loads the same bytes in every release that knows the type."""
-_IN_NUMBERS = (
-    "{} of {} types with a model class ({} %) run a forward in every release that knows them."
-)
+_IN_NUMBERS = "{} of {} types with a model class ({} %) run a forward in every release measured that knows them."
 _LENGTH = 70
 _SHORT = (
     (r"transformers has no model class", "no model class"),
