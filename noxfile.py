@@ -213,6 +213,12 @@ def bisect(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def coverage(session: nox.Session) -> None:
+    """Make and run a tiny model of every type that a release knows; write docs/coverage.md. Takes hours."""
+    run_module(session, "bench.coverage")
+
+
+@nox.session(venv_backend="none", default=False)
 def unchanged(session: nox.Session) -> None:
     """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""
     run_module(session, "bench.unchanged")

@@ -72,7 +72,7 @@ _HEARTBEAT = 10.0
 
 
 KINDS = {
-    "build": "samebits_probe.model.build",
+    "build": "samebits_probe.jobs.build",
     "capsule": "samebits_probe.jobs.capsule",
     "cell": "samebits_probe.cell.cell",
     "graft": "samebits_probe.graft.graft",

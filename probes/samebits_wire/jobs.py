@@ -189,6 +189,7 @@ class Recipe(TypedDict):
     """How to make a checkpoint."""
 
     architecture: str
+    auto: bool
     config: dict[str, Any]
     head: str
     seed: int

@@ -18,7 +18,7 @@ from samebits.base.digests import digest_of
 from samebits.base.errors import MatrixError, SamebitsError
 from samebits.base.options import Option, name_of
 from samebits.check import hub
-from samebits.check.model import not_run, read_model
+from samebits.check.model import not_run, read_model, tiny_model
 from samebits.check.releases import NEWEST, span
 from samebits.check.text import Entry, matrix_text
 from samebits.lint.engine import UNREADABLE, lint, python_files
@@ -90,7 +90,8 @@ class Options(Record):
     """The options that a run of a matrix does not have."""
 
     model: Annotated[str, Option("MODEL", "")]
-    """A folder with config.json, or with a tokenizer or processors alone; or a hub id: org/name@revision."""
+    """A folder with config.json, or with a tokenizer or processors alone; a hub id, org/name@revision; or type:NAME, a
+    tiny model of a model_type."""
     first: Annotated[str | None, Option("RELEASE", "--from")] = None
     """The reference, such as 4.57 or 4.57.1 (default: the release that saved the model)."""
     last: Annotated[str | None, Option("RELEASE", "--to")] = None
@@ -127,7 +128,7 @@ def prepare(options: Options) -> Check:
         MatrixError: the file of --inputs has a mistake.
 
     """
-    model = read_model(options.model)
+    model = tiny_model(options.model) or read_model(options.model)
     releases = span(model.saved_with, options.first, options.last)
     has_named_code = bool(options.imports or options.model_class)
     if model.loads_code and options.trust_remote_code is None and not has_named_code:
@@ -136,7 +137,7 @@ def prepare(options: Options) -> Check:
     listed = {name: option_values(name, getattr(options, name)) for name in _VARIANTS}
     if model.path is not None:
         model = model._replace(path=str(Path(model.path).absolute()))
-    source = str(Path(model.path).resolve()) if model.path is not None else str(model.hub)
+    source = str(Path(model.path).resolve()) if model.path is not None else model.hub or model.typed
     code = _code_of(options)
     of_model = {name: value for name, value in code.items() if name in _CODE_KEYS}
     entry = Entry(model.name, model, trusts_code, **(of_model | listed))
@@ -146,7 +147,7 @@ def prepare(options: Options) -> Check:
         faults = [*config_faults(f"{model.typed}: config.json", model.config, matrix.models[0])]
         if faults:
             raise CheckpointError("\n".join(faults))
-    shown_model = model.typed if model.hub else shown_path(Path(options.model))
+    shown_model = model.typed if model.path is None else shown_path(Path(options.model))
     program: tuple[str, ...] = ("samebits", "check", shown_model, *_code_words(code))
     if options.trust_remote_code is not None:
         switch = "--trust-remote-code" if trusts_code else "--no-trust-remote-code"

@@ -18,6 +18,8 @@ from samebits.matrix.known import near
 from samebits.matrix.values import NAME_LENGTH
 from samebits_wire.vocabularies import has_no_model
 
+TYPE = "type:"
+"""Begins a word that names a model_type: the run makes a tiny model of it."""
 _HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?(@[^@\s]+)?", re.ASCII)
 _BARE = re.compile(r"[A-Za-z0-9_][\w-]*", re.ASCII)
 """A name without an owner: the hub has no model of it, apart from some old ones under a second name."""
@@ -44,10 +46,14 @@ class NamedModel(NamedTuple):
     """Bytes of its files; None if they are not on this machine."""
     code: OwnCode = OwnCode()
     """The Python code that comes with it."""
+    tiny: str = ""
+    """The model_type of which the run makes a tiny model; '' for a model that is there."""
 
     @property
     def typed(self) -> str:
         """The model as one word of a command line."""
+        if self.tiny:
+            return f"{TYPE}{self.tiny}"
         if self.hub is None:
             return str(self.path)
         return f"{self.hub}@{self.revision}" if self.revision else self.hub
@@ -86,6 +92,8 @@ class NamedModel(NamedTuple):
     @property
     def kind(self) -> str:
         """Its class and model_type, as far as config.json says."""
+        if self.tiny:
+            return f"a tiny model that the run makes ({self.tiny})"
         listed = self.config.get("architectures")
         classes = [str(name) for name in listed] if isinstance(listed, list) else []
         model_type = self.config.get("model_type")
@@ -93,6 +101,12 @@ class NamedModel(NamedTuple):
             return NO_MODEL
         words = [", ".join(classes), f"({model_type})" if model_type else ""]
         return " ".join(filter(None, words)) or "class not known"
+
+
+def tiny_model(text: str) -> NamedModel | None:
+    """Return the model of a word such as type:llama; None for any other word."""
+    name = text.removeprefix(TYPE)
+    return NamedModel(fitting_name(name), {}, tiny=name) if name not in {text, ""} else None
 
 
 def read_model(text: str, *, offline: bool = False) -> NamedModel:

@@ -93,7 +93,9 @@ def _entry(entry: Entry) -> Iterable[str]:
     saved = f", saved with transformers {model.saved_with}" if model.saved_with else ""
     yield _comment(f"{model.kind}{saved}")
     yield f"{entry.name}:"
-    if model.hub is None:
+    if model.tiny:
+        yield f"  build: {{architecture: {_quoted(model.tiny)}, auto: true}}"
+    elif model.hub is None:
         path = str(model.path)
         # matrix.yaml reads a tilde at the beginning as the home folder
         yield f"  path: {_quoted(f'./{path}' if path.startswith('~') else path)}"

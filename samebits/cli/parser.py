@@ -75,6 +75,7 @@ current folder. What is kept between checks lies in the cache folder of the plat
 Examples:
   samebits check ./my-model
   samebits check org/name --from 4.57 --to 5.x --quick
+  samebits check type:qwen2_vl        a tiny model of a model_type, which the run makes
 
 {EXIT_CODES}"""
 

@@ -252,9 +252,13 @@ class Recipe(Form):
 
     architecture: Line
     """The model_type in transformers, such as llama."""
+    auto: bool = False
+    """Whether the sizes of the config class's defaults are made small, as far as the class still runs
+    with them; what config has stays as it is written. Then head is by default what most users load."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the config class."""
     head: Literal[
+        "auto",
         "causal-lm",
         "masked-lm",
         "seq2seq-lm",
@@ -284,7 +288,7 @@ class Recipe(Form):
         "image-text-to-text",
         "base",
     ] = "causal-lm"
-    """The kind of model class, such as causal-lm for AutoModelForCausalLM."""
+    """The kind of model class, such as causal-lm for AutoModelForCausalLM; auto: needs auto."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the weights."""
     stack: Annotated[Pattern | None, Field(alias="environment")] = None
@@ -297,6 +301,21 @@ class Recipe(Form):
     """Settings of preprocessor_config.json, with {} for the defaults of the architecture's class; it
     names that class, unless image_processor_type or feature_extractor_type does. processor_config
     are the settings of processor_config.json, such as {processor_class: LlavaProcessor}."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_head(cls, data: object) -> object:
+        """Leave the head open for a config that is made small."""
+        if isinstance(data, dict) and str(data.get("auto", "")).casefold() == "true":
+            return {"head": "auto", **data}
+        return data
+
+    @model_validator(mode="after")
+    def _is_made_small(self) -> Self:
+        if self.head == "auto" and not self.auto:
+            msg = "auto is for a recipe with auto: true"
+            raise mistake(msg, "head")
+        return self
 
 
 class ProbeEntry(Form):

@@ -73,6 +73,18 @@ def test_a_folder_is_run_without_a_file(runner, folder, capsys):
     assert {path.name for path in folder.iterdir()} <= {"llama", "reports", "cache"}
 
 
+def test_a_type_is_run_as_a_tiny_model_that_the_run_makes(runner, folder, capsys):
+    main(folder, "type:qwen2_vl", "--from", "4.57")
+    (model,) = runner.matrix.models
+    recipe = model.build
+    assert (recipe.architecture, recipe.auto, recipe.head) == ("qwen2_vl", True, "auto")
+    assert runner.order.command == "samebits check type:qwen2_vl --from 4.57"
+    assert (folder / "reports" / "check" / "qwen2_vl" / "report.md").is_file()
+    assert capsys.readouterr().err.startswith(
+        "qwen2_vl: a tiny model that the run makes (qwen2_vl)\n"
+    )
+
+
 def test_the_options_reach_the_run(runner, folder):
     main(
         folder,

@@ -121,7 +121,7 @@ expected:
     assert [str(v) for v in hubbed.variants] == ["float16-eager", "float16-eager-cuda1"]
     assert (ours.path, ours.attention, ours.greedy) == ("ckpt", ("org/kernel",), 0)
     assert ours.prompts == {"p": Prompt(length="past-window")}
-    assert t5.build.config == {"eps": 1e-5}
+    assert (t5.build.config, t5.build.auto, t5.build.head) == ({"eps": 1e-5}, False, "seq2seq-lm")
     assert t5.prompts == {"one": Prompt(text="two words"), "ids": Prompt(ids=(1, 2))}
     assert matrix.include == (Rule(),)
     assert matrix.exclude[0].model == ("t5*",)
@@ -318,6 +318,7 @@ MISTAKES = {
     "patch twice": ("models: {m: {build: llama, patch: [a.diff, a.diff]}}\n", '1:28: patch: "a.diff" is listed twice: remove one of the two'),
     "path with NUL": ('models: {m: {path: "a\\0b"}}\n', '1:20: path: "a\\x00b" has line breaks or control characters: remove them'),
     "architecture is missing": ("models: {m: {build: {seed: 1}}}\n", "1:14: architecture is missing: write a model_type such as llama"),
+    "a head that is left open": ("models: {m: {build: {architecture: t5, head: auto}}}\n", "1:46: head: auto is for a recipe with auto: true"),
     "unknown head": ("models: {m: {build: {architecture: t5, head: seq2seq}}}\n", '1:46: head: "seq2seq" is not a known value: did you mean "seq2seq-lm"?'),
     "unknown stack of a build": ("models: {m: {build: {architecture: t5, stack: '4.4'}}}\n", '1:47: environment: "4.4" is not the id of an environment: did you mean "4.48"?'),
     "trust as a text": ("models: {m: {hub: a/b, trust_remote_code: perhaps}}\n", '1:43: trust_remote_code: "perhaps" is neither true nor false: write one of the two'),

@@ -109,9 +109,9 @@ class Chooser:
     def facts(self) -> Fact:
         """Return the inputs of every prompt, and of one that stands for all."""
         length = max(1, min(inputs.past_window(self.tokens), _MAX_SINGLE_LENGTH))
-        prompts = {n: self._fact_of(n, p) for n, p in self.job["model"]["prompts"].items()}
+        prompts = self.plain()
         if not any("constants" in fact for fact in prompts.values()):
-            prompts |= {n: fact for n, fact in self._beside().items() if n not in prompts}
+            prompts |= {n: fact for n, fact in self.beside().items() if n not in prompts}
         sets = [fact for fact in prompts.values() if "constants" in fact]
         single = self._fact_of(_SINGLE, {"length": length})
         return {
@@ -121,6 +121,10 @@ class Chooser:
             # whole sets are fed where there are no plain prompts
             "single": sets[0] if sets and "reason" in single else single,
         }
+
+    def plain(self) -> Fact:
+        """Return the inputs of the prompts that the job names."""
+        return {n: self._fact_of(n, p) for n, p in self.job["model"]["prompts"].items()}
 
     def _fact_of(self, name: str, prompt: Prompt | InputSet) -> Fact:
         try:
@@ -138,7 +142,7 @@ class Chooser:
         facts = {"tensors": self._refs(made.tensors), "constants": made.constants}
         return facts | {"real_rows": made.real_rows()}
 
-    def _beside(self) -> Fact:
+    def beside(self) -> Fact:
         """Return prompts with an image, a video, a sound or a series, for a model that takes one."""
         if series_shapes.main(self.signature):
             return self._series()

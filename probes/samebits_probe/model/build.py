@@ -1,7 +1,7 @@
 """Tiny seeded checkpoints, made from a recipe with the classes of this stack.
 
 The entry point is ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
-    architecture, config, head, seed, gain, tokenizer, processor.
+    architecture, auto, config, head, seed, gain, tokenizer, processor.
 
 It writes these files to a folder next to ``out_dir``, which is then renamed:
     out_dir/config.json, generation_config.json   as the stack's save_pretrained writes them
@@ -159,17 +159,15 @@ PLAIN_MATRIX = 1.6
 """At 1.0 greedy text becomes a loop of one or two tokens for every prompt."""
 
 
-def run(job: BuildJob) -> None:
-    """Make the checkpoint of a job."""
-    build(job, job["out"])
+def build(job: BuildJob, out_dir: str, model: Any = None) -> dict[str, Any]:
+    """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary.
 
-
-def build(job: BuildJob, out_dir: str) -> dict[str, Any]:
-    """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary."""
+    ``model`` is that of a recipe that leaves its sizes open (jobs.build).
+    """
     progress.begin("build")
     recipe, out = job["recipe"], Path(out_dir)
     packages.import_all(job.get("imports", ()))
-    model = _constructed_model(recipe, job.get("model_class"))
+    model = model if model is not None else _constructed_model(recipe, job.get("model_class"))
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
@@ -190,13 +188,14 @@ def _constructed_class(model_class: Any, recipe: Recipe) -> torch.nn.Module:
 
 def _constructed_model(recipe: Recipe, model_class: str | None) -> torch.nn.Module:
     """Return the model of the head as the stack initialises it."""
-    architecture, auto = recipe["architecture"], getattr(transformers, HEADS[recipe["head"]])
+    architecture = recipe["architecture"]
     if model_class is not None:
         return _constructed_class(packages.named_class(model_class), recipe)
     if architecture not in transformers.CONFIG_MAPPING:
         raise UnknownArchitectureError(
             _unknown_message(f"does not know the architecture {architecture}")
         )
+    auto = getattr(transformers, HEADS[recipe["head"]])
     # The config classes edit nested dicts, such as rope_scaling, in place.
     config = transformers.AutoConfig.for_model(architecture, **copy.deepcopy(recipe["config"]))
     if type(config) not in auto._model_mapping:
@@ -232,8 +231,9 @@ def _check_size(architecture: str, config: Any, auto: Any) -> None:
         n_billions = sum(p.numel() for p in model.parameters()) / 1e9
         msg = (
             f"{architecture} with this config has {n_billions:.1f} billion parameters. Made in float32 they take "
-            f"{_COPIES * n_bytes / 2**30:.0f} GiB, and this machine has {memory / 2**30:.0f} GiB. Write small "
-            "sizes under config: of build:, such as hidden_size, intermediate_size, num_hidden_layers and vocab_size"
+            f"{_COPIES * n_bytes / 2**30:.0f} GiB, and this machine has {memory / 2**30:.0f} GiB. Write "
+            "auto: true under build:, or small sizes under its config:, such as hidden_size, intermediate_size, "
+            "num_hidden_layers and vocab_size"
         )
         raise TooLargeError(msg)
 
@@ -473,7 +473,7 @@ def _check(recipe: Recipe, folder: Path, model_class: Any) -> dict[str, Any]:
         model = model_class.from_pretrained(folder, torch_dtype=torch.float32).eval()
         with torch.no_grad():
             facts = {"logits_std": _logits_std(model, recipe["seed"]), "distinct_greedy": None}
-            if recipe["head"] in GENERATES:
+            if _head(recipe, model) in GENERATES:
                 facts["distinct_greedy"] = len(set(_greedy(model, recipe["seed"])))
     except Exception as error:  # noqa: BLE001 - any failure is a result
         facts = {"logits_std": None, "distinct_greedy": None}
@@ -481,6 +481,13 @@ def _check(recipe: Recipe, folder: Path, model_class: Any) -> dict[str, Any]:
         message = f"{type(error).__name__}: {error}".replace(str(folder), "")
         return facts | {"check_failure": message}
     return facts | {"check_failure": None}
+
+
+def _head(recipe: Recipe, model: torch.nn.Module) -> str:
+    """Return the head of a recipe; of one that leaves it open, the model's."""
+    if recipe["head"] in HEADS:
+        return recipe["head"]
+    return load.head_of(type(model).__name__, encoder_decoder=load.is_encoder_decoder(model))
 
 
 def _logits_std(model: torch.nn.Module, seed: int) -> float:

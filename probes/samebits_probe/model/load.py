@@ -509,7 +509,7 @@ def _model_class(config: Any, source: Source) -> Any:
         return registered
     if name is None:
         return transformers.AutoModel
-    model_class = getattr(transformers, name, None)
+    model_class = getattr(transformers, name, None) or _unlisted_class(config, name)
     if model_class is None:
         msg = f"transformers {transformers.__version__} has no class {name}"
         if source.chosen_class and name not in architectures(config, source):
@@ -518,6 +518,14 @@ def _model_class(config: Any, source: Source) -> Any:
             msg += f", and {', '.join(source.imports)} registers none of that name for the config"
         raise Unknown(msg)
     return model_class
+
+
+def _unlisted_class(config: Any, name: str) -> Any:
+    """Return AutoModel's class of a config if it has this name; some are not at the top of transformers."""
+    mapping = transformers.AutoModel._model_mapping
+    found = mapping.get(type(config), ())
+    classes = found if isinstance(found, (list, tuple)) else (found,)
+    return next((each for each in classes if each.__name__ == name), None)
 
 
 def _require_chosen_kinds(model_class: Any, source: Source) -> None:

@@ -28,7 +28,7 @@ _RESERVED_IDS = 10
 _STEP = 8
 """Inner sizes that do not divide are rounded to a multiple of it."""
 
-_LAYERS = re.compile(
+LAYERS = re.compile(
     r"(num_hidden_layers|n_layers?|num_layers|num_(en|de)coder_layers|(en|de)coder_layers|depth"
     r"|num_blocks)"
 )
@@ -42,7 +42,7 @@ _INNER = re.compile(
     r"\w*intermediate_size\w*|(\w+_)?ffn_(hidden_)?(dim|size)|d_?ff|n_inner|hidden_dim"
     r"|inner_(dim|size)|mlp_(hidden_size|dim)"
 )
-_HEADS = re.compile(
+HEADS = re.compile(
     r"(?P<group>linear_|index_)?(num|n)_((attention|key_value|kv|query|key|value|global_key_value)_)?"
     r"heads?|((en|de)coder_)?attention_heads"
 )
@@ -97,9 +97,9 @@ def plans(config: Config, kept: KeptLayers) -> Iterator[Plan]:
             _narrow(part, _factors(part, name))
         _narrow_outside(smaller, hidden, {hidden_size(part) for part in texts})
         for part in _parts(smaller):
-            _shorten(part, kept)
-            _fewer_experts(part)
-        _fewer_tokens(smaller)
+            keep_layers(part, kept)
+            fewer_experts(part)
+        fewer_tokens(smaller)
         yield Plan(name, smaller)
 
 
@@ -113,10 +113,11 @@ def _parts(config: Config) -> list[Config]:
 
 def hidden_size(part: Config) -> int:
     """Return the hidden size; 0 for a part without one."""
-    return next((int(part[name]) for name in _HIDDEN if _is_size(part.get(name))), 0)
+    return next((int(part[name]) for name in _HIDDEN if is_size(part.get(name))), 0)
 
 
-def _is_size(value: Any) -> bool:
+def is_size(value: Any) -> bool:
+    """Return True for a whole number above 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
@@ -135,8 +136,8 @@ def _factors(part: Config, plan: str) -> _Factors:
 def _head_dim(part: Config) -> int | None:
     """Return the dimension of a head that follows from the width; None if the config names it."""
     named = ("head_dim", "d_kv", "attention_head_dim", "kv_channels", "qk_nope_head_dim")
-    n_heads = next((part[k] for k in ("num_attention_heads", "n_head") if _is_size(part.get(k))), 0)
-    if any(_is_size(part.get(name)) for name in named) or not n_heads:
+    n_heads = next((part[k] for k in ("num_attention_heads", "n_head") if is_size(part.get(k))), 0)
+    if any(is_size(part.get(name)) for name in named) or not n_heads:
         return None
     return hidden_size(part) // int(n_heads)
 
@@ -145,8 +146,8 @@ def _head_counts(part: Config) -> dict[str, list[int]]:
     """Return the numbers of heads by group: of attention, and of linear attention."""
     counts: dict[str, list[int]] = {}
     for name, value in part.items():
-        match = _HEADS.fullmatch(name)
-        if match and _is_size(value) and not _of_state_space(part, name):
+        match = HEADS.fullmatch(name)
+        if match and is_size(value) and not _of_state_space(part, name):
             counts.setdefault(match["group"] or "", []).append(value)
     return counts
 
@@ -166,15 +167,15 @@ def _factor_of_heads(counts: Sequence[int]) -> int:
 
 
 def _tied_sizes(part: Config) -> list[int]:
-    sizes = [value for name, value in part.items() if _is_size(value) and _TIED.fullmatch(name)]
-    if _of_state_space(part, "num_heads") and _is_size(part["num_heads"]):
+    sizes = [value for name, value in part.items() if is_size(value) and _TIED.fullmatch(name)]
+    if _of_state_space(part, "num_heads") and is_size(part["num_heads"]):
         sizes.append(part["num_heads"])
     return sizes
 
 
 def _factor_of_width(part: Config, multiple_of: int) -> int | None:
     hidden, tied = hidden_size(part), _tied_sizes(part)
-    n_groups = next((part[k] for k in ("mamba_n_groups", "n_groups") if _is_size(part.get(k))), 1)
+    n_groups = next((part[k] for k in ("mamba_n_groups", "n_groups") if is_size(part.get(k))), 1)
     common = math.gcd(hidden, *tied)
     for factor in range(max(hidden // _MIN_WIDTH, 1), 0, -1):
         fits = common % factor == 0 and (hidden // factor) % (2 * multiple_of) == 0
@@ -194,7 +195,7 @@ def _common_factor(part: Config, heads: Sequence[int]) -> int:
 def _narrow(part: Config, factors: _Factors) -> None:
     groups = _head_counts(part)
     for name, value in list(part.items()):
-        head = _HEADS.fullmatch(name)
+        head = HEADS.fullmatch(name)
         if name in _HIDDEN or _TIED.fullmatch(name) or _of_state_space(part, name):
             part[name] = _divided(value, factors.width)
         elif _INNER.fullmatch(name):
@@ -209,14 +210,14 @@ def _narrow(part: Config, factors: _Factors) -> None:
 
 
 def _divided(value: Any, factor: int) -> Any:
-    return value // factor if _is_size(value) and value % factor == 0 else value
+    return value // factor if is_size(value) and value % factor == 0 else value
 
 
 def _narrower(value: Any, factor: int) -> Any:
     """Return an inner size, or one of each layer; one that does not divide is rounded."""
     if isinstance(value, list):
         return [_narrower(size, factor) for size in value]
-    if not _is_size(value) or factor == 1:
+    if not is_size(value) or factor == 1:
         return value
     return value // factor if value % factor == 0 else max(value // factor // _STEP, 1) * _STEP
 
@@ -231,13 +232,13 @@ def _narrow_outside(config: Config, before: set[int], after: set[int]) -> None:
                 part[name] = next(iter(after))
 
 
-def _shorten(part: Config, kept: KeptLayers) -> None:
+def keep_layers(part: Config, kept: KeptLayers) -> None:
     """Keep only some layers, in the lists of one entry per layer and in those of indices too."""
-    counts = [value for name, value in part.items() if _LAYERS.fullmatch(name) and _is_size(value)]
+    counts = [value for name, value in part.items() if LAYERS.fullmatch(name) and is_size(value)]
     for name, value in list(part.items()):
         if name.startswith("rope") or _SPECIAL.fullmatch(name):
             continue
-        if _LAYERS.fullmatch(name) and _is_size(value):
+        if LAYERS.fullmatch(name) and is_size(value):
             part[name] = len(_indices(value, kept))
         elif isinstance(value, (list, tuple)) and len(value) in counts:
             part[name] = [value[index] for index in _indices(len(value), kept)]
@@ -262,28 +263,29 @@ def _new_indices(old: Sequence[Any], kept: tuple[int, ...]) -> list[Any]:
     return [new for new, index in enumerate(kept) if index in old]
 
 
-def _fewer_experts(part: Config) -> None:
+def fewer_experts(part: Config) -> None:
+    """Keep as many experts as a choice among them needs."""
     n_groups, n_chosen_groups = (
-        part[name] if _is_size(part.get(name)) else 1 for name in ("n_group", "topk_group")
+        part[name] if is_size(part.get(name)) else 1 for name in ("n_group", "topk_group")
     )
     per_token = [value for name, value in part.items() if _PER_TOKEN.fullmatch(name)]
-    chosen = max((value for value in per_token if _is_size(value)), default=2)
+    chosen = max((value for value in per_token if is_size(value)), default=2)
     needed = max(4, 2 * chosen, 2 * n_groups, -(-chosen * n_groups // n_chosen_groups))
     needed = -(-needed // n_groups) * n_groups
     for name, value in part.items():
-        if _EXPERTS.fullmatch(name) and _is_size(value):
+        if _EXPERTS.fullmatch(name) and is_size(value):
             part[name] = min(value, needed)
 
 
-def _fewer_tokens(config: Config) -> None:
+def fewer_tokens(config: Config) -> None:
     """Make every vocabulary smaller, and give special tokens ids that it still has."""
     parts = _parts(config)
-    sizes = [part["vocab_size"] for part in parts if _is_size(part.get("vocab_size"))]
+    sizes = [part["vocab_size"] for part in parts if is_size(part.get("vocab_size"))]
     if not sizes or min(sizes) <= _VOCABULARY:
         return
     for part in parts:
         for name in ("vocab_size", "vocab_size_per_layer_input", "n_vocab"):
-            if _is_size(part.get(name)):
+            if is_size(part.get(name)):
                 part[name] = _VOCABULARY
     ids = [value for part in parts for value in _special_ids(part)]
     free = [n for n in range(_RESERVED_IDS - 1, 0, -1) if n not in ids]

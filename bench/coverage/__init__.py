@@ -1,0 +1,1 @@
+"""Which model types run as tiny models, in which releases: ``nox -s coverage``."""

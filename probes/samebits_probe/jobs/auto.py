@@ -1,0 +1,385 @@
+"""A tiny model of any ``model_type`` that a release knows, from its config class alone.
+
+A plan of model.scale is taken if the class makes a small model of it and if its forward runs with the inputs that
+jobs.inputs chooses, and returns numbers. Then it is given, as far as it still runs, what defaults would hide.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import inspect
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+
+from samebits_probe.jobs import inputs as jobs_inputs
+from samebits_probe.model import forks, outputs, scale
+from samebits_probe.model.choice import NotFed
+from samebits_probe.model.tensor import stored
+from samebits_probe.process import progress
+from samebits_probe.process.failure import in_one_line
+
+LIMITS = 4_000_000, 32_000_000
+"""Parameters of a tiny model, 16 MB in float32: made, saved and run in a second; and of a type whose plans all have more."""
+HEADS = (
+    "AutoModelForSpeechSeq2Seq",
+    "AutoModelForImageTextToText",
+    "AutoModelForSeq2SeqLM",
+    "AutoModelForMaskedLM",
+    "AutoModelForCausalLM",
+    "AutoModelForCTC",
+    "AutoModelForImageClassification",
+    "AutoModelForObjectDetection",
+    "AutoModelForUniversalSegmentation",
+    "AutoModelForInstanceSegmentation",
+    "AutoModelForSemanticSegmentation",
+    "AutoModelForDepthEstimation",
+    "AutoModelForZeroShotObjectDetection",
+    "AutoModelForMaskGeneration",
+    "AutoModelForVideoClassification",
+    "AutoModelForAudioClassification",
+    "AutoModelForTimeSeriesPrediction",
+    "AutoModelForDocumentQuestionAnswering",
+    "AutoModelForVisualQuestionAnswering",
+    "AutoModelForQuestionAnswering",
+    "AutoModelForKeypointDetection",
+    "AutoModelForKeypointMatching",
+    "AutoModelForImageToImage",
+    "AutoModelForTextToWaveform",
+    "AutoModelForTextToSpectrogram",
+    "AutoModelForPreTraining",
+    "AutoModel",
+    "AutoBackbone",
+)
+"""Auto classes, the one that most users load first."""
+
+
+_MAX_REASON = 300
+_NO_FORWARD = "has no forward"
+_NO_CLASS = "transformers has no model class for it"
+
+Prompt = tuple[str, dict[str, Any]]
+Prompts = tuple[Prompt, ...]
+
+
+class NoneMade(Exception):  # noqa: N818
+    """No tiny model can be made; the message is the reason."""
+
+
+class TooLarge(NoneMade):
+    """A plan leaves too many parameters."""
+
+
+class Made(NamedTuple):
+    """A tiny model, and how it was made."""
+
+    model: Any
+    plan: str
+    extras: tuple[str, ...]
+    prompts: Prompts = ()
+    """The inputs with which its forward runs."""
+    missed: tuple[str, ...] = ()
+    """Why there are none of another kind, such as images beside the text."""
+    refused: str = ""
+    """Why forward does not run; '' if it does."""
+
+
+def model_class(architecture: str, head: str | None = None) -> Any:
+    """Return the class that an Auto class makes for a type; of all Auto classes, the first that makes one.
+
+    Raises:
+        NoneMade: this release has no such class.
+
+    """
+    config_class = transformers.CONFIG_MAPPING[architecture]
+    for name in [head] if head else HEADS:
+        auto = getattr(transformers, name, None)
+        if auto is not None and config_class in auto._model_mapping:
+            found = auto._model_mapping[config_class]
+            return _with_forward(found[0] if isinstance(found, (list, tuple)) else found)
+    if head:
+        msg = f"transformers {transformers.__version__} has no {head} for {architecture}"
+        raise NoneMade(msg)
+    module = str(config_class.__module__).replace("configuration_", "modeling_")
+    try:
+        classes = vars(importlib.import_module(module)).values()
+    except ImportError as error:
+        raise NoneMade(_NO_CLASS) from error
+    own: list[Any] = [
+        each
+        for each in classes
+        if inspect.isclass(each)
+        and issubclass(each, transformers.PreTrainedModel)
+        and not each.__name__.endswith("PreTrainedModel")
+        and getattr(each, "config_class", None) is config_class
+        and getattr(transformers, each.__name__, None) is each
+    ]
+    if not own:
+        raise NoneMade(_NO_CLASS)
+    return _with_forward(own[0])
+
+
+def _with_forward(found: Any) -> Any:
+    """Return a class. Raises NoneMade if it has no forward, as a codec may have."""
+    if found.forward is torch.nn.Module.forward:
+        msg = f"{found.__name__} {_NO_FORWARD}"
+        raise NoneMade(msg)
+    return found
+
+
+_COMPOSED: dict[str, dict[str, Any]] = {
+    "encoder-decoder": {
+        "encoder": {"model_type": "bert"},
+        "decoder": {"model_type": "bert", "is_decoder": True, "add_cross_attention": True},
+    },
+    "vision-encoder-decoder": {
+        "encoder": {"model_type": "vit"},
+        "decoder": {"model_type": "gpt2", "add_cross_attention": True},
+    },
+    "speech-encoder-decoder": {
+        "encoder": {"model_type": "wav2vec2"},
+        "decoder": {"model_type": "bert", "is_decoder": True, "add_cross_attention": True},
+    },
+    "vision-text-dual-encoder": {
+        "vision_config": {"model_type": "vit"},
+        "text_config": {"model_type": "bert"},
+    },
+    "rag": {"question_encoder": {"model_type": "dpr"}, "generator": {"model_type": "bart"}},
+}
+"""Types without a default for their parts (their configs raise), and common parts for them."""
+_STAGES = ("stage1", "stage2", "stage3", "stage4")
+_TIMM = frozenset({"timm_backbone", "timm_wrapper"})
+
+
+def _default(config_class: Any, architecture: str) -> dict[str, Any]:
+    """Return the default config as plain data, with a backbone of transformers in place of timm's."""
+    values: dict[str, Any] = config_class(
+        **copy.deepcopy(_COMPOSED.get(architecture, {}))
+    ).to_dict()
+    backbone = values.get("backbone_config")
+    kind = backbone.get("model_type") if isinstance(backbone, dict) else None
+    if kind in _TIMM or (values.get("use_timm_backbone") and backbone is None):
+        stages = _STAGES[1:] if "num_feature_levels" in values else _STAGES
+        made = transformers.CONFIG_MAPPING["resnet"](out_features=[*stages]).to_dict()
+        values |= {"backbone_config": made, "backbone": None}
+        for name in ("use_timm_backbone", "use_pretrained_backbone", "backbone_kwargs"):
+            if name in values:
+                values[name] = None if name == "backbone_kwargs" else False
+    return values
+
+
+def _with_sections(values: dict[str, Any], model_class: Any) -> None:
+    """Give a text part the sections of its rope, as a default of the code's is for heads of 128 dimensions."""
+    source = Path(inspect.getfile(model_class)).read_text("utf-8")
+    if "mrope_section" not in source:
+        return
+    for part in scale.parts(values):
+        heads = part.get("num_attention_heads")
+        if "vocab_size" not in part or not isinstance(heads, int):
+            continue
+        rope = part.get("rope_parameters") or part.get("rope_scaling") or {}
+        dims = part.get("head_dim") or part.get("hidden_size", 0) // heads
+        partial = rope.get("partial_rotary_factor") or part.get("partial_rotary_factor") or 1.0
+        half = int(dims * partial) // 2
+        first = max(half // 4, 1)
+        sections = [half - 2 * ((half - first) // 2), *[(half - first) // 2] * 2]
+        key = "rope_parameters" if part.get("rope_parameters") else "rope_scaling"
+        of_kinds = [value for value in rope.values() if isinstance(value, dict)]
+        for of_kind in of_kinds:
+            of_kind["mrope_section"] = sections
+        if not of_kinds:
+            part[key] = {"rope_type": "default", **rope, "mrope_section": sections}
+
+
+def make(
+    architecture: str, seed: int, given: dict[str, Any] | None = None, head: str | None = None
+) -> Made:
+    """Return a tiny model of a type, with the fields of its config that are given as they are.
+
+    Raises:
+        NoneMade: there is no class for it, or it refuses every plan.
+
+    """
+    cls = model_class(architecture, head)
+    config_class = transformers.CONFIG_MAPPING[architecture]
+    default = _default(config_class, architecture)
+    made: Made | None = None
+    refusals: dict[str, str] = {}
+    for limit in LIMITS:
+        made = (
+            _made((cls, config_class), default, given or {}, _Limits(seed, limit), refusals) or made
+        )
+        if made is not None or "million parameters" not in str(refusals):
+            break
+    if made is None:
+        raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
+    return made
+
+
+class _Limits(NamedTuple):
+    """How a model is made."""
+
+    seed: int
+    n_parameters: int
+
+
+def _made(
+    classes: tuple[Any, Any],
+    default: dict[str, Any],
+    given: dict[str, Any],
+    limits: _Limits,
+    refusals: dict[str, str],
+) -> Made | None:
+    """Return the model of the first plan that runs, else of the first that is made; None if none is."""
+    cls, config_class = classes
+    first: Made | None = None
+    too_small = 0
+    for plan in scale.plans(default):
+        if plan.divisor <= too_small:
+            continue
+        _with_sections(plan.config, cls)
+        _merge(plan.config, given)
+        try:
+            model = _constructed(cls, config_class, plan.config, limits)
+        except Exception as error:  # noqa: BLE001  a class may refuse a config in any way
+            refusals.setdefault(in_one_line(error, _MAX_REASON), plan.name)
+            too_small = plan.divisor if isinstance(error, TooLarge) else too_small
+            if isinstance(error, ImportError):
+                break
+            continue
+        try:
+            prompts, missed = _run_prompts(model)
+        except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
+            why = str(error) if isinstance(error, NotFed) else in_one_line(error, _MAX_REASON)
+            refusals.setdefault(why, plan.name)
+            first = first or Made(model, plan.name, (), refused=why)
+            if isinstance(error, NotFed):
+                break
+            continue
+        model, extras = _with_extras(model, plan, prompts, limits)
+        return Made(model, plan.name, extras, prompts, missed)
+    return first
+
+
+def _merge(values: dict[str, Any], given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if isinstance(value, dict) and isinstance(values.get(name), dict):
+            _merge(values[name], value)
+        else:
+            values[name] = copy.deepcopy(value)
+
+
+def _with_extras(
+    model: Any, plan: Any, prompts: Prompts, limits: _Limits
+) -> tuple[Any, tuple[str, ...]]:
+    """Return the model with what defaults would hide, as far as it still runs: all of it, else one by one."""
+    values = plan.config
+    taken: list[str] = []
+    wanted = [name for name in scale.EXTRAS if scale.with_extras(values, [name]) != values]
+    for names in dict.fromkeys([(*wanted,), *((name,) for name in wanted)]):
+        if not names or set(names) <= {*taken}:
+            continue
+        changed = scale.with_extras(values, names)
+        try:
+            other = _constructed(type(model), type(model.config), changed, limits)
+            for _, kwargs in prompts:
+                _require_numbers(other, kwargs)
+        except Exception:  # noqa: BLE001, S112  a class may refuse a config in any way
+            continue
+        model, values = other, changed
+        taken += names
+    return model, tuple(taken)
+
+
+def _constructed(cls: Any, config_class: Any, values: dict[str, Any], limits: _Limits) -> Any:
+    """Return a model of a config. Raises what its class raises, and NoneMade if it is not tiny."""
+    progress.tick("tiny model")
+    dtype = torch.get_default_dtype()
+    try:
+        config = config_class.from_dict(copy.deepcopy(values))
+        keyword = {forks.dtype_keyword(): torch.float32}
+        try:
+            with torch.device("meta"):
+                skeleton = cls._from_config(copy.deepcopy(config), **keyword)
+        except Exception:  # noqa: BLE001  some need the values of their tensors
+            skeleton = None
+        if skeleton is not None:
+            _require_tiny(skeleton, limits)
+        torch.manual_seed(limits.seed)
+        model = cls._from_config(config, **keyword).eval()
+    finally:
+        torch.set_default_dtype(dtype)  # 4.x leaves it changed if the constructor raises
+    _require_tiny(model, limits)
+    return model
+
+
+def _require_tiny(model: Any, limits: _Limits) -> None:
+    n_parameters = sum(int(p.numel()) for p in model.parameters())
+    if n_parameters > limits.n_parameters:
+        msg = f"{n_parameters / 1e6:.0f} million parameters"
+        raise TooLarge(msg)
+
+
+_PROMPTS = {
+    "short": {"length": 9},
+    "long": {"length": "past-window"},
+    "padded": {"batch": [{"length": 5}, {"length": 13}]},
+}
+"""As samebits/matrix/spec.py has them for a model without a tokenizer."""
+
+
+def _run_prompts(model: Any) -> tuple[Prompts, tuple[str, ...]]:
+    """Return the inputs with which a forward returns numbers, as jobs.inputs chooses them, and why there are no more.
+
+    Raises:
+        NotFed: no inputs are known.
+
+    """
+    with tempfile.TemporaryDirectory(prefix="samebits-auto-") as folder:
+        config = copy.deepcopy(model.config)
+        config.architectures = [type(model).__name__]
+        config.save_pretrained(folder)
+        chooser = jobs_inputs.Chooser(_inputs_job(folder))
+        made: list[Prompt] = []
+        reasons: dict[str, None] = {}
+        for facts in (chooser.plain, chooser.beside):
+            for name, fact in facts().items():
+                if "reason" in fact:
+                    reasons |= {fact["reason"]: None} if fact["why"] == NotFed.why else {}
+                    continue
+                kwargs = _arguments(fact, Path(folder) / "tensors", model)
+                _require_numbers(model, kwargs)
+                made.append((name, kwargs))
+        if not made:
+            raise NotFed("; ".join(reasons) or "no prompt applies")
+        return tuple(made), tuple(reasons)
+
+
+def _inputs_job(folder: str) -> Any:
+    source = {"source": folder, "revision": None, "trust_remote_code": False, "prompts": _PROMPTS}
+    return {"model": source, "places": {}, "store": {"root": folder}}
+
+
+def _arguments(fact: dict[str, Any], tensors: Path, model: Any) -> dict[str, Any]:
+    names, optional = inspect.signature(model.forward).parameters, fact.get("optional", ())
+    kwargs: dict[str, Any] = {
+        name: stored(tensors, ref)
+        for name, ref in fact["tensors"].items()
+        if name not in optional or name in names
+    }
+    constants: dict[str, Any] = fact.get("constants", {})
+    return kwargs | constants
+
+
+def _require_numbers(model: Any, kwargs: dict[str, Any]) -> None:
+    """Raise unless a forward returns numbers that are finite."""
+    with torch.no_grad():
+        result = model(**kwargs)
+    floats = [t for t in outputs.tensors(result).values() if t.is_floating_point()]
+    if not floats or not bool(torch.isfinite(floats[0]).all()):
+        msg = "forward returns no finite numbers"
+        raise NoneMade(msg)

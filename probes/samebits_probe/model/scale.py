@@ -1,0 +1,286 @@
+"""Tiny configs of any kind: all widths of a config divided by one number, all images by another.
+
+What ties the sizes of a config together is nearly always a sum or a product with a number of heads, groups or
+stages. It holds still where every width is divided by the same number and the counts stay. So no table says what
+belongs together: a name tells only whether a number is a width, and a name that is none of the others is one. Which
+divisor a class takes is for jobs.auto to find out. This module uses neither torch nor transformers.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from samebits_probe.model import shrink
+
+Config = shrink.Config
+
+
+DIVISORS = (
+    *((8, 4), (8, 2), (8, 1), (16, 1), (16, 4), (4, 1), (4, 4), (8, 8)),
+    *((8, 16), (16, 16), (2, 1), (2, 4), (1, 8), (1, 1)),
+)
+"""Of the dimensions of heads, and of their number; the widths are divided by both. With the first ones a head has 8 or 16."""
+_NARROW = 16
+"""A plan that makes a hidden size smaller than that comes late."""
+_MIN_WIDTH = 24
+"""A smaller number is a count, a factor or a dimension that is small enough."""
+_LAYERS = 3
+_POSITIONS = 128
+_WINDOW = 16
+"""Shorter than the prompt past the window, which has at least 40 tokens."""
+_MIN_IMAGE = 32
+
+_NOT_WIDTH = re.compile(
+    r"vocab|token|(^|_)ids?$|ind(ex|ices|exes)$|idx|id2label|label2id|position|length|seq_len|max_|window|chunk"
+    r"|stride|kernel|rate$|hop|frame|bins|buckets|distance|image_size|patch|resolution|crop|theta|base$|offset"
+    r"|points|cost|coeff|layers?$|depth|blocks|heads|experts|groups|top_?k|temperature|temporal|_num_|mel"
+    r"|pooling|context|rope|scaling|version|seed|pinpoints|scale|ratios?$|factor|padding|dilat|divisor|interval"
+    r"|pattern|reduction|class_num|num_classes|level|block_size|min_|limit|speakers|steps|period|ignore|queries"
+    r"|feat_sizes|feature_sizes|background_size|bucket|extent|lags|cardinal|input_size|n_fft|codebook_size"
+    r"|input_(feat|dim)|feature_projection_input_dim|spectrogram|mask_(time|feature)|size_divis|bottleneck_conf"
+)
+_HEAD_DIM = re.compile(
+    r"\w*head_(dim|size)|d_kv|kv_channels|dim_head|rotary_dim|query_pre_attn_scalar|\w*state_size|d_state|\w*rope_section"
+)
+_COUNT_OF_HEADS = re.compile(r"\w*(num|n)_(\w+_)?heads?(_\w+)?|\w*attention_heads|\w*_heads")
+_COUNT = re.compile(r"(num|n)_(?!pos_feats|filters|inner|embd|features$)\w+|index_n_heads")
+_IMAGE = re.compile(
+    r"(\w+_)?(image|input|crop|pretrain_image)_size|resolution|\w*feat(ure)?_sizes|img_size"
+)
+_IMAGE_TOKENS = re.compile(
+    r"(image|vision|mm|num_image|soft)\w*(tokens?|seq)\w*(_per_image|_len(gth)?|tokens)"
+)
+_POSITION_COUNT = re.compile(
+    r"max_position_embeddings|n_positions|max_sequence_length|seq_length|n_ctx|max_\w+_positions|context_length"
+)
+_WINDOWS = re.compile(
+    r"sliding_window(_size)?|attention_window(_size)?|window_size|local_attention|attention_chunk_size|index_topk"
+)
+_INTERVAL = re.compile(r"\w*(interval|pattern|period|sparse_step|every_n\w*|freq(uency)?)")
+_DEPTHS = frozenset(
+    {"depths", "num_blocks_per_stage", "layer_depths", "blocks_per_stage", "stage_numb_of_layers"}
+)
+_QUERIES = re.compile(r"\w*(num_queries|num_query_tokens|n_latents)")
+_MOST_QUERIES = 12
+_KINDS = re.compile(r"\w*(layer_types|layers_block_type|layer_type|block_types?|layers?_pattern)")
+_BIAS = re.compile(r"(\w+_)?bias|use_bias|\w*qkv_bias")
+_NEUTRAL = re.compile(r"\w*(multiplier|scaling|scale)\w*")
+_EPSILON = re.compile(r"\w*(norm|layernorm|rms)\w*_eps(ilon)?|eps(ilon)?")
+_THETA = re.compile(r"\w*rope_theta|rotary_emb(edding)?_base|theta")
+
+
+class Scaled(NamedTuple):
+    """One way to make a config smaller."""
+
+    name: str
+    config: Config
+    divisor: int
+    """Of widths."""
+
+
+EXTRAS: dict[str, Callable[[Config], None]] = {}
+"""What a config is given so that no default hides a defect; each can be left out where a class refuses it."""
+
+
+def plans(config: Config) -> Iterator[Scaled]:
+    """Yield smaller configs, the one with the likeliest divisors first."""
+    zoom = _zoom(config)
+    for (dims, heads), of_image in (
+        *((d, zoom) for d in _divisors(config)),
+        *((d, 1) for d in _divisors(config)[:3] if zoom > 1),
+    ):
+        smaller = copy.deepcopy(config)
+        _divide(smaller, dims, heads, of_image)
+        for part in parts(smaller):
+            shorten(part)
+            shrink.fewer_experts(part)
+            _count_image_tokens(part)
+        shrink.fewer_tokens(smaller)
+        name = f"heads by {heads}, their dimensions by {dims}, images by {of_image}"
+        yield Scaled(name, smaller, dims * heads)
+
+
+def _divisors(config: Config) -> list[tuple[int, int]]:
+    """Return the divisors in their order; stages have numbers of heads of their own, which stay."""
+    all_parts = [*parts(config)]
+    staged = any(
+        shrink.HEADS.fullmatch(name) and isinstance(value, (list, tuple))
+        for part in all_parts
+        for name, value in part.items()
+    )
+    least = min((n for n in map(shrink.hidden_size, all_parts) if n), default=0)
+    chosen = [pair for pair in DIVISORS if pair[1] == 1 or not staged]
+    return sorted(chosen, key=lambda pair: 0 < least < _NARROW * pair[0] * pair[1])
+
+
+def parts(config: Config) -> Iterator[Config]:
+    """Yield a config and all configs in it."""
+    if all(isinstance(name, str) for name in config):
+        yield config
+    for name, value in config.items():
+        if isinstance(value, dict) and not _is_map(name):
+            yield from parts(value)
+
+
+def _count_image_tokens(config: Config) -> None:
+    """Let a model that pools the patches of an image pool two by two: its default may not fit its default image."""
+    vision = config.get("vision_config")
+    if not isinstance(vision, dict) or "mm_tokens_per_image" not in config:
+        return
+    size, patch = vision.get("image_size"), vision.get("patch_size")
+    if isinstance(size, int) and isinstance(patch, int):
+        config["mm_tokens_per_image"] = max(size // patch // 2, 1) ** 2
+
+
+def _is_map(name: str) -> bool:
+    return name in {"id2label", "label2id", "vocabulary_map", "generation_config"}
+
+
+def _zoom(config: Config) -> int:
+    """Return the divisor of images with which each is still a whole number of patches, and of two at least."""
+    pairs = [pair for part in parts(config) for pair in _images(part)]
+    for zoom in (16, 8, 4, 2):
+        if pairs and all(
+            size % (zoom * patch) == 0 and size // zoom >= max(2 * patch, _MIN_IMAGE)
+            for size, patch in pairs
+        ):
+            return zoom
+    return 1
+
+
+def _images(part: Config) -> Iterator[tuple[int, int]]:
+    patch = part.get("patch_size")
+    patch = patch[0] if isinstance(patch, (list, tuple)) and patch else patch
+    for name, value in part.items():
+        if _IMAGE.fullmatch(name):
+            for size in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(size, int) and size >= _MIN_IMAGE:
+                    yield size, patch if isinstance(patch, int) and patch else 1
+
+
+def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
+    """Divide the widths and the images of a config and of its parts."""
+    for name, value in part.items():
+        if isinstance(value, dict):
+            if not _is_map(name):
+                _divide(value, dims, heads, zoom)
+        elif _HEAD_DIM.fullmatch(name):
+            part[name] = _divided(value, dims, 1)
+        elif shrink.HEADS.fullmatch(name) or _COUNT_OF_HEADS.fullmatch(name):
+            part[name] = _divided(value, heads, 2)
+        elif _IMAGE.fullmatch(name):
+            part[name] = _divided(value, zoom, _MIN_IMAGE // 2)
+        elif _IMAGE_TOKENS.fullmatch(name):
+            part[name] = _divided(value, zoom**2, 1)
+        elif not _NOT_WIDTH.search(name) and not _COUNT.fullmatch(name):
+            part[name] = _divided(value, dims * heads, _MIN_WIDTH)
+
+
+def _divided(value: Any, divisor: int, least: int) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_divided(entry, divisor, least) for entry in value]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        return value
+    return max(value // divisor, 1)
+
+
+def shorten(part: Config) -> None:
+    """Keep a few layers, of every kind that is named, and few positions; a period becomes two."""
+    for name, value in part.items():
+        if _INTERVAL.fullmatch(name) and isinstance(value, int) and value > 2:
+            part[name] = 2
+        elif name in _DEPTHS and isinstance(value, (list, tuple)):
+            part[name] = [min(v, 2) if isinstance(v, int) else v for v in value]
+        elif _QUERIES.fullmatch(name) and shrink.is_size(value):
+            part[name] = min(value, _MOST_QUERIES)
+        elif "vocab_size" in part and _WINDOWS.fullmatch(name) and shrink.is_size(value):
+            part[name] = min(value, _WINDOW)
+        elif _POSITION_COUNT.fullmatch(name) and shrink.is_size(value):
+            part[name] = min(value, _POSITIONS)
+    counts = [v for n, v in part.items() if shrink.LAYERS.fullmatch(n) and shrink.is_size(v)]
+    count = max(counts, default=0)
+    stages = [v for n, v in part.items() if n in _DEPTHS and isinstance(v, (list, tuple))]
+    if not count or any(len(stage) == count for stage in stages):
+        return
+    outs = part.get("out_indices") or ()
+    kept = _kept(part, count, len(outs))
+    shrink.keep_layers(part, {count: kept})
+    for name, value in part.items():
+        if isinstance(value, dict) and value and all(str(key).isdigit() for key in value):
+            part[name] = value if _is_map(name) else _by_layer(value, kept)
+    if "stage_names" in part:
+        left = next(v for n, v in part.items() if shrink.LAYERS.fullmatch(n) and shrink.is_size(v))
+        part["out_indices"] = [*range(left + 1 - len(outs), left + 1)]
+        part["stage_names"] = ["stem", *(f"stage{number + 1}" for number in range(left))]
+        part["out_features"] = [part["stage_names"][index] for index in part["out_indices"]]
+
+
+def _by_layer(values: dict[Any, Any], kept: tuple[int, ...]) -> dict[Any, Any]:
+    """Return what a layer has of its own, by the layer's new index."""
+    kind = type(next(iter(values)))
+    return {kind(new): values[kind(old)] for new, old in enumerate(kept) if kind(old) in values}
+
+
+def _kept(part: Config, count: int, n_outs: int) -> tuple[int, ...]:
+    """Return the indices of the layers that stay."""
+    columns = [
+        [str(kind) for kind in value]
+        for name, value in part.items()
+        if _KINDS.fullmatch(name) and isinstance(value, (list, tuple)) and len(value) == count
+    ]
+    kept = shrink.kept_layers([*zip(*columns, strict=True)]) if columns else ()
+    return kept if len(kept) > max(1, n_outs) else tuple(range(min(max(_LAYERS, n_outs), count)))
+
+
+def with_extras(config: Config, names: Iterable[str]) -> Config:
+    """Return a copy of a config with what these extras change."""
+    changed = copy.deepcopy(config)
+    for name in names:
+        EXTRAS[name](changed)
+    return changed
+
+
+def _extra(function: Callable[[Config], None]) -> Callable[[Config], None]:
+    EXTRAS[function.__name__.lstrip("_").replace("_", " ")] = function
+    return function
+
+
+@_extra
+def _fewer_key_value_heads(config: Config) -> None:
+    for part in parts(config):
+        heads = part.get("num_attention_heads")
+        as_many = part.get("num_key_value_heads", 0) in {heads, None}
+        if as_many and isinstance(heads, int) and heads % 2 == 0:
+            part["num_key_value_heads"] = heads // 2
+
+
+@_extra
+def _biases(config: Config) -> None:
+    for part in parts(config):
+        for name, value in part.items():
+            if _BIAS.fullmatch(name) and value is False:
+                part[name] = True
+
+
+@_extra
+def _other_constants(config: Config) -> None:
+    """Move numbers that a release could forget to read without a change at the default."""
+    for part in parts(config):
+        for name, value in part.items():
+            if _THETA.fullmatch(name) and isinstance(value, (int, float)) and value > 100:
+                part[name] = value / 2
+            elif isinstance(value, float) and value == 1.0 and _NEUTRAL.fullmatch(name):
+                part[name] = 1.25
+            elif isinstance(value, float) and _EPSILON.fullmatch(name) and 0 < value < 1e-4:
+                part[name] = value * 3
+
+
+@_extra
+def _no_end(config: Config) -> None:
+    """Let nothing end a text, so that every greedy token is compared."""
+    for part in parts(config):
+        if part.get("eos_token_id") is not None and "decoder_start_token_id" not in part:
+            part["eos_token_id"] = None

@@ -1,0 +1,75 @@
+"""auto: a tiny model of any type, whose forward runs, with nothing left at a default that could move."""
+
+import json
+import random
+from pathlib import Path
+
+import torch
+import transformers
+from samebits_probe.jobs import auto
+
+COVERAGE = Path(__file__).parents[2] / "bench" / "coverage.json"
+N_DRAWN = 4
+torch.set_num_threads(1)
+
+
+def drawn():
+    """Return types that run in every release measured, drawn anew for each release."""
+    types = json.loads(COVERAGE.read_text("utf-8"))["types"]
+    runs = [
+        name
+        for name, fact in types.items()
+        if name in transformers.CONFIG_MAPPING
+        and not fact["why"]
+        and all(answers[0] == "" for answers in fact["runs"].values())
+    ]
+    return random.Random(transformers.__version__).sample(runs, min(N_DRAWN, len(runs)))
+
+
+def test_types_drawn_at_random_run():
+    for name in drawn():
+        made = auto.make(name, 1)
+        assert not made.refused, f"{name}: {made.refused}"
+        assert made.prompts, name
+
+
+def test_a_language_model_leaves_its_defaults():
+    made = auto.make("llama", 1)
+    config, default = made.model.config, transformers.LlamaConfig()
+    assert type(made.model).__name__ == "LlamaForCausalLM"
+    assert 1 < config.num_key_value_heads < config.num_attention_heads
+    assert config.attention_bias
+    assert config.rms_norm_eps != default.rms_norm_eps
+    assert config.eos_token_id is None
+    assert {"short", "long", "padded"} == {name for name, _ in made.prompts}
+
+
+def test_a_window_is_shorter_than_the_longest_prompt():
+    made = auto.make("mistral", 1)
+    lengths = {name: kwargs["input_ids"].shape[1] for name, kwargs in made.prompts}
+    assert made.model.config.sliding_window < lengths["long"]
+
+
+def test_images_stand_among_the_text():
+    made = auto.make("qwen2_vl", 1)
+    assert {"image", "image-padded"} <= {name for name, _ in made.prompts}, made.missed
+
+
+def test_fields_that_are_given_stay():
+    made = auto.make("llama", 1, {"hidden_act": "gelu", "num_hidden_layers": 2})
+    assert made.model.config.hidden_act == "gelu"
+    assert len(made.model.model.layers) == 2
+
+
+def test_a_head_may_be_named():
+    made = auto.make("bert", 1, head="AutoModelForTokenClassification")
+    assert type(made.model).__name__ == "BertForTokenClassification"
+
+
+def test_a_type_without_a_class_has_a_reason():
+    try:
+        auto.make("llama", 1, head="AutoModelForCTC")
+    except auto.NoneMade as reason:
+        assert "has no AutoModelForCTC for llama" in str(reason)
+    else:
+        raise AssertionError

@@ -1,0 +1,133 @@
+"""Configs divided by one number."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from samebits_probe.model import scale, shrink
+
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "vocab_size": 32000,
+    "hidden_size": 4096,
+    "intermediate_size": 11008,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 32,
+    "max_position_embeddings": 2048,
+    "attention_bias": False,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 10000.0,
+    "eos_token_id": 2,
+    "sliding_window": 4096,
+}
+VISION: dict[str, Any] = {
+    "model_type": "vit",
+    "hidden_size": 768,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "image_size": 224,
+    "patch_size": 16,
+    "num_channels": 3,
+}
+
+
+def first(config: dict[str, Any]) -> dict[str, Any]:
+    return next(scale.plans(config)).config
+
+
+def test_widths_are_divided_and_what_ties_them_stays() -> None:
+    small = first(LLAMA)
+    assert small["hidden_size"] == 4096 // 32
+    assert small["intermediate_size"] == 11008 // 32
+    assert small["num_attention_heads"] == 8
+    assert small["hidden_size"] % small["num_attention_heads"] == 0
+    assert small["num_hidden_layers"] == 3
+
+
+def test_a_head_dimension_that_is_named_goes_with_its_heads() -> None:
+    small = first(LLAMA | {"head_dim": 128})
+    assert small["head_dim"] * small["num_attention_heads"] == small["hidden_size"]
+
+
+@pytest.mark.parametrize("plan", range(8))
+def test_the_product_holds_in_every_plan(plan: int) -> None:
+    small = [*scale.plans(LLAMA | {"head_dim": 128})][plan].config
+    assert small["head_dim"] * small["num_attention_heads"] == small["hidden_size"]
+
+
+def test_the_window_is_shorter_than_the_prompt_past_it() -> None:
+    assert first(LLAMA)["sliding_window"] < 40
+
+
+def test_every_kind_of_layer_stays() -> None:
+    kinds = [*["sliding_attention"] * 5, "full_attention"] * 4
+    small = first(LLAMA | {"num_hidden_layers": 24, "layer_types": kinds})
+    assert set(small["layer_types"]) == set(kinds)
+    assert len(small["layer_types"]) == small["num_hidden_layers"] < 9
+
+
+def test_stages_stay_and_have_at_most_two_layers() -> None:
+    staged = {
+        "model_type": "swin",
+        "embed_dim": 96,
+        "depths": [2, 2, 6, 2],
+        "num_heads": [3, 6, 12, 24],
+    }
+    small = first(staged | {"num_layers": 4})
+    assert small["depths"] == [2, 2, 2, 2]
+    assert small["num_layers"] == 4
+    assert small["num_heads"] == [3, 6, 12, 24]
+
+
+def test_images_stay_whole_numbers_of_patches_in_all_parts() -> None:
+    config = {"model_type": "llava", "vision_config": VISION, "text_config": LLAMA}
+    small = first(config)["vision_config"]
+    assert small["image_size"] == 112
+    assert small["image_size"] % small["patch_size"] == 0
+    assert small["num_channels"] == 3
+
+
+def test_a_config_is_left_as_it_is() -> None:
+    before = copy.deepcopy(LLAMA)
+    [*scale.plans(LLAMA)]
+    scale.with_extras(LLAMA, scale.EXTRAS)
+    assert before == LLAMA
+
+
+def test_extras_move_what_a_default_would_hide() -> None:
+    changed = scale.with_extras(LLAMA, scale.EXTRAS)
+    assert changed["num_key_value_heads"] == 16
+    assert changed["attention_bias"] is True
+    assert changed["rope_theta"] == 5000.0
+    assert changed["rms_norm_eps"] != LLAMA["rms_norm_eps"]
+    assert changed["eos_token_id"] is None
+
+
+def test_an_end_of_an_encoder_decoder_stays() -> None:
+    config = LLAMA | {"decoder_start_token_id": 0}
+    assert scale.with_extras(config, scale.EXTRAS)["eos_token_id"] == 2
+
+
+def test_the_vocabulary_is_larger_than_every_special_id() -> None:
+    small = first(LLAMA | {"image_token_id": 31999})
+    assert small["image_token_id"] < small["vocab_size"] == shrink._VOCABULARY
+
+
+def test_a_backbone_keeps_as_many_outputs() -> None:
+    stages = ["stem", *(f"stage{number}" for number in range(1, 13))]
+    backbone = VISION | {"stage_names": stages, "out_indices": [3, 6, 9, 12]}
+    small = first(backbone | {"out_features": ["stage3", "stage6", "stage9", "stage12"]})
+    assert small["num_hidden_layers"] == 4
+    assert small["out_indices"] == [1, 2, 3, 4]
+    assert small["out_features"] == ["stage1", "stage2", "stage3", "stage4"]
+
+
+def test_what_a_layer_has_of_its_own_goes_with_it() -> None:
+    kinds = [*["sliding_attention"] * 5, "full_attention"] * 4
+    for kind in (int, str):
+        own = {kind(5): {"a": 1}, kind(11): {"a": 2}}
+        small = first(LLAMA | {"num_hidden_layers": 24, "layer_types": kinds, "per_layer": own})
+        assert small["per_layer"] == {kind(5): {"a": 1}}
