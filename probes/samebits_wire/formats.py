@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 17
+CAPTURE: Final = 18
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -25,13 +25,16 @@ CAPTURE: Final = 17
 #     attention parts get, and which parts of functions ran.
 # 17: what pipelines answer, what arguments of forward change, options and counts of processors, several answers to
 #     a prompt with images, forwards from embeddings.
+# 18: what arguments of generate() change, what other classes read of the checkpoint, several videos and conversations
+#     with videos; no forks.
 
-GRAFT: Final = 4
+GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""
 # 1: first.
 # 2: it bears a seal.
 # 3: a set whose run was lost.
 # 4: its hashes are BLAKE3, which it names.
+# 5: no forks.
 
 INPUTS: Final = 6
 """Inputs of a model."""
@@ -42,7 +45,7 @@ INPUTS: Final = 6
 # 5: the inputs for one forward are named single.
 # 6: prompts with videos, and of what to find in an image.
 
-LADDER: Final = 7
+LADDER: Final = 8
 """A cell on the precision ladder."""
 # 1: first.
 # 2: it bears a seal.
@@ -51,6 +54,7 @@ LADDER: Final = 7
 # 5: its hashes are BLAKE3, which it names.
 # 6: every output of a forward.
 # 7: tables that a class keeps are computed anew in float64.
+# 8: no forks.
 
 STEP_GRAFT: Final = 1
 """Grafts in a training step."""
@@ -74,7 +78,7 @@ TRAINER: Final = 4
 # 3: no classes of collator and sampler.
 # 4: which functions of transformers it entered.
 
-TRAINING: Final = 7
+TRAINING: Final = 8
 """One training step."""
 # 1: first.
 # 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
@@ -83,6 +87,7 @@ TRAINING: Final = 7
 # 5: no draws with dropout, no loss with label smoothing, and no adapter or autocast among the relations.
 # 6: which functions of transformers it entered.
 # 7: labels of boxes and masks, and draws of a loss that follow from their shapes.
+# 8: a batch with images, and two relations of it.
 
 CHECKPOINT: Final = 4
 """A checkpoint made from a recipe."""

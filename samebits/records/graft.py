@@ -53,7 +53,7 @@ class DonorFile(CellFile):
     """What the reference cell provides for grafts."""
 
     format: Literal["samebits-donor"] = "samebits-donor"
-    format_version: Literal[4] = formats.GRAFT
+    format_version: Literal[5] = formats.GRAFT
     prompt: str
     what: Literal["forward", "decode"]
     mismatch: str = ""
@@ -112,7 +112,7 @@ class GraftFile(CellFile):
     """The results of one patient: the sets of suspects that were tried."""
 
     format: Literal["samebits-graft"] = "samebits-graft"
-    format_version: Literal[4] = formats.GRAFT
+    format_version: Literal[5] = formats.GRAFT
     prompt: str
     what: Literal["forward", "decode"]
     mismatch: str = ""

@@ -112,7 +112,7 @@ class LadderFile(CellFile):
     """The results of one cell on all rungs."""
 
     format: Literal["samebits-ladder"] = "samebits-ladder"
-    format_version: Literal[7] = formats.LADDER
+    format_version: Literal[8] = formats.LADDER
     rungs: dict[RungName, Rung] = Field(default_factory=dict)
     aligned: tuple[Aligned, ...] = ()
     """What was computed again with aligned tensors."""

@@ -20,7 +20,7 @@ from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 
-SCHEMA_VERSION: Literal[15] = 15
+SCHEMA_VERSION: Literal[16] = 16
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -44,6 +44,8 @@ SCHEMA_VERSION: Literal[15] = 15
 # 13: attributes of tokenizers, and what releases write.
 # 14: generate() with each kind of cache.
 # 15: pipelines, arguments of forward, options and counts of processors.
+# 16: arguments of generate(), other classes of a checkpoint, crossings of tokenizers, processors, generation
+#     settings and chat templates.
 
 
 class StackReport(Record):
@@ -237,7 +239,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[15] = SCHEMA_VERSION
+    schema_version: Literal[16] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from samebits.records.report import Row
 
-FORMAT_VERSION: Literal[6] = 6
+FORMAT_VERSION: Literal[7] = 7
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
@@ -31,6 +31,7 @@ FORMAT_VERSION: Literal[6] = 6
 # 4: its hashes are BLAKE3, which it names.
 # 5: it names its cell.
 # 6: which functions of transformers the job entered.
+# 7: what lies beside the model, such as its tokenizer.
 
 CrossingOutcome = Literal[
     "same bits",
@@ -149,7 +150,7 @@ class SavedModel(CellFile):
     """The outcome of ``save_pretrained`` in one stack: ``saved.json`` in the model's folder."""
 
     format: Literal["samebits-saved"] = "samebits-saved"
-    format_version: Literal[6] = FORMAT_VERSION
+    format_version: Literal[7] = FORMAT_VERSION
     outcome: Literal["saved", "failed", "not loaded", "absent", "skipped"]
     """failed: saving raised. not loaded: loading the original raised. absent: the release does not
     know the model. skipped: the model is too large."""
@@ -185,7 +186,7 @@ class CrossingsFile(CellFile):
     """One stack's results for every checkpoint that the stacks saved of a model."""
 
     format: Literal["samebits-crossings"] = "samebits-crossings"
-    format_version: Literal[6] = FORMAT_VERSION
+    format_version: Literal[7] = FORMAT_VERSION
     crossings: tuple[Crossing, ...]
     parts: tuple[LoadedPart, ...] | None = None
     """None: the job ended before it came to them."""

@@ -13,7 +13,7 @@ from samebits_probe.process.hashing import ALGORITHM
 if TYPE_CHECKING:
     from samebits_probe.questions.crossings.jobs import CrossingJob
 
-_FORMAT_VERSION = 6
+_FORMAT_VERSION = 7
 """As in samebits/questions/crossings/records.py, which has its history."""
 
 
