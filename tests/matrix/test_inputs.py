@@ -288,6 +288,6 @@ def test_any_argument_is_accepted_or_named_with_a_position(tmp_path_factory, val
 
 def test_a_job_gets_whole_paths_and_the_model_keeps_its_own(arrays):
     model = loaded(arrays, MODEL + "      mine: given.npz\n").models[0]
-    whole = _with_whole_paths(model).prompts["mine"]
+    whole = _with_whole_paths(model.prompts)["mine"]
     assert whole.file == str(arrays / "given.npz")
     assert model.prompts["mine"].file == "given.npz"

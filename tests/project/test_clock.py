@@ -30,6 +30,7 @@ AGES = {
     ("scheduler", "_remove_old"),
     ("installer", "_is_old"),
     ("build", "_remove_leftovers"),
+    ("source", "_remove_old"),
 }
 """Functions that compare the age of a file with a week, or a day."""
 
