@@ -119,7 +119,7 @@ def _matrix(name: str, case: Mapping[str, Any], ends: tuple[str, str], repo: Pat
 
 
 def _of_recall(name: str) -> dict[str, Any]:
-    group = next(group for group in groups(read()) if name in group.cases)
+    group = next(group for group in groups(read().cases) if name in group.cases)
     models: dict[str, dict[str, Any]] = group.matrix(FOLDER)["models"]
     return {key: value for key, value in models[name].items() if key not in SWITCHES}
 

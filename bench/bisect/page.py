@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.place import ROOT
+from samebits.text.numbers import plural
 
 RESULTS = Path(__file__).parent / "results.json"
 PAGE = ROOT / "docs" / "bisect.md"
@@ -17,7 +18,8 @@ _HEAD = """\
 `nox -s bisect` gives [samebits bisect](how-to/find-the-commit.md) published regressions of transformers whose fixing
 commit is known, and two releases around it. A case is *found* if that very commit is named, *wrong* if others are
 and it is not. Another commit beside it that changes the model's bits, too, is counted as such. Each named commit was
-tried, and so was the one before it. Seconds are of a machine of two cores that did other work as well.
+tried, and so was the one before it. Seconds are of a machine of two cores that did other work as well. Cases of
+[cases.yaml](../bench/bisect/cases.yaml) that the table does not have were not searched yet.
 """
 
 
@@ -35,7 +37,9 @@ def page(results: dict[str, Any]) -> str:
     }
     lines = [
         _HEAD,
-        f"{len(cases)} cases: " + ", ".join(f"{n} {word}" for word, n in counts.items()) + ".",
+        f"{plural(len(cases), 'case')}: "
+        + ", ".join(f"{n} {word}" for word, n in counts.items())
+        + ".",
         "",
     ]
     lines += [

@@ -77,7 +77,7 @@ class Finder:
         new = [sha for sha in dict.fromkeys(shas.values()) if sha not in self._trials.tried]
         if new:
             for sha in new:
-                self._say(f"trying {sha[:10]} {self._title(sha)}")
+                self._say(f"trying {sha[:10]} {self._title(sha)}".rstrip())
             await self._trials.run(
                 ends[0], [*(e for e in self._extra() if not self._trials.tried), *new]
             )

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from samebits.matrix.plan import command_line
+from samebits.matrix.values import id_of_release, is_source
 
 if TYPE_CHECKING:
     from samebits.records.report import Report
@@ -21,10 +22,21 @@ def compare_two(report: Report, first: str, last: str, *, model: str = "", more:
     options = more.split()
     if words[1:2] == ["check"]:
         switches = [word for word in words[3:4] if word.endswith("trust-remote-code")]
-        return command_line([*words[:3], *switches], [*options, "--from", first, "--to", last])
+        ends = [_named(words, id) for id in (first, last)]
+        return command_line([*words[:3], *switches], [*options, "--from", ends[0], "--to", ends[1]])
     options += ["--models", model] if model else []
     program = words[:3] if words[0] == "nox" else words[:2]
     return command_line(program, [*options, "--environments", f"{first},{last}", *_matrix(words)])
+
+
+def _named(words: list[str], id: str) -> str:
+    """Return a stack as --from takes it: the id of a checkout or a commit is not its name."""
+    named = (
+        word
+        for option, word in pairwise(words)
+        if option in {"--from", "--to"} and is_source(word) and id_of_release(word) == id
+    )
+    return next(named, id)
 
 
 def _matrix(words: list[str]) -> list[str]:

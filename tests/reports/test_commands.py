@@ -42,3 +42,11 @@ from tests.support.sample_report import sample_report
 def test_the_words_of_the_run_are_repeated(command, proposed):
     report = sample_report().model_copy(update={"command": command})
     assert compare_two(report, "4.48", "5.x", model="m", more="--causes") == proposed
+
+
+def test_a_commit_is_named_as_the_run_named_it():
+    source = f"../clone@{'0123456789' * 4}"
+    report = sample_report().model_copy(update={"command": f"samebits check m --to {source}"})
+    assert (
+        compare_two(report, "5.12", "0123456789") == f"samebits check m --from 5.12 --to {source}"
+    )
