@@ -50,7 +50,8 @@ def main() -> None:
     }
     cases = {name: case for name, case in items.cases().items() if name.removesuffix(TWIN) in asked}
     found = groups(cases, items.together)
-    progress, shown = Progress(len(found)), {}
+    progress = Progress(len(found))
+    shown: dict[str, dict[str, Any]] = {}
     for group in found:
         if options.judge:
             shown |= {record["name"]: record for record in judged(group, FOLDER)}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from bench.defaults import Reader, wheels
 from bench.guide.cases import PATH
 from bench.place import ROOT
+from bench.stated import written
 from samebits.defaults.table import Table
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def defaults(before: bytes, after: bytes) -> Iterator[tuple[str, str]]:
     """Yield the defaults that moved."""
     table, read = Table([], {}), Reader()
     for release, wheel in (("0", before), ("1", after)):
-        table.add(release, read.wheel(wheel))
+        written.add(table, release, read.wheel(wheel))
     for name in sorted(table.classes):
         if not (table.has(name, "0") and table.has(name, "1")):
             continue

@@ -13,7 +13,7 @@ import json
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from bench.machine import machine
 from bench.place import WORK, Place
@@ -75,7 +75,8 @@ def run(group: Group, progress: Progress) -> Part:
     """Run the cases of one group and return what the report shows of each."""
     part = run_group(group, FOLDER, progress)
     part.result[:] = [
-        _record(record["name"], group.cases[record["name"]], record) for record in part.result
+        _record(record["name"], cast("Case", group.cases[record["name"]]), record)
+        for record in part.result
     ]
     lost = [record["name"] for record in part.result if not record["named"]]
     progress.end(part, f"not found or not named: {', '.join(lost) or 'none'}")

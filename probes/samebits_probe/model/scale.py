@@ -48,7 +48,7 @@ _HEAD_DIM = re.compile(
 _COUNT_OF_HEADS = re.compile(r"\w*(num|n)_(\w+_)?heads?(_\w+)?|\w*attention_heads|\w*_heads")
 _COUNT = re.compile(r"(num|n)_(?!pos_feats|filters|inner|embd|features$)\w+|index_n_heads")
 _IMAGE = re.compile(
-    r"(\w+_)?(image|input|crop|pretrain_image)_size|resolution|\w*feat(ure)?_sizes|img_size"
+    r"(\w+_)?(image|input|crop|pretrain_image)_size|resolution|\w*feat_sizes|\w*feature_sizes|img_size"
 )
 _IMAGE_TOKENS = re.compile(
     r"(image|vision|mm|num_image|soft)\w*(tokens?|seq)\w*(_per_image|_len(gth)?|tokens)"
