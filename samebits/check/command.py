@@ -90,7 +90,7 @@ class Options(Record):
     """The options that a run of a matrix does not have."""
 
     model: Annotated[str, Option("MODEL", "")]
-    """A folder with config.json, or a hub id: org/name@revision."""
+    """A folder with config.json, or with a tokenizer or processors alone; or a hub id: org/name@revision."""
     first: Annotated[str | None, Option("RELEASE", "--from")] = None
     """The reference, such as 4.57 or 4.57.1 (default: the release that saved the model)."""
     last: Annotated[str | None, Option("RELEASE", "--to")] = None

@@ -16,6 +16,7 @@ from samebits.check import hub
 from samebits.matrix.checkpoint import GGUF, CheckpointError, read_config
 from samebits.matrix.known import near
 from samebits.matrix.values import NAME_LENGTH
+from samebits_wire.vocabularies import has_no_model
 
 _HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?(@[^@\s]+)?", re.ASCII)
 _BARE = re.compile(r"[A-Za-z0-9_][\w-]*", re.ASCII)
@@ -25,6 +26,7 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAMED = 5
 _ENDS_OF_PATHS = ("/", ".yaml", ".yml", ".gguf", ".safetensors")
 _WEIGHTS = (".safetensors", ".bin", ".h5", ".msgpack")
+NO_MODEL = "a tokenizer or processors, and no model"
 
 
 class NamedModel(NamedTuple):
@@ -87,6 +89,8 @@ class NamedModel(NamedTuple):
         listed = self.config.get("architectures")
         classes = [str(name) for name in listed] if isinstance(listed, list) else []
         model_type = self.config.get("model_type")
+        if not self.config and self.path is not None:
+            return NO_MODEL
         words = [", ".join(classes), f"({model_type})" if model_type else ""]
         return " ".join(filter(None, words)) or "class not known"
 
@@ -117,7 +121,7 @@ def read_folder(path: Path) -> NamedModel:
     files = [file for file in path.iterdir() if file.is_file()]
     return NamedModel(
         name=fitting_name(path.absolute().name),
-        config=read_config(path / "config.json"),
+        config={} if has_no_model(path) else read_config(path / "config.json"),
         path=str(path),
         size=sum(file.stat().st_size for file in files if file.suffix in _WEIGHTS),
         code=own_code(path),
@@ -177,7 +181,7 @@ def _no_folder(name: str) -> str:
 
 
 def _check_folder(path: Path) -> None:
-    """Raise CheckpointError unless a path is a folder with a config.json."""
+    """Raise CheckpointError unless a path is a folder with a config.json, a tokenizer or processors."""
     if not path.exists():
         parent = path.absolute().parent
         siblings = [entry.name for entry in parent.iterdir()] if parent.is_dir() else []
@@ -187,7 +191,7 @@ def _check_folder(path: Path) -> None:
     if not path.is_dir():
         raise CheckpointError(_file(path))
     # what is there and is no file has a message of its own
-    if not (path / "config.json").exists():
+    if not (path / "config.json").exists() and not has_no_model(path):
         raise CheckpointError(_without_config(path))
 
 

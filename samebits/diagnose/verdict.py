@@ -52,6 +52,9 @@ __all__ = [
 Runs = tuple["Capture", ...]
 """The captures of a cell: runs ``a`` and ``b``."""
 
+NO_MODEL = (
+    "the folder holds no model: its tokenizer and its processors are compared, see the findings"
+)
 ENOUGH: frozenset[Signal] = frozenset({"weights", "hidden_states", "logits"})
 """A cell is called identical only if at least one of these was compared."""
 
@@ -186,7 +189,8 @@ def _compared_result(
     reference = reference_state.capture
     assert reference is not None
     signals = compare(reference, candidate, values)
-    verdict, headline = _signals_verdict(signals)
+    has_model = state.loaded or reference_state.loaded
+    verdict, headline = _signals_verdict(signals) if has_model else (Verdict.NOT_OBSERVED, NO_MODEL)
     first = first_difference(reference, candidate, signals)
     splits = _compared_splits(reference, candidate, signals)
     informs = informing(reference, candidate, values)
@@ -209,7 +213,9 @@ def _compared_result(
         changes=changes(reference, candidate),
         first=first,
         splits=splits,
-        steps=() if verdict is Verdict.IDENTICAL else steps(reference, candidate, signals, values),
+        steps=()
+        if verdict is Verdict.IDENTICAL or not has_model
+        else steps(reference, candidate, signals, values),
         shared_failures=shared,
     )
     # a cell whose own exception keeps it from a forward has failed, and its rest is identical

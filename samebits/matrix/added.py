@@ -15,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from samebits.base.checkpoint import json_of
 from samebits.base.hub import is_reached
 from samebits.records.question import keys
+from samebits_wire.vocabularies import PROCESSORS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -48,7 +49,7 @@ PIECE_FILES = (
     "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "source.spm",
 )  # fmt: skip
 """Names of files of sentencepiece (``VOCAB_FILES_NAMES`` in the library's tokenizers)."""
-FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+FILES = PROCESSORS
 _KEYS = frozenset(
     {
         "image_processor_type",

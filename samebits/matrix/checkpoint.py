@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.base.checkpoint import json_of, odd_files, read_small
 from samebits.base.errors import SamebitsError, shown
 from samebits.matrix import known
+from samebits_wire.vocabularies import has_no_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,6 +71,8 @@ def faults(folder: Path, model: ModelEntry) -> Iterator[str]:
     """
     if odd := [*odd_files(folder)]:
         yield from odd
+        return
+    if has_no_model(folder):
         return
     try:
         config = read_config(folder / "config.json")

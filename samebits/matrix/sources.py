@@ -12,6 +12,7 @@ import numpy as np
 
 from samebits.base.errors import PatchError, nearest, shown
 from samebits.base.patches import patched_files
+from samebits_wire.vocabularies import has_no_model
 
 _BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
@@ -27,7 +28,7 @@ def bad_folder(base: Path, path: str) -> str | None:
             return f"{shown(path)} does not exist{_hint(folder)}"
         if not folder.is_dir():
             return f"{shown(path)} is a file: write the folder that contains config.json"
-        if not (folder / "config.json").exists():
+        if not (folder / "config.json").exists() and not has_no_model(folder):
             return f"{shown(path)} contains no config.json: write the folder of a checkpoint"
     except (OSError, ValueError, RuntimeError) as error:
         return f"{shown(path)} cannot be read: {getattr(error, 'strerror', None) or error}"

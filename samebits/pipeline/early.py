@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from samebits.base.errors import SamebitsError, shown
 from samebits.matrix import checkpoint, known
 from samebits.matrix.plan import plan
+from samebits_wire.vocabularies import has_no_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,7 +135,7 @@ def _unknown(
 ) -> Iterator[str]:
     """Yield why no stack can load a model, as far as its config shows."""
     folder = _folder(matrix, model)
-    if folder is None or model.patch:
+    if folder is None or model.patch or has_no_model(folder):
         return
     path = folder / "config.json"
     config = checkpoint.read_config(path)

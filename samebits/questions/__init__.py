@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from samebits.questions import (
     arguments,
     changes,
+    classes,
     crossings,
     pipelines,
     processors,
@@ -30,6 +31,7 @@ QUESTIONS: tuple[Question, ...] = (
     processors.QUESTION,
     pipelines.QUESTION,
     arguments.QUESTION,
+    classes.QUESTION,
     relations.QUESTION,
     crossings.QUESTION,
     usage.QUESTION,

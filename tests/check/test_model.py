@@ -8,8 +8,10 @@ import pytest
 
 from samebits.check import hub
 from samebits.check.model import fitting_name, read_model
-from samebits.matrix.checkpoint import CheckpointError
+from samebits.matrix.checkpoint import CheckpointError, faults
+from samebits.matrix.sources import bad_folder
 from samebits.matrix.values import is_name
+from tests.support.builders import model_spec
 
 CONFIG = {
     "model_type": "llama",
@@ -39,6 +41,19 @@ def test_a_folder_is_read(folder):
     assert (model.name, model.path, model.hub) == ("my-model", "my model", None)
     assert (model.kind, model.saved_with) == ("LlamaForCausalLM (llama)", "4.57.1")
     assert (model.size, model.has_code, model.typed) == (1000, False, "my model")
+
+
+def test_a_folder_with_a_tokenizer_alone_is_read(folder):
+    (folder / "words").mkdir()
+    (folder / "words" / "tokenizer.json").write_text("{}")
+    model = read_model("words")
+    assert (model.config, model.kind) == ({}, "a tokenizer or processors, and no model")
+    entry = model_spec(path="words")
+    assert not [*faults(folder / "words", entry)]
+    assert bad_folder(folder, "words") is None
+    (folder / "words" / "adapter_config.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="merge_and_unload"):
+        read_model("words")
 
 
 def test_a_folder_comes_before_the_hub(folder, monkeypatch):

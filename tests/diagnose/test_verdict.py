@@ -29,6 +29,7 @@ from tests.support.builders import (
     sound,
     sound_signals,
     step_logits,
+    tokenizer,
     values,
     weight,
     weights_signal,
@@ -91,6 +92,29 @@ def test_identical(memory):
         (),
         {},
     )
+
+
+def without_model(stack, kind="LlamaTokenizerFast"):
+    """Return both runs of a folder with a tokenizer alone."""
+    skips = dict.fromkeys(("weights", "buffers", "inv_freq", "forward", "greedy"), "no model")
+    return tuple(
+        capture(stack, run=run, skips=skips, tokenizer=tokenizer(class_name=kind)) for run in "ab"
+    )
+
+
+def test_a_folder_without_a_model_is_not_observed_whatever_its_tokenizer_does(memory):
+    reference = without_model("4.48")
+    for kind in ("LlamaTokenizerFast", "TokenizersBackend"):
+        found = verdict_on(memory, *without_model("5.0", kind), reference=reference)
+        assert found.verdict is Verdict.NOT_OBSERVED
+        assert "tokenizer" in found.headline
+        assert not found.steps
+        assert bool(found.changes) is (kind == "TokenizersBackend")
+    itself = result(cell_id("4.48"), reference, reference, memory)
+    assert itself.verdict is Verdict.REFERENCE
+    # a model without a reason is no folder without one
+    bare = capture("5.0"), capture("5.0", run="b")
+    assert verdict_on(memory, *bare).verdict is Verdict.FAILED
 
 
 def test_the_reference_itself(memory):

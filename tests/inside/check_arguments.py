@@ -1,8 +1,9 @@
-"""questions.arguments: what each argument of forward changes, on real models and on planted ones."""
+"""questions.arguments: what each argument of forward and generate() changes, on real models and on planted ones."""
 
 import torch
 import transformers
 from samebits_probe.questions.arguments.arguments import effects, given
+from samebits_probe.questions.arguments.generating import Generation, asked, takes
 
 MAJOR = int(transformers.__version__.split(".")[0])
 SIZES = {
@@ -89,3 +90,62 @@ def test_arguments_of_llama():
 def test_an_argument_of_the_prompt_is_not_given_again():
     kwargs = {**IDS, "attention_mask": torch.ones_like(IDS["input_ids"])}
     assert "attention_mask" not in of(Swallows(), kwargs)
+
+
+class Forgets(transformers.LlamaForCausalLM):
+    def generate(self, repetition_penalty=None, **kwargs):
+        return super().generate(**kwargs)
+
+
+class Refuses(transformers.LlamaForCausalLM):
+    def generate(self, **kwargs):
+        assert kwargs.get("num_beams", 1) == 1, "beams are not implemented"
+        assert "prompt_lookup_num_tokens" not in kwargs, "no lookup"
+        return super().generate(**kwargs)
+
+
+def generating(model_class):
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**SIZES, num_hidden_layers=2)
+    model = model_class(config).eval()
+    before = model.generation_config.to_dict()
+    facts = Generation(model, IDS, lambda: None).effects()
+    assert model.generation_config.to_dict() == before
+    return {name: each["effect"] for name, each in facts.items()}, facts
+
+
+def test_every_argument_of_generate_has_the_effect_that_it_is_given_for():
+    found, facts = generating(transformers.LlamaForCausalLM)
+    names = [each.name for each in asked(9, 5, 99)]
+    assert list(found) == names
+    assert len(names) == len(set(names))
+    assert all(each["named"] for each in facts.values())
+    same = {name for name, effect in found.items() if effect in ("none", "rounding")}
+    assert same <= {"use_cache", "prompt_lookup_num_tokens"}
+    assert "raises" not in found.values()
+    assert found["top_p"] == found["repetition_penalty"] == "other numbers"
+    assert found["eos_token_id"] == found["num_return_sequences"] == "another shape"
+    assert generating(transformers.LlamaForCausalLM)[1] == facts
+
+
+def test_a_planted_argument_of_generate_that_is_forgotten_or_refused_shows():
+    clean, forgets, refuses = (
+        generating(c)[0] for c in (transformers.LlamaForCausalLM, Forgets, Refuses)
+    )
+    assert forgets == clean | {"repetition_penalty": "none"}
+    changed = {name for name, effect in refuses.items() if effect != clean[name]}
+    assert changed == {
+        "num_beams",
+        "length_penalty",
+        "num_return_sequences",
+        "prompt_lookup_num_tokens",
+    }
+    assert {refuses[name] for name in changed} == {"raises"}
+
+
+def test_generate_is_asked_with_one_row_of_tokens_alone():
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, num_hidden_layers=1))
+    assert takes(model, IDS)
+    assert not takes(model, {**IDS, "pixel_values": torch.zeros(1)})
+    assert not takes(model, {"input_ids": IDS["input_ids"].repeat(2, 1)})
+    assert not takes(Reads(), IDS)

@@ -137,7 +137,15 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "greedy": 3,
         "questions": {
             name: {"large": False} | ({"samples": 0} if name == "relations" else {})
-            for name in ("texts", "processors", "pipelines", "arguments", "relations", "usage")
+            for name in (
+                "texts",
+                "processors",
+                "pipelines",
+                "arguments",
+                "classes",
+                "relations",
+                "usage",
+            )
         },
         "probes": [],
         "reloads": True,

@@ -30,7 +30,7 @@ def zoo(matrices):
 
 def test_the_default_matrix_fits_on_two_screens():
     lines = TEXT.splitlines()
-    assert len(lines) <= 120
+    assert len(lines) <= 130
     assert max(map(len, lines)) <= 110
 
 
@@ -42,12 +42,26 @@ def test_the_default_matrix_says_where_to_add_a_model():
 
 
 def test_the_default_matrix_is_small_and_plain(default):
-    assert len(default.models) <= 16
+    assert len(default.models) <= 17
     cells = plan(default, Selection()).cells
-    assert len(cells) <= 68
+    assert len(cells) <= 72
     for question in ("relations", "crossings", "usage"):
         assert [m.name for m in default.models if m.asks(question)] == ["llama"]
     assert all(model.build or model.trust_remote_code for model in default.models)
+
+
+def test_each_matrix_has_a_model_of_images_and_text(default, zoo):
+    def of_images(matrix):
+        return [m for m in matrix.models if m.build and m.build.head == "image-text-to-text"]
+
+    # an environment with pillow would be one more process for each release
+    assert [m.packages for m in of_images(default)] == [()]
+    names = {
+        m.build.processor["processor_config"].get("image_token")
+        for m in of_images(zoo)
+        if m.build.processor
+    }
+    assert "<image>" in names
 
 
 def test_one_custom_model_has_a_defect_and_its_repair(default):

@@ -211,7 +211,33 @@ def test_a_conversation_goes_through_the_template_and_the_processor(signals):
     assert two["pixel_values"].shapes[0][0] == 2
 
 
-@pytest.mark.parametrize("name", ["clean-pair", "clean-begin-pair", "clean-talk"])
+def test_several_videos_of_one_call_are_asked(signals):
+    """A release that drops the first frame of each further video gives the same for one video."""
+    code, differing = only_case(signals, "film")
+    assert code == "SB835"
+    assert differing == {
+        "a text and two videos",
+        "a text and two videos of different shapes",
+        "two texts of different lengths, a video each",
+    }
+
+
+def test_a_conversation_with_videos_goes_through_the_template(signals):
+    code, differing = only_case(signals, "film-talk")
+    assert code == "SB835"
+    assert differing == {"a conversation with a video", "a conversation with two videos"}
+    for stack, nothing in ((OLD, "apply_chat_template returns nothing of"), (NEW, "")):
+        cases = signals[stack]["clean-film-talk"].parts["processor"].cases
+        left_out = cases["a conversation with two videos, in one call"].left_out
+        assert bool(left_out) is bool(nothing)
+        assert left_out.startswith(nothing)
+    pixels = cases["a conversation with two videos, in one call"].outputs["pixel_values_videos"]
+    assert pixels.shapes == ((6, 30),)
+
+
+@pytest.mark.parametrize(
+    "name", ["clean-pair", "clean-begin-pair", "clean-talk", "clean-film", "clean-film-talk"]
+)
 def test_a_processor_of_texts_and_images_that_gives_the_same_is_not_accused(signals, name):
     assert of_texts_and_images(signals, name) == []
 

@@ -177,6 +177,37 @@ def relations(**broken):
     return {"answers": {"relations": RelationsOfRow(stacks=stacks)}}
 
 
+LOST = NEVER_WRITTEN.model_copy(update={"code": "SB704", "name": "decoding differs"})
+
+
+def half_repaired(*signals):
+    """Return a report whose reference has two defects: 5.9 repairs one, 5.23 both.
+
+    ``signals`` are those in which 5.9 differs.
+    """
+    one_off = Explanation(code="SB704", where="a cache", stack=OLD)
+    last = (Explanation(code="SB301", where="w", stack=OLD),)
+    middle = diverged(step("decode", 1.0, 1.0), stack="5.9", explained_by=(one_off,))
+    middle = middle.model_copy(update={"signals": signals})
+    newest = diverged(step("logits", 1.0, 1.0), step("decode", 2.0, 2.0), explained_by=last)
+    own = (*differs("logits", 1.0), *differs("decode", 2.0))
+    newest = newest.model_copy(update={"signals": own})
+    return one(middle, newest, rules=(NEVER_WRITTEN, LOST))
+
+
+def test_a_release_with_the_defect_of_the_reference_is_marked_and_not_recommended():
+    report = half_repaired(*differs("decode", 1.0))
+    assert faults(report.rows[0], report) == {OLD: ("SB704", "SB301"), "5.9": ("SB301",)}
+    middle, newest = sorted(answers(report), key=lambda found: found.stacks)[::-1]
+    assert middle.side.why.endswith(". 5.9 is wrong in another way (SB301)")
+    assert middle.do.startswith("Use transformers 5.23.0")
+    assert "another way" not in newest.side.why
+    assert newest.since == f"fixed in {NEW} (5.9 is wrong)"
+    clean = half_repaired(*differs("logits", 3.0), *differs("decode", 1.0))
+    assert faults(clean.rows[0], clean) == {OLD: ("SB704", "SB301")}
+    assert not any("another way (" in found.side.why for found in answers(clean))
+
+
 def test_a_release_that_contradicts_itself_is_wrong_if_the_other_does_not():
     decode = diverged(step("decode", 16.0, 16.0))
     found = answer(one(decode, **relations(x4_57=1.0, x5_23=1e-15)))

@@ -190,6 +190,23 @@ class TinyProcessor(ProcessorMixin):
 '''
 
 
+VIDEOS = """    video_token = "<video>"
+
+    def __call__(self, text=None, images=None, videos=None, padding=False, return_tensors=None, **kwargs):
+        if videos is None:
+            return self.of_images(text, images, padding, return_tensors)
+        text = [text] if isinstance(text, str) else text
+        videos = [v for part in videos for v in (part if isinstance(part, list) else [part])]
+        films = [np.asarray(v)[FIRST:] for i, v in enumerate(videos)]
+        text = [part.replace("<video>", "<image>" * COUNT) for part in text]
+        ids = self.tokenizer(text, padding=padding, return_tensors=return_tensors)
+        pixels = np.concatenate([film.reshape(len(film), -1)[:, :30] for film in films])
+        return BatchFeature({"pixel_values_videos": pixels, **ids}, tensor_type=return_tensors)
+
+    def of_images(self,"""
+"""What replaces the begin of the call of a processor that takes videos, too."""
+
+
 COUNTS = """
     def get_number_of_image_patches(self, height, width, images_kwargs=None):
         return (height // 8) * (width // 8) + MORE
@@ -270,15 +287,19 @@ PAIRED = {
     "clean-begin-pair": {"TOKEN": "<begin>"},
     "begin-pair": {"TOKEN": "<begin>", "COUNT": _MORE},
     "transparent-pair": {"MODE": '"L" if IS_NEW else "RGB"'},
+    "clean-film": {},
+    "film": {"FIRST": "1 if IS_NEW and i else 0"},
+    "clean-film-talk": {},
+    "film-talk": {"COUNT": "(5 if IS_NEW and '<video>' in part and 'see?' in part else 4)"},
     "clean-talk": {},
     "talk": {"COUNT": "(5 if IS_NEW and 'see?' in text[0] else 4)"},
 }
 """Kind of a processor of texts and images -> what stands for an image, how many tokens it becomes, and the mode of an
 image with an alpha channel."""
-_USUAL = {"TOKEN": "<image>", "COUNT": "4", "MODE": '"RGB"'}
+_USUAL = {"TOKEN": "<image>", "COUNT": "4", "MODE": '"RGB"', "FIRST": "0"}
 TEMPLATE = (
     "{% for m in messages %}{% for p in m['content'] %}"
-    "{{ p['text'] if p['type'] == 'text' else '<image>' }}{% endfor %}{% endfor %}"
+    "{{ p['text'] if p['type'] == 'text' else '<' + p['type'] + '>' }}{% endfor %}{% endfor %}"
 )
 
 
@@ -287,6 +308,10 @@ def write_pair(folder, kind):
     folder = declare(folder, "llama", image_processor_type="CLIPImageProcessor")
     tokenizer_kinds.write(folder, "byte-level", **OF_IMAGES)
     code = PAIRS
+    if "film" in kind:
+        code = code.replace("    def __call__(self,", VIDEOS).replace(
+            "\n\n", "\n\nimport numpy as np\n", 1
+        )
     for place, value in (_USUAL | PAIRED[kind]).items():
         code = code.replace(place, value)
     (folder / "processing_tiny.py").write_text(code)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samebits_wire.vocabularies import has_tokenizer
+from samebits_wire.vocabularies import has_no_model, has_tokenizer
 
 OF_NO_TOKENIZER = (
     *("config.json", "generation_config.json", "preprocessor_config.json", "processor_config.json"),
@@ -57,3 +57,29 @@ def test_one_file_of_a_tokenizer_is_sign_enough(tmp_path, name):
 def test_a_folder_of_such_a_name_is_no_file(tmp_path):
     (tmp_path / "old.model").mkdir()
     assert not has_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "spiece.model", "preprocessor_config.json"])
+@pytest.mark.parametrize(
+    "beside",
+    [
+        *(
+            "config.json",
+            "model.safetensors",
+            "pytorch_model.bin",
+            "adapter_config.json",
+            "params.json",
+        ),
+        *("consolidated.00.pth", "m.Q4.gguf", "model_index.json", "unet/config.json"),
+    ],
+)
+def test_a_tokenizer_or_a_processor_alone_is_no_model_and_with_more_it_may_be_one(
+    tmp_path, name, beside
+):
+    assert not has_no_model(tmp_path)
+    (tmp_path / name).touch()
+    assert has_no_model(tmp_path)
+    (tmp_path / beside).parent.mkdir(exist_ok=True)
+    (tmp_path / beside).touch()
+    assert not has_no_model(tmp_path)
+    assert not has_no_model(tmp_path / name)

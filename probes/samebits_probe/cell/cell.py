@@ -60,6 +60,8 @@ def observe(session: Session) -> dict[str, Any]:
     """Return the content of the capture, whether the model worked or not."""
     progress.begin("load")
     try:
+        if load.has_no_model(session.source):
+            return _without_model(session)
         load_model(session)
     except Unknown as reason:
         return session.outcome("absent", absent=str(reason))
@@ -74,6 +76,23 @@ def observe(session: Session) -> dict[str, Any]:
         # a phase that controls gradients itself finds them as transformers does
         with session.timed(phase.name), torch.set_grad_enabled(phase.needs_grad):
             phase.observe(session)
+    return session.outcome("complete")
+
+
+def _without_model(session: Session) -> dict[str, Any]:
+    """Return the content of the capture of a folder that holds a tokenizer or processors alone.
+
+    Raises:
+        PhaseFailed: the tokenizer raised.
+
+    """
+    session.loaded = load.without_model(session.source)
+    for signal in ("weights", "buffers", "inv_freq", "forward", "greedy"):
+        session.skip(signal, "the folder holds no model")
+    for phase in PHASES:
+        if phase.without_model:
+            with session.timed(phase.name), torch.set_grad_enabled(phase.needs_grad):
+                phase.observe(session)
     return session.outcome("complete")
 
 

@@ -31,3 +31,5 @@ class Phase(NamedTuple):
     """True if ``untouched`` is asked in run b, too."""
     needs_grad: bool = False
     """True if the phase controls gradients itself."""
+    without_model: bool = False
+    """True if it needs the files of a tokenizer or processor alone."""

@@ -19,7 +19,7 @@ from samebits_probe.model.tensor import stored
 from samebits_probe.process import files, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
     import torch
 
@@ -58,9 +58,13 @@ class Feed:
             raise NotFed(self._reason)
         return self._inputs(self._record["single"], model, None)
 
-    def all(self, tokenizer: Any, model: Any = None) -> Iterator[tuple[str, Inputs]]:
-        """Yield every prompt that applies, and its inputs."""
+    def all(
+        self, tokenizer: Any, model: Any = None, names: Container[str] | None = None
+    ) -> Iterator[tuple[str, Inputs]]:
+        """Yield every prompt that applies, and its inputs; of all, or of these names."""
         for name in (self._record or {"prompts": ()})["prompts"]:
+            if names is not None and name not in names:
+                continue
             with suppress(DoesNotApply):
                 yield name, self.inputs(name, tokenizer, model)
 

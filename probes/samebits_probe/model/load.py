@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from samebits_wire import jobs
 
-_PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
-
 _GENERATES = "causal-lm or seq2seq-lm"
 """Head of a class whose name does not show whether the model has an encoder."""
 _HEADS = (
@@ -192,6 +190,25 @@ def load(source: Source, seed: int = 0) -> Loaded:
     progress.tick("tokenizer")
     with phase("tokenizer"):
         return loaded._replace(tokenizer=load_tokenizer(source))
+
+
+def has_no_model(source: Source) -> bool:
+    """Return True for a folder with a tokenizer or processors alone."""
+    return vocabularies.has_no_model(Path(source.where) / source.subfolder)
+
+
+def without_model(source: Source) -> Loaded:
+    """Load the tokenizer of a folder that has no model, if it has one.
+
+    Raises:
+        PhaseFailed: the tokenizer raised.
+
+    """
+    with phase("files"):
+        refuse_outside(source.where, source.weights_variant)
+        refuse_code(source.where, source.weights_variant)
+    with phase("tokenizer"):
+        return Loaded(None, None, load_tokenizer(source), "", {})
 
 
 def load_model(source: Source, seed: int = 0) -> Loaded:
@@ -612,7 +629,7 @@ def load_tokenizer(source: Source, **options: Any) -> Any:
 def load_processor(source: Source) -> Any:
     """Return the processor of images or sounds; None for a folder without the file of one."""
     folder = Path(source.where)
-    if folder.is_dir() and not any((folder / name).exists() for name in _PROCESSOR_FILES):
+    if folder.is_dir() and not any((folder / name).exists() for name in vocabularies.PROCESSORS):
         return None
     return transformers.AutoProcessor.from_pretrained(source.where, **source.arguments())
 

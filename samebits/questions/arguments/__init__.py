@@ -5,7 +5,7 @@ from __future__ import annotations
 from samebits.questions.arguments.ask import of_captures, options
 from samebits.questions.arguments.records import ARGUMENTS
 from samebits.questions.arguments.rules import RULES
-from samebits.questions.arguments.section import arguments_differ, of_model, of_run
+from samebits.questions.arguments.section import SECTION
 from samebits.questions.question import ModelSection, Question, Section
 
 QUESTION = Question(
@@ -13,7 +13,7 @@ QUESTION = Question(
     options=options,
     of_captures=of_captures,
     rules=RULES,
-    sections=(Section("findings.md", 53, of_run),),
-    of_model=(ModelSection(103, of_model),),
-    has_details=lambda rows, _: arguments_differ(rows),
+    sections=(Section("findings.md", 53, SECTION.of_run),),
+    of_model=(ModelSection(103, SECTION.of_model),),
+    has_details=SECTION.has_details,
 )

@@ -10,8 +10,14 @@ from samebits.questions.arguments.records import ArgumentDifference
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.questions.arguments.records import ArgumentEffect, ArgumentsSignal, Kind
+    from samebits.questions.arguments.records import (
+        ArgumentEffect,
+        ArgumentsSignal,
+        Kind,
+        Method,
+    )
 
+METHODS: tuple[Method, ...] = ("forward", "generate")
 _UNDECIDED = frozenset({"rounding"})
 _UNREAD: Mapping[str, Kind] = {"none": "ignored", "raises": "refused"}
 
@@ -23,19 +29,26 @@ def differences(
 
     Nothing is said of an argument that no side names: there is no promise that ``**kwargs`` has an effect.
     """
-    for name in reference.effects.keys() & candidate.effects.keys():
-        before, after = reference.effects[name], candidate.effects[name]
-        if not (before.named or after.named) or _UNDECIDED & {before.effect, after.effect}:
-            continue
-        if kind := _kind(before, after):
-            yield ArgumentDifference(argument=name, kind=kind, reference=before, candidate=after)
+    for method in METHODS:
+        first, second = reference.of(method), candidate.of(method)
+        for name in first.keys() & second.keys():
+            before, after = first[name], second[name]
+            if not (before.named or after.named):
+                continue
+            if kind := _kind(method, before, after):
+                yield ArgumentDifference(
+                    argument=name, method=method, kind=kind, reference=before, candidate=after
+                )
 
 
-def _kind(before: ArgumentEffect, after: ArgumentEffect) -> Kind | None:
+def _kind(method: Method, before: ArgumentEffect, after: ArgumentEffect) -> Kind | None:
     """Return what became of an argument that the reference reads; None if it is read still.
 
-    A release that reads an argument more has nothing to answer for.
+    A release that reads an argument more has nothing to answer for. An argument of generate() may
+    choose another way to the same tokens, so that it has no effect to lose, and may be refused still.
     """
-    if before.effect in _UNREAD:
+    if method == "generate" and before.effect == "none" and after.effect == "raises":
+        return "refused"
+    if before.effect in _UNREAD or _UNDECIDED & {before.effect, after.effect}:
         return None
     return _UNREAD.get(after.effect)

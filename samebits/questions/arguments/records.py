@@ -1,4 +1,4 @@
-"""Arguments of forward and their effects in one environment, and two environments compared.
+"""Arguments of forward and generate(), their effects in one environment, and two environments compared.
 
 probes/samebits_probe/questions/arguments/ writes :class:`ArgumentsSignal` without this class; it is the schema.
 """
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 Effect = Literal[
     "other numbers", "another shape", "another form", "more fields", "rounding", "none", "raises"
 ]
-"""What an argument changes in the output of forward. rounding: so little that another CPU may show none."""
+"""What an argument changes in the output of a call. rounding: so little that another CPU may show none."""
 
 
 Kind = Literal["ignored", "refused"]
 """ignored: an argument has an effect in the reference, and none in the candidate. refused: the candidate raises."""
+Method = Literal["forward", "generate"]
+"""The method of the model that is called."""
 
 
 class ArgumentEffect(Record):
-    """One argument, given to forward beside the inputs of a prompt."""
+    """One argument, given to forward or generate() beside the inputs of a prompt."""
 
     named: bool
-    """Whether the signature of forward has it; otherwise only ``**kwargs`` can take it."""
+    """Whether the method's signature, or a generation config, has it; otherwise only ``**kwargs`` can take it."""
     effect: Effect
     message: str = ""
     """The exception, the shapes, the fields."""
@@ -41,12 +43,20 @@ class ArgumentsSignal(Answer):
     """The arguments that were given; it does not affect the verdict."""
 
     effects: dict[str, ArgumentEffect] = Field(default_factory=dict)
+    """Those of forward."""
+    generate: dict[str, ArgumentEffect] = Field(default_factory=dict)
+    """Those of generate(), of a model that generates from the prompt."""
+
+    def of(self, method: Method) -> dict[str, ArgumentEffect]:
+        """Return argument -> effect for one method."""
+        return self.effects if method == "forward" else self.generate
 
 
 class ArgumentDifference(Record):
     """One argument whose effect differs."""
 
     argument: str
+    method: Method
     kind: Kind
     reference: ArgumentEffect
     candidate: ArgumentEffect

@@ -1,4 +1,4 @@
-"""SB926 and SB927: arguments of forward that one release ignores or refuses."""
+"""SB926 to SB929: arguments of forward and generate() that one release ignores or refuses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
-    from samebits.questions.arguments.records import ArgumentEffect
+    from samebits.questions.arguments.records import ArgumentEffect, Kind, Method
 
 
-def _of_kind(kind: str) -> Callable[[Case], Iterator[Sighting]]:
-    """Return a check for arguments whose effects differ in this way."""
+def _of_kind(method: Method, kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
+    """Return a check for arguments of a method whose effects differ in this way."""
 
     def check(case: Case) -> Iterator[Sighting]:
         reference = signal_of(case.reference) if case.reference is not None else None
@@ -25,24 +25,31 @@ def _of_kind(kind: str) -> Callable[[Case], Iterator[Sighting]]:
         if case.reference is None or reference is None or candidate is None:
             return
         for each in differences(reference, candidate):
-            if each.kind != kind:
+            if (each.method, each.kind) != (method, kind):
                 continue
-            sides = side_lines(case, in_words(each.reference), in_words(each.candidate))
-            yield Sighting(f"forward({each.argument}=…)", sides)
+            sides = (in_words(side, method) for side in (each.reference, each.candidate))
+            yield Sighting(call_of(method, each.argument), side_lines(case, *sides))
 
     return check
 
 
-def in_words(effect: ArgumentEffect) -> str:
+def call_of(method: Method, argument: str) -> str:
+    """Return a call with an argument, as reports show it."""
+    return f"{method}({argument}=…)"
+
+
+def in_words(effect: ArgumentEffect, method: Method) -> str:
     """Return what an argument does, as lines of evidence and tables have it."""
     words = {"none": "no effect", "raises": effect.message}.get(effect.effect, effect.effect)
     beside = f" ({effect.message})" if effect.message and effect.effect != "raises" else ""
     place = f" at {effect.at}" if effect.at else ""
-    named = "" if effect.named else "; forward does not name it"
+    named = "" if effect.named else f"; {method} does not name it"
     return f"{words}{beside}{place}{named}"
 
 
 RULES = (
-    Rule("SB926", _of_kind("ignored")),
-    Rule("SB927", _of_kind("refused")),
+    Rule("SB926", _of_kind("forward", "ignored")),
+    Rule("SB927", _of_kind("forward", "refused")),
+    Rule("SB928", _of_kind("generate", "ignored")),
+    Rule("SB929", _of_kind("generate", "refused")),
 )

@@ -1,72 +1,33 @@
-"""Arguments of forward whose effect differs, once for all models in which the same happens."""
+"""Arguments of forward and generate() whose effect differs, once for all models in which the same happens."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from samebits.questions.arguments.records import ARGUMENTS
-from samebits.questions.arguments.rules import in_words
-from samebits.text.blocks import codes, heading, page, table
-from samebits.text.lists import grouped
-from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
-from samebits.text.numbers import plural
+from samebits.questions.arguments.rules import call_of, in_words
+from samebits.questions.differing import Differing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from samebits.questions.arguments.records import ArgumentsOfRow
-    from samebits.records.report import Report, Row
-
-TITLE = "Arguments of forward"
-_MAX_MODELS = 6
-Line = tuple[str, tuple[str, ...]]
-"""An argument, and its effect in each environment."""
+    from samebits.questions.arguments.records import ArgumentsSignal, Method
 
 
-def of_run(report: Report) -> Markdown:
-    """Return the arguments whose effect differs in some model; empty if none does."""
-    models = ARGUMENTS.by_model(report.rows)
-    stacks = [stack.id for stack in report.stacks]
-    pairs = ((model, line) for model, row in models.items() for line in _lines(row, stacks))
-    rows = [
-        [code(line[0]), *map(prose, line[1]), codes([model for model, _ in group], _MAX_MODELS)]
-        for line, group in grouped(pairs, lambda pair: pair[1]).items()
-    ]
-    if not rows:
-        return EMPTY
-    intro = fill(
-        "{} called with one argument more at a time. Listed is what the reference reads, and an environment "
-        "ignores or refuses. It does not affect the verdict.",
-        plural(len(models), "model"),
-    )
-    return page([heading(2, TITLE), intro, table(["argument", *stacks, "models"], rows)])
+def _effect(signal: ArgumentsSignal, call: str) -> str:
+    methods: tuple[Method, ...] = ("forward", "generate")
+    words = {
+        call_of(method, name): in_words(effect, method)
+        for method in methods
+        for name, effect in signal.of(method).items()
+    }
+    return words.get(call, "")
 
 
-def of_model(rows: list[Row], report: Report) -> Markdown:
-    """Return the arguments whose effect differs in one model; empty if none does."""
-    row = next(iter(ARGUMENTS.by_model(rows).values()), None)
-    stacks = [stack.id for stack in report.stacks if row is not None and stack.id in row.stacks]
-    lines = _lines(row, stacks) if row is not None else []
-    if not lines:
-        return EMPTY
-    cells = [[code(argument), *map(prose, effects)] for argument, effects in lines]
-    return page([heading(2, TITLE), table(["argument", *stacks], cells)])
-
-
-def arguments_differ(rows: Iterable[Row]) -> bool:
-    """Return True if an argument has an effect in some environments only."""
-    return any(
-        each.differences
-        for row in ARGUMENTS.by_model(rows).values()
-        for each in row.compared.values()
-    )
-
-
-def _lines(row: ArgumentsOfRow, stacks: list[str]) -> list[Line]:
-    names = dict.fromkeys(d.argument for c in row.compared.values() for d in c.differences)
-    return [(name, tuple(_effect(row, name, stack) for stack in stacks)) for name in sorted(names)]
-
-
-def _effect(row: ArgumentsOfRow, name: str, stack: str) -> str:
-    signal = row.stacks.get(stack)
-    return in_words(signal.effects[name]) if signal is not None and name in signal.effects else ""
+SECTION = Differing(
+    title="Arguments of forward and generate()",
+    thing="argument",
+    intro="{}: forward, and generate() where the model has it, are called with one argument more at a time. "
+    "Listed is what the reference reads, and an environment ignores or refuses. It does not affect the verdict.",
+    key=ARGUMENTS,
+    name=lambda difference: call_of(difference.method, difference.argument),
+    in_words=_effect,
+)

@@ -37,6 +37,8 @@ TrainingRelationName = Literal[
     "gradient checkpointing with dropout = without",
     "rows accumulated = one batch",
     "packed = padded",
+    "packed = padded, with images",
+    "ids of padding have no effect",
     "frozen layers leave other gradients",
     "router loss by config = by argument",
     "eager backward = sdpa backward",

@@ -266,4 +266,6 @@ RULES: tuple[Rule, ...] = (
     Rule("SB847", _unwritten),
     Rule("SB848", _other_accumulation),
     Rule("SB849", _frozen),
+    Rule("SB870", _broken("ids of padding have no effect")),
+    Rule("SB871", _broken("packed = padded, with images")),
 )

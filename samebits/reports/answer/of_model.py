@@ -9,7 +9,7 @@ from samebits.records.ids import Verdict
 from samebits.reports.answer.change import change, where
 from samebits.reports.answer.releases import listed, release, version
 from samebits.reports.answer.remedy import command, remedy
-from samebits.reports.answer.side import Side, side
+from samebits.reports.answer.side import Side, faults, side
 from samebits.reports.stories import EVERY_RELEASE, QUIET, group_cells, holds, is_reference
 from samebits.text.lists import grouped
 
@@ -200,10 +200,12 @@ def _since(
     if before is None or not set(order[first : last + 1]) <= set(stacks):
         return f"in {listed([*stacks], report)}{gone}"
     previous = release(before.cell.stack, report)
+    is_fixed = cell.reference is not None and side_of.wrong == cell.reference.stack
+    if is_fixed and (
+        holds(before) or set(side_of.codes) & {*faults(row, report).get(before.cell.stack, ())}
+    ):
+        return f"fixed in {start} ({previous} is wrong)"
     if holds(before):
-        is_fixed = cell.reference is not None and side_of.wrong == cell.reference.stack
-        if is_fixed:
-            return f"fixed in {start} ({previous} is wrong)"
         return f"since {start} ({previous} is the last without it{gone})"
     other = "only rounds" if before.judged is Verdict.ROUNDING else "differs in another way"
     return f"since {start} ({previous} {other}{gone})"

@@ -68,6 +68,8 @@ def _right(cell: CellResult, side: Side) -> str:
     """Return the stack that does what the wrong one does not; '' if none is known."""
     if not side.wrong or cell.reference is None:
         return ""
+    if side.better:
+        return side.better
     return cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
 
 

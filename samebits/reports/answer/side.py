@@ -42,6 +42,8 @@ class Side(NamedTuple):
     """One sentence, which names the side."""
     by: str = CHECK
     """What says so where no finding does."""
+    better: str = ""
+    """A stack that is right where both sides of the cell are wrong; '' if one of them is right."""
 
 
 def side(cell: CellResult, row: Row, report: Report) -> Side:
@@ -50,7 +52,7 @@ def side(cell: CellResult, row: Row, report: Report) -> Side:
         return Side(why="both: the difference goes away in float64" if cell.figure else "both")
     by_finding = _by_findings(cell, report)
     if by_finding.why:
-        return by_finding
+        return _with_shared(by_finding, cell, row, report)
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE):
         by_itself = _by_itself(cell, report)
         both = (by_itself.why, _by_reason(cell, report).why)
@@ -77,7 +79,11 @@ def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
         if found.wrong and (found.codes or cell.judged is not Verdict.UNSTABLE):
             named = found.codes or (found.by,)
             reasons.setdefault(found.wrong, {}).update(dict.fromkeys(named))
-    return {stack: tuple(names) for stack, names in reasons.items()}
+    for cell in row.cells:
+        reasons.setdefault(cell.cell.stack, {}).update(
+            dict.fromkeys(code for code, _ in _shared(cell, row, report))
+        )
+    return {stack: tuple(names) for stack, names in reasons.items() if names}
 
 
 def explaining(cell: CellResult, report: Report) -> list[tuple[RuleText, str]]:
@@ -102,6 +108,43 @@ def _by_findings(cell: CellResult, report: Report) -> Side:
     found = ", ".join([text.code, *others])
     verb = _VERBS[text.kind] if cell.judged is Verdict.FAILED else _VERBS["silent"]
     return Side(stacks[0], codes, f"{release(stacks[0], report)} {verb}: {name} ({found})")
+
+
+def _with_shared(found: Side, cell: CellResult, row: Row, report: Report) -> Side:
+    """Return an answer that also says if the side it does not blame is wrong in another way."""
+    shared = [(c, stack) for c, stack in _shared(cell, row, report) if c not in found.codes]
+    if found.wrong == cell.cell.stack or not shared:
+        return found
+    codes = ", ".join(dict.fromkeys(code for code, _ in shared))
+    also = f"{release(cell.cell.stack, report)} is wrong in another way ({codes})"
+    return found._replace(why=f"{found.why}. {also}", better=shared[-1][1])
+
+
+def _shared(cell: CellResult, row: Row, report: Report) -> tuple[tuple[str, str], ...]:
+    """Return the defects of the reference that a cell has too, each with a stack that has it not.
+
+    Another cell of the row differs from the reference, and a defect of the reference explains it. A
+    cell with the reference's numbers in the first signal in which that one fails has its defect.
+    """
+    if cell.judged not in (Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.DIVERGED):
+        return ()
+    failing = {signal.signal for signal in failing_signals(cell)}
+    shared: dict[tuple[str, str], None] = {}
+    for other in row.cells:
+        if other.judged is not Verdict.DIVERGED or other.reference != cell.reference:
+            continue
+        defects = [text for text, stack in explaining(other, report) if stack == _before(other)]
+        # of several defects, nothing says which signal each one changes
+        signals = [signal.signal for signal in failing_signals(other)]
+        if failing.isdisjoint(signals[:1] if len(defects) == 1 else signals):
+            silent = (text.code for text in defects if text.kind == "silent")
+            shared.update(dict.fromkeys((code, other.cell.stack) for code in silent))
+    return tuple(shared)
+
+
+def _before(cell: CellResult) -> str:
+    """Return the stack of a cell's reference; '' if it has none."""
+    return "" if cell.reference is None else cell.reference.stack
 
 
 def _name(text: RuleText) -> str:

@@ -6,7 +6,7 @@ from samebits.findings.case import Case
 from samebits.questions.arguments.ask import of_captures, options
 from samebits.questions.arguments.compare import differences
 from samebits.questions.arguments.records import ARGUMENTS, ArgumentsSignal
-from samebits.questions.arguments.section import arguments_differ, of_model, of_run
+from samebits.questions.arguments.section import SECTION
 from samebits.questions.registry import findings
 from samebits.records.ids import CellId
 from tests.support.builders import Memory, model_spec, sound
@@ -21,8 +21,8 @@ RAISES = {
 }
 
 
-def signal(effect):
-    return ArgumentsSignal.model_validate({"effects": {"head_mask": effect}})
+def signal(effect, method="effects"):
+    return ArgumentsSignal.model_validate({method: {"head_mask": effect}})
 
 
 def kinds(before, after):
@@ -53,10 +53,30 @@ def test_what_one_side_reads_and_the_other_does_not_is_accused(before, after, ki
     assert kinds(before, after) == ([kind] if kind else [])
 
 
-def codes_of(before, after):
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (READ, NONE, "ignored"),
+        (READ, RAISES, "refused"),
+        # another way to the same tokens has no effect to lose, and may be refused
+        ({"named": True, "effect": "none"}, RAISES, "refused"),
+        ({"named": True, "effect": "none"}, READ, None),
+        (RAISES, READ, None),
+        (READ, READ, None),
+        ({"named": True, "effect": "rounding"}, NONE, None),
+        ({"named": False, "effect": "none"}, RAISES, None),
+    ],
+)
+def test_arguments_of_generate(before, after, kind):
+    sides = (signal(effect, "generate") for effect in (before, after))
+    found = [(each.method, each.kind) for each in differences(*sides)]
+    assert found == ([("generate", kind)] if kind else [])
+
+
+def codes_of(before, after, method="effects"):
     case = Case(
-        capture=sound(Memory(), "5.x", arguments=signal(after)),
-        reference=sound(Memory(), "4.48", arguments=signal(before)),
+        capture=sound(Memory(), "5.x", arguments=signal(after, method)),
+        reference=sound(Memory(), "4.48", arguments=signal(before, method)),
     )
     return {each.code: each for each in findings(case)}
 
@@ -73,6 +93,12 @@ def test_findings_name_the_argument_and_both_effects():
     assert refused.keys() == {"SB927"}
     assert "unexpected keyword argument" in refused["SB927"].evidence[1]
     assert not codes_of(READ, READ)
+    ignored = codes_of(READ, NONE, "generate")
+    assert ignored.keys() == {"SB928"}
+    assert ignored["SB928"].where == "generate(head_mask=…)"
+    assert ignored["SB928"].evidence[1] == "5.x: no effect; generate does not name it"
+    assert codes_of(READ, RAISES, "generate").keys() == {"SB929"}
+    assert not codes_of(READ, READ, "generate")
 
 
 def test_the_first_variant_is_asked():
@@ -99,14 +125,14 @@ def report_of(answer):
 
 def test_sections_list_what_differs_and_nothing_else():
     report = report_of(row_of(READ, NONE))
-    assert arguments_differ(report.rows)
-    for text in (of_run(report), of_model(list(report.rows), report)):
+    assert SECTION.has_details(report.rows, report)
+    for text in (SECTION.of_run(report), SECTION.of_model(list(report.rows), report)):
         assert "head_mask" in text
         assert "no effect" in text
     same = report_of(row_of(READ, READ))
-    assert not arguments_differ(same.rows)
-    assert not of_run(same)
-    assert not of_model(list(same.rows), same)
+    assert not SECTION.has_details(same.rows, same)
+    assert not SECTION.of_run(same)
+    assert not SECTION.of_model(list(same.rows), same)
 
 
 def test_a_row_without_arguments_has_no_answer():

@@ -26,4 +26,4 @@ def observe(session: Session) -> None:
             session.spare_tokenizer = loaded
 
 
-PHASE = Phase("tokenizer", 40, observe, needs_grad=True)
+PHASE = Phase("tokenizer", 40, observe, needs_grad=True, without_model=True)

@@ -78,7 +78,7 @@ def effects(
         try:
             answer = _answer(model, {**kwargs, name: value}, restore)
         except Exception as error:  # noqa: BLE001  that it raises is the observation
-            facts[name] = named | _raised(error)
+            facts[name] = named | raised(error)
         else:
             facts[name] = named | _effect(plain, answer)
     return facts
@@ -92,7 +92,8 @@ def _answer(model: Any, kwargs: Facts, restore: Callable[[], None]) -> Any:
         restore()
 
 
-def _raised(error: Exception) -> Facts:
+def raised(error: Exception) -> Facts:
+    """Return the effect of an argument with which a call raises."""
     frames = describe("arguments", error)["frames"]
     places = [f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/")]
     reason = in_one_line(error, _MAX_REASON)
@@ -103,10 +104,19 @@ def _effect(plain: Any, answer: Any) -> Facts:
     """Return the effect: another form, other fields, other numbers, or none."""
     if isinstance(plain, tuple) is not isinstance(answer, tuple):
         return {"effect": "another form", "message": type(answer).__name__}
+    if added := added_fields(plain, answer):
+        return added
+    return effect_of(layers.logits_of(plain), layers.logits_of(answer))
+
+
+def added_fields(plain: Any, answer: Any) -> Facts:
+    """Return the effect of an argument that adds fields; empty if it adds none."""
     added = sorted(_fields(answer) - _fields(plain))
-    if added:
-        return {"effect": "more fields", "message": ", ".join(added)}
-    before, after = layers.logits_of(plain), layers.logits_of(answer)
+    return {"effect": "more fields", "message": ", ".join(added)} if added else {}
+
+
+def effect_of(before: torch.Tensor | None, after: torch.Tensor | None) -> Facts:
+    """Return the effect on numbers."""
     if before is None or after is None:
         return {"effect": "none"}
     if before.shape != after.shape:
@@ -114,7 +124,7 @@ def _effect(plain: Any, answer: Any) -> Facts:
         return {"effect": "another shape", "message": " → ".join(shapes)}
     if same_bytes(before, after):
         return {"effect": "none"}
-    largest = float(before.double().abs().max()) or 1.0
+    largest = float(before[before.isfinite()].double().abs().max()) or 1.0
     part = distance(before, after)["max_abs"] / largest
     return {"effect": "other numbers" if part > _CLEAR else "rounding"}
 

@@ -1,24 +1,27 @@
-"""Phase ``arguments``: whether each argument of forward still changes what it changed."""
+"""Phase ``arguments``: whether each argument of forward and generate() still changes what it changed."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import load
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.process import progress
-from samebits_probe.questions.arguments import arguments
+from samebits_probe.questions.arguments import arguments, generating
 
 if TYPE_CHECKING:
     from samebits_probe.cell.session import Session
 
+Facts = dict[str, Any]
+_FORWARDS = 60
+"""Forwards of all that is asked of generate()."""
 MAX_BYTES = 256 << 20
 """Bytes of parameters above which nothing is asked: each argument costs a forward."""
 
 
 def observe(session: Session) -> None:
-    """Ask the first prompt of one row that forward answers."""
+    """Ask the first prompt that forward answers."""
     options = session.options("arguments")
     if options is None:
         return
@@ -26,22 +29,45 @@ def observe(session: Session) -> None:
     prompt = next((i for name, i in session.prompts().items() if name in forwards), None)
     if prompt is None:
         return
-    given = arguments.given(session.loaded.model, prompt.kwargs)
-    if reason := _too_dear(session, len(given), large=bool(options.get("large"))):
+    large = bool(options.get("large"))
+    facts = _of_forward(session, prompt.kwargs, large=large)
+    if facts and generating.takes(session.loaded.model, prompt.kwargs):
+        facts |= _of_generate(session, prompt.kwargs, large=large)
+    if facts:
+        session.answer("arguments", facts)
+
+
+def _of_forward(session: Session, kwargs: Facts, *, large: bool) -> Facts:
+    model = session.loaded.model
+    given = arguments.given(model, kwargs)
+    if reason := _too_dear(session, len(given) + 1, large=large):
         session.skip("arguments", reason, "cost")
-        return
+        return {}
     session.begin("arguments")
-    before = Leftover(session.loaded.model)
-    with session.instrument("arguments"), progress.forwards(len(given) + 1, prompt.kwargs):
-        effects = arguments.effects(session.loaded.model, prompt.kwargs, given, before.restore)
-    session.answer("arguments", {"effects": effects})
+    before = Leftover(model)
+    facts: Facts = {}
+    with session.instrument("arguments"), progress.forwards(len(given) + 1, kwargs):
+        facts["effects"] = arguments.effects(model, kwargs, given, before.restore)
+    return facts
 
 
-def _too_dear(session: Session, n_arguments: int, *, large: bool) -> str:
+def _of_generate(session: Session, kwargs: Facts, *, large: bool) -> Facts:
+    if reason := _too_dear(session, _FORWARDS, large=large):
+        session.skip("arguments of generate()", reason, "cost")
+        return {}
+    model = session.loaded.model
+    facts: Facts = {}
+    with session.instrument("arguments of generate()"), progress.forwards(_FORWARDS, kwargs):
+        generation = generating.Generation(model, kwargs, Leftover(model).restore)
+        facts["generate"] = generation.effects()
+    return facts
+
+
+def _too_dear(session: Session, n_forwards: int, *, large: bool) -> str:
     size = load.n_bytes(session.loaded.model)
     if size > MAX_BYTES and not large:
-        return f"{n_arguments} forwards of {size / 2**30:.1f} GiB would take too long"
-    return session.no_time(n_arguments + 1)
+        return f"{n_forwards} forwards of {size / 2**30:.1f} GiB would take too long"
+    return session.no_time(n_forwards)
 
 
 PHASE = Phase("arguments", 39, observe)

@@ -10,13 +10,20 @@ import numpy as np
 from samebits_probe.questions.processors import samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    Media = tuple[str, Any]
+    """Its type in a conversation, and an image or a video."""
 
 _MODES = ("gray", "RGBA", "palette")
 """Kinds of images that a processor converts by its own defaults."""
-_USUAL = "<image>"
+_USUAL, _USUAL_OF_VIDEO = "<image>", "<video>"
 _OTHER_PLACEHOLDERS = ("boi_token", "fake_image_token", "start_image_token", "image_placeholder")
 """Attributes of processors for what stands for an image in a text, where it is not image_token."""
+
+
+class NotAsked(Exception):  # noqa: N818  that a release cannot be asked is a result
+    """The release does not do what a case is about; the message says why."""
 
 
 class Call(NamedTuple):
@@ -66,8 +73,13 @@ def watch(processor: Any, video: Any, **options: Any) -> Any:
     return processor(videos=[video], **({"return_tensors": "pt"} | options))
 
 
+def _watch_all(processor: Any, videos: Any) -> Any:
+    return processor(videos=videos, return_tensors="pt")
+
+
 def _of_videos() -> dict[str, Call]:
     calls = {name: Call(made, watch) for name, made in samples.videos().items()}
+    calls |= {name: Call(made, _watch_all) for name, made in samples.several_videos().items()}
     calls["RGBA, to RGB"] = Call(lambda: samples.frames(4), _converted)
     calls["opaque RGBA, to RGB"] = Call(lambda: samples.frames(4, opaque=True), _converted)
     calls["channels first"] = Call(lambda: np.moveaxis(samples.frames(3), -1, 1), watch)
@@ -115,9 +127,9 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
         calls |= _of_pairs(token)
         if own := _other_placeholder(processor, token):
             calls |= _of_pairs(own)
-        if talks:
-            calls["a conversation with an image"] = Call(lambda: [_one()], _converse)
-            calls["a conversation with two images"] = Call(_two, _converse)
+    calls |= _of_texts_and_videos(processor)
+    if talks:
+        calls |= _of_conversations(processor)
     if getattr(processor, "feature_extractor", None) is not None:
         token = _placeholder(processor, "audio_token", "")
         sound = samples.sounds()["1 s"][0]
@@ -145,10 +157,66 @@ def _of_pairs(token: str) -> dict[str, Call]:
         "two texts of different lengths, a list of an image each": Call(
             lambda: (_texts(token), [[image] for image in _two()]), _read_padded
         ),
+        "two texts, the first with two images and the second with one": Call(
+            lambda: ([f"{token} or {token}", f"{token} a cat"], [_two(), [_one()]]), _read_padded
+        ),
     }
     for mode in _MODES:
         calls[f"a text and an image, {mode}"] = Call(pictures[mode], _reading(f"{token} a cat"))
     return calls if token == _USUAL else {f"{n}, at {token}": c for n, c in calls.items()}
+
+
+def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
+    """Return calls with texts and videos, for a processor that has a token for a video or a part for it."""
+    if not _sees_videos(processor):
+        return {}
+    token = _placeholder(processor, "video_token", _USUAL_OF_VIDEO)
+    clip = samples.videos()["3 frames"]
+    several = samples.several_videos()
+    alike, unlike = several["two videos of one shape"], several["two videos of different shapes"]
+    calls = {
+        "a text and a video": Call(lambda: ([f"{token} a cat"], [clip()]), _read_videos),
+        "a text and two videos": Call(
+            lambda: ([f"{token} a cat, and here {token} two"], alike()), _read_videos
+        ),
+        "a text and two videos of different shapes": Call(
+            lambda: ([f"{token} a cat, and here {token} two"], unlike()), _read_videos
+        ),
+        "two texts of different lengths, a video each": Call(
+            lambda: (_texts(token), alike()), _read_videos
+        ),
+    }
+    if getattr(processor, "image_processor", None) is not None:
+        image = _placeholder(processor, "image_token", _USUAL)
+        calls["a text with an image and a video"] = Call(
+            lambda: ([f"{image} a cat, and here {token}"], [clip()]), _read_image_and_videos
+        )
+    return calls
+
+
+def _sees_videos(processor: Any) -> bool:
+    parts = ("video_processor", "video_token")
+    return any(getattr(processor, name, None) is not None for name in parts)
+
+
+def _of_conversations(processor: Any) -> dict[str, Call]:
+    """Return conversations, whose media are given beside the text of the template, and to the template itself."""
+    clip = samples.videos()["3 frames"]
+    made: dict[str, Callable[[], list[Media]]] = {}
+    if getattr(processor, "image_processor", None) is not None:
+        made["an image"] = lambda: [("image", _one())]
+        made["two images"] = lambda: [("image", image) for image in _two()]
+    if _sees_videos(processor):
+        made["a video"] = lambda: [("video", clip())]
+        made["two videos"] = lambda: [
+            ("video", v) for v in samples.several_videos()["two videos of one shape"]()
+        ]
+    calls = {f"a conversation with {what}": Call(media, _converse) for what, media in made.items()}
+    at_once = {
+        f"a conversation with {what}, in one call": Call(media, _converse_at_once)
+        for what, media in made.items()
+    }
+    return calls | at_once
 
 
 def pairs(processor: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
@@ -204,13 +272,49 @@ def _read_images(processor: Any, case: Any) -> Any:
     return processor(text=texts, images=images, return_tensors="pt")
 
 
-def _converse(processor: Any, images: Any) -> Any:
-    """Return what users get of a conversation: the text of the template, and what is made of it and the images."""
-    parts = [*({"type": "image"} for _ in images), {"type": "text", "text": "what do you see?"}]
+def _read_videos(processor: Any, case: Any, **media: Any) -> Any:
+    texts, videos = case
+    return processor(text=texts, videos=videos, padding=True, return_tensors="pt", **media)
+
+
+def _read_image_and_videos(processor: Any, case: Any) -> Any:
+    return _read_videos(processor, case, images=[_one()])
+
+
+def _message(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    question = {"type": "text", "text": "what do you see?"}
+    return [{"role": "user", "content": [*parts, question]}]
+
+
+def _converse(processor: Any, media: list[Media]) -> Any:
+    """Return what users get of a conversation: the text of the template, and what is made of it and the media."""
     prompt = processor.apply_chat_template(
-        [{"role": "user", "content": parts}], tokenize=False, add_generation_prompt=True
+        _message({"type": kind} for kind, _ in media), tokenize=False, add_generation_prompt=True
     )
-    return {"prompt": prompt, **_read_images(processor, ([prompt], images))}
+    given = [value for _, value in media]
+    is_video = media[0][0] == "video"
+    read = _read_videos if is_video else _read_images
+    return {"prompt": prompt, **read(processor, ([prompt], given))}
+
+
+def _converse_at_once(processor: Any, media: list[Media]) -> Any:
+    """Return what the template makes of a conversation that holds the media itself.
+
+    Raises:
+        NotAsked: the release makes ids of the text alone.
+
+    """
+    made = processor.apply_chat_template(
+        _message({"type": kind, kind: value} for kind, value in media),
+        tokenize=True,
+        add_generation_prompt=True,
+        return_dict=True,
+        return_tensors="pt",
+    )
+    if set(made) <= {"input_ids", "attention_mask", "token_type_ids"}:
+        msg = "apply_chat_template returns nothing of the images and videos of the conversation"
+        raise NotAsked(msg)
+    return made
 
 
 def _read_padded(processor: Any, case: Any, **options: Any) -> Any:

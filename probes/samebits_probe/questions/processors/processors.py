@@ -327,6 +327,8 @@ def _case(processor: Any, call: Call, load: Callable[..., Any]) -> dict[str, Any
         processor = processor if call.given is None else load(**copy.deepcopy(call.given))
         with steps.recorded(processor) as taken:
             outputs = dict(call.called(processor, made))
+    except calls.NotAsked as reason:
+        return {"left_out": str(reason)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return {"raised": type(error).__name__, "message": first_line(error)}
     return {"outputs": _outputs(outputs), "steps": taken}

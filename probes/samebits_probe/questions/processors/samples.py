@@ -107,6 +107,18 @@ def videos() -> dict[str, Callable[[], Any]]:
     }
 
 
+def several_videos() -> dict[str, Callable[[], Any]]:
+    """Return two videos of one call, none of whose frames the other one has."""
+    return {
+        "two videos of one shape": lambda: [_clip(40, 56, 3), _clip(40, 56, 3, seed=3)],
+        "two videos of different shapes": lambda: [_clip(40, 56, 3), _clip(64, 48, 5, seed=3)],
+    }
+
+
+def _clip(height: int, width: int, count: int, seed: int = 0) -> np.ndarray:
+    return np.stack([picture(height, width, seed=seed + i) for i in range(count)])
+
+
 def frames(channels: int, *, opaque: bool = False) -> np.ndarray:
     """Return a video of three frames, channels last; ``opaque``: with the largest value in the last one."""
     video = np.stack([picture(40, 56, channels, seed=i) for i in range(3)])

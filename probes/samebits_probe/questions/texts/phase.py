@@ -43,4 +43,4 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-PHASE = Phase("texts", 41, observe, needs_grad=True)
+PHASE = Phase("texts", 41, observe, needs_grad=True, without_model=True)

@@ -17,7 +17,7 @@ from samebits_probe.model import choice, forks, layers, load
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import pad_id, seeded_ids, token_config
 from samebits_probe.model.prompted import PHRASES
-from samebits_probe.questions.training import targets
+from samebits_probe.questions.training import pictured, targets
 
 IGNORED = -100
 """The label that no loss counts."""
@@ -35,6 +35,8 @@ _NO_CLASS = 255
 """The class of a pixel that no loss counts, unless a config names another."""
 ITEMS = "num_items_in_batch"
 ROUTER = "output_router_logits"
+IMAGES = "images"
+"""Name of the batch of rows with an image in each, for a model that takes images among its tokens."""
 ROUTED = "router"
 """Name of the batch that asks for the router's loss."""
 
@@ -105,7 +107,8 @@ def n_items(batch: Batch, *, shifted: bool) -> int:
 def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> list[Batch]:
     """Return the batches of a model, the main one first.
 
-    ``prompts`` are the cell's inputs, of which a model that takes no token ids gets the first.
+    ``prompts`` are the cell's inputs, of which a model that takes no token ids gets the first, and a model
+    that takes images among its tokens the one with an image in each row.
 
     Raises:
         NoLoss: its forward takes no labels, or no rule makes labels for it.
@@ -119,7 +122,9 @@ def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> lis
     if getattr(model, "main_input_name", "input_ids") != choice.TOKENS:
         return list(_of_prompt(model, head, prompts))
     try:
-        return list(_of_tokens(model, head, asks=asks))
+        made = list(_of_tokens(model, head, asks=asks))
+        rows = pictured.padded(model, prompts) if head == "causal-lm" else None
+        return made if rows is None else [*made, Batch(IMAGES, rows)]
     except DoesNotApply as reason:
         raise NoLoss(str(reason)) from reason
 
@@ -203,7 +208,7 @@ def packed(model: Any, first: str = "a") -> Batch:
     positions = torch.arange(HALF).repeat(2)[None]
     arguments = {"input_ids": row, "position_ids": positions, "labels": labels}
     # releases that tell packed rows by their positions do so without a cache
-    return Batch("packed", arguments | _without_cache(model))
+    return Batch("packed", arguments | without_cache(model))
 
 
 def unpacked(model: Any) -> Batch:
@@ -211,10 +216,11 @@ def unpacked(model: Any) -> Batch:
     rows = torch.tensor([_ids(model, f"packed {name}", HALF) for name in "ab"])
     labels = rows.clone()
     labels[1, 0] = IGNORED  # as in the packed row; no row has a label for its first token
-    return Batch("unpacked", {"input_ids": rows, "labels": labels} | _without_cache(model))
+    return Batch("unpacked", {"input_ids": rows, "labels": labels} | without_cache(model))
 
 
-def _without_cache(model: Any) -> dict[str, Any]:
+def without_cache(model: Any) -> dict[str, Any]:
+    """Return the argument of a forward without a cache, as releases tell packed rows only there; {} if there is none."""
     takes = forks.accepts(model, "use_cache") or forks.accepts(model, "kwargs")
     return {"use_cache": False} if takes else {}
 

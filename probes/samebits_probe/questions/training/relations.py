@@ -18,6 +18,7 @@ from samebits_probe.model.distance import Distance, broken, distance
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.training import batches as rows
+from samebits_probe.questions.training import pictured
 from samebits_probe.questions.training.batches import ITEMS, ROUTER, Batch
 from samebits_probe.questions.training.way import NoMeaning, Relation, Setting, learned, lesson
 
@@ -30,10 +31,9 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 
 
-def observe(learner: Learner, main: Batch, head: str, until: float) -> Facts:
+def observe(learner: Learner, setting: Setting, until: float) -> Facts:
     """Try every relation until a time of time.perf_counter()."""
     judge = Judge(learner)
-    setting = Setting(main, head)
     for number, relation in enumerate(RELATIONS, 1):
         progress.tick(relation.name, number, len(RELATIONS))
         if time.perf_counter() > until:
@@ -279,6 +279,31 @@ def _packed(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     return learned(batch.kwargs), learned(rows.unpacked(learner.model).kwargs)
 
 
+def _packed_with_images(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    if setting.images is None:
+        msg = "no row of its batches has an image"
+        raise NoMeaning(msg)
+    _packed(learner, setting)
+    made = pictured.packed(learner.model, setting.images.kwargs)
+    if made is None:
+        msg = "its images need more than a position of each token"
+        raise NoMeaning(msg)
+    options = rows.without_cache(learner.model)
+    as_one, apart = ({**kwargs, **options} for kwargs in made)
+    return learned(as_one), learned(apart)
+
+
+def _padding(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+    """Return a step of padded rows, and one with other ids in the padding."""
+    del learner
+    batch = setting.images or setting.main
+    other = pictured.other_padding(batch.kwargs)
+    if other is None:
+        msg = "its batch has no padding"
+        raise NoMeaning(msg)
+    return lesson(batch), learned(other)
+
+
 def _sees_the_first(learner: Learner, batch: Batch, other: Batch) -> bool:
     second = [learner.evaluated(_inputs(b)) for b in (batch, other)]
     if second[0] is None or second[1] is None:
@@ -429,6 +454,8 @@ RELATIONS = (
     Relation("gradient checkpointing with dropout = without", _checkpointing_with_chance),
     Relation("rows accumulated = one batch", _accumulated),
     Relation("packed = padded", _packed),
+    Relation("packed = padded, with images", _packed_with_images),
+    Relation("ids of padding have no effect", _padding),
     Relation("frozen layers leave other gradients", _frozen),
     Relation("router loss by config = by argument", _router),
     Relation("eager backward = sdpa backward", _eager),

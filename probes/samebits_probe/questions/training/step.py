@@ -22,9 +22,10 @@ from samebits_probe.process import files, hashing, memory, progress, threads
 from samebits_probe.process.calls import CALLS
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
 from samebits_probe.process.hashing import ALGORITHM
-from samebits_probe.questions.training import batches, origin, relations, signals
+from samebits_probe.questions.training import batches, origin, pictured, relations, signals
 from samebits_probe.questions.training.batches import NoLoss
 from samebits_probe.questions.training.learner import Learner
+from samebits_probe.questions.training.way import Setting
 from samebits_wire import formats
 
 if TYPE_CHECKING:
@@ -144,7 +145,9 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
     facts["relations"] = None
     if task["relations"]:
         until = started + float(job["budget"])
-        facts["relations"] = relations.observe(learner, made[0], loaded.head, until)
+        images = next((batch for batch in made if batch.name == batches.IMAGES), None)
+        setting = Setting(made[0], loaded.head, images)
+        facts["relations"] = relations.observe(learner, setting, until)
     return facts
 
 
@@ -164,11 +167,11 @@ def places_of(loaded: load.Loaded, source: load.Source) -> Places:
 
 
 def prompts_of(job: TaskJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[str, Facts]:
-    """Return the cell's inputs, which a model that takes no token ids is fed."""
-    if getattr(loaded.model, "main_input_name", "input_ids") == "input_ids":
-        return {}
+    """Return the cell's inputs that a step is fed: all of them, or those with images among token ids."""
+    takes_tokens = getattr(loaded.model, "main_input_name", "input_ids") == "input_ids"
     feed = Feed(job["model"], dtype, job["cell"]["variant"]["device"])
-    return {name: dict(inputs.kwargs) for name, inputs in feed.all(None, loaded.model)}
+    names = (pictured.PROMPT,) if takes_tokens else None
+    return {name: dict(inputs.kwargs) for name, inputs in feed.all(None, loaded.model, names)}
 
 
 def _repeats(learner: Learner, batch: Batch) -> bool:

@@ -26,6 +26,8 @@ class Setting(NamedTuple):
 
     main: Batch
     head: str
+    images: Batch | None = None
+    """Rows with an image in each; None for a model that takes none among its tokens."""
 
     @property
     def shifted(self) -> bool:

@@ -1,0 +1,163 @@
+"""Arguments of generate(): what each of them changes, one at a time, within one or two tokens.
+
+An argument is given where it must have an effect, such as the token that is chosen without it as a forbidden
+one. What is compared are the scores behind all processors, the shape and the fields: tokens that are drawn
+are not, so that chance has no say.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import transformers
+
+from samebits_probe.model import forks
+from samebits_probe.questions.arguments.arguments import Facts, added_fields, effect_of, raised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
+_GREEDY: Facts = {"do_sample": False, "max_new_tokens": 1}
+_TWO: Facts = {"do_sample": False, "max_new_tokens": 2}
+_BEAMS: Facts = {"num_beams": 2, **_TWO}
+_SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
+
+
+class Asked(NamedTuple):
+    """An argument, and the call that it is added to."""
+
+    name: str
+    value: Any
+    base: Facts
+
+
+def takes(model: Any, kwargs: Facts) -> bool:
+    """Return True if a model generates from these inputs of forward: one row of token ids."""
+    tokens = kwargs.get("input_ids")
+    is_row = isinstance(tokens, torch.Tensor) and tokens.dim() == 2 and tokens.shape[0] == 1
+    can_generate = bool(getattr(model, "can_generate", lambda: False)())
+    return is_row and kwargs.keys() <= {"input_ids", "attention_mask"} and can_generate
+
+
+def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
+    """Yield the arguments, for a prompt of some length behind which a greedy model chooses ``first``."""
+    other = next(token for token in range(4, vocabulary) if token != first)
+    for name, value in (
+        ("bad_words_ids", [[first]]),
+        ("suppress_tokens", [first]),
+        ("begin_suppress_tokens", [first]),
+        ("sequence_bias", {(first,): -5.0}),
+        ("forced_eos_token_id", other),
+        ("repetition_penalty", 2.0),
+        ("no_repeat_ngram_size", 1),
+        ("renormalize_logits", True),
+        ("guidance_scale", 2.0),
+        ("prefix_allowed_tokens_fn", lambda _row, _ids: [first, other]),
+        ("logits_processor", transformers.LogitsProcessorList([lambda _ids, scores: scores * 2])),
+        ("num_beams", 2),
+        ("output_logits", True),
+        ("output_hidden_states", True),
+        ("return_dict_in_generate", False),
+    ):
+        yield Asked(name, value, _GREEDY)
+    yield Asked("length_penalty", 5.0, _BEAMS)
+    yield Asked("num_return_sequences", 2, _BEAMS)
+    yield Asked("eos_token_id", first, _TWO)
+    yield Asked("min_new_tokens", 2, {**_TWO, "eos_token_id": first})
+    yield Asked("exponential_decay_length_penalty", (0, 2.0), {**_TWO, "eos_token_id": other})
+    yield Asked("max_length", length + 1, {"do_sample": False, "max_length": length + 2})
+    yield Asked("stopping_criteria", transformers.StoppingCriteriaList([_stops]), _TWO)
+    # they only change how the same is computed, and must not raise
+    yield Asked("use_cache", False, _TWO)
+    yield Asked("prompt_lookup_num_tokens", 2, {**_TWO, "output_scores": False})
+    for name, value in (
+        ("temperature", 0.5),
+        ("top_k", 2),
+        ("top_p", 0.1),
+        ("min_p", 0.9),
+        ("typical_p", 0.1),
+        ("epsilon_cutoff", 0.5),
+        ("eta_cutoff", 0.5),
+    ):
+        yield Asked(name, value, _SAMPLED)
+
+
+def _stops(ids: torch.Tensor, _scores: Any, **_kwargs: Any) -> torch.Tensor:
+    return torch.ones(ids.shape[0], dtype=torch.bool)
+
+
+class Generation:
+    """One model, one prompt, and what generate() returns for each call that arguments are added to."""
+
+    def __init__(self, model: Any, kwargs: Facts, restore: Callable[[], None]) -> None:
+        self._model, self._kwargs, self._restore = model, kwargs, restore
+        self._plain: dict[str, Any] = {}
+
+    def effects(self) -> dict[str, Facts]:
+        """Return argument -> whether the release names it, and its effect; {} where generate() raises without any."""
+        try:
+            plain = self._of(_GREEDY)
+        except Exception:  # noqa: BLE001  the greedy tokens of the cell tell it
+            return {}
+        length = self._kwargs["input_ids"].shape[1]
+        first = int(plain.sequences[0, -1])
+        return {
+            each.name: {"named": _is_named(self._model, each.name)} | self._effect(each)
+            for each in asked(length, first, plain.scores[0].shape[-1])
+        }
+
+    def _effect(self, each: Asked) -> Facts:
+        try:
+            before = self._of(each.base)
+            after = self._call(each.base | {each.name: each.value})
+        except Exception as error:  # noqa: BLE001  that it raises is the observation
+            return raised(error)
+        return _effect_of(before, after)
+
+    def _of(self, base: Facts) -> Any:
+        """Return what a call without the argument gives, computed once."""
+        key = repr(base)
+        if key not in self._plain:
+            self._plain[key] = self._call(base)
+        return self._plain[key]
+
+    def _call(self, arguments: Facts) -> Any:
+        # releases write arguments into it, and the next call would read them
+        own = copy.deepcopy(self._model.generation_config)
+        torch.default_generator.manual_seed(0)
+        try:
+            with torch.no_grad():
+                return self._model.generate(**self._kwargs, **(_FULL | arguments))
+        finally:
+            self._model.generation_config = own
+            forks.drop_cache(self._model)
+            self._restore()
+
+
+def _is_named(model: Any, name: str) -> bool:
+    is_of_config = hasattr(transformers.GenerationConfig(), name)
+    return is_of_config or name in inspect.signature(model.generate).parameters
+
+
+def _effect_of(before: Any, after: Any) -> Facts:
+    """Return the effect: another form, another shape, other fields, other scores, or none."""
+    if not hasattr(after, "items"):
+        return {"effect": "another form", "message": type(after).__name__}
+    shapes = [str(tuple(output.sequences.shape)) for output in (before, after)]
+    if shapes[0] != shapes[1]:
+        return {"effect": "another shape", "message": " → ".join(shapes)}
+    if added := added_fields(before, after):
+        return added
+    scores = [_scores_of(output) for output in (before, after)]
+    return effect_of(*scores)
+
+
+def _scores_of(output: Any) -> torch.Tensor | None:
+    scores = output.get("sequences_scores")
+    if scores is None and output.get("scores"):
+        scores = torch.stack(output.scores)
+    return scores

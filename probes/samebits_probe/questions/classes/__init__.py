@@ -1,0 +1,1 @@
+"""What other classes than its own read of a checkpoint."""

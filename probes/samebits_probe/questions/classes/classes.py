@@ -1,0 +1,135 @@
+"""What other classes read of a checkpoint: the base model for its features, a head to train, an encoder alone.
+
+A tensor is read if its bytes are in the other model: names and layouts differ between releases, and between
+classes. The result has the form of ClassesSignal in samebits/questions/classes/records.py.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+
+from samebits_probe.model import alignment, forks, load, outputs
+from samebits_probe.model.tensor import hash_or_none, same_bytes
+from samebits_probe.process import consent, progress
+from samebits_probe.process.failure import in_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Facts = dict[str, Any]
+_AUTO = (
+    "AutoModel",
+    "AutoModelForCausalLM",
+    "AutoModelForMaskedLM",
+    "AutoModelForSeq2SeqLM",
+    "AutoModelForTextEncoding",
+    "AutoModelForSequenceClassification",
+    "AutoModelForTokenClassification",
+    "AutoModelForQuestionAnswering",
+    "AutoModelForImageTextToText",
+    "AutoModelForImageClassification",
+    "AutoModelForAudioClassification",
+)
+_MAX_NAMES = 8
+_NOT_ASKED = (ImportError, consent.CodeRefused)
+"""What says nothing of the release: a package that is missing, code that nobody trusts."""
+
+
+class Own:
+    """The checkpoint as its own class loads it: its tensors that come from the files, and the base model's outputs."""
+
+    def __init__(self, loaded: load.Loaded, known: dict[str, str], kwargs: Facts | None) -> None:
+        """Take the hashes that are ``known`` by name, and the arguments of a forward that answers."""
+        self.model, self._kwargs = loaded.model, kwargs
+        state = loaded.model.state_dict()
+        without_value = {*loaded.facts["missing_keys"], *loaded.facts["mismatched_keys"]}
+        digests = {name: known.get(name) or hash_or_none(t) for name, t in state.items()}
+        self.tensors: dict[str, tuple[str, int]] = {}
+        """Hash -> name and number of elements."""
+        for name, digest in digests.items():
+            if digest and name not in without_value:
+                self.tensors.setdefault(digest, (name, state[name].numel()))
+
+    def outputs(self, model: Any) -> Facts:
+        """Return whether the base model in another model computes what that of its own does."""
+        first, second = self.model.base_model, model.base_model
+        if self._kwargs is None or type(first) is not type(second):
+            return {}
+        kwargs = {name: value for name, value in self._kwargs.items() if forks.accepts(first, name)}
+        try:
+            with torch.no_grad():
+                before, after = (outputs.tensors(base(**kwargs)) for base in (first, second))
+        except Exception as error:  # noqa: BLE001  a base model alone may need what its head makes
+            return {"not_compared": in_one_line(error)}
+        common = before.keys() & after.keys()
+        is_same = all(same_bytes(before[name], after[name]) for name in common)
+        return {"outputs": "same bits" if is_same else "other bits"} if common else {}
+
+
+def asked(config: Any) -> dict[str, Any]:
+    """Return what users call ``from_pretrained`` of -> the class that it loads for a config."""
+    from transformers.models.auto.auto_factory import _get_model_class  # noqa: PLC0415  not every job needs it
+
+    found = {}
+    for name in _AUTO:
+        mapping = getattr(getattr(transformers, name, None), "_model_mapping", None)
+        if mapping is not None and type(config) in mapping:
+            with suppress(Exception):  # a class whose packages are missing
+                found[name] = _get_model_class(config, mapping)
+    return found | {part.__name__: part for part in _parts(config)}
+
+
+def _parts(config: Any) -> Iterator[Any]:
+    """Yield the classes of a config's parts, such as a text encoder, that load from the whole checkpoint."""
+    mapping = transformers.AutoModel._model_mapping
+    for part in vars(config).values():
+        kind = type(part)
+        is_part = (
+            bool(getattr(kind, "base_config_key", ""))
+            and kind.__module__ == type(config).__module__
+        )
+        if is_part and kind in mapping:
+            with suppress(Exception):
+                yield mapping[kind]
+
+
+def facts(source: load.Source, own: Own, classes: dict[str, Any]) -> dict[str, Facts]:
+    """Return name -> what its class reads; a class that several names load is loaded once."""
+    found: dict[str, Facts] = {}
+    by_class: dict[Any, Facts] = {type(own.model): {}}
+    for i, (name, model_class) in enumerate(classes.items(), 1):
+        progress.tick(name, i, len(classes))
+        if model_class not in by_class:
+            by_class[model_class] = _of_class(
+                getattr(transformers, name, model_class), source, own, name
+            )
+        found[name] = {"model_class": model_class.__name__, **by_class[model_class]}
+    return found
+
+
+def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
+    try:
+        model, _ = load.from_pretrained(loader, source, 0, name)
+    except _NOT_ASKED as error:
+        return {"left_out": in_one_line(error)}
+    except Exception as error:  # noqa: BLE001  an exception is one of the possible results
+        return {"raised": in_one_line(error)}
+    alignment.align(model)
+    digests = {name: hash_or_none(tensor) for name, tensor in model.state_dict().items()}
+    here = set(digests.values())
+    left = {digest: tensor for digest, tensor in own.tensors.items() if digest not in here}
+    fresh = [name for name, digest in digests.items() if digest and digest not in own.tensors]
+    return {
+        "n_tensors": len(own.tensors),
+        "n_left": len(left),
+        "elements": sum(n for _, n in own.tensors.values()),
+        "elements_left": sum(n for _, n in left.values()),
+        "left": [name for name, _ in left.values()][:_MAX_NAMES],
+        "n_fresh": len(fresh),
+        "fresh": fresh[:_MAX_NAMES],
+        **own.outputs(model),
+    }

@@ -1,0 +1,60 @@
+"""Phase ``classes``: the checkpoint loaded by the base model, by other heads and by parts, in a child."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.model import load
+from samebits_probe.process import fork
+from samebits_probe.questions.classes import classes
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.session import Session
+    from samebits_probe.model.inputs import Inputs
+
+MAX_BYTES = 256 << 20
+"""Bytes of parameters above which nothing is asked: every class loads the model again."""
+_FORWARDS = 20
+"""Cost of a load, in plain forwards."""
+
+
+def observe(session: Session) -> None:
+    """Load the checkpoint by each class of transformers that its config has beside its own."""
+    options = session.options("classes")
+    model = session.loaded.model
+    if options is None or not type(model).__module__.startswith("transformers."):
+        return
+    asked = classes.asked(model.config)
+    reason = _too_dear(session, len(asked), large=bool(options.get("large")))
+    if reason:
+        session.skip("classes", reason, "cost")
+        return
+    session.begin("classes")
+    forwards = session.signals.get("forward", {})
+    prompt = next((i for name, i in session.prompts().items() if name in forwards), None)
+    with session.instrument("classes"):
+        loads = fork.run_in_fork(lambda: _quietly(session, asked, prompt))
+        session.answer("classes", {"loads": loads})
+
+
+def _too_dear(session: Session, n_classes: int, *, large: bool) -> str:
+    size = load.n_bytes(session.loaded.model)
+    if size > MAX_BYTES and not large:
+        return f"{n_classes} classes would load {size / 2**30:.1f} GiB again"
+    refused = fork.refusal(session.source.device)
+    return refused or session.no_room(2) or session.no_time(_FORWARDS * n_classes)
+
+
+def _quietly(session: Session, asked: dict[str, Any], prompt: Inputs | None) -> dict[str, Any]:
+    """Return name -> facts; a warning would come with each tensor that has no value."""
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    session.untouched.restore()
+    own = classes.Own(session.loaded, session.known_hashes(), prompt.kwargs if prompt else None)
+    return classes.facts(session.source, own, asked)
+
+
+PHASE = Phase("classes", 88, observe)

@@ -1,0 +1,86 @@
+"""What other classes read of a checkpoint in one environment, and two environments compared.
+
+probes/samebits_probe/questions/classes/ writes :class:`ClassesSignal` without this class; it is the schema.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from samebits.records.question import Answer, Key
+from samebits.records.record import RAISED, Record
+
+if TYPE_CHECKING:
+    from samebits.records.capture import Capture
+
+Kind = Literal["tensors", "class", "outputs"]
+"""tensors: one release reads fewer tensors. class: the candidate loads another class, or none. outputs: the same
+tensors are read, and the base model in it computes other bits in one release only."""
+
+
+class ClassLoad(Record):
+    """The checkpoint loaded by one class, compared with the load by its own class in the same environment."""
+
+    model_class: str
+    """The class that was loaded; with nothing else if it is the checkpoint's own."""
+    left_out: str = ""
+    """Why it was not loaded: a package is missing."""
+    raised: Annotated[str, RAISED] = ""
+    n_tensors: int = 0
+    """Tensors that the checkpoint's own class has from the files."""
+    n_left: int = 0
+    """Those of them whose bytes are nowhere in this model."""
+    elements: int = 0
+    elements_left: int = 0
+    left: tuple[str, ...] = ()
+    """The first ones, by their names in the checkpoint's own class."""
+    n_fresh: int = 0
+    """Tensors of this model whose bytes are not from the files."""
+    fresh: tuple[str, ...] = ()
+    outputs: Literal["same bits", "other bits"] | None = None
+    """What the base model in it computes, compared with the base model in the checkpoint's own class; None: these
+    are of different classes, or a forward raises."""
+    not_compared: str = ""
+    """The exception of that forward."""
+
+
+class ClassesSignal(Answer):
+    """The classes that were loaded; it does not affect the verdict."""
+
+    loads: dict[str, ClassLoad] = Field(default_factory=dict)
+    """What ``from_pretrained`` is called of, such as ``AutoModel`` -> what it reads."""
+
+
+class ClassDifference(Record):
+    """One class whose load differs."""
+
+    name: str
+    kind: Kind
+    reference: ClassLoad
+    candidate: ClassLoad | None
+    """None: the release has no such class for the config."""
+
+
+class ClassesReport(Record):
+    """The classes of one environment, compared with another's."""
+
+    reference: str
+    differences: tuple[ClassDifference, ...] = ()
+
+
+class ClassesOfRow(Answer):
+    """The classes of a row's cells."""
+
+    stacks: dict[str, ClassesSignal] = Field(default_factory=dict)
+    compared: dict[str, ClassesReport] = Field(default_factory=dict)
+    """Environment -> what differs from the reference, or from the oldest one; not for that one itself."""
+
+
+CLASSES = Key("classes", ClassesSignal, ClassesOfRow)
+
+
+def signal_of(capture: Capture) -> ClassesSignal | None:
+    """Return the classes of a cell; None if none was loaded."""
+    return CLASSES.in_cell(capture.signals.answers)

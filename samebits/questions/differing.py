@@ -1,0 +1,78 @@
+"""What a question found to differ, as tables: one line for each thing, one column for each environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from samebits.text.blocks import codes, heading, page, table
+from samebits.text.lists import grouped
+from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from samebits.records.question import Key
+    from samebits.records.report import Report, Row
+
+_MAX_MODELS = 6
+Line = tuple[str, tuple[str, ...]]
+"""A thing, and what it is in each environment."""
+
+
+class Differing(NamedTuple):
+    """Sections of a question whose rows have ``stacks``, and in ``compared`` the ``differences`` of each."""
+
+    title: str
+    thing: str
+    """What a line is about, as the head of its column."""
+    intro: str
+    """The sentence on the page of all models; ``{}`` is the number of models."""
+    key: Key[Any, Any]
+    name: Callable[[Any], str]
+    """Returns the thing that a difference is about."""
+    in_words: Callable[[Any, str], str]
+    """Returns what a thing is, from what a cell has left and its name."""
+
+    def of_run(self, report: Report) -> Markdown:
+        """Return what differs, once for all models in which it is the same; empty if nothing does."""
+        models = self.key.by_model(report.rows)
+        stacks = [stack.id for stack in report.stacks]
+        pairs = (
+            (model, line) for model, row in models.items() for line in self._lines(row, stacks)
+        )
+        rows = [
+            [code(line[0]), *map(prose, line[1]), codes([model for model, _ in group], _MAX_MODELS)]
+            for line, group in grouped(pairs, lambda pair: pair[1]).items()
+        ]
+        if not rows:
+            return EMPTY
+        intro = fill(self.intro, plural(len(models), "model"))
+        return page([heading(2, self.title), intro, table([self.thing, *stacks, "models"], rows)])
+
+    def of_model(self, rows: list[Row], report: Report) -> Markdown:
+        """Return what differs in one model; empty if nothing does."""
+        row = next(iter(self.key.by_model(rows).values()), None)
+        stacks = [stack.id for stack in report.stacks if row is not None and stack.id in row.stacks]
+        lines = self._lines(row, stacks) if row is not None else []
+        if not lines:
+            return EMPTY
+        cells = [[code(thing), *map(prose, words)] for thing, words in lines]
+        return page([heading(2, self.title), table([self.thing, *stacks], cells)])
+
+    def has_details(self, rows: Iterable[Row], _report: Report) -> bool:
+        """Return True if something differs."""
+        models = self.key.by_model(rows).values()
+        return any(compared.differences for row in models for compared in row.compared.values())
+
+    def _lines(self, row: Any, stacks: list[str]) -> list[Line]:  # noqa: ANN401  each question has its own record
+        names = {
+            self.name(each) for compared in row.compared.values() for each in compared.differences
+        }
+        return [
+            (name, tuple(self._words(row.stacks.get(stack), name) for stack in stacks))
+            for name in sorted(names)
+        ]
+
+    def _words(self, signal: Any, name: str) -> str:  # noqa: ANN401  each question has its own record
+        return "" if signal is None else self.in_words(signal, name)

@@ -1,0 +1,129 @@
+"""questions.classes: what other classes read of a checkpoint, on a planted base model and on sound ones."""
+
+import tempfile
+from pathlib import Path
+
+import torch
+import transformers
+from samebits_probe.model import load
+from samebits_probe.questions.classes.classes import Own, asked, facts
+
+SIZES = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
+VIT = {key: SIZES[key] for key in SIZES if key != "vocab_size"} | {"image_size": 8, "patch_size": 4}
+IDS = {"input_ids": torch.arange(5, 14)[None]}
+FOLDERS = []
+
+
+class Renamed(transformers.BertModel):
+    """A base model that looks for its tensors under another prefix."""
+
+    base_model_prefix = "encoder_model"
+
+
+class Doubled(transformers.BertModel):
+    """A base model that its head has, and that changes a setting when it is loaded alone."""
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        model = transformers.BertModel.from_pretrained(*args, **kwargs)
+        model = model[0] if isinstance(model, tuple) else model
+        model.encoder.layer[0].attention.self.num_attention_heads = 1
+        model.encoder.layer[0].attention.self.attention_head_size = 16
+        return model
+
+
+def saved(model):
+    """Return the source of a model in a folder, and the model as its own class loads it."""
+    folder = tempfile.TemporaryDirectory()
+    FOLDERS.append(folder)  # kept until the process ends
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.3)
+    model.save_pretrained(folder.name)
+    source = load.Source(str(Path(folder.name)), None, False, "float32", "default", "cpu")
+    return source, load.load_model(source)
+
+
+def loads(model, kwargs=IDS, classes=None):
+    source, loaded = saved(model)
+    own = Own(loaded, {}, kwargs)
+    return facts(source, own, asked(loaded.model.config) if classes is None else classes)
+
+
+def bert(kind=transformers.BertForMaskedLM, **fields):
+    torch.manual_seed(0)
+    return kind(transformers.BertConfig(**(SIZES | fields)))
+
+
+def test_a_planted_base_model_reads_nothing_and_its_twin_reads_all():
+    found = loads(bert(), classes={"Renamed": Renamed, "AutoModel": transformers.BertModel})
+    planted, twin = found["Renamed"], found["AutoModel"]
+    assert planted["n_left"] == planted["n_tensors"], planted
+    assert "embeddings.word_embeddings.weight" in planted["fresh"]
+    assert twin["n_left"] > 4
+    assert all(name.startswith("cls.") for name in twin["left"]), twin
+    assert twin["fresh"] == ["pooler.dense.weight", "pooler.dense.bias"], twin
+    assert twin["outputs"] == "same bits"
+
+
+def test_a_planted_base_model_that_computes_something_else_is_seen():
+    found = loads(bert(), classes={"Doubled": Doubled})["Doubled"]
+    assert found["outputs"] == "other bits", found
+    assert found["elements_left"] > 0
+
+
+def test_every_head_of_bert_reads_the_base_model():
+    found = loads(bert())
+    assert found["AutoModelForMaskedLM"] == {"model_class": "BertForMaskedLM"}
+    for name in (
+        "AutoModel",
+        "AutoModelForSequenceClassification",
+        "AutoModelForTokenClassification",
+    ):
+        assert found[name]["outputs"] == "same bits", name
+        assert all(left.startswith("cls.") for left in found[name]["left"]), name
+
+
+def test_a_checkpoint_of_the_base_model_is_read_by_heads():
+    found = loads(bert(transformers.BertModel))
+    assert found["AutoModel"] == {"model_class": "BertModel"}
+    head = ["classifier.weight", "classifier.bias"]
+    classifier = found["AutoModelForSequenceClassification"]
+    assert (classifier["n_left"], classifier["fresh"]) == (0, head), classifier
+    assert classifier["outputs"] == "same bits"
+
+
+def test_images_parts_and_encoders():
+    torch.manual_seed(0)
+    vit = loads(
+        transformers.ViTForImageClassification(transformers.ViTConfig(**VIT)),
+        {"pixel_values": torch.rand(1, 3, 8, 8)},
+    )
+    assert vit["AutoModel"]["outputs"] == "same bits"
+    assert set(vit["AutoModel"]["left"]) == {"classifier.weight", "classifier.bias"}
+    clip = transformers.CLIPConfig(text_config=SIZES, vision_config=VIT, projection_dim=8)
+    found = loads(transformers.CLIPModel(clip), {})
+    assert all(
+        left.startswith(("vision", "text_proj", "logit")) for left in found["CLIPTextModel"]["left"]
+    )
+    assert not found["CLIPVisionModel"]["n_fresh"]
+    t5 = transformers.T5Config(
+        vocab_size=40, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2
+    )
+    found = loads(transformers.T5ForConditionalGeneration(t5), {})
+    assert not found["AutoModelForTextEncoding"]["n_fresh"]
+    assert found["AutoModelForTextEncoding"]["left"][0].startswith("decoder."), found
+
+
+def test_a_class_that_raises_says_so():
+    class Raises(transformers.BertModel):
+        def __init__(self, config):
+            raise KeyError(config)
+
+    assert "KeyError" in loads(bert(), classes={"Raises": Raises})["Raises"]["raised"]
