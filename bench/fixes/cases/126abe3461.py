@@ -1,0 +1,72 @@
+"""A model's own code may import flash attention behind two conditions.
+
+https://github.com/huggingface/transformers/pull/36964
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.50.3",
+    "after": "4.51.0",
+    "made": "4.50.3",
+    "packages": ("accelerate",),
+    "options": ("--trust-remote-code",),
+    "symptom": "own code with `if is_flash_attn_2_available() and …:` raises ImportError for flash_attn",
+    "area": "loading and saving",
+    "failure": "flash_attn",
+    "says": (r"requires the following packages.*flash_attn",),
+    "source": ("get_imports", "check_imports", "dynamic_module_utils.py"),
+}
+CODE = '''"""A Llama with code of its own."""
+
+from transformers import LlamaForCausalLM
+from transformers.utils import is_flash_attn_2_available, is_flash_attn_greater_or_equal_2_10
+
+if is_flash_attn_2_available() and is_flash_attn_greater_or_equal_2_10():
+    from flash_attn import flash_attn_func
+
+
+class OwnForCausalLM(LlamaForCausalLM):
+    """Computes what Llama computes."""
+'''
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama with code of its own."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        initializer_range=0.3,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    pathlib.Path(folder, "modeling_own.py").write_text(CODE)
+    path = pathlib.Path(folder, "config.json")
+    values = json.loads(path.read_text())
+    values["architectures"] = ["OwnForCausalLM"]
+    values["auto_map"] = {"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}
+    path.write_text(json.dumps(values, indent=2))
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the logits of a text."""
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+    except ImportError as error:
+        return f"ImportError: {error}".splitlines()[0].strip()
+    with torch.no_grad():
+        return list(model(torch.arange(3, 9)[None]).logits.shape)
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

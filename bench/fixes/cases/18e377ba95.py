@@ -1,0 +1,64 @@
+"""set_encoder takes the modality image.
+
+https://github.com/huggingface/transformers/pull/44698
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.3.0",
+    "after": "5.4.0",
+    "made": "5.3.0",
+    "symptom": "set_encoder(tower, modality='image') raises ValueError, though get_encoder takes it",
+    "area": "loading and saving",
+    "failure": "Unnrecognized modality",
+    "says": (r"set_encoder",),
+    "source": ("set_encoder",),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny LLaVA."""
+    torch.manual_seed(0)
+    text = {
+        "model_type": "llama",
+        "vocab_size": 128,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "initializer_range": 0.3,
+    }
+    vision = {
+        "model_type": "clip_vision_model",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "image_size": 16,
+        "patch_size": 8,
+        "projection_dim": 16,
+    }
+    config = transformers.LlavaConfig(text_config=text, vision_config=vision, image_token_id=120)
+    transformers.LlavaForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether the image tower can be replaced."""
+    model = transformers.LlavaForConditionalGeneration.from_pretrained(folder)
+    tower = transformers.CLIPVisionModel(model.config.vision_config)
+    try:
+        model.set_encoder(tower, modality="image")
+    except ValueError as error:
+        return f"ValueError: {error}"
+    return {"replaced": model.get_encoder(modality="image") is tower}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

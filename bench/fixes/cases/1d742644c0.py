@@ -1,0 +1,78 @@
+"""Qwen2.5-VL does not take an image's positions for packed rows.
+
+https://github.com/huggingface/transformers/pull/40490
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.56.2",
+    "after": "4.57.1",
+    "made": "4.56.2",
+    "symptom": "without an attention mask, text behind an image in Qwen2.5-VL does not see what is before it",
+    "area": "computation",
+    "signals": ("logits", "hidden_states", "outputs"),
+    "says": (r"text_position_ids",),
+    "source": ("Qwen2_5_VLTextModel", "modeling_qwen2_5_vl.py"),
+}
+IMAGE = 120
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen2.5-VL."""
+    torch.manual_seed(0)
+    config = transformers.Qwen2_5_VLConfig(
+        text_config={
+            "vocab_size": 128,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "initializer_range": 0.3,
+            "rope_scaling": {"type": "mrope", "mrope_section": [2, 1, 1]},
+        },
+        vision_config={
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 4,
+            "out_hidden_size": 32,
+            "patch_size": 4,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "window_size": 16,
+            "fullatt_block_indexes": [1],
+        },
+        image_token_id=IMAGE,
+        video_token_id=121,
+        vision_start_token_id=122,
+        vision_end_token_id=123,
+    )
+    transformers.Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether a mask of ones changes the logits of a text with an image."""
+    model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(folder).eval()
+    torch.manual_seed(1)
+    ids = torch.tensor([[5, 6, 122, *[IMAGE] * 4, 123, 7, 8]])
+    inputs = {
+        "input_ids": ids,
+        "pixel_values": torch.randn(16, 3 * 2 * 4 * 4),
+        "image_grid_thw": torch.tensor([[1, 4, 4]]),
+        "use_cache": False,
+    }
+    with torch.no_grad():
+        without = model(**inputs).logits
+        ones = model(**inputs, attention_mask=torch.ones_like(ids)).logits
+    return {"a mask of ones changes logits": bool((without - ones).abs().max() > 1e-3)}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,83 @@
+"""An image in Gemma 3 does not see beyond the window of a sliding layer.
+
+https://github.com/huggingface/transformers/pull/46850
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.12.1",
+    "after": "5.13.0",
+    "made": "5.12.1",
+    "symptom": "in Gemma 3, tokens of an image that is longer than the sliding window see all of it",
+    "area": "computation",
+    "signals": ("logits", "hidden_states", "greedy"),
+    "says": (r"create_masks_for_vision_model",),
+    "source": ("create_masks_for_vision_model", "Gemma3Model", "modeling_gemma3.py"),
+}
+IMAGE = 120
+
+
+def make(folder: str) -> None:
+    """Write a tiny Gemma 3 with sliding layers, of which an image has 16 tokens."""
+    torch.manual_seed(0)
+    text = {
+        "vocab_size": 128,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "initializer_range": 0.3,
+    }
+    vision = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "image_size": 32,
+        "patch_size": 8,
+        "vision_use_head": False,
+    }
+    config = transformers.Gemma3Config(
+        text_config=text,
+        vision_config=vision,
+        mm_tokens_per_image=16,
+        image_token_index=IMAGE,
+        boi_token_index=121,
+        eoi_token_index=122,
+        initializer_range=0.3,
+    )
+    model = transformers.Gemma3ForConditionalGeneration(config)
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight)
+    model.save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether the last token of an image sees its first one in the sliding layer."""
+    model = transformers.Gemma3ForConditionalGeneration.from_pretrained(folder).eval()
+    ids = torch.tensor([[2, 5, 121, *[IMAGE] * 16, 122, 6]])
+    types = (ids == IMAGE).long()
+    embeds = model.get_input_embeddings()(ids).detach()
+    torch.manual_seed(1)
+    embeds[0, 3:19] = torch.randn(16, 32)
+    changed = embeds.clone()
+    changed[0, 3] += 1
+    with torch.no_grad():
+        states = [
+            model(inputs_embeds=x, token_type_ids=types, output_hidden_states=True).hidden_states[1]
+            for x in (embeds, changed)
+        ]
+    return {"last sees first": bool((states[0][0, 18] - states[1][0, 18]).abs().max() > 1e-4)}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,56 @@
+"""DeBERTa lets embeddings that require gradients alone.
+
+https://github.com/huggingface/transformers/pull/35898
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.48.3",
+    "after": "4.49.0",
+    "made": "4.48.3",
+    "symptom": "a frozen DeBERTa-v2 raises RuntimeError in training after enable_input_require_grads()",
+    "area": "computation",
+    "failure": "leaf Variable that requires grad",
+    "says": (r"leaf Variable", r"enable_input_require_grads"),
+    "source": ("DebertaV2Embeddings", "modeling_deberta_v2.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny DeBERTa-v2."""
+    torch.manual_seed(0)
+    config = transformers.DebertaV2Config(
+        vocab_size=128,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        type_vocab_size=2,
+        relative_attention=True,
+        pos_att_type=["p2c", "c2p"],
+        position_biased_input=True,
+        initializer_range=0.3,
+    )
+    transformers.DebertaV2ForMaskedLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the logits of a model that is trained by an adapter."""
+    model = transformers.DebertaV2ForMaskedLM.from_pretrained(folder).train()
+    model.requires_grad_(False)
+    model.enable_input_require_grads()
+    try:
+        return list(model(torch.arange(3, 12)[None]).logits.shape)
+    except RuntimeError as error:
+        return f"RuntimeError: {error}"
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,74 @@
+"""The seconds of a video's grid in Qwen2.5-VL become whole numbers.
+
+https://github.com/huggingface/transformers/pull/37597
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.51.3",
+    "after": "4.52.1",
+    "made": "4.51.3",
+    "symptom": "second_per_grid_ts of Qwen2.5-VL is cast to the type of positions: half a second becomes 0",
+    "area": "computation",
+    "signals": ("logits", "hidden_states", "greedy"),
+    "says": (r"second_per_grid_t",),
+    "source": ("get_rope_index", "modeling_qwen2_5_vl.py"),
+}
+VIDEO = 121
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen2.5-VL."""
+    torch.manual_seed(0)
+    config = transformers.Qwen2_5_VLConfig(
+        vocab_size=128,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        initializer_range=0.3,
+        rope_scaling={"type": "mrope", "mrope_section": [2, 1, 1]},
+        vision_config={
+            "depth": 2,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_heads": 4,
+            "out_hidden_size": 32,
+            "patch_size": 4,
+            "spatial_merge_size": 2,
+            "temporal_patch_size": 2,
+            "window_size": 16,
+            "fullatt_block_indexes": [1],
+            "tokens_per_second": 4,
+        },
+        image_token_id=120,
+        video_token_id=VIDEO,
+        vision_start_token_id=122,
+        vision_end_token_id=123,
+    )
+    transformers.Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the times of the tokens of a video with two grids a second."""
+    model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(folder).eval()
+    ids = torch.tensor([[5, 122, *[VIDEO] * 8, 123, 6]])
+    ropes = getattr(model, "get_rope_index", None) or model.model.get_rope_index
+    positions, _ = ropes(
+        input_ids=ids,
+        video_grid_thw=torch.tensor([[2, 4, 4]]),
+        second_per_grid_ts=[0.5],
+        attention_mask=torch.ones_like(ids),
+    )
+    return {"times": positions[0, 0].tolist()}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,57 @@
+"""A checkpoint with a name and a number at one place of its keys loads.
+
+https://github.com/huggingface/transformers/pull/43966
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+CASE = {
+    "before": "5.1.0",
+    "after": "5.2.0",
+    "made": "5.1.0",
+    "symptom": "a checkpoint with model.layers.0 and model.layers.scale raises TypeError",
+    "area": "loading and saving",
+    "failure": "'<' not supported between instances of",
+    "says": (r"not supported between instances of",),
+    "source": ("dot_natural_key", "core_model_loading.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama with a further tensor beside its layers."""
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        initializer_range=0.3,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    path = pathlib.Path(folder, "model.safetensors")
+    tensors = load_file(path)
+    tensors["model.layers.scale"] = torch.ones(4)
+    save_file(tensors, path, {"format": "pt"})
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the logits of a text."""
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    except TypeError as error:
+        return f"TypeError: {error}"
+    with torch.no_grad():
+        return list(model(torch.arange(3, 9)[None]).logits.shape)
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,92 @@
+"""The hidden states of Qwen3-VL that a user gets are those of the layers.
+
+https://github.com/huggingface/transformers/pull/41535
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "4.57.6",
+    "symptom": "hidden_states of Qwen3-VL hold image features that are added in place to a layer's output",
+    "area": "computation",
+    "signals": ("hidden_states",),
+    "says": (r"_deepstack_process",),
+    "source": ("_deepstack_process", "modeling_qwen3_vl.py"),
+}
+IMAGE = 120
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen3-VL with a deepstack of one layer."""
+    torch.manual_seed(0)
+    text = {
+        "vocab_size": 128,
+        "pad_token_id": 0,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "initializer_range": 0.3,
+        "rope_scaling": {
+            "rope_type": "default",
+            "mrope_section": [2, 1, 1],
+            "mrope_interleaved": True,
+        },
+    }
+    vision = {
+        "depth": 2,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_heads": 4,
+        "out_hidden_size": 32,
+        "patch_size": 4,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+        "num_position_embeddings": 16,
+        "deepstack_visual_indexes": [0],
+        "initializer_range": 0.3,
+    }
+    config = transformers.Qwen3VLConfig(
+        text_config=text,
+        vision_config=vision,
+        image_token_id=IMAGE,
+        video_token_id=121,
+        vision_start_token_id=122,
+        vision_end_token_id=123,
+    )
+    transformers.Qwen3VLForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether a hidden state is what its layer gave."""
+    model = transformers.Qwen3VLForConditionalGeneration.from_pretrained(folder).eval()
+    layer, given = model.model.language_model.layers[0], []
+    layer.register_forward_hook(
+        lambda _module, _arguments, output: given.append(
+            (output[0] if isinstance(output, tuple) else output).clone()
+        )
+    )
+    torch.manual_seed(1)
+    ids = torch.tensor([[5, 122, *[IMAGE] * 4, 123, 6]])
+    inputs = {
+        "pixel_values": torch.randn(16, 3 * 2 * 4 * 4),
+        "image_grid_thw": torch.tensor([[1, 4, 4]]),
+    }
+    with torch.no_grad():
+        states = model(input_ids=ids, **inputs, output_hidden_states=True).hidden_states
+    return {
+        "state is the layer's output": bool(torch.equal(states[1], given[0].view_as(states[1])))
+    }
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,69 @@
+"""An exported model takes a cache that holds tokens.
+
+https://github.com/huggingface/transformers/pull/37880
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.52.4",
+    "after": "4.53.0",
+    "made": "4.52.4",
+    "symptom": "a model that torch.export exported with a DynamicCache raises when it gets one with tokens",
+    "area": "computation",
+    "says": (r"torch\.export.*DynamicCache", r"_flatten_dynamic_cache_for_fx"),
+    "source": ("_flatten_dynamic_cache_for_fx", "cache_utils.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Mistral."""
+    torch.manual_seed(0)
+    config = transformers.MistralConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        sliding_window=None,
+        initializer_range=0.3,
+    )
+    transformers.MistralForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether the exported model computes the logits of the model."""
+    model = transformers.MistralForCausalLM.from_pretrained(folder).eval()
+    ids = torch.arange(3, 9)[None]
+
+    def inputs() -> dict[str, object]:
+        with torch.no_grad():
+            cache = model(ids, use_cache=True).past_key_values
+        mask = torch.ones(1, 9, dtype=torch.long)
+        return {
+            "input_ids": torch.arange(9, 12)[None],
+            "attention_mask": mask,
+            "past_key_values": cache,
+            "use_cache": True,
+        }
+
+    exported = torch.export.export(model, (), inputs(), strict=False).module()
+    try:
+        with torch.no_grad():
+            logits = exported(**inputs()).logits
+    except Exception as error:  # noqa: BLE001 - torch raises what its guard says
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    with torch.no_grad():
+        expected = model(**inputs()).logits
+    return {"logits are equal": bool((logits - expected).abs().max() < 1e-4)}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

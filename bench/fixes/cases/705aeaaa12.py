@@ -1,0 +1,97 @@
+"""The processor of LLaVA-OneVision takes a video without an option for tensors.
+
+https://github.com/huggingface/transformers/pull/35660
+"""
+
+import json
+import sys
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "4.48.3",
+    "after": "4.49.0",
+    "made": "4.48.3",
+    "symptom": "the processor of LLaVA-OneVision raises ValueError for a video without return_tensors",
+    "area": "processor",
+    "findings": ("SB836",),
+    "failure": "Invalid image type",
+    "says": (r"video.*Invalid image type", r"LlavaOnevisionProcessor.*video"),
+    "source": ("LlavaOnevisionProcessor", "processing_llava_onevision.py"),
+}
+SPECIAL = ["<unk>", "<pad>", "<s>", "</s>", "<image>", "<video>"]
+
+
+def make(folder: str) -> None:
+    """Write a tiny LLaVA-OneVision with its processor."""
+    torch.manual_seed(0)
+    words = [*SPECIAL, "what", "is", "this"]
+    model = tokenizers.models.WordLevel(
+        {word: number for number, word in enumerate(words)}, unk_token="<unk>"
+    )
+    backend = tokenizers.Tokenizer(model)
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        unk_token="<unk>",
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        additional_special_tokens=SPECIAL[4:],
+    )
+    size = {"height": 16, "width": 16}
+    processor = transformers.LlavaOnevisionProcessor(
+        image_processor=transformers.LlavaOnevisionImageProcessor(
+            size=size, image_grid_pinpoints=[[16, 16], [16, 32]]
+        ),
+        video_processor=transformers.LlavaOnevisionVideoProcessor(size=size),
+        tokenizer=tokenizer,
+        num_image_tokens=4,
+        vision_feature_select_strategy="full",
+    )
+    processor.save_pretrained(folder)
+    config = transformers.LlavaOnevisionConfig(
+        text_config={
+            "model_type": "qwen2",
+            "vocab_size": 16,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "initializer_range": 0.3,
+        },
+        vision_config={
+            "model_type": "siglip_vision_model",
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "image_size": 16,
+            "patch_size": 8,
+            "vision_use_head": False,
+        },
+        image_grid_pinpoints=[[16, 16], [16, 32]],
+        image_token_index=4,
+        video_token_index=5,
+    )
+    transformers.LlavaOnevisionForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the number of tokens of a video."""
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    video = np.random.default_rng(0).integers(0, 256, (4, 20, 20, 3), dtype=np.uint8)
+    try:
+        inputs = processor(text="what <video>", videos=[*video])
+    except ValueError as error:
+        return f"ValueError: {error}".splitlines()[0]
+    return {"tokens": len(np.ravel(inputs["input_ids"]))}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

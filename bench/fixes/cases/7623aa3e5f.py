@@ -1,0 +1,71 @@
+"""Qwen2-Audio takes cache_position.
+
+https://github.com/huggingface/transformers/pull/39503
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.54.1",
+    "after": "4.55.0",
+    "made": "4.54.1",
+    "symptom": "a forward of Qwen2-Audio with cache_position raises TypeError",
+    "area": "computation",
+    "findings": ("SB927",),
+    "failure": "unexpected keyword argument 'cache_position'",
+    "says": (r"Qwen2AudioForConditionalGeneration.*cache_position",),
+    "source": ("Qwen2AudioForConditionalGeneration", "modeling_qwen2_audio.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen2-Audio."""
+    torch.manual_seed(0)
+    text = {
+        "model_type": "qwen2",
+        "vocab_size": 128,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "initializer_range": 0.3,
+    }
+    audio = {
+        "model_type": "qwen2_audio_encoder",
+        "d_model": 32,
+        "encoder_layers": 1,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 48,
+        "num_mel_bins": 16,
+        "max_source_positions": 20,
+    }
+    config = transformers.Qwen2AudioConfig(
+        text_config=text, audio_config=audio, audio_token_index=120
+    )
+    transformers.Qwen2AudioForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the logits of a text whose positions in the cache are given."""
+    model = transformers.Qwen2AudioForConditionalGeneration.from_pretrained(folder).eval()
+    ids = torch.arange(3, 9)[None]
+    try:
+        with torch.no_grad():
+            output = model(
+                input_ids=ids,
+                attention_mask=torch.ones_like(ids),
+                cache_position=torch.arange(6),
+            )
+    except TypeError as error:
+        return f"TypeError: {error}"
+    return list(output.logits.shape)
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,73 @@
+"""SAM can be trained.
+
+https://github.com/huggingface/transformers/pull/40667
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.56.0",
+    "after": "4.56.1",
+    "made": "4.56.0",
+    "symptom": "a forward of SAM in training mode raises AttributeError for dropout_p",
+    "area": "computation",
+    "findings": ("SB840",),
+    "failure": "has no attribute 'dropout_p'",
+    "says": (r"dropout_p",),
+    "source": ("SamAttention", "modeling_sam.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny SAM."""
+    torch.manual_seed(0)
+    config = transformers.SamConfig(
+        vision_config={
+            "hidden_size": 16,
+            "output_channels": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "image_size": 32,
+            "patch_size": 8,
+            "window_size": 2,
+            "global_attn_indexes": [1],
+            "mlp_dim": 32,
+            "num_pos_feats": 8,
+        },
+        prompt_encoder_config={
+            "hidden_size": 16,
+            "image_size": 32,
+            "patch_size": 8,
+            "mask_input_channels": 8,
+        },
+        mask_decoder_config={
+            "hidden_size": 16,
+            "mlp_dim": 32,
+            "num_attention_heads": 2,
+            "num_hidden_layers": 1,
+            "iou_head_hidden_dim": 16,
+        },
+    )
+    transformers.SamModel(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the masks of a point in training mode."""
+    model = transformers.SamModel.from_pretrained(folder).train()
+    try:
+        output = model(
+            pixel_values=torch.randn(1, 3, 32, 32),
+            input_points=torch.tensor([[[[8.0, 8.0]]]]),
+        )
+    except AttributeError as error:
+        return f"AttributeError: {error}"
+    return list(output.pred_masks.shape)
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,74 @@
+"""The positions of patches in Idefics3 have the type of the pixels.
+
+https://github.com/huggingface/transformers/pull/40360
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.55.4",
+    "after": "4.56.0",
+    "made": "4.55.4",
+    "symptom": "in bfloat16, Idefics3 gives the patches of an image other positions",
+    "area": "computation",
+    "signals": ("logits", "hidden_states", "image_hidden_states", "outputs"),
+    "says": (r"Idefics3VisionEmbeddings",),
+    "source": ("Idefics3VisionEmbeddings", "modeling_idefics3.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Idefics3 in bfloat16."""
+    torch.manual_seed(0)
+    text = {
+        "model_type": "llama",
+        "vocab_size": 128,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "pad_token_id": 0,
+        "initializer_range": 0.3,
+    }
+    vision = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "image_size": 48,
+        "patch_size": 4,
+        "initializer_range": 0.3,
+    }
+    config = transformers.Idefics3Config(
+        text_config=text, vision_config=vision, image_token_id=120, scale_factor=2, pad_token_id=0
+    )
+    model = transformers.Idefics3ForConditionalGeneration(config).to(torch.bfloat16)
+    model.save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the positions of the patches of an image."""
+    model = transformers.Idefics3ForConditionalGeneration.from_pretrained(
+        folder, torch_dtype="auto"
+    ).eval()
+    tower, seen = model.model.vision_model, []
+    tower.embeddings.position_embedding.register_forward_pre_hook(
+        lambda _module, arguments: seen.append(arguments[0])
+    )
+    pixels = torch.zeros(1, 3, 48, 48, dtype=torch.bfloat16)
+    try:
+        with torch.no_grad():
+            tower(pixels, patch_attention_mask=torch.ones(1, 12, 12, dtype=torch.bool))
+    except RuntimeError as error:
+        return f"RuntimeError: {error}"
+    return {"positions": seen[0][0, :12].tolist()}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,63 @@
+"""Llama 4 takes several rows, and is trained with checkpoints of its activations.
+
+https://github.com/huggingface/transformers/pull/37319
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.51.0",
+    "after": "4.51.1",
+    "made": "4.51.0",
+    "packages": ("accelerate",),
+    "symptom": "Llama 4 with attn_temperature_tuning raises RuntimeError for two rows",
+    "area": "computation",
+    "findings": ("SB931", "SB932"),
+    "failure": "is invalid for input of size",
+    "says": (r"attn_scales",),
+    "source": ("Llama4TextAttention", "modeling_llama4.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama 4 for text of which one layer has no rotary embedding."""
+    torch.manual_seed(0)
+    config = transformers.Llama4TextConfig(
+        vocab_size=128,
+        hidden_size=32,
+        intermediate_size=32,
+        intermediate_size_mlp=48,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        moe_layers=[],
+        attention_chunk_size=16,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        no_rope_layers=[1, 1, 1, 0],
+        attn_temperature_tuning=4,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    transformers.Llama4ForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the logits of two rows."""
+    model = transformers.Llama4ForCausalLM.from_pretrained(folder, torch_dtype=torch.float32).eval()
+    try:
+        with torch.no_grad():
+            return list(model(torch.arange(3, 15).view(2, 6), use_cache=False).logits.shape)
+    except RuntimeError as error:
+        return f"RuntimeError: {error}"
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,104 @@
+"""A chat template loads sounds at the rate of the processor.
+
+https://github.com/huggingface/transformers/pull/43674
+"""
+
+import json
+import pathlib
+import sys
+import wave
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "5.0.0",
+    "after": "5.1.0",
+    "made": "5.0.0",
+    "packages": ("librosa",),
+    "symptom": "apply_chat_template reads a sound at 16 kHz though the feature extractor has another rate",
+    "area": "processor",
+    "findings": ("SB819", "SB820"),
+    "says": (r"sampling_rate",),
+    "source": ("ProcessorMixin", "processing_utils.py"),
+}
+SPECIAL = ["<unk>", "<pad>", "<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>"]
+TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }} {% for part in message['content'] %}"
+    "{% if part['type'] == 'audio' %}<|audio_bos|><|AUDIO|><|audio_eos|>"
+    "{% else %} {{ part['text'] }}{% endif %}{% endfor %}{% endfor %}"
+)
+RATE = 8000
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen2-Audio whose processor has a rate of 8 kHz."""
+    torch.manual_seed(0)
+    words = [*SPECIAL, "user", "what", "is", "this"]
+    model = tokenizers.models.WordLevel(
+        {word: number for number, word in enumerate(words)}, unk_token="<unk>"
+    )
+    backend = tokenizers.Tokenizer(model)
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        unk_token="<unk>",
+        pad_token="<pad>",
+        additional_special_tokens=SPECIAL[2:],
+    )
+    processor = transformers.Qwen2AudioProcessor(
+        feature_extractor=transformers.WhisperFeatureExtractor(
+            feature_size=16, sampling_rate=RATE, chunk_length=2, return_attention_mask=True
+        ),
+        tokenizer=tokenizer,
+        chat_template=TEMPLATE,
+    )
+    processor.save_pretrained(folder)
+    text = {
+        "model_type": "qwen2",
+        "vocab_size": 16,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "initializer_range": 0.3,
+    }
+    audio = {
+        "model_type": "qwen2_audio_encoder",
+        "d_model": 32,
+        "encoder_layers": 1,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": 48,
+        "num_mel_bins": 16,
+        "max_source_positions": 50,
+    }
+    config = transformers.Qwen2AudioConfig(
+        text_config=text, audio_config=audio, audio_token_index=2
+    )
+    transformers.Qwen2AudioForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the number of frames and of tokens of half a second."""
+    path = str(pathlib.Path(folder, "sound.wav"))
+    sound = np.random.default_rng(0).standard_normal(RATE // 2) * 1000
+    with wave.open(path, "wb") as file:
+        file.setparams((1, 2, RATE, len(sound), "NONE", ""))
+        file.writeframes(sound.astype("<i2").tobytes())
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    parts = [{"type": "audio", "path": path}, {"type": "text", "text": "what is this"}]
+    inputs = processor.apply_chat_template(
+        [{"role": "user", "content": parts}], tokenize=True, return_dict=True, return_tensors="pt"
+    )
+    return {
+        "frames": int(inputs["feature_attention_mask"].sum()),
+        "tokens": int((inputs["input_ids"] == 2).sum()),
+    }
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

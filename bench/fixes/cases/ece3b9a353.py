@@ -1,0 +1,55 @@
+"""A config of Gemma 4 (unified) that leaves out its length has that of the published models.
+
+https://github.com/huggingface/transformers/pull/46398
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.10.4",
+    "after": "5.11.0",
+    "made": "5.10.4",
+    "symptom": "Gemma 4 (unified) has 131072 positions where config.json leaves them out, not 262144",
+    "area": "loading and saving",
+    "findings": ("SB209",),
+    "says": (r"max_position_embeddings.*(131072|262144)",),
+    "source": ("Gemma4UnifiedTextConfig", "configuration_gemma4_unified.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Gemma 4 (unified) for text, of which config.json leaves out the length."""
+    torch.manual_seed(0)
+    config = transformers.Gemma4UnifiedTextConfig(
+        vocab_size=128,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        layer_types=["sliding_attention", "full_attention"],
+        sliding_window=16,
+        initializer_range=0.3,
+    )
+    transformers.Gemma4UnifiedForCausalLM(config).save_pretrained(folder)
+    path = pathlib.Path(folder, "config.json")
+    values = json.loads(path.read_text())
+    values.pop("max_position_embeddings", None)
+    path.write_text(json.dumps(values, indent=2))
+
+
+def observe(folder: str) -> object:
+    """Return the length of the config."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    return {"max_position_embeddings": config.max_position_embeddings}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

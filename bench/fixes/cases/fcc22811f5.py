@@ -1,0 +1,75 @@
+"""T5Gemma 2 makes the decoder's ids of labels, as collators ask for it.
+
+https://github.com/huggingface/transformers/pull/45516
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.5.4",
+    "after": "5.6.0",
+    "made": "5.5.4",
+    "symptom": "DataCollatorForSeq2Seq raises TypeError with T5Gemma 2",
+    "area": "computation",
+    "failure": "unexpected keyword argument 'labels'",
+    "says": (r"prepare_decoder_input_ids_from_labels", r"DataCollatorForSeq2Seq"),
+    "source": ("prepare_decoder_input_ids_from_labels", "modeling_t5gemma2.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny T5Gemma 2."""
+    torch.manual_seed(0)
+    text = {
+        "vocab_size": 128,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "layer_types": ["full_attention", "sliding_attention"],
+        "sliding_window": 16,
+        "initializer_range": 0.3,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "bos_token_id": 2,
+    }
+    vision = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "image_size": 16,
+        "patch_size": 8,
+    }
+    encoder = {
+        "text_config": text,
+        "vision_config": vision,
+        "mm_tokens_per_image": 4,
+        "image_token_index": 120,
+        "boi_token_index": 121,
+        "eoi_token_index": 122,
+    }
+    config = transformers.T5Gemma2Config(encoder=encoder, decoder=text, image_token_index=120)
+    transformers.T5Gemma2ForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the decoder's ids that the collator's call makes of labels."""
+    model = transformers.T5Gemma2ForConditionalGeneration.from_pretrained(folder)
+    try:
+        # as transformers.DataCollatorForSeq2Seq calls it
+        ids = model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([[5, 6, 7, -100]]))
+    except TypeError as error:
+        return f"TypeError: {error}"
+    return ids.tolist()
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))
