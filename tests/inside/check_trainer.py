@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import torch
 import transformers
@@ -53,6 +54,20 @@ def trainer_module():
     import transformers.trainer
 
     return transformers.trainer
+
+
+def test_a_release_that_gives_callbacks_no_optimizer_trains_all_the_same():
+    """4.49 is one, and its Trainer works."""
+    handler = trainer_module().CallbackHandler
+    call_event = handler.call_event
+
+    def without(self, *args, **kwargs):
+        self.optimizer = None
+        return call_event(self, *args, **kwargs)
+
+    facts = Tried().run()
+    with mock.patch.object(handler, "call_event", without):
+        assert Tried().run() == facts
 
 
 def test_accelerate_comes_into_a_process_that_has_imported_transformers():

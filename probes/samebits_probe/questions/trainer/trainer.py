@@ -262,7 +262,7 @@ def _run(learner: Learner, rows: Rows, plan: Plan, where: Places) -> Run:
             model=learner.model, args=arguments, train_dataset=rows
         )
         trainer.remove_callback(module.PrinterCallback)
-        trainer.add_callback(_callback(watch))
+        trainer.add_callback(_callback(watch, trainer))
         trainer.train()
         built = _built(trainer, where)
     facts = watch.facts()
@@ -381,12 +381,13 @@ def _backward_of(learner: Learner) -> Iterator[None]:
         yield
 
 
-def _callback(watch: Watch) -> Any:
+def _callback(watch: Watch, trainer: Any) -> Any:
     module = importlib.import_module("transformers.trainer_callback")
 
     class Callback(module.TrainerCallback):  # type: ignore[misc, name-defined]
-        def on_pre_optimizer_step(self, _args: Any, _state: Any, _control: Any, **kw: Any) -> None:
-            groups = kw["optimizer"].param_groups
+        def on_pre_optimizer_step(self, *_args: Any, **_kw: Any) -> None:
+            # 4.49 gives callbacks no optimizer
+            groups = trainer.optimizer.param_groups
             watch.rates.append([as_json(float(group["lr"])) for group in groups])
 
         def on_log(self, _args: Any, _state: Any, _control: Any, **kw: Any) -> None:
