@@ -310,8 +310,12 @@ def test_a_run_whose_stacks_are_killed_ends_with_the_same_report(host, undisturb
 
 def stack_processes(bench):
     """Return the processes that are told their jobs: their parents are none of the bench's."""
-    pids = bench.processes()
-    return [pid for pid in pids if os.getsid(pid) == pid and parent_of(pid) not in pids]
+    pids, found = bench.processes(), []
+    for pid in pids:
+        with suppress(ProcessLookupError, FileNotFoundError):  # it may have just ended
+            if os.getsid(pid) == pid and parent_of(pid) not in pids:
+                found.append(pid)
+    return found
 
 
 def parent_of(pid):

@@ -338,7 +338,7 @@ def save(job):
 def load(job):
     loader = job["cell"]["stack"]
     found = [{"saver": saver, "loader": loader, "outcome": "same bits"} for saver in job["copies"]]
-    write(job["result"], {"cell": job["cell"], "crossings": found})
+    write(job["result"], {"cell": job["cell"], "crossings": found, "parts": []})
 
 
 def fill(out, files):

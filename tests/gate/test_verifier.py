@@ -316,7 +316,8 @@ def test_changed_files_that_git_does_not_have(world):
 
 @pytest.fixture(autouse=True)
 def no_git(monkeypatch):
-    monkeypatch.setattr("samebits.gate.history._git", lambda folder, arguments: b"")
+    monkeypatch.setattr("samebits.gate.history.git", lambda *_: b"")
+    monkeypatch.setattr("samebits.gate.history.words", lambda *_: [])
 
 
 def test_changed_files_that_compute_the_same_are_identical(world):

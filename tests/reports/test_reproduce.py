@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,9 +24,9 @@ def command_of(matrix):
     row = PlannedRow(
         model=cells[0].model, variant=cells[0].variant, cells=cells, reference=cells[0].stack
     )
-    _, other = rows._results_of(
-        Order(matrix=matrix, program=("nox", "-s", "matrix")), row, runs, memory
-    )
+    order = Order(matrix=matrix, program=("nox", "-s", "matrix"))
+    scope = SimpleNamespace(order=order, store=memory, matrix=SimpleNamespace(stacks=()))
+    _, other = rows._results_of(scope, row, runs)
     return other.reproduce
 
 
