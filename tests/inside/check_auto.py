@@ -51,7 +51,7 @@ def test_a_window_is_shorter_than_the_longest_prompt():
 
 
 def test_images_stand_among_the_text():
-    made = auto.make("qwen2_vl", 1)
+    made = auto.make("llava", 1)
     assert {"image", "image-padded"} <= {name for name, _ in made.prompts}, made.missed
 
 

@@ -147,7 +147,7 @@ def test_a_model_for_which_the_machine_has_no_memory_is_refused_before_it_is_mad
         built(GPTJ | {"config": large})
     except build.TooLargeError as error:
         assert "gptj with this config has 16" in str(error), error
-        assert "under config:" in str(error)
+        assert "under its config:" in str(error)
     else:
         raise AssertionError
     # wide, and there is room
