@@ -9,6 +9,7 @@ from samebits_probe.model import prompted
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.questions.training import batches, chance, origin, relations, signals, targets
 from samebits_probe.questions.training.learner import Learner
+from samebits_probe.questions.training.way import Setting
 
 torch.set_num_threads(1)
 PIXELS = {"short": {"pixel_values": torch.linspace(-1, 1, 3 * 16 * 24).reshape(1, 3, 16, 24)}}
@@ -143,7 +144,9 @@ def test_masks_are_made_for_a_segmenter():
 def test_a_batch_of_objects_is_tried_in_the_ways_that_apply():
     model = Detector()
     answer = relations.observe(
-        Learner(model, torch.float32), batches.batches(model, "base", PIXELS)[0], "base", 1e12
+        Learner(model, torch.float32),
+        Setting(batches.batches(model, "base", PIXELS)[0], "base"),
+        1e12,
     )
     assert not [r for r in answer["relations"] if r["broken"]], answer
     reasons = {skip["relation"]: skip["reason"] for skip in answer["inapplicable"]}

@@ -47,7 +47,8 @@ def test_every_kind_is_asked_for_every_text_and_back():
             assert set(record["operations"][operation]) == cases - {"very long"}, (kind, operation)
         assert "very long" in record["operations"]["decode"]
         assert set(record["left_out"]) == {"slow class"}, (kind, record["left_out"])
-        assert len(record["inputs"]) >= 16, kind
+        least = 1 if kind in ("word-ends", "characters", "bytes") else 16  # few pieces to ask about
+        assert len(record["inputs"]) >= least, (kind, len(record["inputs"]))
         assert {"padded left", "padded right"} <= set(record["operations"]["batch"])
         assert len(record["operations"]["windows"]) == 4
         for operation in ("batch", "windows", "decode", "stream", "words"):
