@@ -14,11 +14,12 @@ from pydantic import BeforeValidator, SerializeAsAny
 from samebits.records.record import Record, marked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pydantic import GetJsonSchemaHandler
     from pydantic_core import core_schema
 
+    from samebits.records.capture import Capture
     from samebits.records.kinds import Kind
     from samebits.records.report import Row
 
@@ -57,6 +58,7 @@ class NoAnswer(Answer):
 
 C = TypeVar("C", bound=Answer)
 R = TypeVar("R", bound=Answer)
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ class Key(Generic[C, R]):
         assert answer is None or isinstance(answer, self.of_row)
         return answer
 
+    def by_stack(self, captures: Mapping[str, Capture]) -> dict[str, C]:
+        """Return stack -> its answer in the capture of a cell, for the stacks that have one."""
+        answers = {stack: self.in_cell(c.signals.answers) for stack, c in captures.items()}
+        return {stack: answer for stack, answer in answers.items() if answer is not None}
+
     def by_model(self, rows: Iterable[Row]) -> dict[str, R]:
         """Return model -> its answer in the model's first row that has one."""
         models: dict[str, R] = {}
@@ -114,6 +121,18 @@ def first_side(reference: str, stacks: Iterable[str]) -> str:
     """Return the stack that others are compared with: the reference, else the first one; '' if there is none."""
     listed = list(stacks)
     return reference if reference in listed else next(iter(listed), "")
+
+
+def compared(
+    reference: str, answers: Mapping[str, C], compare: Callable[[str, C, C], V]
+) -> dict[str, V]:
+    """Return stack -> what ``compare`` says of it: of the first side's stack, its answer, and this one's."""
+    first = first_side(reference, answers)
+    return {
+        stack: compare(first, answers[first], answer)
+        for stack, answer in answers.items()
+        if stack != first
+    }
 
 
 def keys() -> tuple[Key[Any, Any], ...]:

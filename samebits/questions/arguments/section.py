@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.questions.arguments.compare import METHODS
 from samebits.questions.arguments.records import ARGUMENTS
 from samebits.questions.arguments.rules import call_of, in_words
 from samebits.questions.differing import Differing
 
 if TYPE_CHECKING:
-    from samebits.questions.arguments.records import ArgumentsSignal, Method
+    from samebits.questions.arguments.records import ArgumentsSignal
 
 
 def _effect(signal: ArgumentsSignal, call: str) -> str:
-    methods: tuple[Method, ...] = ("forward", "generate")
     words = {
         call_of(method, name): in_words(effect, method)
-        for method in methods
+        for method in METHODS
         for name, effect in signal.of(method).items()
     }
     return words.get(call, "")

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from samebits.jobs.records import Options
 from samebits.questions.classes.compare import differences
-from samebits.questions.classes.records import ClassesOfRow, ClassesReport, signal_of
-from samebits.records.question import first_side
+from samebits.questions.classes.records import CLASSES, ClassesOfRow, ClassesReport
+from samebits.records.question import compared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from samebits.matrix.spec import ModelSpec
+    from samebits.questions.classes.records import ClassesSignal
     from samebits.records.capture import Capture
     from samebits.records.ids import CellId
 
@@ -24,21 +25,11 @@ def options(cell: CellId, model: ModelSpec) -> Options | None:
 
 def of_captures(captures: Mapping[str, Capture], reference: str) -> ClassesOfRow | None:
     """Return the loads in a row's cells, and what differs from the reference's."""
-    signals = {
-        stack: signal
-        for stack, capture in captures.items()
-        if (signal := signal_of(capture)) is not None
-    }
+    signals = CLASSES.by_stack(captures)
     if not signals:
         return None
-    first = first_side(reference, signals)
-    return ClassesOfRow(
-        stacks=signals,
-        compared={
-            stack: ClassesReport(
-                reference=first, differences=tuple(differences(signals[first], signal))
-            )
-            for stack, signal in signals.items()
-            if stack != first
-        },
-    )
+    return ClassesOfRow(stacks=signals, compared=compared(reference, signals, _report))
+
+
+def _report(first: str, reference: ClassesSignal, candidate: ClassesSignal) -> ClassesReport:
+    return ClassesReport(reference=first, differences=tuple(differences(reference, candidate)))

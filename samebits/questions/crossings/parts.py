@@ -64,12 +64,14 @@ def part_crossings(
     savers: Mapping[str, SavedModel], loader: str, loaded: tuple[LoadedPart, ...] | None
 ) -> dict[str, tuple[PartCrossing, ...]]:
     """Return the crossings into one loader of all that was saved beside the models, by saver."""
-    here = {(entry.saver, entry.part): entry for entry in loaded or ()}
+    answers = {(entry.saver, entry.part): entry for entry in loaded or ()}
     return {
         saver: tuple(
             PartCrossing.model_validate({"saver": saver, "loader": loader, "part": name, **fields})
             for name, part in record.parts.items()
-            for fields in [_crossing(part, here.get((saver, name)), here.get(("", name)), name)]
+            for fields in [
+                _crossing(part, answers.get((saver, name)), answers.get(("", name)), name)
+            ]
         )
         for saver, record in savers.items()
     }
@@ -88,9 +90,9 @@ def _crossing(
         return {"outcome": "not tried", "reason": "the job ended before it came to it"}
     if copy.outcome == "same":
         return {"outcome": "same"}
-    is_here = original is not None and original.outcome != "load failed"
+    is_loaded = original is not None and original.outcome != "load failed"
     if copy.outcome == "load failed":
-        if is_here:
+        if is_loaded:
             return {"outcome": "load failed", "failure": copy.failure}
         return {
             "outcome": "absent",
@@ -101,7 +103,7 @@ def _crossing(
     differing = _differing(name, saved.facts, copy.facts)
     if not differing:
         return {"outcome": "same"}
-    if not is_here:
+    if not is_loaded:
         return {
             "outcome": "other",
             "differences": differing,

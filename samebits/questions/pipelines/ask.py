@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from samebits.jobs.records import Options
 from samebits.questions.pipelines.compare import report
-from samebits.questions.pipelines.records import PipelinesOfRow, signal_of
-from samebits.records.question import first_side
+from samebits.questions.pipelines.records import PIPELINES, PipelinesOfRow
+from samebits.records.question import compared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,21 +25,12 @@ def options(cell: CellId, model: ModelSpec) -> Options | None:
 
 def of_captures(captures: Mapping[str, Capture], reference: str) -> PipelinesOfRow | None:
     """Return the tasks of a row's cells, and what differs from the reference's."""
-    signals = {
-        stack: signal
-        for stack, capture in captures.items()
-        if (signal := signal_of(capture)) is not None
-    }
+    signals = PIPELINES.by_stack(captures)
     if not signals:
         return None
-    first = first_side(reference, signals)
     return PipelinesOfRow(
         stacks={stack: _trimmed(signal) for stack, signal in signals.items()},
-        compared={
-            stack: report(first, signals[first], signal)
-            for stack, signal in signals.items()
-            if stack != first
-        },
+        compared=compared(reference, signals, report),
     )
 
 

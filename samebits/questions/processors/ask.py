@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.jobs.records import Options
 from samebits.questions.processors.compare import reports_of
-from samebits.questions.processors.records import ProcessorsOfRow, signal_of
+from samebits.questions.processors.records import PROCESSORS, ProcessorsOfRow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,11 +24,7 @@ def options(cell: CellId, model: ModelSpec) -> Options | None:
 
 def of_captures(captures: Mapping[str, Capture], reference: str) -> ProcessorsOfRow | None:
     """Return the processors of a row's cells, and what differs from the reference's."""
-    signals = {
-        stack: signal
-        for stack, capture in captures.items()
-        if (signal := signal_of(capture)) is not None
-    }
+    signals = PROCESSORS.by_stack(captures)
     return of_signals(signals, reference) if signals else None
 
 

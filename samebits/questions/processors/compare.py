@@ -21,7 +21,7 @@ from samebits.questions.processors.records import (
     ProcessorPart,
     ProcessorsReport,
 )
-from samebits.records.question import first_side
+from samebits.records.question import compared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,12 +42,13 @@ def reports_of(
     signals: Mapping[str, ProcessorsSignal], reference: str
 ) -> dict[str, ProcessorsReport]:
     """Return each stack's comparison with the reference, or with the first stack that has one."""
-    first = first_side(reference, signals)
-    return {
-        stack: ProcessorsReport(reference=first, parts=comparisons(signals[first], signal))
-        for stack, signal in signals.items()
-        if stack != first
-    }
+    return compared(reference, signals, _report)
+
+
+def _report(
+    first: str, reference: ProcessorsSignal, candidate: ProcessorsSignal
+) -> ProcessorsReport:
+    return ProcessorsReport(reference=first, parts=comparisons(reference, candidate))
 
 
 def comparisons(

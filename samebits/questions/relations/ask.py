@@ -34,11 +34,8 @@ def options(_cell: CellId, model: ModelSpec) -> RelationOptions:
 
 def of_captures(captures: Mapping[str, Capture], _reference: str) -> RelationsOfRow | None:
     """Return the relations of a row's cells, without what is the same on both sides."""
-    stacks = {
-        stack: _trimmed(signal)
-        for stack, capture in captures.items()
-        if (signal := RELATIONS.in_cell(capture.signals.answers)) is not None
-    }
+    signals = RELATIONS.by_stack(captures)
+    stacks = {stack: _trimmed(signal) for stack, signal in signals.items()}
     return RelationsOfRow(stacks=stacks) if stacks else None
 
 

@@ -24,8 +24,7 @@ def options(_cell: CellId, model: ModelSpec) -> Options:
 
 def of_captures(captures: Mapping[str, Capture], reference: str) -> TextsOfRow | None:
     """Return what each stack's tokenizer makes of the texts, compared with the reference's."""
-    answers = ((stack, TEXTS.in_cell(run.signals.answers)) for stack, run in captures.items())
-    reports = texts_of({stack: answer for stack, answer in answers if answer}, reference)
+    reports = texts_of(TEXTS.by_stack(captures), reference)
     return TextsOfRow(stacks=reports) if reports else None
 
 

@@ -22,6 +22,5 @@ def options(cell: CellId, model: ModelSpec) -> Options | None:
 
 def of_captures(captures: Mapping[str, Capture], _reference: str) -> UsageOfRow | None:
     """Return what the cells of a row answered."""
-    answers = {stack: USAGE.in_cell(run.signals.answers) for stack, run in captures.items()}
-    stacks = {stack: answer for stack, answer in answers.items() if answer is not None}
+    stacks = USAGE.by_stack(captures)
     return UsageOfRow(stacks=stacks) if stacks else None

@@ -134,6 +134,8 @@ def _shared(cell: CellResult, row: Row, report: Report) -> tuple[tuple[str, str]
         if other.judged is not Verdict.DIVERGED or other.reference != cell.reference:
             continue
         defects = [text for text, stack in explaining(other, report) if stack == _before(other)]
+        if not defects:
+            continue
         # of several defects, nothing says which signal each one changes
         signals = [signal.signal for signal in failing_signals(other)]
         if failing.isdisjoint(signals[:1] if len(defects) == 1 else signals):
