@@ -252,8 +252,9 @@ def _extra(function: Callable[[Config], None]) -> Callable[[Config], None]:
 def _fewer_key_value_heads(config: Config) -> None:
     for part in parts(config):
         heads = part.get("num_attention_heads")
-        as_many = part.get("num_key_value_heads", 0) in {heads, None}
-        if as_many and isinstance(heads, int) and heads % 2 == 0:
+        if not isinstance(heads, int) or heads % 2:
+            continue
+        if part.get("num_key_value_heads", 0) in {heads, None}:
             part["num_key_value_heads"] = heads // 2
 
 
@@ -282,5 +283,5 @@ def _other_constants(config: Config) -> None:
 def _no_end(config: Config) -> None:
     """Let nothing end a text, so that every greedy token is compared."""
     for part in parts(config):
-        if part.get("eos_token_id") is not None and "decoder_start_token_id" not in part:
+        if part.get("eos_token_id") is not None and part.get("decoder_start_token_id") is None:
             part["eos_token_id"] = None
