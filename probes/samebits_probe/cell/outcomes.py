@@ -23,12 +23,24 @@ _HASH_LENGTH = 16
 _UNKNOWN_ARGUMENT = "unexpected keyword argument"
 
 
+class Clock:
+    """The processor time that some calls have together; a busy machine leaves out no more than an idle one."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.process_time() + seconds
+
+    @property
+    def is_over(self) -> bool:
+        """True if no further call is to begin."""
+        return time.process_time() > self._end
+
+
 class Outcomes:
     """What calls returned or raised, by operation and case."""
 
     def __init__(self, seconds: float) -> None:
-        """Allow all calls together this many seconds; later ones are left out, with the reason."""
-        self._end = time.perf_counter() + seconds
+        """Allow all calls together this many seconds of the processor; later ones are left out, with the reason."""
+        self._clock = Clock(seconds)
         self._seconds = seconds
         self._values: list[dict[str, Any]] = []
         self._numbers: dict[str, int] = {}
@@ -44,7 +56,7 @@ class Outcomes:
         """
         if operation in self._left_out:
             return None
-        if time.perf_counter() > self._end:
+        if self._clock.is_over:
             self.leave_out(operation, f"the calls before it took more than {self._seconds:.0f} s")
             return None
         try:

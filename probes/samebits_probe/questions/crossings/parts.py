@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transformers import GenerationConfig
 
-from samebits_probe.cell.outcomes import Outcomes
+from samebits_probe.cell.outcomes import Clock, Outcomes
 from samebits_probe.cell.written import file_of
 from samebits_probe.model.load import has_tokenizer, load_config, load_tokenizer
 from samebits_probe.process import progress
@@ -193,7 +193,7 @@ def _answer(parts: Parts, name: str, source: Source) -> Facts:
 
 def _calls(kind: str, processor: Any, *, talks: bool) -> Facts:
     """Return what a processor gives for each output of each call."""
-    outcomes, clock = Outcomes(SECONDS), processors.Clock(SECONDS)
+    outcomes, clock = Outcomes(SECONDS), Clock(SECONDS)
     for case, call in calls.of(kind, processor, talks=talks).items():
         if clock.is_over:
             break

@@ -10,14 +10,13 @@ import copy
 import importlib.util
 import inspect
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import transformers
 from transformers.utils import cached_file
 
-from samebits_probe.cell.outcomes import plain
+from samebits_probe.cell.outcomes import Clock, plain
 from samebits_probe.questions.processors import (
     arrays,
     calls,
@@ -85,18 +84,6 @@ KINDS = {
     "video processor": Kind("AutoVideoProcessor", "video_processor_type", "video_processor"),
     "processor": Kind("AutoProcessor", "processor_class", ""),
 }
-
-
-class Clock:
-    """The time that all cases of a model have."""
-
-    def __init__(self, seconds: float) -> None:
-        self._end = time.perf_counter() + seconds
-
-    @property
-    def is_over(self) -> bool:
-        """True if no further case is to begin."""
-        return time.perf_counter() > self._end
 
 
 def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
