@@ -152,3 +152,12 @@ def test_a_model_for_which_the_machine_has_no_memory_is_refused_before_it_is_mad
         raise AssertionError
     # wide, and there is room
     built(GPTJ | {"config": GPTJ["config"] | {"n_embd": 512, "n_head": 8}})
+
+
+def test_the_config_of_a_tokenizer_may_leave_out_its_class():
+    tokenizer = {"kind": "byte-level", "tokenizer_class": "GPT2TokenizerFast", "slow_files": False}
+    tokenizer |= {"parts": None, "config": {"tokenizer_class": None, "model_max_length": 99}}
+    folder = built(GPTJ | {"tokenizer": tokenizer})
+    written = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+    assert "tokenizer_class" not in written
+    assert written["model_max_length"] == 99

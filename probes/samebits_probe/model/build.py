@@ -265,10 +265,9 @@ def _write_tokenizer(recipe: Recipe, folder: Path) -> None:
     tokenizers.write(
         folder,
         tokenizer["kind"],
-        tokenizer["tokenizer_class"],
         slow_files=tokenizer["slow_files"],
         parts=tokenizer["parts"],
-        **tokenizer["config"],
+        **{"tokenizer_class": tokenizer["tokenizer_class"]} | tokenizer["config"],
     )
 
 

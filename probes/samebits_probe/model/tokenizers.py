@@ -312,7 +312,8 @@ _NAMED_WORDPIECE = {
 def write(
     folder: Path,
     kind: str,
-    tokenizer_class: str = "PreTrainedTokenizerFast",
+    /,
+    tokenizer_class: str | None = "PreTrainedTokenizerFast",
     *,
     slow_files: bool = False,
     parts: Part | None = None,
