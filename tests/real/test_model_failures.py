@@ -11,6 +11,9 @@ defaults:
   relations: false
   crossings: false
   usage: false
+  arguments: false
+  classes: false
+  pipelines: false
   training: false
   greedy: 4
   prompts: {{short: {{length: 7}}, longer: {{length: 11}}}}

@@ -78,7 +78,7 @@ IN_EVERY_RELEASE = (
 """Models that a release in the middle shows to be what they are; for the others the oldest and the newest do."""
 TEXT = "prompts: {short: The capital of France is}"
 SETTINGS = {
-    "healthy": "training: true",
+    "healthy": "training: true, arguments: true, classes: true, pipelines: true",
     "inv-freq-dtype": "dtypes: [bfloat16]",
     "tokenizer-backend": TEXT,
     "tokenizer-llama": TEXT,
@@ -97,6 +97,9 @@ defaults:
   relations: false
   crossings: false
   usage: false
+  arguments: false
+  classes: false
+  pipelines: false
   training: false
   prompts:
     short: {length: 9}
@@ -250,7 +253,7 @@ def test_positions_that_an_own_method_does_not_cut_are_named(tmp_path, run_in):
     text += model("generate-legacy", (root_of(), "generate-legacy"))
     (tmp_path / "matrix.yaml").write_text(text)
     (row,) = run_in(tmp_path).rows
-    assert [codes(cell) for cell in row.cells] == [set(), {"SB805", "SB929"}]
+    assert [codes(cell) for cell in row.cells] == [set(), {"SB805"}]
 
 
 def test_a_default_dtype_that_changed_is_named(tmp_path, run_in):

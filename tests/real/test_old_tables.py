@@ -44,6 +44,9 @@ defaults:
   relations: false
   crossings: false
   usage: false
+  arguments: false
+  classes: false
+  pipelines: false
   training: false
   prompts: {short: {length: 5}}
 models:

@@ -35,6 +35,9 @@ defaults:
   greedy: 0
   relations: false
   usage: false
+  arguments: false
+  classes: false
+  pipelines: false
   training: false
   crossings: false
   prompts:

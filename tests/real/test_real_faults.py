@@ -79,6 +79,9 @@ def report_of(run_in, folder, models, more=""):
     lines += [
         "  crossings: false",
         "  usage: false",
+        "  arguments: false",
+        "  classes: false",
+        "  pipelines: false",
         "  training: false",
         "  prompts: {short: {length: 9}}",
         "models:",

@@ -34,7 +34,9 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cells(folder, run_in):
     prompts = {"short": {"length": 9}, "padded": {"batch": [{"length": 5}, {"length": 13}]}}
-    others = dict.fromkeys(("relations", "crossings", "usage", "training"), False)
+    others = dict.fromkeys(
+        ("relations", "crossings", "usage", "training", "arguments", "classes", "pipelines"), False
+    )
     defaults = {"greedy": 6, **others}
     defaults["prompts"] = prompts
     models = {

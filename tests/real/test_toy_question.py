@@ -74,7 +74,7 @@ def folder_with_matrix(path):
     return path
 
 
-OTHERS = ("relations", "crossings", "usage", "training")
+OTHERS = ("relations", "crossings", "usage", "training", "arguments", "classes", "pipelines")
 
 
 @pytest.fixture(scope="module")

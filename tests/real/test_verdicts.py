@@ -31,6 +31,9 @@ def folder(tmp_path_factory, planted):
         "defaults:",
         "  greedy: 0",
         "  training: false",
+        "  arguments: false",
+        "  classes: false",
+        "  pipelines: false",
         PROMPTS,
         "models:",
     ]

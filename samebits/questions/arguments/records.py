@@ -77,7 +77,13 @@ class ArgumentsOfRow(Answer):
     """Environment -> what differs from the reference, or from the oldest one; not for that one itself."""
 
 
-ARGUMENTS = Key("arguments", ArgumentsSignal, ArgumentsOfRow)
+ARGUMENTS = Key(
+    "arguments",
+    ArgumentsSignal,
+    ArgumentsOfRow,
+    switch="Whether to call forward and generate() with one argument more at a time, to see which have an effect.",
+    hint="does each argument of forward and generate() still have its effect",
+)
 
 
 def signal_of(capture: Capture) -> ArgumentsSignal | None:

@@ -78,7 +78,13 @@ class ClassesOfRow(Answer):
     """Environment -> what differs from the reference, or from the oldest one; not for that one itself."""
 
 
-CLASSES = Key("classes", ClassesSignal, ClassesOfRow)
+CLASSES = Key(
+    "classes",
+    ClassesSignal,
+    ClassesOfRow,
+    switch="Whether to load the checkpoint with other classes: AutoModel, the other heads, a part alone.",
+    hint="do AutoModel, other heads and parts read the same tensors",
+)
 
 
 def signal_of(capture: Capture) -> ClassesSignal | None:

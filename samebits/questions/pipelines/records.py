@@ -144,6 +144,8 @@ PIPELINES = Key(
     "pipelines",
     PipelinesSignal,
     PipelinesOfRow,
+    switch="Whether to call pipeline() for each task of the model's class.",
+    hint="does pipeline() answer the same for each task",
     sees_images=True,
 )
 
