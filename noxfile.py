@@ -105,8 +105,9 @@ def tests(session: nox.Session) -> None:
         session.run("pytest", *session.posargs)
         return
     # a file stays with its worker, as tests of a file share the runs that they look at
-    session.run("pytest", "-m", "not stacks", "-n", "auto", "--dist", "loadfile")
-    session.run("pytest", "-m", "stacks", "-n", "2", "--dist", "loadfile")
+    slowest = ("--durations=20", "--durations-min=10")
+    session.run("pytest", "-m", "not stacks", "-n", "auto", "--dist", "loadfile", *slowest)
+    session.run("pytest", "-m", "stacks", "-n", "2", "--dist", "loadfile", *slowest)
 
 
 @nox.session(name="tests-long", default=False)
