@@ -3,7 +3,7 @@
 import pytest
 
 from samebits.findings.case import Case
-from samebits.questions.arguments.ask import of_captures, options
+from samebits.questions.arguments import QUESTION
 from samebits.questions.arguments.compare import differences
 from samebits.questions.arguments.records import ARGUMENTS, ArgumentsSignal
 from samebits.questions.arguments.section import SECTION
@@ -104,7 +104,7 @@ def test_findings_name_the_argument_and_both_effects():
 def test_the_first_variant_is_asked():
     model = model_spec()
     asked = [CellId(model=model.name, variant=v, stack="5.x") for v in model.variants]
-    assert [options(cell, model) is not None for cell in asked] == [
+    assert [QUESTION.options(cell, model) is not None for cell in asked] == [
         v == model.first_on_cpu for v in model.variants
     ]
 
@@ -115,7 +115,7 @@ def row_of(before, after):
         first: sound(Memory(), first, arguments=signal(before)),
         second: sound(Memory(), second, arguments=signal(after)),
     }
-    return of_captures(captures, first)
+    return QUESTION.of_captures(captures, first)
 
 
 def report_of(answer):
@@ -136,4 +136,4 @@ def test_sections_list_what_differs_and_nothing_else():
 
 
 def test_a_row_without_arguments_has_no_answer():
-    assert of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None
+    assert QUESTION.of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None

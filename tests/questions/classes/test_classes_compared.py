@@ -3,7 +3,7 @@
 import pytest
 
 from samebits.findings.case import Case
-from samebits.questions.classes.ask import of_captures, options
+from samebits.questions.classes import QUESTION
 from samebits.questions.classes.compare import differences
 from samebits.questions.classes.records import CLASSES, ClassesSignal
 from samebits.questions.classes.section import SECTION
@@ -95,7 +95,7 @@ def test_a_load_that_raises_on_one_side_is_named_with_its_exception():
 def test_the_first_variant_is_asked():
     model = model_spec()
     asked = [CellId(model=model.name, variant=v, stack="5.x") for v in model.variants]
-    assert [options(cell, model) is not None for cell in asked] == [
+    assert [QUESTION.options(cell, model) is not None for cell in asked] == [
         v == model.first_on_cpu for v in model.variants
     ]
 
@@ -106,7 +106,7 @@ def report_of(before, after):
         first: sound(Memory(), first, classes=signal(before)),
         second: sound(Memory(), second, classes=signal(after)),
     }
-    answers = {CLASSES.name: of_captures(captures, first)}
+    answers = {CLASSES.name: QUESTION.of_captures(captures, first)}
     row = same_everywhere("m", "float32").model_copy(update={"answers": answers})
     return sample_report().model_copy(update={"rows": (row,)})
 
@@ -124,4 +124,4 @@ def test_sections_list_what_differs_and_nothing_else():
 
 
 def test_a_row_without_classes_has_no_answer():
-    assert of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None
+    assert QUESTION.of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samebits.pipeline.answers import options_of
-from samebits.questions.processors.ask import of_captures
+from samebits.questions.processors import QUESTION
 from samebits.records.report import RowFacts
 from samebits.reports import earlier
 from tests.support.builders import Memory, cell_id, model_spec, sound
@@ -31,7 +31,7 @@ def test_the_first_variant_on_the_cpu_is_asked(cell, changed, asked):
 
 def of_row(**signals):
     captures = {name: sound(Memory(), name, processors=value) for name, value in signals.items()}
-    return of_captures(captures, "b")
+    return QUESTION.of_captures(captures, "b")
 
 
 def test_a_row_has_what_differs_from_the_reference_and_no_cases():

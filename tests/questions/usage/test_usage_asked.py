@@ -1,6 +1,6 @@
 import pytest
 
-from samebits.questions.usage.ask import of_captures, options
+from samebits.questions.usage import QUESTION
 from samebits.questions.usage.records import UsageOfRow, UsageSignal
 from tests.support.builders import capture, cell_id, model_spec
 
@@ -16,11 +16,11 @@ from tests.support.builders import capture, cell_id, model_spec
 )
 def test_usage_is_tried_in_the_first_variant_on_the_cpu(cell, changed, tried):
     model = model_spec(**({"attention": ("sdpa", "eager")} | changed))
-    assert (options(cell, model) is not None) == tried
+    assert (QUESTION.options(cell, model) is not None) == tried
 
 
 def test_a_large_model_itself_is_asked_in_a_deep_run():
-    asked = [options(cell_id(), model_spec(large=large)) for large in (False, True)]
+    asked = [QUESTION.options(cell_id(), model_spec(large=large)) for large in (False, True)]
     assert [each.large for each in asked] == [False, True]
 
 
@@ -32,5 +32,5 @@ def test_it_can_be_switched_off():
 def test_a_row_has_what_its_cells_answered():
     answer = UsageSignal(skips={"packed": "forward takes no position_ids"})
     captures = {"4.48": capture("4.48"), "5.0": capture("5.0", usage=answer)}
-    assert of_captures(captures, "4.48") == UsageOfRow(stacks={"5.0": answer})
-    assert of_captures({"4.48": capture("4.48")}, "4.48") is None
+    assert QUESTION.of_captures(captures, "4.48") == UsageOfRow(stacks={"5.0": answer})
+    assert QUESTION.of_captures({"4.48": capture("4.48")}, "4.48") is None
