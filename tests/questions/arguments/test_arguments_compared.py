@@ -8,8 +8,7 @@ from samebits.questions.arguments.compare import differences
 from samebits.questions.arguments.records import ARGUMENTS, ArgumentsSignal
 from samebits.questions.arguments.section import SECTION
 from samebits.questions.registry import findings
-from samebits.records.ids import CellId
-from tests.support.builders import Memory, model_spec, sound
+from tests.support.builders import Memory, sound
 from tests.support.sample_report import same_everywhere, sample_report
 
 READ = {"named": True, "effect": "other numbers"}
@@ -99,14 +98,6 @@ def test_findings_name_the_argument_and_both_effects():
     assert ignored["SB928"].evidence[1] == "5.x: no effect; generate does not name it"
     assert codes_of(READ, RAISES, "generate").keys() == {"SB929"}
     assert not codes_of(READ, READ, "generate")
-
-
-def test_the_first_variant_is_asked():
-    model = model_spec()
-    asked = [CellId(model=model.name, variant=v, stack="5.x") for v in model.variants]
-    assert [QUESTION.options(cell, model) is not None for cell in asked] == [
-        v == model.first_on_cpu for v in model.variants
-    ]
 
 
 def row_of(before, after):

@@ -8,8 +8,7 @@ from samebits.questions.classes.compare import differences
 from samebits.questions.classes.records import CLASSES, ClassesSignal
 from samebits.questions.classes.section import SECTION
 from samebits.questions.registry import findings
-from samebits.records.ids import CellId
-from tests.support.builders import Memory, model_spec, sound
+from tests.support.builders import Memory, sound
 from tests.support.sample_report import same_everywhere, sample_report
 
 READ = {
@@ -90,14 +89,6 @@ def test_a_load_that_raises_on_one_side_is_named_with_its_exception():
     found = found_in(READ, {"model_class": "BertModel", "raised": "KeyError: 'planted'"})
     assert found.keys() == {"SB931"}
     assert "planted" in " ".join(found["SB931"].evidence)
-
-
-def test_the_first_variant_is_asked():
-    model = model_spec()
-    asked = [CellId(model=model.name, variant=v, stack="5.x") for v in model.variants]
-    assert [QUESTION.options(cell, model) is not None for cell in asked] == [
-        v == model.first_on_cpu for v in model.variants
-    ]
 
 
 def report_of(before, after):

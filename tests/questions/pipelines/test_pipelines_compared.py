@@ -9,8 +9,7 @@ from samebits.questions.pipelines.records import PIPELINES, PipelinesSignal
 from samebits.questions.pipelines.section import of_model, of_run, pipelines_differ
 from samebits.questions.registry import findings
 from samebits.records.capture import Failure
-from samebits.records.ids import CellId
-from tests.support.builders import Memory, model_spec, sound
+from tests.support.builders import Memory, sound
 from tests.support.sample_report import same_everywhere, sample_report
 
 IDS = {"dtype": "int64", "shape": (1, 4), "hash": "aa"}
@@ -174,16 +173,6 @@ def test_what_was_not_asked_is_not_compared():
     for other in (signal({"left_out": "no"}), signal(left_out="no"), signal(name="fill-mask")):
         assert compared(signal(CLEAN), other) == []
         assert compared(other, signal(CLEAN)) == []
-
-
-def test_it_is_asked_in_the_first_cpu_variant():
-    spec = model_spec()
-    assert (
-        QUESTION.options(CellId(model="llama", variant=spec.first_on_cpu, stack="4.48"), spec)
-        is not None
-    )
-    other = spec.first_on_cpu.model_copy(update={"dtype": "bfloat16"})
-    assert QUESTION.options(CellId(model="llama", variant=other, stack="4.48"), spec) is None
 
 
 def row(model, after):
