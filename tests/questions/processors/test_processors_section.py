@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from samebits.questions import registry
+from samebits.questions.differing import NOT_OBSERVED
 from samebits.questions.processors import QUESTION
 from samebits.questions.processors.records import PROCESSORS, ProcessorCase
 from samebits.questions.processors.section import (
-    NOT_OBSERVED,
     processors,
     processors_differ,
     processors_of,
