@@ -2,14 +2,12 @@
 
 import pytest
 
-from samebits.findings.case import Case
 from samebits.questions.arguments import QUESTION
 from samebits.questions.arguments.compare import differences
-from samebits.questions.arguments.records import ARGUMENTS, ArgumentsSignal
+from samebits.questions.arguments.records import ArgumentsSignal
 from samebits.questions.arguments.section import SECTION
-from samebits.questions.registry import findings
+from tests.support.asked import findings_of, report_of
 from tests.support.builders import Memory, sound
-from tests.support.sample_report import same_everywhere, sample_report
 
 READ = {"named": True, "effect": "other numbers"}
 NONE = {"named": False, "effect": "none"}
@@ -73,11 +71,7 @@ def test_arguments_of_generate(before, after, kind):
 
 
 def codes_of(before, after, method="effects"):
-    case = Case(
-        capture=sound(Memory(), "5.x", arguments=signal(after, method)),
-        reference=sound(Memory(), "4.48", arguments=signal(before, method)),
-    )
-    return {each.code: each for each in findings(case)}
+    return findings_of("arguments", signal(before, method), signal(after, method))
 
 
 def test_findings_name_the_argument_and_both_effects():
@@ -100,27 +94,13 @@ def test_findings_name_the_argument_and_both_effects():
     assert not codes_of(READ, READ, "generate")
 
 
-def row_of(before, after):
-    first, second = (stack.id for stack in sample_report().stacks[:2])
-    captures = {
-        first: sound(Memory(), first, arguments=signal(before)),
-        second: sound(Memory(), second, arguments=signal(after)),
-    }
-    return QUESTION.of_captures(captures, first)
-
-
-def report_of(answer):
-    row = same_everywhere("m", "float32").model_copy(update={"answers": {ARGUMENTS.name: answer}})
-    return sample_report().model_copy(update={"rows": (row,)})
-
-
 def test_sections_list_what_differs_and_nothing_else():
-    report = report_of(row_of(READ, NONE))
+    report = report_of("arguments", signal(READ), signal(NONE))
     assert SECTION.has_details(report.rows, report)
     for text in (SECTION.of_run(report), SECTION.of_model(list(report.rows), report)):
         assert "head_mask" in text
         assert "no effect" in text
-    same = report_of(row_of(READ, READ))
+    same = report_of("arguments", signal(READ), signal(READ))
     assert not SECTION.has_details(same.rows, same)
     assert not SECTION.of_run(same)
     assert not SECTION.of_model(list(same.rows), same)

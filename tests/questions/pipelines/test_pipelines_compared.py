@@ -9,6 +9,7 @@ from samebits.questions.pipelines.records import PIPELINES, PipelinesSignal
 from samebits.questions.pipelines.section import of_model, of_run, pipelines_differ
 from samebits.questions.registry import findings
 from samebits.records.capture import Failure
+from tests.support.asked import findings_of
 from tests.support.builders import Memory, sound
 from tests.support.sample_report import same_everywhere, sample_report
 
@@ -52,11 +53,7 @@ def outcomes(before, after):
 
 
 def codes_of(before, after):
-    case = Case(
-        capture=sound(Memory(), "5.x", pipelines=after),
-        reference=sound(Memory(), "4.48", pipelines=before),
-    )
-    return {each.code: each for each in findings(case)}
+    return findings_of("pipelines", before, after)
 
 
 CLEAN = called()
