@@ -13,12 +13,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from hashlib import sha256, sha512
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import NamedTuple
 
 VENDOR = Path(__file__).parents[1] / "samebits" / "reports" / "html" / "assets" / "vendor"
 MANIFEST = "vendor.json"

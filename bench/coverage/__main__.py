@@ -10,14 +10,12 @@ import argparse
 import json
 import random
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.coverage import page
 from bench.place import ROOT, WORK, Place
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 RELEASES = "4.48.3,4.57.6,5.23.0"
 INSIDE = Path(__file__).with_name("inside.py")

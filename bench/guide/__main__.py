@@ -49,10 +49,10 @@ def main() -> None:
         and not (options.at_once and item.run)
     }
     cases = {name: case for name, case in items.cases().items() if name.removesuffix(TWIN) in asked}
-    found = groups(cases, items.together)
-    progress = Progress(len(found))
+    of_cases = groups(cases, items.together)
+    progress = Progress(len(of_cases))
     shown: dict[str, dict[str, Any]] = {}
-    for group in found:
+    for group in of_cases:
         if options.judge:
             shown |= {record["name"]: record for record in judged(group, FOLDER)}
             continue

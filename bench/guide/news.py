@@ -15,19 +15,17 @@ import io
 import re
 import sys
 import zipfile
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.defaults import Reader, wheels
 from bench.guide.cases import PATH
 from bench.place import ROOT
 from bench.stated import written
 from samebits.defaults.table import Table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 sys.path.insert(0, str(ROOT / "tests" / "lint"))
 

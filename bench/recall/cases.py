@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import yaml
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from bench.place import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PATH = Path(__file__).parent / "cases.yaml"
 Area = Literal[

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
@@ -12,9 +13,6 @@ from samebits.base import git
 from samebits.base.errors import SamebitsError, shown
 from samebits.matrix.values import VERSION, fits
 from samebits.stacks.source import FOLDER
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _INIT = f"{FOLDER}/__init__.py"
 _PULL = re.compile(r"\(#(\d+)\)\s*$")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from samebits.base.errors import SamebitsError
 from samebits.stacks.places import VARIABLE as CACHE
 from samebits.stacks.places import cache_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 _SAMPLE_CACHE = "/var/tmp/samebits"
 

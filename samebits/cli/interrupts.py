@@ -7,15 +7,13 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
 
 from samebits.text.terminal import PLAIN
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-    from types import FrameType
 
 T = TypeVar("T")
 

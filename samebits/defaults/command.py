@@ -10,15 +10,13 @@ import argparse
 import difflib
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from samebits.defaults.moved import Move, class_names, moves, spelling
 from samebits.defaults.table import Table, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 HELP: Final = "defaults that moved between two releases and that a config leaves out"
 FORMAT: Final = "samebits-defaults"

@@ -10,14 +10,37 @@ from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from samebits.records.question import Key
     from samebits.records.report import Report, Row
 
+NOT_OBSERVED = "\N{EN DASH}"
+
 _MAX_MODELS = 6
-Line = tuple[str, tuple[str, ...]]
+Line = tuple[Markdown, ...]
 """A thing, and what it is in each environment."""
+
+
+def line_of(name: str, answers: Iterable[str]) -> Line:
+    """Return a line of answers as code, and of a dash where nothing was observed."""
+    return (prose(name), *(code(a) if a != NOT_OBSERVED else prose(a) for a in answers))
+
+
+def differing_lines(lines: Iterable[list[str]]) -> list[Line]:
+    """Return the lines in which two environments have other answers; a line begins with its name."""
+    return [
+        line_of(name, answers) for name, *answers in lines if len(set(answers) - {NOT_OBSERVED}) > 1
+    ]
+
+
+def once_for_models(models: Mapping[str, Iterable[Line]]) -> list[Line]:
+    """Return each line of some models once, with the models that have it."""
+    pairs = ((model, line) for model, lines in models.items() for line in lines)
+    return [
+        (*line, codes([model for model, _ in group], _MAX_MODELS))
+        for line, group in grouped(pairs, lambda pair: pair[1]).items()
+    ]
 
 
 class Differing(NamedTuple):
@@ -36,15 +59,9 @@ class Differing(NamedTuple):
 
     def of_run(self, report: Report) -> Markdown:
         """Return what differs, once for all models in which it is the same; empty if nothing does."""
-        models = self.key.by_model(report.rows)
         stacks = [stack.id for stack in report.stacks]
-        pairs = (
-            (model, line) for model, row in models.items() for line in self._lines(row, stacks)
-        )
-        rows = [
-            [code(line[0]), *map(prose, line[1]), codes([model for model, _ in group], _MAX_MODELS)]
-            for line, group in grouped(pairs, lambda pair: pair[1]).items()
-        ]
+        models = self.key.by_model(report.rows)
+        rows = once_for_models({model: self._lines(row, stacks) for model, row in models.items()})
         if not rows:
             return EMPTY
         intro = fill(self.intro, plural(len(models), "model"))
@@ -57,8 +74,7 @@ class Differing(NamedTuple):
         lines = self._lines(row, stacks) if row is not None else []
         if not lines:
             return EMPTY
-        cells = [[code(thing), *map(prose, words)] for thing, words in lines]
-        return page([heading(2, self.title), table([self.thing, *stacks], cells)])
+        return page([heading(2, self.title), table([self.thing, *stacks], lines)])
 
     def has_details(self, rows: Iterable[Row], _report: Report) -> bool:
         """Return True if something differs."""
@@ -70,7 +86,7 @@ class Differing(NamedTuple):
             self.name(each) for compared in row.compared.values() for each in compared.differences
         }
         return [
-            (name, tuple(self._words(row.stacks.get(stack), name) for stack in stacks))
+            (code(name), *(prose(self._words(row.stacks.get(stack), name)) for stack in stacks))
             for name in sorted(names)
         ]
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from samebits.text.blocks import bullets, codes, page
 from samebits.text.markdown import EMPTY, Markdown, fill
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from samebits.records.made import MadeModel
+    from samebits.records.report import Row
 
 MAX_MODELS = 6
 """Limit for the models that a line names."""
@@ -24,15 +25,24 @@ MADE = (
 )
 
 
-def made_models(asked: Iterable[tuple[str, str, MadeModel | None]]) -> Markdown:
+class Asked(Protocol):
+    """What a cell answered, or a made model in place of its model."""
+
+    @property
+    def asked_of(self) -> MadeModel | None:
+        """The made model; None: the model itself answered."""
+
+
+def made_models(rows: Iterable[Row], signals_of: Callable[[Row], Mapping[str, Asked]]) -> Markdown:
     """Return which made models were asked; empty if each model was asked itself.
 
-    ``asked`` are models, stacks, and the made model in place of the model there.
+    ``signals_of`` returns what the cells of a row answered, by stack.
     """
     stacks: dict[tuple[str, str], list[str]] = {}
-    for model, stack, made in asked:
-        if made is not None:
-            stacks.setdefault((model, made.in_words), []).append(stack)
+    for row in rows:
+        for stack, signal in signals_of(row).items():
+            if signal.asked_of is not None:
+                stacks.setdefault((row.model, signal.asked_of.in_words), []).append(stack)
     models: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for (model, words), where in stacks.items():
         models.setdefault((tuple(where), words), []).append(model)

@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
+from samebits.jobs.records import Options
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from samebits.findings.rule import Rule
     from samebits.jobs.common import ReadyCell, ReadyPair
     from samebits.jobs.lab import Functions, Lab
-    from samebits.jobs.records import Options
     from samebits.matrix.plan import Plan
     from samebits.matrix.spec import Matrix, ModelSpec
     from samebits.records.capture import Capture
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 T = TypeVar("T")
+
+
+def in_first_variant(cell: CellId, model: ModelSpec) -> Options | None:
+    """Ask the model's first CPU variant, as the others would answer the same."""
+    return Options(large=model.large) if cell.variant == model.first_on_cpu else None
 
 
 class RowName(NamedTuple):

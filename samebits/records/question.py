@@ -7,7 +7,7 @@ and matrix.yaml are read by packages that know no question; they look up what th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import BeforeValidator, SerializeAsAny
 
@@ -46,6 +46,10 @@ class Answer(Record):
         It is looked up in its ``stacks``, if it has them.
         """
         return getattr(self, "stacks", {}).get(stack)
+
+    def trimmed(self) -> Self:
+        """Return what a report keeps of the answer of a cell."""
+        return self
 
     def facts(self) -> dict[str, Any]:
         """Return what findings may depend on, as JSON: all but times."""
@@ -91,9 +95,9 @@ class Key(Generic[C, R]):
         """Make its answers known to captures, rows and matrix.yaml."""
         _KEYS[self.name] = self
 
-    def in_cell(self, answers: Mapping[str, Answer]) -> C | None:
-        """Return its answer among those of a capture; None if it has none."""
-        answer = answers.get(self.name)
+    def in_cell(self, capture: Capture | None) -> C | None:
+        """Return its answer in a capture; None if it has none, or without a capture."""
+        answer = None if capture is None else capture.signals.answers.get(self.name)
         assert answer is None or isinstance(answer, self.of_cell)
         return answer
 
@@ -103,10 +107,34 @@ class Key(Generic[C, R]):
         assert answer is None or isinstance(answer, self.of_row)
         return answer
 
+    def on_both(self, reference: Capture | None, candidate: Capture) -> tuple[C, C] | None:
+        """Return its answers in two captures; None if one has none."""
+        before, after = self.in_cell(reference), self.in_cell(candidate)
+        return (before, after) if before is not None and after is not None else None
+
     def by_stack(self, captures: Mapping[str, Capture]) -> dict[str, C]:
         """Return stack -> its answer in the capture of a cell, for the stacks that have one."""
-        answers = {stack: self.in_cell(c.signals.answers) for stack, c in captures.items()}
+        answers = {stack: self.in_cell(capture) for stack, capture in captures.items()}
         return {stack: answer for stack, answer in answers.items() if answer is not None}
+
+    def kept(
+        self, compare: Callable[[str, C, C], Record] | None = None
+    ) -> Callable[[Mapping[str, Capture], str], R | None]:
+        """Return what makes its answer of a row: of the captures of its cells, and the reference's stack.
+
+        The answer has the ``stacks``, and with ``compare``, as of :func:`compared`, what is ``compared``.
+        """
+
+        def of_captures(captures: Mapping[str, Capture], reference: str) -> R | None:
+            answers = self.by_stack(captures)
+            if not answers:
+                return None
+            row: dict[str, Any] = {"stacks": {s: a.trimmed() for s, a in answers.items()}}
+            if compare is not None:
+                row["compared"] = compared(reference, answers, compare)
+            return self.of_row.model_validate(row)
+
+        return of_captures
 
     def by_model(self, rows: Iterable[Row]) -> dict[str, R]:
         """Return model -> its answer in the model's first row that has one."""

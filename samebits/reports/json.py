@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
+from typing import Any
 
 from samebits.records.report import Report
-
-if TYPE_CHECKING:
-    from typing import Any
 
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """Strings for the numbers that JSON does not have; pydantic reads them back."""

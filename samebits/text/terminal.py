@@ -6,17 +6,14 @@ of an internal error. Lines that a receipt prints again went through here when i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Self, TextIO
 
 from samebits.base import streams
 from samebits.base.redaction import Redaction
 from samebits.base.workflow import inert
 from samebits.text.markdown import visible
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self, TextIO
 
 
 class Mark(StrEnum):

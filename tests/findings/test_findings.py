@@ -10,7 +10,7 @@ import pytest
 from samebits.compare.signals import compare
 from samebits.findings.case import Case
 from samebits.questions.registry import explained, findings, rules, texts
-from samebits.questions.relations.records import Relation, RelationsSignal, signal_of
+from samebits.questions.relations.records import RELATIONS, Relation, RelationsSignal
 from samebits.questions.usage.records import CACHES, UsageSignal
 from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
@@ -655,7 +655,7 @@ def evidence_of(run):
 def test_a_finding_seen_with_a_made_model_says_so(name):
     run = with_relations(relation(name, 3.0, 3.0))
     (plain,) = evidence_of(run)
-    relations = signal_of(run).model_copy(update={"asked_of": MADE})
+    relations = RELATIONS.in_cell(run).model_copy(update={"asked_of": MADE})
     (evidence,) = evidence_of(with_signals(run, answers={"relations": relations}))
     assert evidence == (*plain, f"seen with {MADE.in_words}")
     assert "tiny model" not in "".join(plain)

@@ -90,9 +90,9 @@ def _ignored(project: Project) -> Iterator[Problem]:
             source.from_library(node.func.value if loads else node.func)  # type: ignore[attr-defined]
         )
         for argument in node.keywords if owner else ():
-            told = _no_effect(owner, argument, loads=loads)
-            if told is not None and not guarded(source, node):
-                yield problem("SB107", source, argument, told[0], since("5.0"), told[1])
+            words = _no_effect(owner, argument, loads=loads)
+            if words is not None and not guarded(source, node):
+                yield problem("SB107", source, argument, words[0], since("5.0"), words[1])
 
 
 def _no_effect(owner: str, argument: ast.keyword, *, loads: bool) -> tuple[str, str] | None:

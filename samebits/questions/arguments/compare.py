@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from samebits.questions.arguments.records import ArgumentDifference
+from samebits.questions.arguments.records import ArgumentDifference, ArgumentsReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,11 @@ def differences(
                 yield ArgumentDifference(
                     argument=name, method=method, kind=kind, reference=before, candidate=after
                 )
+
+
+def report(stack: str, reference: ArgumentsSignal, candidate: ArgumentsSignal) -> ArgumentsReport:
+    """Compare the effects of two environments; ``stack`` is the reference's."""
+    return ArgumentsReport(reference=stack, differences=tuple(differences(reference, candidate)))
 
 
 def _kind(method: Method, before: ArgumentEffect, after: ArgumentEffect) -> Kind | None:

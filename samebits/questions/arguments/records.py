@@ -5,15 +5,12 @@ probes/samebits_probe/questions/arguments/ writes :class:`ArgumentsSignal` witho
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from samebits.records.question import Answer, Key
 from samebits.records.record import Record
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
 
 Effect = Literal[
     "other numbers", "another shape", "another form", "more fields", "rounding", "none", "raises"
@@ -84,8 +81,3 @@ ARGUMENTS = Key(
     switch="Whether to call forward and generate() with one argument more at a time, to see which have an effect.",
     hint="does each argument of forward and generate() still have its effect",
 )
-
-
-def signal_of(capture: Capture) -> ArgumentsSignal | None:
-    """Return the arguments of a cell; None if none was given."""
-    return ARGUMENTS.in_cell(capture.signals.answers)

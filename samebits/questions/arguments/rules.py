@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.arguments.compare import differences
-from samebits.questions.arguments.records import signal_of
+from samebits.questions.arguments.records import ARGUMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,11 +20,10 @@ def _of_kind(method: Method, kind: Kind) -> Callable[[Case], Iterator[Sighting]]
     """Return a check for arguments of a method whose effects differ in this way."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        reference = signal_of(case.reference) if case.reference is not None else None
-        candidate = signal_of(case.capture)
-        if case.reference is None or reference is None or candidate is None:
+        pair = ARGUMENTS.on_both(case.reference, case.capture)
+        if pair is None:
             return
-        for each in differences(reference, candidate):
+        for each in differences(*pair):
             if (each.method, each.kind) != (method, kind):
                 continue
             sides = (in_words(side, method) for side in (each.reference, each.candidate))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.questions.classes.records import ClassDifference
+from samebits.questions.classes.records import ClassDifference, ClassesReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,11 @@ def differences(reference: ClassesSignal, candidate: ClassesSignal) -> Iterator[
         after = candidate.loads.get(name)
         if kind := _kind(before, after):
             yield ClassDifference(name=name, kind=kind, reference=before, candidate=after)
+
+
+def report(stack: str, reference: ClassesSignal, candidate: ClassesSignal) -> ClassesReport:
+    """Compare the loads of two environments; ``stack`` is the reference's."""
+    return ClassesReport(reference=stack, differences=tuple(differences(reference, candidate)))
 
 
 def _kind(before: ClassLoad, after: ClassLoad | None) -> Kind | None:

@@ -5,15 +5,12 @@ probes/samebits_probe/questions/classes/ writes :class:`ClassesSignal` without t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from samebits.records.question import Answer, Key
 from samebits.records.record import RAISED, Record
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
 
 Kind = Literal["tensors", "class", "outputs"]
 """tensors: one release reads fewer tensors. class: the candidate loads another class, or none. outputs: the same
@@ -85,8 +82,3 @@ CLASSES = Key(
     switch="Whether to load the checkpoint with other classes: AutoModel, the other heads, a part alone.",
     hint="do AutoModel, other heads and parts read the same tensors",
 )
-
-
-def signal_of(capture: Capture) -> ClassesSignal | None:
-    """Return the classes of a cell; None if none was loaded."""
-    return CLASSES.in_cell(capture.signals.answers)

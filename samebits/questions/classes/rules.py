@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.classes.compare import differences
-from samebits.questions.classes.records import signal_of
+from samebits.questions.classes.records import CLASSES
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -21,11 +21,10 @@ def _of_kind(kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
     """Return a check for classes whose loads differ in this way."""
 
     def check(case: Case) -> Iterator[Sighting]:
-        reference = signal_of(case.reference) if case.reference is not None else None
-        candidate = signal_of(case.capture)
-        if reference is None or candidate is None:
+        pair = CLASSES.on_both(case.reference, case.capture)
+        if pair is None:
             return
-        for each in differences(reference, candidate):
+        for each in differences(*pair):
             if each.kind == kind:
                 sides = side_lines(case, in_words(each.reference), in_words(each.candidate))
                 yield Sighting(f"{each.name}.from_pretrained", sides)

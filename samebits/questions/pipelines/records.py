@@ -6,15 +6,12 @@ schema.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
 from samebits.records.question import Answer, Key
 from samebits.records.record import Record
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
 
 PipelineOutcome = Literal[
     "other answer", "other input", "raised", "removed", "undecided", "follows", "rounding"
@@ -104,6 +101,11 @@ class PipelinesSignal(Answer):
 
     tasks: dict[str, PipelineTask] = Field(default_factory=dict)
 
+    def trimmed(self) -> Self:
+        """Return the tasks without their answers."""
+        tasks = {name: task.model_copy(update={"cases": {}}) for name, task in self.tasks.items()}
+        return self.model_copy(update={"tasks": tasks})
+
 
 class PipelineDifference(Record):
     """One call that differs on two sides."""
@@ -148,8 +150,3 @@ PIPELINES = Key(
     hint="does pipeline() answer the same for each task",
     sees_images=True,
 )
-
-
-def signal_of(capture: Capture) -> PipelinesSignal | None:
-    """Return the pipelines of a cell; None if they were not asked."""
-    return PIPELINES.in_cell(capture.signals.answers)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.pipelines.compare import report
-from samebits.questions.pipelines.records import signal_of
+from samebits.questions.pipelines.records import PIPELINES
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -35,11 +35,10 @@ def _differing(outcome: PipelineOutcome) -> Callable[[Case], Iterator[Sighting]]
 
 
 def _differences(case: Case) -> tuple[PipelineDifference, ...]:
-    reference = signal_of(case.reference) if case.reference is not None else None
-    candidate = signal_of(case.capture)
-    if case.reference is None or reference is None or candidate is None:
+    pair = PIPELINES.on_both(case.reference, case.capture)
+    if case.reference is None or pair is None:
         return ()
-    differences = report(case.reference.cell.stack, reference, candidate).differences
+    differences = report(case.reference.cell.stack, *pair).differences
     if case.failure is None and case.reference.raised is None:
         return differences
     # a model that raises by itself raises in a pipeline, too

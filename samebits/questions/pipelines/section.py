@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from samebits.questions.differing import once_for_models
 from samebits.questions.pipelines.records import PIPELINES
-from samebits.text.blocks import codes, folded, heading, page, table
-from samebits.text.lists import grouped
+from samebits.text.blocks import folded, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from samebits.questions.differing import Line
     from samebits.questions.pipelines.records import (
         PipelineOutcome,
         PipelinesOfRow,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from samebits.records.report import Report, Row
 
 TITLE = "Pipelines"
-_MAX_MODELS, _MAX_LINES, _MAX_VALUE = 6, 40, 80
+_MAX_LINES, _MAX_VALUE = 40, 80
 _WORDS: dict[PipelineOutcome, str] = {
     "other answer": "another answer from the same outputs of the model",
     "other input": "the model is fed something else",
@@ -42,14 +43,7 @@ def of_run(report: Report) -> Markdown:
     if not models:
         return EMPTY
     stacks = [stack.id for stack in report.stacks]
-    lines = grouped(
-        ((model, line) for model, row in models.items() for line in _lines(row, stacks)),
-        lambda pair: pair[1],
-    )
-    rows = [
-        [*map(prose, line), codes([model for model, _ in group], _MAX_MODELS)]
-        for line, group in lines.items()
-    ]
+    rows = once_for_models({model: _lines(row, stacks) for model, row in models.items()})
     intro = fill(
         "`pipeline(task, model=folder)` of {}, called with small made inputs for each task that its class "
         "serves. A difference that comes with the outputs of the model is not the pipeline's. It does not "
@@ -65,8 +59,8 @@ def of_model(rows: list[Row], report: Report) -> Markdown:
     if row is None:
         return EMPTY
     stacks = [stack.id for stack in report.stacks if stack.id in row.stacks]
-    tasks = [[*map(prose, line)] for line in _lines(row, stacks)]
-    return page([heading(2, TITLE), table(["task", *stacks], tasks), _differences(row)])
+    tasks = table(["task", *stacks], _lines(row, stacks))
+    return page([heading(2, TITLE), tasks, _differences(row)])
 
 
 def pipelines_differ(rows: Iterable[Row]) -> bool:
@@ -85,9 +79,9 @@ def _asked(row: PipelinesOfRow) -> bool:
     )
 
 
-def _lines(row: PipelinesOfRow, stacks: list[str]) -> list[tuple[str, ...]]:
+def _lines(row: PipelinesOfRow, stacks: list[str]) -> list[Line]:
     tasks = dict.fromkeys(task for signal in row.stacks.values() for task in signal.tasks)
-    return [(task, *(_cell(row, task, stack) for stack in stacks)) for task in tasks]
+    return [(prose(t), *(prose(_cell(row, t, stack)) for stack in stacks)) for t in tasks]
 
 
 def _cell(row: PipelinesOfRow, name: str, stack: str) -> str:

@@ -21,7 +21,6 @@ from samebits.questions.processors.records import (
     ProcessorPart,
     ProcessorsReport,
 )
-from samebits.records.question import compared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,17 +37,11 @@ _IS_FLOAT64 = "float64"
 _NO_RATIO = "the difference shrinks in float64, but not as rounding does"
 
 
-def reports_of(
-    signals: Mapping[str, ProcessorsSignal], reference: str
-) -> dict[str, ProcessorsReport]:
-    """Return each stack's comparison with the reference, or with the first stack that has one."""
-    return compared(reference, signals, _report)
-
-
-def _report(
-    first: str, reference: ProcessorsSignal, candidate: ProcessorsSignal
+def report(
+    stack: str, reference: ProcessorsSignal, candidate: ProcessorsSignal
 ) -> ProcessorsReport:
-    return ProcessorsReport(reference=first, parts=comparisons(reference, candidate))
+    """Compare the processors of two environments; ``stack`` is the reference's."""
+    return ProcessorsReport(reference=stack, parts=comparisons(reference, candidate))
 
 
 def comparisons(

@@ -6,15 +6,12 @@ schema.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Self
 
 from pydantic import Field
 
 from samebits.records.question import Answer, Key
 from samebits.records.record import Record
-
-if TYPE_CHECKING:
-    from samebits.records.capture import Capture
 
 Role = Literal["", "after", "counts", "on demand", "options"]
 """after: it turns outputs of a model into boxes, masks and texts. counts: it tells numbers of tokens and patches
@@ -117,6 +114,11 @@ class ProcessorsSignal(Answer):
     besides ``image processor, after the model``, ``image processor, counts``, ``image processor, torchvision on
     demand`` and ``image processor, with options``."""
 
+    def trimmed(self) -> Self:
+        """Return the processors without what they make of each input."""
+        parts = {name: part.model_copy(update={"cases": {}}) for name, part in self.parts.items()}
+        return self.model_copy(update={"parts": parts})
+
 
 class ProcessorDifference(Record):
     """One output of one case on two sides."""
@@ -193,8 +195,3 @@ class ProcessorsOfRow(Answer):
 
 
 PROCESSORS = Key("processors", ProcessorsSignal, ProcessorsOfRow, sees_images=True)
-
-
-def signal_of(capture: Capture) -> ProcessorsSignal | None:
-    """Return the processors of a cell; None if they were not asked."""
-    return PROCESSORS.in_cell(capture.signals.answers)

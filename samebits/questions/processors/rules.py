@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.processors.compare import changed_outputs, comparisons, effect_of
-from samebits.questions.processors.records import signal_of
+from samebits.questions.processors.records import PROCESSORS
 from samebits.text.numbers import number, plural
 
 if TYPE_CHECKING:
@@ -30,11 +30,10 @@ _MAX_CASES = 3
 
 def parts_of(case: Case) -> tuple[PartComparison, ...]:
     """Return what both sides' processors make of seeded inputs; () if one was not observed."""
-    reference = signal_of(case.reference) if case.reference is not None else None
-    candidate = signal_of(case.capture)
-    if reference is None or candidate is None:
+    pair = PROCESSORS.on_both(case.reference, case.capture)
+    if pair is None:
         return ()
-    return comparisons(reference, candidate)
+    return comparisons(*pair)
 
 
 def _other_settings(case: Case) -> Iterator[Sighting]:
@@ -119,7 +118,7 @@ def _summary(difference: ProcessorDifference) -> str:
 def _not_loaded(case: Case) -> Iterator[Sighting]:
     """Find processors that the reference loads and this release does not."""
     for part in parts_of(case):
-        candidate = signal_of(case.capture)
+        candidate = PROCESSORS.in_cell(case.capture)
         assert candidate is not None
         is_asked = part.load is not None and not part.role
         if is_asked and not candidate.parts[part.part].class_name:
@@ -129,7 +128,7 @@ def _not_loaded(case: Case) -> Iterator[Sighting]:
 
 def _ignored_at_load(case: Case) -> Iterator[Sighting]:
     """Find options that a call takes and that from_pretrained drops, or makes something else of."""
-    signal = signal_of(case.capture)
+    signal = PROCESSORS.in_cell(case.capture)
     for name, part in signal.parts.items() if signal is not None else ():
         for option, given in part.cases.items():
             if given.like in part.cases and (words := _unlike_the_call(part, option)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from samebits.questions.differing import NOT_OBSERVED, differing_lines, line_of, once_for_models
 from samebits.questions.processors.records import ASIDE, PROCESSORS
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 TITLE = "Processors"
 MAX_MODELS = 6
 """Limit for the models that a line names."""
-NOT_OBSERVED = "\N{EN DASH}"
 _MAX_DIFFERENCES = 40
 """Differences that the page of a model shows."""
 _SAME = "The processors return the same bytes in all releases."
@@ -53,11 +53,9 @@ def processors(report: Report) -> Markdown:
     if not models:
         return EMPTY
     stacks = [stack.id for stack in report.stacks]
-    lines: dict[tuple[str, ...], list[str]] = {}
-    for model, answer in models.items():
-        for line in _lines(answer, stacks):
-            if len(set(line[1:]) - {NOT_OBSERVED}) > 1:
-                lines.setdefault(tuple(line), []).append(model)
+    rows = once_for_models(
+        {model: differing_lines(_lines(answer, stacks)) for model, answer in models.items()}
+    )
     parts = [
         part
         for answer in models.values()
@@ -65,10 +63,6 @@ def processors(report: Report) -> Markdown:
         for part in compared.parts
     ]
     n_compared = sum(part.n_compared for part in parts)
-    rows = [
-        [prose(line[0]), *map(_answer, line[1:]), codes(names, MAX_MODELS)]
-        for line, names in lines.items()
-    ]
     intro = fill(
         "{} with a processor of images, videos or sounds. It got the same seeded inputs in every "
         "release. It does not affect the verdict.",
@@ -117,7 +111,7 @@ def processors_of(rows: list[Row], report: Report) -> Markdown:
     if answer is None:
         return EMPTY
     stacks = [stack.id for stack in report.stacks if stack.id in answer.stacks]
-    lines = [[prose(line[0]), *map(_answer, line[1:])] for line in _lines(answer, stacks)]
+    lines = [line_of(name, answers) for name, *answers in _lines(answer, stacks)]
     libraries = _libraries([model], report)
     return page([heading(2, TITLE), libraries, table(["", *stacks], lines), _differences(answer)])
 
@@ -125,14 +119,9 @@ def processors_of(rows: list[Row], report: Report) -> Markdown:
 def processors_differ(rows: Iterable[Row]) -> bool:
     """Return True if two releases differ in a processor."""
     return any(
-        len(set(line[1:]) - {NOT_OBSERVED}) > 1
+        differing_lines(_lines(answer, list(answer.stacks)))
         for answer in PROCESSORS.by_model(rows).values()
-        for line in _lines(answer, list(answer.stacks))
     )
-
-
-def _answer(answer: str) -> Markdown:
-    return code(answer) if answer != NOT_OBSERVED else prose(answer)
 
 
 def _lines(answer: ProcessorsOfRow, stacks: list[str]) -> list[list[str]]:

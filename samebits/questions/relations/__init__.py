@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from samebits.questions.question import ModelSection, Question, Section
-from samebits.questions.relations.ask import of_captures, options
+from samebits.questions.relations.ask import options
 from samebits.questions.relations.averages import averages
 from samebits.questions.relations.chart import charts
 from samebits.questions.relations.lines import contradicts
@@ -15,7 +15,7 @@ from samebits.questions.relations.section import broken_line, relations
 QUESTION = Question(
     key=RELATIONS,
     options=options,
-    of_captures=of_captures,
+    of_captures=RELATIONS.kept(),
     rules=RULES,
     sections=(Section("relations.md", 10, relations),),
     of_model=(

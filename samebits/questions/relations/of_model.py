@@ -15,7 +15,7 @@ from samebits.questions.relations.precision import (
     has_unknown_precision,
     precision_table,
 )
-from samebits.questions.relations.records import asked_of, signals_of
+from samebits.questions.relations.records import signals_of
 from samebits.questions.relations.section import TITLE
 from samebits.text.blocks import codes, details, fence, heading, page, table, titled
 from samebits.text.lists import group_equal, grouped
@@ -90,7 +90,7 @@ def relations_of(rows: list[Row]) -> Markdown:
     return page(
         [
             heading(2, TITLE),
-            made_models(asked_of(rows)),
+            made_models(rows, signals_of),
             _overview(differing),
             _holding([line for line in all_lines if line.holds and line.cases]),
             untried.left_out(all_lines),

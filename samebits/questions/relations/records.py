@@ -6,7 +6,7 @@ schema.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field
 
@@ -16,9 +16,8 @@ from samebits.records.question import Answer, Key
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
-    from samebits.records.capture import Capture
     from samebits.records.report import Row
 
 RelationName = Literal[
@@ -107,6 +106,13 @@ class Relation(Record):
     note: str = ""
     """Why the two ways differ at this shape by the model's design; '' if they should agree."""
 
+    def trimmed(self) -> Self:
+        """Return it without the zeros of each layer and position, if it is exact."""
+        distances = [self.distance, *(layer.distance for layer in self.layers)]
+        if not self.holds or any(distance and distance.n_differ for distance in distances):
+            return self
+        return self.model_copy(update={"layers": (), "positions": (), "top": (), "cache": ()})
+
 
 class Inapplicable(Record):
     """A relation that has no meaning for this model or release, and the reason."""
@@ -153,6 +159,10 @@ class RelationsSignal(Answer):
     """The made model that answered for a large one; None: the model itself did."""
     seconds: float = 0.0
 
+    def trimmed(self) -> Self:
+        """Return the relations; exact ones without the zeros of each layer and position."""
+        return self.model_copy(update={"relations": tuple(r.trimmed() for r in self.relations)})
+
     def tried(self, name: str) -> Iterator[tuple[str, str]]:
         """Yield each relation that was tried, with its exception, '' where it answered."""
         yield from ((f"{name} {entry.relation}", "") for entry in self.relations)
@@ -183,14 +193,3 @@ def signals_of(row: Row) -> Mapping[str, RelationsSignal]:
     """Return the relations of a row's cells, by stack."""
     answer = RELATIONS.in_row(row.answers)
     return answer.stacks if answer is not None else {}
-
-
-def signal_of(capture: Capture) -> RelationsSignal | None:
-    """Return the relations of a cell; None if none were tested."""
-    return RELATIONS.in_cell(capture.signals.answers)
-
-
-def asked_of(rows: Iterable[Row]) -> Iterator[tuple[str, str, MadeModel | None]]:
-    """Yield model, stack, and the made model that answered there; None: the model itself did."""
-    for row in rows:
-        yield from ((row.model, stack, s.asked_of) for stack, s in signals_of(row).items())

@@ -9,7 +9,7 @@ from samebits.findings.caches import NAMED_ERRORS, OLD_NAME
 from samebits.findings.case import seen_with
 from samebits.findings.rule import COMPUTED, DECODED, RAISED, Rule, Sighting
 from samebits.questions.relations.judge import Standing, judge_relation
-from samebits.questions.relations.records import signal_of
+from samebits.questions.relations.records import RELATIONS
 from samebits.records.settings import BATCH_INVARIANT, OFF
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def broken_in(case: Case, *names: RelationName) -> Iterator[Relation]:
 
 def with_standing(case: Case, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
     """Yield the relations of these names that have the wanted standing."""
-    relations, dtype = signal_of(case.capture), case.capture.cell.variant.dtype
+    relations, dtype = RELATIONS.in_cell(case.capture), case.capture.cell.variant.dtype
     for relation in relations.relations if relations is not None else ():
         if relation.relation in names and judge_relation(relation, dtype) == wanted:
             yield relation
@@ -53,7 +53,7 @@ def with_standing(case: Case, wanted: Standing, *names: RelationName) -> Iterato
 
 def asked_of_made(case: Case) -> tuple[str, ...]:
     """Return the line of evidence that a made model answered for the relations; none if it did not."""
-    relations = signal_of(case.capture)
+    relations = RELATIONS.in_cell(case.capture)
     return seen_with(relations.asked_of if relations is not None else None)
 
 
@@ -167,7 +167,7 @@ def _past_key_value(case: Case) -> Iterator[Sighting]:
 
 def _batch_dependent(case: Case) -> Iterator[Sighting]:
     """Find a row whose bytes depend on its batch, though a mode is on that promises otherwise."""
-    signals, relations = case.capture.signals, signal_of(case.capture)
+    signals, relations = case.capture.signals, RELATIONS.in_cell(case.capture)
     mode = signals.settings.values.get(BATCH_INVARIANT, OFF) if signals.settings else OFF
     if mode == OFF or relations is None:
         return
@@ -190,7 +190,7 @@ def _other_embeddings(case: Case) -> Iterator[Sighting]:
 
 def _kept(capture: Capture) -> Iterator[Relation]:
     """Yield the relations that hold in a cell, or all but rounding of them."""
-    relations = signal_of(capture)
+    relations = RELATIONS.in_cell(capture)
     for relation in relations.relations if relations is not None else ():
         if judge_relation(relation, capture.cell.variant.dtype) in (
             Standing.HOLDS,

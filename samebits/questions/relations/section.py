@@ -19,7 +19,7 @@ from samebits.questions.relations.lines import (
     word,
 )
 from samebits.questions.relations.precision import too_coarse
-from samebits.questions.relations.records import asked_of, signals_of
+from samebits.questions.relations.records import signals_of
 from samebits.text.blocks import bullets, codes, folded, heading, link, page, slug, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
@@ -73,7 +73,7 @@ def relations(report: Report) -> Markdown:
         [
             heading(2, TITLE),
             _headline(all_lines),
-            made_models(asked_of(report.rows)),
+            made_models(report.rows, signals_of),
             _broken_table(all_lines),
             _matrix([line for line in all_lines if line.cases], _stacks(report)),
             untried.left_out(all_lines),

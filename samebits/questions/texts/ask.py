@@ -30,8 +30,8 @@ def of_captures(captures: Mapping[str, Capture], reference: str) -> TextsOfRow |
 
 def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChange, ...]]:
     """Return the first difference of each operation, among what changed of the tokenizer."""
-    before, after = (TEXTS.in_cell(run.signals.answers) for run in (reference, candidate))
-    if before is None or after is None:
+    pair = TEXTS.on_both(reference, candidate)
+    if pair is None:
         return {}
     changed = (
         FactChange(
@@ -39,7 +39,7 @@ def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChang
             reference=first.reference,
             candidate=first.candidate,
         )
-        for comparison in comparisons(before, after)
+        for comparison in comparisons(*pair)
         if (first := comparison.first) is not None
     )
     return {"tokenizer": tuple(changed)}

@@ -11,7 +11,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.questions.texts.records import BLOCK, OperationComparison, Place, TextsReport
-from samebits.records.question import first_side
+from samebits.records.question import compared as each_compared
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -126,13 +126,12 @@ def comparisons(reference: TextsSignal, candidate: TextsSignal) -> tuple[Operati
 
 def texts_of(signals: Mapping[str, TextsSignal], reference: str) -> dict[str, TextsReport]:
     """Return each stack's comparison with the reference, or with the first stack that has one."""
-    first = first_side(reference, signals)
-    reports = {
-        stack: TextsReport(reference=first, operations=comparisons(signals[first], signal))
-        for stack, signal in signals.items()
-        if stack != first
-    }
+    reports = each_compared(reference, signals, _report)
     return {stack: report for stack, report in reports.items() if report.operations}
+
+
+def _report(stack: str, reference: TextsSignal, candidate: TextsSignal) -> TextsReport:
+    return TextsReport(reference=stack, operations=comparisons(reference, candidate))
 
 
 def compared(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.questions.differing import NOT_OBSERVED, differing_lines, once_for_models
 from samebits.questions.texts.compare import GROUPS, position_in_words
 from samebits.questions.texts.records import reports_of
-from samebits.text.blocks import codes, heading, page, table
+from samebits.text.blocks import heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from samebits.records.tokenizer import TokenizerSignal
 
 TITLE = "Tokenizers"
-MAX_MODELS = 6
-"""Limit for the models that a line of report.md names."""
-NOT_OBSERVED = "\N{EN DASH}"
 
 _MAX_DIFFERENCES = 40
 """Operations that the page of a model shows."""
@@ -35,19 +33,9 @@ def tokenizers(report: Report) -> Markdown:
     if not models:
         return EMPTY
     stacks = [stack.id for stack in report.stacks]
-    lines: dict[tuple[str, ...], list[str]] = {}
-    for model, row in models.items():
-        for what, *answers in _lines(row, stacks):
-            if len(set(answers) - {NOT_OBSERVED}) > 1:
-                lines.setdefault((what, *answers), []).append(model)
-    rows = [
-        [
-            prose(what),
-            *(code(answer) if answer != NOT_OBSERVED else prose(answer) for answer in answers),
-            codes(names, MAX_MODELS),
-        ]
-        for (what, *answers), names in lines.items()
-    ]
+    rows = once_for_models(
+        {model: differing_lines(_lines(row, stacks)) for model, row in models.items()}
+    )
     intro = fill(
         "{} with a tokenizer. It does not affect the verdict; only the input ids do.",
         plural(len(models), "model"),
@@ -99,11 +87,7 @@ def _differences(row: Row) -> Markdown:
 
 def tokenizers_differ(rows: Iterable[Row]) -> bool:
     """Return True if two releases differ in any property of a tokenizer."""
-    return any(
-        len(set(answers) - {NOT_OBSERVED}) > 1
-        for row in _models(rows).values()
-        for _, *answers in _lines(row, list(row.tokenizers))
-    )
+    return any(differing_lines(_lines(row, list(row.tokenizers))) for row in _models(rows).values())
 
 
 def _models(rows: Iterable[Row]) -> dict[str, Row]:

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 
 def texts_pair(case: Case) -> tuple[TextsSignal, TextsSignal] | None:
     """Return what was observed of the reference and of the cell; None if one was not observed."""
-    runs = (case.reference, case.capture) if case.reference is not None else ()
-    signals = [signal for run in runs if (signal := TEXTS.in_cell(run.signals.answers))]
-    return (signals[0], signals[1]) if len(signals) == 2 else None
+    return TEXTS.on_both(case.reference, case.capture)
 
 
 def corpora(case: Case) -> tuple[Outcomes, Outcomes] | None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from samebits.questions.question import ModelSection, Page, Question, Section
+from samebits.questions.question import ModelSection, Page, Question, Section, in_first_variant
 from samebits.questions.usage import generating, rules
-from samebits.questions.usage.ask import of_captures, options
 from samebits.questions.usage.records import USAGE
 from samebits.questions.usage.section import PAGE, TITLE, around_page, around_the_model, usage_of
 
 QUESTION = Question(
     key=USAGE,
-    options=options,
-    of_captures=of_captures,
+    options=in_first_variant,
+    of_captures=USAGE.kept(),
     rules=(*rules.RULES, *generating.RULES),
     sections=(Section("findings.md", 30, around_the_model),),
     of_model=(ModelSection(40, lambda rows, _: usage_of(rows)),),

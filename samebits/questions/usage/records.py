@@ -16,7 +16,7 @@ from samebits.records.question import Answer, Key
 from samebits.records.record import RAISED, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from samebits.records.capture import Capture
     from samebits.records.report import Row
@@ -303,11 +303,4 @@ def signals_of(row: Row) -> Mapping[str, UsageSignal]:
 
 def signal_of(capture: Capture | None) -> UsageSignal:
     """Return what a cell answered; an empty signal if nothing was tried."""
-    answers = capture.signals.answers if capture is not None else {}
-    return USAGE.in_cell(answers) or UsageSignal()
-
-
-def asked_of(rows: Iterable[Row]) -> Iterator[tuple[str, str, MadeModel | None]]:
-    """Yield model, stack, and the made model that answered there; None: the model itself did."""
-    for row in rows:
-        yield from ((row.model, stack, s.asked_of) for stack, s in signals_of(row).items())
+    return USAGE.in_cell(capture) or UsageSignal()

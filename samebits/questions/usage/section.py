@@ -9,7 +9,7 @@ from samebits.base.finding_pages import KINDS, finding_page
 from samebits.findings.rulebook import advice, plain_title, title
 from samebits.questions.made_models import made_models
 from samebits.questions.usage.answers import USAGES
-from samebits.questions.usage.records import asked_of, signals_of
+from samebits.questions.usage.records import signals_of
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
 from samebits.text.numbers import count, part, plural
@@ -65,7 +65,7 @@ def around_the_model(report: Report) -> Markdown:
                 plural(len(models), "model"),
             )
         )
-        blocks.append(made_models(asked_of(report.rows)))
+        blocks.append(made_models(report.rows, signals_of))
     blocks.append(_answer_table(report, MAX_GROUPS, MAX_MODELS))
     blocks.append(fill("{}.", link("All groups, and the remedies", PAGE)))
     return page(blocks)
@@ -85,7 +85,7 @@ def around_page(report: Report) -> Markdown:
     if _models_tried(report.rows):
         blocks += [
             heading(2, "All groups of models"),
-            made_models(asked_of(report.rows)),
+            made_models(report.rows, signals_of),
             _answer_table(report, ALL_MODELS, ALL_MODELS),
             _skip_table(report.rows),
         ]
@@ -114,7 +114,7 @@ def usage_of(rows: list[Row]) -> Markdown:
         for usage, stack_answers in differing.items()
     ]
     note = fill("Findings of the releases, for all models: {}.", link(TITLE, f"../{PAGE}"))
-    made = made_models(asked_of(rows))
+    made = made_models(rows, signals_of)
     return page([heading(2, TITLE), made, table(["what", *stacks], table_rows), note])
 
 

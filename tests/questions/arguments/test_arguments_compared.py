@@ -2,15 +2,12 @@
 
 import pytest
 
-from samebits.findings.case import Case
-from samebits.questions.arguments.ask import of_captures, options
+from samebits.questions.arguments import QUESTION
 from samebits.questions.arguments.compare import differences
-from samebits.questions.arguments.records import ARGUMENTS, ArgumentsSignal
+from samebits.questions.arguments.records import ArgumentsSignal
 from samebits.questions.arguments.section import SECTION
-from samebits.questions.registry import findings
-from samebits.records.ids import CellId
-from tests.support.builders import Memory, model_spec, sound
-from tests.support.sample_report import same_everywhere, sample_report
+from tests.support.asked import findings_of, report_of
+from tests.support.builders import Memory, sound
 
 READ = {"named": True, "effect": "other numbers"}
 NONE = {"named": False, "effect": "none"}
@@ -74,11 +71,7 @@ def test_arguments_of_generate(before, after, kind):
 
 
 def codes_of(before, after, method="effects"):
-    case = Case(
-        capture=sound(Memory(), "5.x", arguments=signal(after, method)),
-        reference=sound(Memory(), "4.48", arguments=signal(before, method)),
-    )
-    return {each.code: each for each in findings(case)}
+    return findings_of("arguments", signal(before, method), signal(after, method))
 
 
 def test_findings_name_the_argument_and_both_effects():
@@ -101,39 +94,17 @@ def test_findings_name_the_argument_and_both_effects():
     assert not codes_of(READ, READ, "generate")
 
 
-def test_the_first_variant_is_asked():
-    model = model_spec()
-    asked = [CellId(model=model.name, variant=v, stack="5.x") for v in model.variants]
-    assert [options(cell, model) is not None for cell in asked] == [
-        v == model.first_on_cpu for v in model.variants
-    ]
-
-
-def row_of(before, after):
-    first, second = (stack.id for stack in sample_report().stacks[:2])
-    captures = {
-        first: sound(Memory(), first, arguments=signal(before)),
-        second: sound(Memory(), second, arguments=signal(after)),
-    }
-    return of_captures(captures, first)
-
-
-def report_of(answer):
-    row = same_everywhere("m", "float32").model_copy(update={"answers": {ARGUMENTS.name: answer}})
-    return sample_report().model_copy(update={"rows": (row,)})
-
-
 def test_sections_list_what_differs_and_nothing_else():
-    report = report_of(row_of(READ, NONE))
+    report = report_of("arguments", signal(READ), signal(NONE))
     assert SECTION.has_details(report.rows, report)
     for text in (SECTION.of_run(report), SECTION.of_model(list(report.rows), report)):
         assert "head_mask" in text
         assert "no effect" in text
-    same = report_of(row_of(READ, READ))
+    same = report_of("arguments", signal(READ), signal(READ))
     assert not SECTION.has_details(same.rows, same)
     assert not SECTION.of_run(same)
     assert not SECTION.of_model(list(same.rows), same)
 
 
 def test_a_row_without_arguments_has_no_answer():
-    assert of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None
+    assert QUESTION.of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None

@@ -2,15 +2,12 @@
 
 import pytest
 
-from samebits.findings.case import Case
-from samebits.questions.classes.ask import of_captures, options
+from samebits.questions.classes import QUESTION
 from samebits.questions.classes.compare import differences
-from samebits.questions.classes.records import CLASSES, ClassesSignal
+from samebits.questions.classes.records import ClassesSignal
 from samebits.questions.classes.section import SECTION
-from samebits.questions.registry import findings
-from samebits.records.ids import CellId
-from tests.support.builders import Memory, model_spec, sound
-from tests.support.sample_report import same_everywhere, sample_report
+from tests.support.asked import findings_of, report_of
+from tests.support.builders import Memory, sound
 
 READ = {
     "model_class": "BertModel",
@@ -64,11 +61,7 @@ def test_what_only_one_side_reads_is_accused(before, after, kind):
 
 
 def found_in(before, after):
-    case = Case(
-        capture=sound(Memory(), "5.x", classes=signal(after)),
-        reference=sound(Memory(), "4.48", classes=signal(before)),
-    )
-    return {each.code: each for each in findings(case)}
+    return findings_of("classes", signal(before), signal(after))
 
 
 def test_findings_say_what_each_side_reads():
@@ -92,36 +85,17 @@ def test_a_load_that_raises_on_one_side_is_named_with_its_exception():
     assert "planted" in " ".join(found["SB931"].evidence)
 
 
-def test_the_first_variant_is_asked():
-    model = model_spec()
-    asked = [CellId(model=model.name, variant=v, stack="5.x") for v in model.variants]
-    assert [options(cell, model) is not None for cell in asked] == [
-        v == model.first_on_cpu for v in model.variants
-    ]
-
-
-def report_of(before, after):
-    first, second = (stack.id for stack in sample_report().stacks[:2])
-    captures = {
-        first: sound(Memory(), first, classes=signal(before)),
-        second: sound(Memory(), second, classes=signal(after)),
-    }
-    answers = {CLASSES.name: of_captures(captures, first)}
-    row = same_everywhere("m", "float32").model_copy(update={"answers": answers})
-    return sample_report().model_copy(update={"rows": (row,)})
-
-
 def test_sections_list_what_differs_and_nothing_else():
-    report = report_of(READ, UNREAD)
+    report = report_of("classes", signal(READ), signal(UNREAD))
     assert SECTION.has_details(report.rows, report)
     for text in (SECTION.of_run(report), SECTION.of_model(list(report.rows), report)):
         assert "AutoModel" in text
         assert "0 of 40 tensors read" in text
-    same = report_of(READ, READ)
+    same = report_of("classes", signal(READ), signal(READ))
     assert not SECTION.has_details(same.rows, same)
     assert not SECTION.of_run(same)
     assert not SECTION.of_model(list(same.rows), same)
 
 
 def test_a_row_without_classes_has_no_answer():
-    assert of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None
+    assert QUESTION.of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None

@@ -3,14 +3,14 @@
 import pytest
 
 from samebits.findings.case import Case
-from samebits.questions.pipelines.ask import of_captures, options
+from samebits.questions.pipelines import QUESTION
 from samebits.questions.pipelines.compare import report
 from samebits.questions.pipelines.records import PIPELINES, PipelinesSignal
 from samebits.questions.pipelines.section import of_model, of_run, pipelines_differ
 from samebits.questions.registry import findings
 from samebits.records.capture import Failure
-from samebits.records.ids import CellId
-from tests.support.builders import Memory, model_spec, sound
+from tests.support.asked import findings_of
+from tests.support.builders import Memory, sound
 from tests.support.sample_report import same_everywhere, sample_report
 
 IDS = {"dtype": "int64", "shape": (1, 4), "hash": "aa"}
@@ -53,11 +53,7 @@ def outcomes(before, after):
 
 
 def codes_of(before, after):
-    case = Case(
-        capture=sound(Memory(), "5.x", pipelines=after),
-        reference=sound(Memory(), "4.48", pipelines=before),
-    )
-    return {each.code: each for each in findings(case)}
+    return findings_of("pipelines", before, after)
 
 
 CLEAN = called()
@@ -176,19 +172,12 @@ def test_what_was_not_asked_is_not_compared():
         assert compared(other, signal(CLEAN)) == []
 
 
-def test_it_is_asked_in_the_first_cpu_variant():
-    spec = model_spec()
-    assert options(CellId(model="llama", variant=spec.first_on_cpu, stack="4.48"), spec) is not None
-    other = spec.first_on_cpu.model_copy(update={"dtype": "bfloat16"})
-    assert options(CellId(model="llama", variant=other, stack="4.48"), spec) is None
-
-
 def row(model, after):
     captures = {
         "4.48": sound(Memory(), "4.48", pipelines=signal(CLEAN)),
         "5.0": sound(Memory(), "5.0", pipelines=after),
     }
-    answers = {PIPELINES.name: of_captures(captures, "4.48")}
+    answers = {PIPELINES.name: QUESTION.of_captures(captures, "4.48")}
     return same_everywhere(model, "float32").model_copy(update={"answers": answers})
 
 
@@ -207,12 +196,12 @@ def test_reports_show_what_differs_once_for_all_models():
 def test_without_a_task_that_was_asked_nothing_is_shown():
     left_out = signal(left_out="the checkpoint has no tokenizer")
     captures = {s: sound(Memory(), s, pipelines=left_out) for s in ("4.48", "5.0")}
-    answers = {PIPELINES.name: of_captures(captures, "4.48")}
+    answers = {PIPELINES.name: QUESTION.of_captures(captures, "4.48")}
     one = same_everywhere("m", "float32").model_copy(update={"answers": answers})
     report = sample_report().model_copy(update={"rows": (one,)})
     assert not of_run(report)
     assert "not asked: the checkpoint has no tokenizer" in of_model([one], report)
-    assert of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None
+    assert QUESTION.of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None
     assert not of_model([same_everywhere("m", "float32")], report)
 
 

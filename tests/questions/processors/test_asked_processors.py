@@ -1,37 +1,20 @@
 """Which cells have their processors asked, what a row keeps of them, and rows of earlier reports."""
 
 import numpy as np
-import pytest
 
-from samebits.pipeline.answers import options_of
-from samebits.questions.processors.ask import of_captures
+from samebits.questions.processors import QUESTION
 from samebits.records.report import RowFacts
 from samebits.reports import earlier
-from tests.support.builders import Memory, cell_id, model_spec, sound
+from tests.support.builders import Memory, sound
 from tests.support.processed import case, signal
 
 PLAIN = signal({"c": case(np.zeros(3, np.float32))})
 OTHER = signal({"c": case(np.ones(3, np.float32))})
 
 
-@pytest.mark.parametrize(
-    ("cell", "changed", "asked"),
-    [
-        (cell_id(attention="sdpa"), {}, True),
-        (cell_id(attention="sdpa"), {"questions": {"processors": False}}, False),
-        (cell_id(attention="eager"), {}, False),
-        (cell_id(attention="sdpa"), {"devices": ("cuda", "cpu")}, True),
-        (cell_id(attention="sdpa"), {"devices": ("cuda",)}, False),
-    ],
-)
-def test_the_first_variant_on_the_cpu_is_asked(cell, changed, asked):
-    model = model_spec(**({"attention": ("sdpa", "eager")} | changed))
-    assert ("processors" in options_of(cell, model)) == asked
-
-
 def of_row(**signals):
     captures = {name: sound(Memory(), name, processors=value) for name, value in signals.items()}
-    return of_captures(captures, "b")
+    return QUESTION.of_captures(captures, "b")
 
 
 def test_a_row_has_what_differs_from_the_reference_and_no_cases():

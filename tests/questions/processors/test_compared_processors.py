@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from samebits.questions.processors.compare import comparisons, distance, reports_of
+from samebits.questions.processors.compare import comparisons, distance
 from samebits.questions.processors.records import ProcessorCase
 from tests.support.processed import case, facts, signal, step
 
@@ -188,13 +188,6 @@ def test_class_backend_and_a_failed_load_are_compared():
     assert part.load == ("ViTImageProcessor", "ValueError: no")
     (part,) = comparisons(signal(class_name="", absent="a"), signal(class_name="", absent="b"))
     assert part.load is None
-
-
-def test_each_stack_is_compared_with_the_reference_or_the_first_that_has_one():
-    signals = {"5.2": signal({"c": case(NATIVE)}), "5.x": signal({"c": case(NATIVE)})}
-    assert reports_of(signals, "5.2").keys() == {"5.x"}
-    assert reports_of(signals, "4.48")["5.x"].reference == "5.2"
-    assert reports_of({}, "4.48") == {}
 
 
 def test_the_distance_is_about_the_root_mean_square():

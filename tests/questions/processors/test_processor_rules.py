@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from samebits.findings.case import Case
 from samebits.questions.processors.records import ProcessorCase
-from samebits.questions.registry import findings
-from tests.support.builders import Memory, sound
+from tests.support.asked import findings_of
 from tests.support.processed import case, signal
 
 EXACT = np.random.default_rng(1).uniform(-1, 1, (3, 8, 8))
@@ -125,13 +123,7 @@ FLIPPED = np.where(np.arange(LABELS.size).reshape(LABELS.shape) == 5, 1 - LABELS
 
 
 def codes(reference, candidate):
-    of_case = findings(
-        Case(
-            capture=sound(Memory(), "5.x", processors=candidate),
-            reference=sound(Memory(), "4.48", processors=reference),
-        )
-    )
-    return {finding.code for finding in of_case}
+    return findings_of("processors", reference, candidate).keys()
 
 
 @pytest.mark.parametrize("code", PLANTED)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from samebits.questions import registry
-from samebits.questions.processors.ask import of_signals
+from samebits.questions.differing import NOT_OBSERVED
+from samebits.questions.processors import QUESTION
 from samebits.questions.processors.records import PROCESSORS, ProcessorCase
 from samebits.questions.processors.section import (
-    NOT_OBSERVED,
     processors,
     processors_differ,
     processors_of,
@@ -15,6 +15,7 @@ from samebits.questions.processors.section import (
 from samebits.records.finding import StackFinding
 from samebits.records.report import PackagesReport
 from samebits.reports.document import render
+from tests.support.builders import capture
 from tests.support.processed import case, signal
 from tests.support.sample_report import sample_report
 
@@ -29,7 +30,8 @@ def report_with(**signals):
     report = sample_report()
     stacks = [stack.id for stack in report.stacks][: len(signals)]
     by_stack = dict(zip(stacks, signals.values(), strict=True))
-    answers = {"processors": of_signals(by_stack, stacks[0])}
+    captures = {stack: capture(stack, processors=signal) for stack, signal in by_stack.items()}
+    answers = {"processors": QUESTION.of_captures(captures, stacks[0])}
     row = report.rows[0].model_copy(update={"answers": answers})
     return report.model_copy(update={"rows": (row, *report.rows[1:])})
 

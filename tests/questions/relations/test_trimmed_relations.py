@@ -2,7 +2,7 @@
 
 import pytest
 
-from samebits.questions.relations.ask import of_captures
+from samebits.questions.relations import QUESTION
 from samebits.questions.relations.records import LayerDistance, Relation, RelationsSignal
 from samebits.records.distance import Distance
 from tests.support.builders import capture
@@ -36,7 +36,7 @@ def relation(n_differ, *layers, holds):
 )
 def test_zeros_of_relations_that_hold_are_left_out(before, kept):
     run = capture(relations=RelationsSignal(relations=(before,)))
-    row = of_captures({"4.48": run}, "4.48")
+    row = QUESTION.of_captures({"4.48": run}, "4.48")
     (after,) = row.stacks["4.48"].relations
     assert (after == before) == kept
     assert (after.holds, after.distance, after.case) == (before.holds, before.distance, before.case)
@@ -44,4 +44,4 @@ def test_zeros_of_relations_that_hold_are_left_out(before, kept):
 
 
 def test_a_row_without_relations_says_nothing_of_them():
-    assert of_captures({"4.48": capture()}, "4.48") is None
+    assert QUESTION.of_captures({"4.48": capture()}, "4.48") is None

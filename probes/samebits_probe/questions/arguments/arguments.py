@@ -6,7 +6,8 @@ reads an argument may raise, or swallow it with ``**kwargs``: the effect tells b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -14,9 +15,6 @@ from samebits_probe.model import forks, layers
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import text_config
 from samebits_probe.process.failure import describe, in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 Facts = dict[str, Any]
 _CLEAR = 2.0**-8

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import copy
 import inspect
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 import transformers
 
 from samebits_probe.model import forks
 from samebits_probe.questions.arguments.arguments import Facts, added_fields, effect_of, raised
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
 _GREEDY: Facts = {"do_sample": False, "max_new_tokens": 1}

@@ -6,8 +6,9 @@ classes. The result has the form of ClassesSignal in samebits/questions/classes/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
@@ -16,9 +17,6 @@ from samebits_probe.model import alignment, forks, load, outputs
 from samebits_probe.model.tensor import hash_or_none, same_bytes
 from samebits_probe.process import consent, progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Facts = dict[str, Any]
 _AUTO = (

@@ -73,10 +73,8 @@ class Parts(NamedTuple):
         loaded = self.load(name, source)
         with phase(f"ask the {name}"):
             if name == TOKENIZER:
-                found = {"texts": texts.of_content(loaded), "conversations": chat.facts(loaded)}
-                return {
-                    group: outcomes for group, outcomes in found.items() if outcomes is not None
-                }
+                groups = {"texts": texts.of_content(loaded), "conversations": chat.facts(loaded)}
+                return {name: group for name, group in groups.items() if group is not None}
             if name == GENERATION:
                 return {"values": _values(loaded)}
             return {"calls": _calls(name, loaded, talks=self.talks)}
@@ -167,12 +165,12 @@ def crossed(source: Source, copies: dict[str, str]) -> Iterator[Facts]:
                 if saved["outcome"] != "saved":
                     continue
                 progress.tick(f"the {name} that {saver} saved")
-                here = _answer(parts, name, source.at(folder))
-                if here.get("facts") == saved["facts"]:
-                    here = {"outcome": "same"}
+                answer = _answer(parts, name, source.at(folder))
+                if answer.get("facts") == saved["facts"]:
+                    answer = {"outcome": "same"}
                 else:
                     asked.add(name)
-                yield {"saver": saver, "part": name, **here}
+                yield {"saver": saver, "part": name, **answer}
         for name in sorted(asked):
             progress.tick(f"the {name} of the original")
             yield {"saver": "", "part": name, **_answer(parts, name, source)}
@@ -207,8 +205,8 @@ class _Named(list):  # type: ignore[type-arg]
     """The names of the outputs of a call, and the facts of their arrays."""
 
     def __init__(self, call: calls.Call, processor: Any) -> None:
-        found = processors.facts_of_outputs(dict(call.called(processor, call.made())))
-        super().__init__(found)
+        outputs = processors.facts_of_outputs(dict(call.called(processor, call.made())))
+        super().__init__(outputs)
         self.arrays = {
             name: [
                 *(f"{facts['dtype']} {shape}" for shape in facts["shapes"]),
@@ -216,7 +214,7 @@ class _Named(list):  # type: ignore[type-arg]
                 *([facts["text"]] if "text" in facts else ()),
                 facts["hash"],
             ]
-            for name, facts in found.items()
+            for name, facts in outputs.items()
         }
 
 

@@ -7,16 +7,14 @@ The numbers are exact in float32; given as float64, they show what rounds behind
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model.tensor import dtype_name, tensor_hash
 from samebits_probe.questions.processors.samples import uniform
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Facts = dict[str, Any]
 _NOT_DATA = ("cache_position", "position_ids")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from samebits_probe.cell.outcomes import plain, short_hash
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.questions.processors import arrays
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Field = dict[str, Any]
 _MAX_FIELDS = 160

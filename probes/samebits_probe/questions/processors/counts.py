@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from samebits_probe.questions.processors.calls import Call
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 Size = tuple[int, ...]
 _IMAGES: tuple[Size, ...] = ((97, 64), (224, 224), (480, 360), (30, 200), (1500, 4000))

@@ -6,16 +6,14 @@ import functools
 import inspect
 import json
 import types
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import numpy as np
 
 from samebits_probe.questions.processors import arrays
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 METHODS = (
     "convert_rgb",

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -19,9 +20,6 @@ import torch
 
 from samebits_probe.model import precision
 from samebits_probe.questions.processors import resampling
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _PACKAGES = ("transformers", "transformers_modules")
 _WIDER = {

@@ -8,8 +8,9 @@ both ways run again in float64 where their bytes differ.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -20,9 +21,6 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.relations import rows
 from samebits_probe.questions.relations.rows import Answer, Compared, Pair, Runner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 Facts = dict[str, Any]
 

@@ -6,16 +6,14 @@ of two. Processors whose results are sums (log-softmax, guidance) are left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.questions.usage.subject import error_text
 from samebits_probe.questions.usage.table import logits_row
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _VOCABULARY, _END = 64, 3
 _IDS = torch.tensor(

@@ -34,11 +34,7 @@ def options(_cell: CellId, _model: ModelSpec) -> Options:
 
 def of_captures(captures: Mapping[str, Capture], _reference: str) -> ToyOfRow | None:
     """Return the sums that phases made."""
-    phase = {
-        stack: signal
-        for stack, capture in captures.items()
-        if (signal := TOY.in_cell(capture.signals.answers)) is not None
-    }
+    phase = TOY.by_stack(captures)
     return ToyOfRow(phase=phase) if phase else None
 
 
