@@ -1306,6 +1306,13 @@ def test_an_output_of_another_shape_holds_something_else():
     assert "[1, 4] in the reference, [1, 6] here" in finding.evidence[0]
 
 
+def test_an_output_of_as_many_elements_in_another_shape_holds_nothing_else():
+    case = with_pooled(POOLED.reshape(4, 1))
+    (item,) = next(signal for signal in case.signals if signal.signal == "outputs").items
+    assert item.note == "shape [1, 4] in the reference, [4, 1] here, with the same bytes"
+    assert not findings(replace(case, ladder=case.ladder.model_copy(update={"steps": ()})))
+
+
 def test_an_output_that_rounds_or_follows_from_logits_holds_nothing_else():
     assert not findings(with_pooled(POOLED))
     assert not findings(with_pooled(PROJECTED, kind="rounding"))
