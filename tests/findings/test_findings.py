@@ -538,6 +538,22 @@ def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agre
     )
 
 
+def test_a_kernel_is_no_other_function_where_only_an_output_beside_the_logits_is_another(memory):
+    """Idefics3 returns its image_hidden_states as a list in 5.24, and its logits round."""
+    reference, candidate, signals = moved_by_hand(memory, memory.put(values(1, 6, 8, seed=5)))
+    rounded = ladder_step(2e-5, 3e-14, "rounding", signal="logits", subject=Subject(prompt="short"))
+    other = ladder_step(1.0, 1.0, "diverged", signal="outputs", subject=Subject(prompt="short"))
+    scores = other.model_copy(update={"signal": "logits"})
+    for rule, steps, codes in (
+        ("shape", (rounded,), []),
+        ("slope", (rounded, other), []),
+        ("slope", (other, scores), ["SB605"]),
+    ):
+        ladder = climbed("diverged").model_copy(update={"rule": rule, "steps": steps})
+        case = Case(candidate, reference=reference, signals=signals, ladder=ladder)
+        assert [finding.code for finding in findings(case)] == codes
+
+
 def test_without_eager_attention_a_softcap_in_the_config_names_the_kernel(memory):
     def found(config, eager=None):
         reference, candidate, signals = moved_by_hand(memory, eager)
