@@ -36,6 +36,12 @@ def has_other_shape(item: ItemComparison) -> bool:
     return bool(reference and candidate and reference.shape != candidate.shape)
 
 
+def has_other_size(item: ItemComparison) -> bool:
+    """Return True if both sides have the tensor, with different numbers of elements."""
+    reference, candidate = item.reference, item.candidate
+    return bool(reference and candidate and reference.numel != candidate.numel)
+
+
 def ran_forward(signals: Iterable[SignalComparison]) -> bool:
     """Return True if both sides ran a forward over at least one prompt."""
     return any(signal.signal == "inputs" and signal.n_items for signal in signals)

@@ -10,7 +10,7 @@ from samebits.compare.describe import amount_of
 from samebits.compare.forwards import forwards_or_item, output_item
 from samebits.compare.metrics import measure
 from samebits.compare.named import named
-from samebits.compare.outcome import signal_comparison
+from samebits.compare.outcome import has_other_shape, has_other_size, signal_comparison
 from samebits.compare.pair import union
 from samebits.compare.tensors import unpaired
 from samebits.records.comparison import ItemComparison
@@ -155,7 +155,12 @@ def _both(
     pair: Pair, subject: Subject, forwards: Forwards, reference: TensorRef, candidate: TensorRef
 ) -> ItemComparison:
     item = output_item(pair, subject, forwards, reference, candidate)
-    return item.model_copy(update={"note": RENAMED}) if subject.counterpart else item
+    if subject.counterpart:
+        return item.model_copy(update={"note": RENAMED})
+    if has_other_shape(item) and not has_other_size(item):
+        bytes_of = _joined_in_words(pair, reference, (candidate,))
+        return item.model_copy(update={"note": f"{item.note}, {bytes_of}"})
+    return item
 
 
 def _one_sided(

@@ -16,6 +16,7 @@ from samebits.compare.phases import (
     word_and_prompt,
 )
 from samebits.compare.registry import signal_names, units
+from samebits.compare.state import NAME as STATE
 from samebits.compare.unit import Observation, SignalUnit
 from samebits.records.capture import OF_THE_MODEL
 from samebits.records.subject import Subject
@@ -178,9 +179,10 @@ def _of_phase(phase: str, remark: str) -> Disagreement:
 
 def _went_well(failure: Failure, twin: Capture) -> bool:
     """Return True if the phase neither raised nor was left out in ``twin``."""
-    subject = Subject(prompt=word_and_prompt(failure.phase)[1])
-    if any(f.phase == failure.phase for f in twin.failures):
-        return False
+    word, prompt = word_and_prompt(failure.phase)
+    if word == STATE or any(f.phase == failure.phase for f in twin.failures):
+        return False  # only run a asks what was left behind
+    subject = Subject(prompt=prompt)
     observations = [Observation("", signal, subject) for signal in signals_of(failure.phase)]
     return not any(_lacks_with_reason(twin, observation) for observation in observations)
 

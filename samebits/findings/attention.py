@@ -44,9 +44,17 @@ def _changed_kernel(case: Case) -> Iterator[Sighting]:
         yield Sighting("attention.kernel", tuple(dict.fromkeys(evidence)))
 
 
+def _is_beside_scores(case: Case) -> bool:
+    """Return True if no score diverges, but an output beside them or the state that a forward leaves."""
+    assert case.ladder is not None
+    diverged = {step.signal for step in case.ladder.steps if step.kind == "diverged"}
+    beside = ("shape", "missing output", "state")
+    return case.ladder.rule in beside or diverged == {"outputs"}
+
+
 def _different_function(case: Case) -> Iterator[Sighting]:
     """Find a changed kernel where the cells diverge and eager attention makes them agree."""
-    change = _kernel_change(case) if case.has_diverged else ""
+    change = _kernel_change(case) if case.has_diverged and not _is_beside_scores(case) else ""
     eager = _eager_effects(case)
     softcap = _softcap(case)
     if change and case.ladder is not None and not eager and softcap:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.outcome import differing_items, has_other_shape
+from samebits.compare.outcome import differing_items, has_other_size
 from samebits.findings.rule import Rule, Sighting
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _other_output(case: Case) -> Iterator[Sighting]:
     evidence: dict[str, str] = {}
     for item in differing_items(case.signals, "outputs"):
         tensor = item.subject.tensor
-        if has_other_shape(item):
+        if has_other_size(item):
             evidence.setdefault(tensor, f"{item.name}: {item.note}")
         elif (step := changed.get(str(item.subject))) is not None:
             evidence.setdefault(tensor, f"{item.name}: {step.own:.2g} → float64 {step.float64:.2g}")

@@ -245,12 +245,28 @@ def _remark(cell: CellResult) -> str:
 
 
 def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
-    """Yield the known defects that explain no verdict, in one line each."""
-    others: list[Advice] = beside(report.cells, report, places)
+    """Yield the known defects that explain no verdict, in one line each; last those that no release changed."""
+    found: list[Advice] = beside(report.cells, report, places)
+    others = [defect for defect in found if not _is_everywhere(defect.code, report)]
     for defect in others[:MAX_BESIDE]:
         yield f"Beside the verdict: {defect.heading}"
     if more := [defect.code for defect in others[MAX_BESIDE:]]:
         yield f"Beside the verdict, too: {', '.join(more)} (the report has them)"
+    if alike := [defect.code for defect in found if defect not in others]:
+        yield f"In every release alike: {', '.join(alike)} (the report has them)"
+
+
+def _is_everywhere(code: str, report: Report) -> bool:
+    """Return True if all releases that have a model show the finding, wherever one of them does."""
+    rows = [
+        [
+            any(finding.code == code for finding in cell.findings)
+            for cell in row.cells
+            if cell.verdict != Verdict.ABSENT
+        ]
+        for row in report.rows
+    ]
+    return all(len(shown) > 1 and all(shown) for shown in rows if any(shown))
 
 
 def _wrapped(text: str, first: str, rest: str, most: int, width: int) -> list[str]:

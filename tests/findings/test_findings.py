@@ -538,6 +538,22 @@ def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agre
     )
 
 
+def test_a_kernel_is_no_other_function_where_only_an_output_beside_the_logits_is_another(memory):
+    """Idefics3 returns its image_hidden_states as a list in 5.24, and its logits round."""
+    reference, candidate, signals = moved_by_hand(memory, memory.put(values(1, 6, 8, seed=5)))
+    rounded = ladder_step(2e-5, 3e-14, "rounding", signal="logits", subject=Subject(prompt="short"))
+    other = ladder_step(1.0, 1.0, "diverged", signal="outputs", subject=Subject(prompt="short"))
+    scores = other.model_copy(update={"signal": "logits"})
+    for rule, steps, codes in (
+        ("shape", (rounded,), []),
+        ("slope", (rounded, other), []),
+        ("slope", (other, scores), ["SB605"]),
+    ):
+        ladder = climbed("diverged").model_copy(update={"rule": rule, "steps": steps})
+        case = Case(candidate, reference=reference, signals=signals, ladder=ladder)
+        assert [finding.code for finding in findings(case)] == codes
+
+
 def test_without_eager_attention_a_softcap_in_the_config_names_the_kernel(memory):
     def found(config, eager=None):
         reference, candidate, signals = moved_by_hand(memory, eager)
@@ -1304,6 +1320,13 @@ def test_an_output_of_another_shape_holds_something_else():
     (finding,) = findings(replace(case, ladder=case.ladder.model_copy(update={"steps": ()})))
     assert (finding.code, finding.where) == ("SB912", "pooler_output")
     assert "[1, 4] in the reference, [1, 6] here" in finding.evidence[0]
+
+
+def test_an_output_of_as_many_elements_in_another_shape_holds_nothing_else():
+    case = with_pooled(POOLED.reshape(4, 1))
+    (item,) = next(signal for signal in case.signals if signal.signal == "outputs").items
+    assert item.note == "shape [1, 4] in the reference, [4, 1] here, with the same bytes"
+    assert not findings(replace(case, ladder=case.ladder.model_copy(update={"steps": ()})))
 
 
 def test_an_output_that_rounds_or_follows_from_logits_holds_nothing_else():

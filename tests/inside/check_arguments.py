@@ -104,6 +104,14 @@ class Refuses(transformers.LlamaForCausalLM):
         return super().generate(**kwargs)
 
 
+class Stops(transformers.LlamaForCausalLM):
+    """Its second step raises, with any argument."""
+
+    def forward(self, input_ids=None, **kwargs):
+        assert input_ids.shape[1] == 9 or input_ids[0, -1] == 13, "no more than one step"
+        return super().forward(input_ids=input_ids, **kwargs)
+
+
 def generating(model_class):
     torch.manual_seed(0)
     config = transformers.LlamaConfig(**SIZES, num_hidden_layers=2)
@@ -134,13 +142,16 @@ def test_a_planted_argument_of_generate_that_is_forgotten_or_refused_shows():
     )
     assert forgets == clean | {"repetition_penalty": "none"}
     changed = {name for name, effect in refuses.items() if effect != clean[name]}
-    assert changed == {
-        "num_beams",
-        "length_penalty",
-        "num_return_sequences",
-        "prompt_lookup_num_tokens",
-    }
+    assert changed == {"num_beams", "prompt_lookup_num_tokens"}
     assert {refuses[name] for name in changed} == {"raises"}
+    assert clean.keys() - refuses.keys() == {"length_penalty", "num_return_sequences"}
+
+
+def test_no_argument_is_refused_where_the_call_raises_without_it():
+    stops, clean = (generating(c)[0] for c in (Stops, transformers.LlamaForCausalLM))
+    assert "raises" not in stops.values()
+    assert stops.items() <= clean.items()
+    assert "stopping_criteria" in clean.keys() - stops.keys()
 
 
 def test_generate_is_asked_with_one_row_of_tokens_alone():

@@ -1,9 +1,12 @@
 """questions.crossings.parts: what lies beside a model is saved, and asked as a copy and as the original."""
 
+import functools
 import json
 import tempfile
 from pathlib import Path
+from unittest import mock
 
+import transformers
 from samebits_probe.model import processors, tokenizers
 from samebits_probe.model.load import Source
 from samebits_probe.questions.crossings import parts
@@ -67,6 +70,20 @@ def is_the_same(name):
 def test_what_a_release_saves_and_loads_is_the_same():
     for name in CLEAN:
         is_the_same(name)
+
+
+def test_tokens_that_a_processor_adds_are_part_of_what_it_saves():
+    """PaliGemma's adds 1,152 tokens for places to its tokenizer."""
+    of_class = transformers.Wav2Vec2Processor
+    init = of_class.__init__
+
+    @functools.wraps(init)
+    def adding(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        self.tokenizer.add_tokens(["<place>"])
+
+    with mock.patch.object(of_class, "__init__", adding):
+        is_the_same("characters")
 
 
 def test_a_changed_copy_is_told_with_what_the_original_gives():

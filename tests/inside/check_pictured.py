@@ -19,6 +19,8 @@ VISION = SIZES | {"image_size": 16, "patch_size": 8, "projection_dim": 32, "visi
 TEXT = SIZES | {"vocab_size": 128, "head_dim": 8, "pad_token_id": 0, "initializer_range": 0.3}
 IMAGE = 120
 PACKED, PADDING = "packed = padded, with images", "ids of padding have no effect"
+LOGPROBS, TEXTS = "logprobs of training = logprobs of decoding", "packed = padded"
+ASKED = (PACKED, PADDING, LOGPROBS, TEXTS)
 RELEASE = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 
 
@@ -92,7 +94,7 @@ def ways(model, fed):
     images = next(batch for batch in made if batch.name == batches.IMAGES)
     learner = Learner(model, torch.float32)
     kept = relations.RELATIONS
-    relations.RELATIONS = tuple(r for r in kept if r.name in (PACKED, PADDING))
+    relations.RELATIONS = tuple(r for r in kept if r.name in ASKED)
     try:
         setting = Setting(made[0], "causal-lm", images)
         answer = relations.observe(learner, setting, time.perf_counter() + 600)
@@ -137,13 +139,35 @@ def test_a_step_of_paligemma_sees_padding_up_to_4_48():
     assert broken[PADDING] is (RELEASE < (4, 49)), skipped
 
 
+class Forgets(transformers.PaliGemmaForConditionalGeneration):
+    """Its training takes all of a row for what is behind the prefix."""
+
+    def forward(
+        self, input_ids=None, labels=None, token_type_ids=None, attention_mask=None, **kwargs
+    ):
+        if labels is not None:
+            token_type_ids = torch.ones_like(input_ids)
+        kwargs |= {"labels": labels, "token_type_ids": token_type_ids}
+        return super().forward(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
+
+
+def test_paligemma_is_told_which_tokens_are_its_prefix():
+    """It sees itself as a whole: without being told, training is causal, and decoding is not."""
+    fed = prompts(token_type_ids=torch.zeros_like)
+    broken, skipped = ways(paligemma(), fed)
+    assert broken[LOGPROBS] is False, skipped
+    assert broken.get(TEXTS, False) is False
+    if RELEASE >= (5, 0):  # what generate() of 4.x passes depends on the signature
+        assert ways(paligemma(Forgets), fed)[0][LOGPROBS] is True
+
+
 def test_images_that_meet_in_a_packed_row_of_gemma3_stay_apart():
     if RELEASE < (4, 50):
         return
     fed = prompts(token_type_ids=lambda ids: (ids == IMAGE).long())
     broken, skipped = ways(gemma3(), fed)
     assert broken[PADDING] is False
-    # mended in 4.57 (pull 40753), and lost since: the groups of images follow from token types alone
-    # (transformers 5.24.0: get_block_sequence_ids_for_mask of models/gemma3/modeling_gemma3.py)
+    # mended in 4.57 (pull 40753), and otherwise since: places in the groups of images are those in each packed row
+    # (transformers 5.24.0: remap_positions_for_packed_sequence of masking_utils.py, for layers with a window)
     if RELEASE in ((4, 57), (5, 24)):
         assert broken[PACKED] is (RELEASE == (5, 24)), skipped

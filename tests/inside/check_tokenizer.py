@@ -164,6 +164,20 @@ def test_another_value_than_stated_is_named_with_both():
     assert unlike["added_tokens_decoder.9"][1] == "absent"
 
 
+def test_named_special_tokens_are_attributes_of_their_names():
+    """5.x keeps them, and its extra_special_tokens is a list of those without a name."""
+    named = {"image_token": "12345", "begin_token": {"__type": "AddedToken", "content": "world"}}
+    made = folder(extra_special_tokens=named)
+    assert facts(made)["unlike"] == {}
+    other = source(
+        folder(extra_special_tokens=named | {"image_token": "Hello", "end_token": "<s>"})
+    )
+    unlike = attributes.facts(load_tokenizer(source(made)), other)["unlike"]
+    stated = {"begin_token": "world", "end_token": "<s>", "image_token": "Hello"}
+    there = {"begin_token": "world", "end_token": "absent", "image_token": "12345"}
+    assert unlike == {"extra_special_tokens": (json.dumps(stated), json.dumps(there))}
+
+
 def test_an_added_token_of_another_id_is_named():
     made = folder()
     (made / "added_tokens.json").write_text(json.dumps({"<s>": 1, "world": 4}))

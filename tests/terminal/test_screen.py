@@ -166,6 +166,16 @@ def test_a_finding_that_explains_nothing_stands_beside_the_verdict():
     assert "Beside the verdict" not in " ".join(without_others)
 
 
+def test_a_finding_of_every_release_alike_is_no_change():
+    finding = Finding(code="SB301", where="model.inv_freq", evidence=())
+    first = reference().model_copy(update={"findings": (finding,)})
+    same = explained(of("5.23", Verdict.IDENTICAL, findings=(finding,)))
+    (line,) = (
+        line for line in lines(report(first, same, rules=(NEVER_WRITTEN,))) if "SB301" in line
+    )
+    assert line == "In every release alike: SB301 (the report has them)"
+
+
 def test_the_side_that_has_the_defect_is_named_be_it_the_reference():
     explanation = Explanation(code="SB301", where="model.inv_freq", stack="4.48")
     diverged = explained(of("5.23", Verdict.DIVERGED), explanation)

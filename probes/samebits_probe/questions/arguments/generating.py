@@ -56,12 +56,12 @@ def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
         ("guidance_scale", 2.0),
         ("prefix_allowed_tokens_fn", lambda _row, _ids: [first, other]),
         ("logits_processor", transformers.LogitsProcessorList([lambda _ids, scores: scores * 2])),
-        ("num_beams", 2),
         ("output_logits", True),
         ("output_hidden_states", True),
         ("return_dict_in_generate", False),
     ):
         yield Asked(name, value, _GREEDY)
+    yield Asked("num_beams", 2, _TWO)  # its cache is put in order behind the first token
     yield Asked("length_penalty", 5.0, _BEAMS)
     yield Asked("num_return_sequences", 2, _BEAMS)
     yield Asked("eos_token_id", first, _TWO)
@@ -106,11 +106,21 @@ class Generation:
         return {
             each.name: {"named": _is_named(self._model, each.name)} | self._effect(each)
             for each in asked(length, first, plain.scores[0].shape[-1])
+            if self._works(each.base)
+            and (each.base.get("max_new_tokens") == 1 or self._works(_TWO))
         }
 
-    def _effect(self, each: Asked) -> Facts:
+    def _works(self, base: Facts) -> bool:
+        """Return False if a call raises without the argument, too, which is then not what it refuses."""
         try:
-            before = self._of(each.base)
+            self._of(base)
+        except Exception:  # noqa: BLE001  what it raises is told by what is decoded
+            self._plain[repr(base)] = None
+        return self._plain[repr(base)] is not None
+
+    def _effect(self, each: Asked) -> Facts:
+        before = self._of(each.base)
+        try:
             after = self._call(each.base | {each.name: each.value})
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             return raised(error)

@@ -70,7 +70,15 @@ class Parts(NamedTuple):
             PhaseFailed: its load raised, or its class cannot be asked.
 
         """
-        loaded = self.load(name, source)
+        return self.facts_of(name, self.load(name, source))
+
+    def facts_of(self, name: str, loaded: Any) -> Facts:
+        """Return what a part gives that is loaded and not used any more.
+
+        Raises:
+            PhaseFailed: its class cannot be asked.
+
+        """
         with phase(f"ask the {name}"):
             if name == TOKENIZER:
                 groups = {"texts": texts.of_content(loaded), "conversations": chat.facts(loaded)}
@@ -102,11 +110,14 @@ def save(source: Source, folder: Path) -> dict[str, Facts]:
     with _undisturbed():
         objects = dict(_loaded(parts, source, entries))
         written = _written(objects, folder)
+        # a processor writes its own tokenizer, to which its class may have added tokens
+        by_processor = PROCESSOR in objects and written[PROCESSOR] is None
+        held = {TOKENIZER: getattr(objects[PROCESSOR], TOKENIZER, None)} if by_processor else {}
         for name, failure in written.items():
             entries[name] = (
                 {"outcome": "failed", "failure": failure}
                 if failure
-                else _asked(parts, name, source)
+                else _asked(parts, name, source, held.get(name))
             )
     return entries
 
@@ -145,10 +156,11 @@ def _failure_of_save(name: str, loaded: Any, folder: Path) -> Facts | None:
     return None
 
 
-def _asked(parts: Parts, name: str, source: Source) -> Facts:
+def _asked(parts: Parts, name: str, source: Source, held: Any) -> Facts:
     progress.tick(f"ask the {name}")
     try:
-        return {"outcome": "saved", "facts": parts.facts(name, source)}
+        facts = parts.facts(name, source) if held is None else parts.facts_of(name, held)
+        return {"outcome": "saved", "facts": facts}
     except PhaseFailed as failed:
         return {"outcome": "not loaded", "failure": failed.failure}
 

@@ -208,7 +208,7 @@ def packed(model: Any, first: str = "a") -> Batch:
     positions = torch.arange(HALF).repeat(2)[None]
     arguments = {"input_ids": row, "position_ids": positions, "labels": labels}
     # releases that tell packed rows by their positions do so without a cache
-    return Batch("packed", arguments | without_cache(model))
+    return Batch("packed", arguments | without_cache(model) | pictured.segments(model, row))
 
 
 def unpacked(model: Any) -> Batch:
@@ -216,7 +216,8 @@ def unpacked(model: Any) -> Batch:
     rows = torch.tensor([_ids(model, f"packed {name}", HALF) for name in "ab"])
     labels = rows.clone()
     labels[1, 0] = IGNORED  # as in the packed row; no row has a label for its first token
-    return Batch("unpacked", {"input_ids": rows, "labels": labels} | without_cache(model))
+    arguments = {"input_ids": rows, "labels": labels}
+    return Batch("unpacked", arguments | without_cache(model) | pictured.segments(model, rows))
 
 
 def without_cache(model: Any) -> dict[str, Any]:

@@ -49,6 +49,19 @@ def places_of_images(model: Any, ids: torch.Tensor) -> torch.Tensor:
     return (ids == (-1 if placeholder is None else placeholder)).long()
 
 
+def segments(model: Any, ids: torch.Tensor, n_prefix: int = 0) -> Facts:
+    """Return what tells a model of images and texts which tokens are no prefix, which sees itself as a whole.
+
+    Empty for other models, and for those whose segments mark the tokens of images.
+    """
+    signature = choice.signature_of(model.forward)
+    has_images = media_way.placeholder("image", model.config, signature) is not None
+    marks_images = hasattr(model.config, "mm_tokens_per_image")
+    if media_way.SEGMENTS not in signature.names or not has_images or marks_images:
+        return {}
+    return {media_way.SEGMENTS: (torch.arange(ids.shape[1]) >= n_prefix).long().expand_as(ids)}
+
+
 def other_padding(kwargs: Facts) -> Facts | None:
     """Return the arguments with other ids in the padding; None if nothing is padded."""
     ids, mask = kwargs.get(TOKENS), kwargs.get(MASK)

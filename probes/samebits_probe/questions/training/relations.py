@@ -356,10 +356,13 @@ def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     ids = rows.unpacked(learner.model).kwargs["input_ids"]
     ids = torch.cat([ids, ids.flip(1)], dim=1)[:, : _PROMPT + _STEPS]
     chosen = ids[:, _PROMPT:]
+    segments = pictured.segments(learner.model, ids, _PROMPT)
+    # a prefix is read from the segments, and in 4.48 only beside a mask
+    told = segments and {**segments, "attention_mask": torch.ones_like(ids)}
 
     def training(other: Learner) -> Results:
         with torch.no_grad():
-            logits = other.forward({"input_ids": ids, "labels": ids}).logits
+            logits = other.forward({"input_ids": ids, "labels": ids, **told}).logits
         assert logits is not None
         return {"logprobs": _of_tokens(other, logits[:, _PROMPT - 1 : -1], chosen)}
 
