@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 
 from samebits_probe.model import (
+    alone,
     choice,
     input_set,
     inputs,
@@ -234,7 +235,7 @@ class Chooser:
             DoesNotApply: the prompt has no meaning for the model, or no inputs can be made.
 
         """
-        arguments = choice.arguments(self.signature, self.traits)
+        arguments = self._arguments()
         if choice.TOKENS not in arguments:
             return self._of_pixels_or_sound(name, prompt, arguments)
         batch = prompt.get("batch")
@@ -266,12 +267,39 @@ class Chooser:
                 tensors[argument] = inputs.values(name, argument, self.config, count)
         return fact | {"tensors": self._refs(tensors)}
 
+    def _arguments(self) -> tuple[str, ...]:
+        """Return the arguments of a prompt. Raises DoesNotApply if none can be made."""
+        try:
+            return choice.arguments(self.signature, self.traits)
+        except DoesNotApply:
+            if self._alone is None:
+                raise
+            return tuple(layout.main for layout in self._alone.layouts)
+
+    @cached_property
+    def _alone(self) -> alone.Alone | None:
+        """What a model without token ids takes in place of the plain shapes; None if it takes those, or no others."""
+        if not alone.takes(self.signature) or series_shapes.main(self.signature):
+            return None
+        try:
+            plain = choice.arguments(self.signature, self.traits)
+        except DoesNotApply:
+            plain = ()
+        if choice.DECODER in plain:
+            return None
+        try:
+            return alone.found(self.model_class, self.config, self.signature, plain)
+        except DoesNotApply:
+            return None
+
     def _of_pixels_or_sound(self, name: str, prompt: Prompt, arguments: tuple[str, ...]) -> Fact:
         """Return the inputs of a model of images or sound."""
         main_input = arguments[0]
         if prompt.get("batch") or prompt.get("length") == "past-window":
             msg = f"the model takes {main_input}, which has neither padding nor a window here"
             raise DoesNotApply(msg)
+        if self._alone is not None:
+            return {"tensors": self._refs(self._alone.tensors(name)), "constants": {}}
         tensors = {
             argument: torch.tensor([self._decoder_ids(name, inputs.DECODER_LENGTH)])
             if argument == choice.DECODER
