@@ -18,7 +18,7 @@ import torch
 import transformers
 
 from samebits_probe.jobs import inputs as jobs_inputs
-from samebits_probe.model import forks, outputs, scale
+from samebits_probe.model import forks, outputs, scale, shrink
 from samebits_probe.model.choice import NotFed
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
@@ -63,6 +63,8 @@ HEADS = (
 
 
 _MAX_REASON = 300
+_MOST_FILLED = 5
+"""Configs that are tried: the default, and with what the class was seen to need."""
 _MOST_UNFED = 4
 """Plans after which a type is given up for which no inputs are known: those of the first may have the wrong sizes."""
 _NO_FORWARD = "has no forward"
@@ -131,7 +133,7 @@ def model_class(architecture: str, head: str | None = None) -> Any:
 def _mapped(auto: Any, config_class: Any) -> Any:
     """Return what an Auto class makes for a config; None if it makes nothing, or names a class that does not exist."""
     try:
-        return auto._model_mapping[config_class] if config_class in auto._model_mapping else None
+        return auto._model_mapping.get(config_class, None)
     except ValueError:
         return None
 
@@ -175,8 +177,15 @@ _COMPOSED: dict[str, dict[str, Any]] = {
 }
 """Types without a default for their parts (their configs raise), and common parts for them."""
 _OPEN = {
-    **{"prediction_length": 8, "vocab_size": 512, "pad_token_id": 0, "mask_token_id": 3},
-    **{"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1},
+    "prediction_length": 8,
+    "vocab_size": 512,
+    "pad_token_id": 0,
+    "mask_token_id": 3,
+    "image_token_id": 7,
+    "image_token_index": 7,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
 }
 """Numbers without which some classes raise, and which their configs leave open."""
 _NO_TOKEN = re.compile(r"Config' object has no attribute '(\w+_token_id)'")
@@ -213,8 +222,14 @@ def _filled(values: dict[str, Any], model_class: Any, refusals: Iterable[str]) -
         for name, value in _OPEN.items():
             if name in part and part[name] is None:
                 part[name] = value
-        if "head_dim" in part and part["head_dim"] is None and part.get("num_attention_heads"):
-            part["head_dim"] = part.get("hidden_size", 0) // part["num_attention_heads"] or None
+        heads = part.get("num_attention_heads")
+        if shrink.is_size(heads):
+            sizes = {"head_dim": part.get("hidden_size", 0) // heads, "num_key_value_heads": heads}
+            part |= {n: v for n, v in sizes.items() if part.get(n, "") is None}
+        if part.get("rope_theta") and part.get("rope_scaling", "none") is None:
+            part["rope_scaling"] = {"rope_type": "default"}
+        if part.get("use_mamba_kernels"):  # they need a GPU
+            part["use_mamba_kernels"] = False
         if "default_language" in part and part.get("languages"):
             part["default_language"] = part["languages"][0]
         if part.get("model_type") in _TIMM and not part.get("backbone", "no"):
@@ -271,16 +286,16 @@ def make(
     made: Made | None = None
     refusals: dict[str, str] = {}
     classes = (cls, config_class)
-    for fill in (lambda: default, lambda: _filled(default, cls, refusals)):
-        if made is not None and not made.refused:
-            break
-        values = fill()
-        if refusals and values == default:
-            break
+    values = default
+    for _ in range(_MOST_FILLED):
         for limit in LIMITS:
             made = _made(classes, values, given or {}, _Limits(seed, limit), refusals) or made
             if made is not None or "million parameters" not in str(refusals):
                 break
+        filled = _filled(default, cls, refusals)
+        if (made is not None and not made.refused) or filled == values:
+            break
+        values = filled
     if made is None:
         raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
     return made

@@ -11,7 +11,7 @@ record holds the texts and all other inputs.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -156,10 +156,9 @@ class Chooser:
         return made | self._special(fed) | self._prompted()
 
     def _of_kind(self, kind: str) -> Fact:
-        try:
-            way = multimodal.way(kind, self.model_class, self.config, self.signature)
-        except DoesNotApply as reason:
-            return {kind: {"reason": str(reason), "why": reason.why}}
+        way = self._way(kind)
+        if isinstance(way, DoesNotApply):
+            return {kind: {"reason": str(way), "why": way.why}}
         rows: dict[str, media_way.Rows] = {kind: media_way.ONE_IMAGE[:1]}
         if not way.is_longer:  # where the padding of a row would be is not known
             rows[f"{kind}-padded"] = media_way.ONE_IMAGE
@@ -170,6 +169,21 @@ class Chooser:
             one = f"the model takes one image per row: {way.no_two}"
             made["two-images"] = {"reason": one, "why": DoesNotApply.why}
         return made
+
+    @cache  # noqa: B019  a process has one of these
+    def _way(self, kind: str) -> media_way.Way | DoesNotApply:
+        """Return how the model takes an image, a video or a sound, or why that is not known."""
+        try:
+            return multimodal.way(kind, self.model_class, self.config, self.signature)
+        except DoesNotApply as reason:
+            return reason
+
+    @cached_property
+    def _no_text(self) -> str:
+        """Why the model takes no text without an image or a sound; '' if it does."""
+        kinds = multimodal.kinds(self.config, self.signature, ())
+        ways = [way for kind in kinds if isinstance(way := self._way(kind), media_way.Way)]
+        return ways[0].no_text if ways and all(way.no_text for way in ways) else ""
 
     def _prompted(self) -> Fact:
         """Return prompts of what to find in an image, for a model that is told so."""
@@ -238,6 +252,9 @@ class Chooser:
         arguments = self._arguments()
         if choice.TOKENS not in arguments:
             return self._of_pixels_or_sound(name, prompt, arguments)
+        if len(arguments) == 1 and self._no_text:
+            msg = f"the model takes no text alone: {self._no_text}"
+            raise DoesNotApply(msg)
         batch = prompt.get("batch")
         if batch and not self.signature.takes(choice.MASK):
             msg = f"forward takes no {choice.MASK}, so that a padded batch has no meaning"

@@ -7,6 +7,7 @@ what it computes is finite and follows from the input.
 
 from __future__ import annotations
 
+import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,6 @@ from samebits_probe.model.media_layouts import (
     any_number,
     image_size,
     layouts_of,
-    part,
     patch_layouts,
 )
 from samebits_probe.model.tensor import hash_or_none
@@ -38,6 +38,8 @@ _KINDS = ("image", "video", "audio")
 _LENGTH, _SAMPLES = 12, 3200
 _WIDTH_SUFFIXES = ("dim", "size", "bins", "channels", "d_model", "width")
 _MOST_WIDTHS, _MAX_WIDTH = 12, 4096
+_MULTIPLE = re.compile(r"multiple of [^,.]*?(\d+)\)?(?:[,.]|$)")
+"""A refusal that tells which lengths a sound may have."""
 _BLIND = "what forward returns does not follow from its input"
 """As of a codec whose code book is empty at first: this fits where nothing better does."""
 _CONTEXT = "encoder_hidden_states"
@@ -52,6 +54,21 @@ class Alone(NamedTuple):
     def tensors(self, name: str, rows: int = 1) -> Tensors:
         """Return the arguments of a prompt."""
         return {k: t for layout in self.layouts for k, t in layout.tensors(name, rows).items()}
+
+    def longer(self, step: int) -> Alone:
+        """Return sounds of a length that is a multiple of a number."""
+        return Alone(tuple(_longer(layout, step) for layout in self.layouts))
+
+
+def _longer(layout: Layout, step: int) -> Layout:
+    length = max(layout.shape)
+    new = -(-length // step) * step
+
+    def stretched(shape: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(new if n == length else n for n in shape)
+
+    beside = tuple((name, stretched(shape), value) for name, shape, value in layout.beside)
+    return layout._replace(shape=stretched(layout.shape), beside=beside)
 
 
 def takes(signature: Signature) -> bool:
@@ -70,16 +87,21 @@ def found(
     """
     reason, blind = "", None
     for model in islice(tried.small_models(model_class, config), 1):
-        if plain and not (reason := _reason(model, _Plain(plain, model.config))):
+        if plain and not (reason := _refusal(model, plain)):
             return None
         pairs = zip(
             _candidates(model.config, signature), _candidates(config, signature), strict=False
         )
         for small, whole in pairs:
             progress.tick("inputs of a part")
-            if not (why := _reason(model, small)):
-                return whole
-            blind = blind or (whole if why == _BLIND else None)
+            why = _reason(model, small)
+            fitting = whole
+            if why and (step := _MULTIPLE.search(why)):
+                why = _reason(model, small.longer(int(step[1])))
+                fitting = whole.longer(int(step[1]))
+            if not why:
+                return fitting
+            blind = blind or (fitting if why == _BLIND else None)
             reason = reason or why
     if blind is not None:
         return blind
@@ -89,17 +111,16 @@ def found(
     raise NotFed(msg)
 
 
-class _Plain(NamedTuple):
-    """Arguments of the shapes that model.inputs gives them."""
+def _refusal(model: Any, names: tuple[str, ...]) -> str:
+    """Return why a model refuses arguments of the shapes that model.inputs gives them; '' if it takes them."""
+    try:
+        _numbers(model, {n: inputs.values("plain", n, model.config) for n in names})
+    except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
+        return in_one_line(error, tried.MAX_REASON)
+    return ""
 
-    names: tuple[str, ...]
-    config: Any
 
-    def tensors(self, name: str, rows: int = 1) -> Tensors:
-        return {n: inputs.values(name, n, self.config, rows) for n in self.names}
-
-
-def _reason(model: Any, alone: Alone | _Plain) -> str:
+def _reason(model: Any, alone: Alone) -> str:
     """Return why these inputs do not fit; '' if they do."""
     try:
         hashes = [_numbers(model, alone.tensors(name)) for name in ("one", "other")]
@@ -135,6 +156,7 @@ def _candidates(config: Any, signature: Signature) -> Iterator[Alone]:
     if _WAVE in names:
         channels = any_number(config, ("audio_channels", "num_channels", "channels")) or 1
         yield Alone((Layout(_WAVE, (channels, _SAMPLES)),))
+        yield Alone((Layout(_WAVE, (_SAMPLES,)),))
     yield from _of_vectors(config, signature)
 
 
@@ -154,9 +176,7 @@ def _of_vectors(config: Any, signature: Signature) -> Iterator[Alone]:
         return
     masks = [p for p in wanted if "mask" in p.name]
     channels = any_number(config, ("num_channels", "in_channels", "channels"))
-    shapes = [
-        shape for width in _widths(config) for shape in ((_LENGTH, width), (width, _LENGTH))
-    ]
+    shapes = [shape for width in _widths(config) for shape in ((_LENGTH, width), (width, _LENGTH))]
     shapes += [(channels or 3, *image_size(config, config)), (channels or 1, _SAMPLES)]
     contexts = [()] if _CONTEXT not in signature.names else [_context(config), ()]
     for shape in shapes:
@@ -175,7 +195,9 @@ def _ones(mask: Parameter, filled: bool) -> float:
 
 
 def _context(config: Any) -> tuple[Layout, ...]:
-    width = any_number(config, ("encoder_hidden_size", "cross_attention_hidden_size", "hidden_size"))
+    width = any_number(
+        config, ("encoder_hidden_size", "cross_attention_hidden_size", "hidden_size")
+    )
     return (Layout(_CONTEXT, (_LENGTH - 3, width)),) if width else ()
 
 

@@ -173,7 +173,8 @@ def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     audio = part(config, "audio")
     if audio is config:
         audio = part(config, "encoder")
-    bins = any_number(audio, ("num_mel_bins", "input_feat_size", "input_dim", "mel_bins")) or 80
+    names = ("num_mel_bins", "input_feat_size", "input_dim", "mel_bins")
+    bins = any_number(audio, names) or 80
     positions = any_number(audio, ("max_source_positions", "max_position_embeddings"))
     masks = [n for n in ("feature_attention_mask", "input_features_mask") if n in signature.names]
     for length in dict.fromkeys((2 * (positions or 50), 64)):
@@ -181,6 +182,9 @@ def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
         for arguments in dict.fromkeys((beside, ())):
             yield Layout(FEATURES, (bins, length), beside=arguments)
             yield Layout(FEATURES, (length, bins), beside=arguments)
+    stacked = any_number(audio, ("input_size",)) or bins
+    yield Layout(FEATURES, (64, stacked), beside=tuple((name, (64,), 1) for name in masks))
+    yield Layout(FEATURES, (1, 64, bins))
 
 
 def _channels(vision: Any) -> int:

@@ -20,7 +20,7 @@ Config = shrink.Config
 
 DIVISORS = (
     *((8, 4), (8, 2), (8, 1), (16, 1), (16, 4), (4, 1), (4, 4), (8, 8)),
-    *((8, 16), (16, 16), (2, 1), (2, 4), (1, 8), (1, 1)),
+    *((8, 16), (16, 16), (4, 8), (2, 1), (2, 4), (2, 16), (1, 8), (1, 1)),
 )
 """Of the dimensions of heads, and of their number; the widths are divided by both. With the first ones a head has 8 or 16."""
 _NARROW = 16
@@ -69,7 +69,10 @@ _TAPS = re.compile(r"intermediate_layers?_ind(ic|ex)es|deepstack_\w*ind(ic|ex)es
 _SELECTED = re.compile(r"vision_(feature|select)_layers?")
 _DEPTHS = frozenset(
     {"depths", "num_blocks_per_stage", "layer_depths", "blocks_per_stage", "stage_numb_of_layers"}
+    | {"num_block_repeats"}
 )
+_GROWTH = re.compile(r"(depth|width)_coefficient")
+"""Factors of all depths and widths of a network."""
 _QUERIES = re.compile(r"\w*(num_queries|num_query_tokens|n_latents)")
 _MOST_QUERIES = 12
 _KINDS = re.compile(r"\w*(layer_types|layers_block_type|layer_type|block_types?|layers?_pattern)")
@@ -121,8 +124,7 @@ def _divisors(config: Config) -> list[tuple[int, int]]:
     )
     least = min((n for n in map(shrink.hidden_size, all_parts) if n), default=0)
     chosen = [pair for pair in DIVISORS if pair[1] == 1 or not staged]
-    has_text = any("vocab_size" in part for part in all_parts)
-    dims = {0} if has_text else {d for part in all_parts if (d := _head_dim(part))}
+    dims = {d for part in all_parts if "vocab_size" not in part and (d := _head_dim(part))}
     return sorted(
         chosen,
         key=lambda pair: (
@@ -135,7 +137,9 @@ def _divisors(config: Config) -> list[tuple[int, int]]:
 def _head_dim(part: Config) -> int:
     """Return the dimension of a part's heads that follows from its width; 0 if none does."""
     heads = next((v for n, v in part.items() if shrink.HEADS.fullmatch(n) and shrink.is_size(v)), 0)
-    return shrink.hidden_size(part) // heads if heads else 0
+    width = part.get("embed_dim")
+    width = width if shrink.is_size(width) else shrink.hidden_size(part)
+    return int(width) // heads if heads else 0
 
 
 def parts(config: Config) -> Iterator[Config]:
@@ -207,6 +211,7 @@ def _images(part: Config) -> Iterator[tuple[int, int]]:
 
 def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
     """Divide the widths and the images of a config and of its parts."""
+    width = shrink.hidden_size(part)
     for name, value in part.items():
         if isinstance(value, dict):
             if not _is_map(name):
@@ -219,8 +224,12 @@ def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
             part[name] = _divided(value, zoom, _MIN_IMAGE // 2)
         elif _IMAGE_TOKENS.fullmatch(name):
             part[name] = _divided(value, zoom**2, 1)
-        elif not _NOT_WIDTH.search(name) and not _COUNT.fullmatch(name):
+        elif _is_width(name) or (name.endswith("groups") and value == width):
             part[name] = _divided(value, dims * heads, _MIN_WIDTH, _STEP)
+
+
+def _is_width(name: str) -> bool:
+    return not _NOT_WIDTH.search(name) and not _COUNT.fullmatch(name)
 
 
 def _divided(value: Any, divisor: int, least: int, step: int = 1) -> Any:
@@ -241,6 +250,8 @@ def shorten(part: Config) -> None:
             part[name] = 2
         elif name in _DEPTHS and isinstance(value, (list, tuple)):
             part[name] = [min(v, 2) if isinstance(v, int) else v for v in value]
+        elif _GROWTH.fullmatch(name) and isinstance(value, float):
+            part[name] = min(value, 1.0)
         elif _QUERIES.fullmatch(name) and shrink.is_size(value):
             part[name] = min(value, _MOST_QUERIES)
         elif "vocab_size" in part and _WINDOWS.fullmatch(name) and shrink.is_size(value):
