@@ -20,6 +20,8 @@ from bench.place import ROOT, WORK, Place
 RELEASES = "4.48.3,4.57.6,5.23.0"
 INSIDE = Path(__file__).with_name("inside.py")
 SEED = 33
+PACKAGES = ("pillow", "scipy", "timm", "torchvision")
+"""What some classes need to be made at all; users of these types have it."""
 
 
 def main() -> None:
@@ -59,7 +61,10 @@ def stacks(releases: list[str], folder: Path) -> dict[str, str]:
     """Return the interpreter of each release; environments are built by a run of one tiny model."""
     matrix = {
         "version": 1,
-        "environments": [{"id": release, "transformers": release} for release in releases],
+        "environments": [
+            {"id": release, "transformers": release, "packages": [*PACKAGES]}
+            for release in releases
+        ],
         "models": {"tiny": {"build": {"architecture": "llama", "auto": True}}},
     }
     place = Place(folder / "place", matrix)

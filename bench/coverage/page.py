@@ -17,7 +17,8 @@ ASKED = ("forward", "generation", "training step")
 
 _INTRODUCTION = """\
 Written by `nox -s coverage`, which makes a tiny model of each `model_type` as `build: {auto: true}` does, saves it
-once, by the oldest release that can, and loads the same bytes in every release that knows the type."""
+once, by the oldest release that can, and loads the same bytes in every release that knows the type. The environments
+have pillow, scipy, timm and torchvision, without which some classes cannot be made."""
 _IN_NUMBERS = "{} of {} types with a model class ({} %) run a forward in every release measured that knows them."
 _LENGTH = 70
 _SHORT = (

@@ -71,3 +71,53 @@ def test_a_type_without_a_class_has_a_reason():
         assert "has no AutoModelForCTC for llama" in str(reason)
     else:
         raise AssertionError
+
+
+def known(*types):
+    return [name for name in types if name in transformers.CONFIG_MAPPING]
+
+
+def arguments(name):
+    """Return the arguments of a type's first prompt."""
+    made = auto.make(name, 1)
+    assert not made.refused, f"{name}: {made.refused}"
+    return made.prompts[0][1]
+
+
+def test_parts_stand_alone():
+    for name in known("encodec", "florence_vision", "gemma4_vision", "granite_speech_encoder"):
+        assert arguments(name), name
+
+
+def test_a_tower_of_patches_has_their_grid():
+    for name in known("qwen2_5_vl_vision", "kimi_k25_vision"):
+        (patches, grid) = arguments(name).values()
+        assert int(grid.prod()) == len(patches), name
+
+
+def test_an_encoder_of_sounds_has_a_mask():
+    for name in known("audioflamingo3_encoder"):
+        assert "input_features_mask" in arguments(name)
+
+
+def test_a_plain_image_stays_as_it_is():
+    assert [*arguments("vit")] == ["pixel_values"]
+
+
+def test_what_a_config_leaves_open_is_filled():
+    for name in known("deepseek_v2", "esm", "hunyuan_v1_moe", "informer", "lfm2_moe", "xmod"):
+        assert arguments(name), name
+
+
+def test_a_class_that_a_release_only_names_is_none():
+    for name in known("voxtral_realtime_text"):
+        try:
+            auto.model_class(name)
+        except auto.NoneMade:
+            continue
+        raise AssertionError(name)
+
+
+def test_models_are_composed_of_two():
+    for name in known("encoder-decoder", "speech-encoder-decoder"):
+        assert "decoder_input_ids" in arguments(name), name

@@ -131,3 +131,25 @@ def test_what_a_layer_has_of_its_own_goes_with_it() -> None:
         own = {kind(5): {"a": 1}, kind(11): {"a": 2}}
         small = first(LLAMA | {"num_hidden_layers": 24, "layer_types": kinds, "per_layer": own})
         assert small["per_layer"] == {kind(5): {"a": 1}}
+
+
+def test_a_width_that_does_not_divide_becomes_a_multiple_of_four() -> None:
+    assert first(LLAMA | {"moe_intermediate_size": 1407})["moe_intermediate_size"] == 40
+
+
+def test_layers_whose_outputs_are_used_stay_as_many() -> None:
+    small = first(VISION | {"num_hidden_layers": 32, "intermediate_layers_indices": [3, 7, 15, 23]})
+    assert small["intermediate_layers_indices"] == [0, 1, 2, 3]
+    assert small["num_hidden_layers"] == 4
+
+
+@pytest.mark.parametrize(("named", "kept"), [([24, 18], [3, 2]), (-9, -3), (-2, -2)])
+def test_layers_that_another_part_names_are_there(named: Any, kept: Any) -> None:
+    vision = VISION | {"num_hidden_layers": 27}
+    small = first({"vision_config": vision, "adapter_config": {"vision_feature_layer": named}})
+    assert small["adapter_config"]["vision_feature_layer"] == kept
+
+
+def test_heads_of_a_tower_keep_halves_that_two_axes_rotate() -> None:
+    small = first(VISION | {"hidden_size": 1152, "num_attention_heads": 16})
+    assert small["hidden_size"] // small["num_attention_heads"] % 4 == 0

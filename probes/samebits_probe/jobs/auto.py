@@ -9,19 +9,23 @@ from __future__ import annotations
 import copy
 import importlib
 import inspect
+import re
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import transformers
 
 from samebits_probe.jobs import inputs as jobs_inputs
-from samebits_probe.model import forks, outputs, scale
+from samebits_probe.model import forks, outputs, scale, shrink
 from samebits_probe.model.choice import NotFed
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LIMITS = 4_000_000, 32_000_000
 """Parameters of a tiny model, 16 MB in float32: made, saved and run in a second; and of a type whose plans all have more."""
@@ -59,6 +63,10 @@ HEADS = (
 
 
 _MAX_REASON = 300
+_MOST_FILLED = 5
+"""Configs that are tried: the default, and with what the class was seen to need."""
+_MOST_UNFED = 4
+"""Plans after which a type is given up for which no inputs are known: those of the first may have the wrong sizes."""
 _NO_FORWARD = "has no forward"
 _NO_CLASS = "transformers has no model class for it"
 
@@ -98,8 +106,7 @@ def model_class(architecture: str, head: str | None = None) -> Any:
     config_class = transformers.CONFIG_MAPPING[architecture]
     for name in [head] if head else HEADS:
         auto = getattr(transformers, name, None)
-        if auto is not None and config_class in auto._model_mapping:
-            found = auto._model_mapping[config_class]
+        if auto is not None and (found := _mapped(auto, config_class)) is not None:
             return _with_forward(found[0] if isinstance(found, (list, tuple)) else found)
     if head:
         msg = f"transformers {transformers.__version__} has no {head} for {architecture}"
@@ -121,6 +128,14 @@ def model_class(architecture: str, head: str | None = None) -> Any:
     if not own:
         raise NoneMade(_NO_CLASS)
     return _with_forward(own[0])
+
+
+def _mapped(auto: Any, config_class: Any) -> Any:
+    """Return what an Auto class makes for a config; None if it makes nothing, or names a class that does not exist."""
+    try:
+        return auto._model_mapping.get(config_class, None)
+    except ValueError:
+        return None
 
 
 def _with_forward(found: Any) -> Any:
@@ -148,17 +163,43 @@ _COMPOSED: dict[str, dict[str, Any]] = {
         "vision_config": {"model_type": "vit"},
         "text_config": {"model_type": "bert"},
     },
+    "musicgen": {
+        "text_encoder": {"model_type": "t5"},
+        "audio_encoder": {"model_type": "encodec"},
+        "decoder": {"model_type": "musicgen_decoder"},
+    },
+    "musicgen_melody": {
+        "text_encoder": {"model_type": "t5"},
+        "audio_encoder": {"model_type": "encodec"},
+        "decoder": {"model_type": "musicgen_melody_decoder"},
+    },
     "rag": {"question_encoder": {"model_type": "dpr"}, "generator": {"model_type": "bart"}},
 }
 """Types without a default for their parts (their configs raise), and common parts for them."""
+_OPEN = {
+    "prediction_length": 8,
+    "vocab_size": 512,
+    "pad_token_id": 0,
+    "mask_token_id": 3,
+    "image_token_id": 7,
+    "image_token_index": 7,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+}
+"""Numbers without which some classes raise, and which their configs leave open."""
+_NO_TOKEN = re.compile(r"Config' object has no attribute '(\w+_token_id)'")
+_FIRST_FREE = 8
+"""An id that shrink.fewer_tokens gives to no other token."""
+_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 _STAGES = ("stage1", "stage2", "stage3", "stage4")
 _TIMM = frozenset({"timm_backbone", "timm_wrapper"})
 
 
-def _default(config_class: Any, architecture: str) -> dict[str, Any]:
+def _default(config_class: Any) -> dict[str, Any]:
     """Return the default config as plain data, with a backbone of transformers in place of timm's."""
     values: dict[str, Any] = config_class(
-        **copy.deepcopy(_COMPOSED.get(architecture, {}))
+        **copy.deepcopy(_COMPOSED.get(config_class.model_type, {}))
     ).to_dict()
     backbone = values.get("backbone_config")
     kind = backbone.get("model_type") if isinstance(backbone, dict) else None
@@ -172,6 +213,39 @@ def _default(config_class: Any, architecture: str) -> dict[str, Any]:
     return values
 
 
+def _filled(values: dict[str, Any], model_class: Any, refusals: Iterable[str]) -> dict[str, Any]:
+    """Return a config with what a class may need and its config leaves open: sizes, a language, kinds of layers."""
+    filled = copy.deepcopy(values)
+    missing = dict.fromkeys(name for why in refusals for name in _NO_TOKEN.findall(why))
+    filled |= {name: _FIRST_FREE - number for number, name in enumerate(missing)}
+    for part in scale.parts(filled):
+        for name, value in _OPEN.items():
+            if name in part and part[name] is None:
+                part[name] = value
+        heads = part.get("num_attention_heads")
+        if shrink.is_size(heads):
+            sizes = {"head_dim": part.get("hidden_size", 0) // heads, "num_key_value_heads": heads}
+            part |= {n: v for n, v in sizes.items() if part.get(n, "") is None}
+        if part.get("rope_theta") and part.get("rope_scaling", "none") is None:
+            part["rope_scaling"] = {"rope_type": "default"}
+        if part.get("use_mamba_kernels"):  # they need a GPU
+            part["use_mamba_kernels"] = False
+        if "default_language" in part and part.get("languages"):
+            part["default_language"] = part["languages"][0]
+        if part.get("model_type") in _TIMM and not part.get("backbone", "no"):
+            part["backbone"] = "resnet18"
+        if part.get("rope_parameters") == {} and part.get("layer_types"):
+            kinds = dict.fromkeys(part["layer_types"])
+            part["rope_parameters"] = {kind: {**_ROPE} for kind in kinds}
+        if "layer_types" in part and not part["layer_types"]:
+            source = Path(inspect.getfile(model_class)).read_text("utf-8")
+            kinds = {*re.findall(r"layer_types?\[\w+\] [!=]= \"(\w+)\"", source)}
+            both = sorted(kinds | {"full_attention"})
+            count = int(part.get("num_hidden_layers") or 0)
+            part["layer_types"] = [both[index % len(both)] for index in range(count)]
+    return filled
+
+
 def _with_sections(values: dict[str, Any], model_class: Any) -> None:
     """Give a text part the sections of its rope, as a default of the code's is for heads of 128 dimensions."""
     source = Path(inspect.getfile(model_class)).read_text("utf-8")
@@ -180,6 +254,8 @@ def _with_sections(values: dict[str, Any], model_class: Any) -> None:
     for part in scale.parts(values):
         heads = part.get("num_attention_heads")
         if "vocab_size" not in part or not isinstance(heads, int):
+            continue
+        if part.get("rope_parameters") == {}:  # no layer rotates
             continue
         rope = part.get("rope_parameters") or part.get("rope_scaling") or {}
         dims = part.get("head_dim") or part.get("hidden_size", 0) // heads
@@ -206,15 +282,20 @@ def make(
     """
     cls = model_class(architecture, head)
     config_class = transformers.CONFIG_MAPPING[architecture]
-    default = _default(config_class, architecture)
+    default = _default(config_class)
     made: Made | None = None
     refusals: dict[str, str] = {}
-    for limit in LIMITS:
-        made = (
-            _made((cls, config_class), default, given or {}, _Limits(seed, limit), refusals) or made
-        )
-        if made is not None or "million parameters" not in str(refusals):
+    classes = (cls, config_class)
+    values = default
+    for _ in range(_MOST_FILLED):
+        for limit in LIMITS:
+            made = _made(classes, values, given or {}, _Limits(seed, limit), refusals) or made
+            if made is not None or "million parameters" not in str(refusals):
+                break
+        filled = _filled(default, cls, refusals)
+        if (made is not None and not made.refused) or filled == values:
             break
+        values = filled
     if made is None:
         raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
     return made
@@ -237,7 +318,7 @@ def _made(
     """Return the model of the first plan that runs, else of the first that is made; None if none is."""
     cls, config_class = classes
     first: Made | None = None
-    too_small = 0
+    too_small = unfed = 0
     for plan in scale.plans(default):
         if plan.divisor <= too_small:
             continue
@@ -257,7 +338,8 @@ def _made(
             why = str(error) if isinstance(error, NotFed) else in_one_line(error, _MAX_REASON)
             refusals.setdefault(why, plan.name)
             first = first or Made(model, plan.name, (), refused=why)
-            if isinstance(error, NotFed):
+            unfed += isinstance(error, NotFed)
+            if unfed == _MOST_UNFED:
                 break
             continue
         model, extras = _with_extras(model, plan, prompts, limits)

@@ -11,13 +11,14 @@ record holds the texts and all other inputs.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
 from samebits_probe.model import (
+    alone,
     choice,
     input_set,
     inputs,
@@ -155,10 +156,9 @@ class Chooser:
         return made | self._special(fed) | self._prompted()
 
     def _of_kind(self, kind: str) -> Fact:
-        try:
-            way = multimodal.way(kind, self.model_class, self.config, self.signature)
-        except DoesNotApply as reason:
-            return {kind: {"reason": str(reason), "why": reason.why}}
+        way = self._way(kind)
+        if isinstance(way, DoesNotApply):
+            return {kind: {"reason": str(way), "why": way.why}}
         rows: dict[str, media_way.Rows] = {kind: media_way.ONE_IMAGE[:1]}
         if not way.is_longer:  # where the padding of a row would be is not known
             rows[f"{kind}-padded"] = media_way.ONE_IMAGE
@@ -169,6 +169,21 @@ class Chooser:
             one = f"the model takes one image per row: {way.no_two}"
             made["two-images"] = {"reason": one, "why": DoesNotApply.why}
         return made
+
+    @cache  # noqa: B019  a process has one of these
+    def _way(self, kind: str) -> media_way.Way | DoesNotApply:
+        """Return how the model takes an image, a video or a sound, or why that is not known."""
+        try:
+            return multimodal.way(kind, self.model_class, self.config, self.signature)
+        except DoesNotApply as reason:
+            return reason
+
+    @cached_property
+    def _no_text(self) -> str:
+        """Why the model takes no text without an image or a sound; '' if it does."""
+        kinds = multimodal.kinds(self.config, self.signature, ())
+        ways = [way for kind in kinds if isinstance(way := self._way(kind), media_way.Way)]
+        return ways[0].no_text if ways and all(way.no_text for way in ways) else ""
 
     def _prompted(self) -> Fact:
         """Return prompts of what to find in an image, for a model that is told so."""
@@ -234,9 +249,12 @@ class Chooser:
             DoesNotApply: the prompt has no meaning for the model, or no inputs can be made.
 
         """
-        arguments = choice.arguments(self.signature, self.traits)
+        arguments = self._arguments()
         if choice.TOKENS not in arguments:
             return self._of_pixels_or_sound(name, prompt, arguments)
+        if len(arguments) == 1 and self._no_text:
+            msg = f"the model takes no text alone: {self._no_text}"
+            raise DoesNotApply(msg)
         batch = prompt.get("batch")
         if batch and not self.signature.takes(choice.MASK):
             msg = f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
@@ -266,12 +284,39 @@ class Chooser:
                 tensors[argument] = inputs.values(name, argument, self.config, count)
         return fact | {"tensors": self._refs(tensors)}
 
+    def _arguments(self) -> tuple[str, ...]:
+        """Return the arguments of a prompt. Raises DoesNotApply if none can be made."""
+        try:
+            return choice.arguments(self.signature, self.traits)
+        except DoesNotApply:
+            if self._alone is None:
+                raise
+            return tuple(layout.main for layout in self._alone.layouts)
+
+    @cached_property
+    def _alone(self) -> alone.Alone | None:
+        """What a model without token ids takes in place of the plain shapes; None if it takes those, or no others."""
+        if not alone.takes(self.signature) or series_shapes.main(self.signature):
+            return None
+        try:
+            plain = choice.arguments(self.signature, self.traits)
+        except DoesNotApply:
+            plain = ()
+        if choice.DECODER in plain:
+            return None
+        try:
+            return alone.found(self.model_class, self.config, self.signature, plain)
+        except DoesNotApply:
+            return None
+
     def _of_pixels_or_sound(self, name: str, prompt: Prompt, arguments: tuple[str, ...]) -> Fact:
         """Return the inputs of a model of images or sound."""
         main_input = arguments[0]
         if prompt.get("batch") or prompt.get("length") == "past-window":
             msg = f"the model takes {main_input}, which has neither padding nor a window here"
             raise DoesNotApply(msg)
+        if self._alone is not None:
+            return {"tensors": self._refs(self._alone.tensors(name)), "constants": {}}
         tensors = {
             argument: torch.tensor([self._decoder_ids(name, inputs.DECODER_LENGTH)])
             if argument == choice.DECODER

@@ -54,13 +54,15 @@ def text_config(config: Any) -> Any:
 def token_config(config: Any) -> Any:
     """Return the part of a config that holds the vocabulary.
 
-    This is the text part or, if it has no vocabulary, the only other part that has one.
+    This is the text part or, if it has no vocabulary, the only other part that has one, or the decoder.
     """
     text = text_config(config)
     if vocabulary(text):
         return text
     parts = [part for part in vars(config).values() if hasattr(part, "to_dict")]
     holders = [part for part in parts if vocabulary(part)]
+    if len(holders) > 1:  # what is composed of two models generates by the second
+        holders = [part for part in (getattr(config, "decoder", None),) if part in holders]
     return holders[0] if len(holders) == 1 else text
 
 
@@ -169,6 +171,8 @@ def seeded_numbers(name: str, argument: str, shape: tuple[int, ...]) -> torch.Te
     count = 1
     for n in shape:
         count *= n
+    if not count:
+        return torch.zeros(shape)
     words = hash_words(f"{name}:{argument}", 4 * count)
     numbers = torch.frombuffer(words, dtype=torch.int32)[:count]
     # 24 bits over a power of two: exact in float32 on every machine

@@ -24,6 +24,7 @@ VIDEOS = ("pixel_values_videos", "pixel_values_video", "videos")
 """Parameters for a video."""
 _GRID = (2, 3)
 """Rows and columns of merged patches where the number of patches is free; unequal, so that neither passes for the other."""
+_PLACES = ("pixel_position_ids", "image_position_ids")
 _TILES = 5
 _FRAMES = 2
 """Frames of a video, or its temporal patches: the fewest of which the order can be wrong."""
@@ -88,25 +89,28 @@ def _video_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     video = video_argument(signature)
     if "video_grid_thw" not in signature.names:
         vision = part(config, "vision")
-        yield Layout(video, (_FRAMES, _channels(vision), *image_size(vision, config)))
+        own = any_number(vision, ("num_frames", "frames_per_clip")) or _FRAMES
+        for frames in dict.fromkeys((_FRAMES, own)):
+            yield Layout(video, (frames, _channels(vision), *image_size(vision, config)))
         return
     names = signature.names & {"second_per_grid_ts", "video_second_per_grid"}
     seconds = tuple((name, (), _SECONDS) for name in names)
-    for layout in _patch_layouts(video, "video_grid_thw", _FRAMES, config, signature):
+    for layout in patch_layouts(video, "video_grid_thw", _FRAMES, config, signature):
         timed = layout._replace(beside=layout.beside + seconds)
         # a forward that wants a run for each frame may take one for all, and place the others as text
         yield timed._replace(runs=_FRAMES)
         yield timed
 
 
-def _patch_layouts(
+def patch_layouts(
     argument: str, grid_argument: str, steps: int, config: Any, signature: Signature
 ) -> Iterator[Layout]:
     """Yield layouts of patches in a row, with the grid from which they are."""
     vision = part(config, "vision")
     channels, patch = _channels(vision), _patch(vision)
-    merge = any_number(vision, ("spatial_merge_size",)) or number(config, "spatial_merge_size") or 2
-    frames = any_number(vision, ("temporal_patch_size",)) or 1
+    merges_of = ("spatial_merge_size", "merge_size")
+    merge = any_number(vision, merges_of) or number(config, "spatial_merge_size") or 2
+    frames = any_number(vision, ("temporal_patch_size", "patch_temporal")) or 1
     grid = (steps, _GRID[0] * merge, _GRID[1] * merge)
     beside: Beside = ((grid_argument, (3,), grid),)
     if (merges := grid_argument.replace("grid_thw", "merge_sizes")) in signature.names:
@@ -123,8 +127,10 @@ def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     vision, pixels = part(config, "vision"), image_argument(signature)
     channels, patch = _channels(vision), _patch(vision)
     if "image_grid_thw" in signature.names:
-        yield from _patch_layouts(pixels, "image_grid_thw", 1, config, signature)
+        yield from patch_layouts(pixels, "image_grid_thw", 1, config, signature)
         return
+    if places := next((n for n in _PLACES if n in signature.names), ""):
+        yield _placed_patches(pixels, places, vision)
     height, width = image_size(vision, config)
     image = (channels, height, width)
     sizes = (("image_sizes", (2,), (height, width)),) if "image_sizes" in signature.names else ()
@@ -153,11 +159,22 @@ def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
         yield Layout(pixels, (n_patches, channels * patch**2), beside=patches)
 
 
+def _placed_patches(pixels: str, places: str, vision: Any) -> Layout:
+    """Return the layout of patches with the column and the row of each, as Gemma 4's are."""
+    pooled = any_number(vision, ("pooling_kernel_size",)) or 1
+    rows, columns = (n * pooled for n in _GRID)
+    grid = tuple(n for row in range(rows) for column in range(columns) for n in (column, row))
+    size = _channels(vision) * _patch(vision) ** 2
+    beside = ((places, (rows * columns, 2), grid),)
+    return Layout(pixels, (rows * columns, size), beside=beside)
+
+
 def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     audio = part(config, "audio")
     if audio is config:
         audio = part(config, "encoder")
-    bins = any_number(audio, ("num_mel_bins", "input_feat_size", "input_dim", "mel_bins")) or 80
+    names = ("num_mel_bins", "input_feat_size", "input_dim", "mel_bins")
+    bins = any_number(audio, names) or 80
     positions = any_number(audio, ("max_source_positions", "max_position_embeddings"))
     masks = [n for n in ("feature_attention_mask", "input_features_mask") if n in signature.names]
     for length in dict.fromkeys((2 * (positions or 50), 64)):
@@ -165,6 +182,9 @@ def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
         for arguments in dict.fromkeys((beside, ())):
             yield Layout(FEATURES, (bins, length), beside=arguments)
             yield Layout(FEATURES, (length, bins), beside=arguments)
+    stacked = any_number(audio, ("input_size",)) or bins
+    yield Layout(FEATURES, (64, stacked), beside=tuple((name, (64,), 1) for name in masks))
+    yield Layout(FEATURES, (1, 64, bins))
 
 
 def _channels(vision: Any) -> int:

@@ -10,9 +10,9 @@ import torch
 
 from samebits_probe.model import outputs, shrink, tried
 from samebits_probe.model.choice import DECODER, IMAGE_PLACES, TOKENS
-from samebits_probe.model.inputs import token_config
+from samebits_probe.model.inputs import seeded_ids, token_config
 from samebits_probe.model.media_layouts import image_size, number, part
-from samebits_probe.model.media_way import ONE_IMAGE, OPTIONAL, TWO_IMAGES, VISIBLE, Way
+from samebits_probe.model.media_way import ONE_IMAGE, OPTIONAL, TWO_IMAGES, VISIBLE, Way, reserved
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _MISMATCH = "match"
 """Part of a refusal of a number of tokens."""
+_TEXT = 9
+"""Tokens of a text without an image."""
 _ROUNDING = 1e-3
 """Part of an image's effect on its own row that may be an effect on another row."""
 _COUNTS = (
@@ -63,11 +65,22 @@ class Trial:
         count = self._count(layout)
         if count is None:
             return None
-        way = self._way(layout, count)
+        way = self._way(layout, count)._replace(no_text=self._why_no_text())
         return self._with_two(way) if self._kind == "image" else way
 
     def _way(self, layout: Layout, count: int) -> Way:
         return Way(self._kind, layout, self._placeholder, count, self._is_longer)
+
+    def _why_no_text(self) -> str:
+        """Return why forward takes no text alone; '' if it does."""
+        config = self._model.config
+        ids = seeded_ids("text", _TEXT, token_config(config), reserved(config))
+        try:
+            with torch.no_grad():
+                self._model(**{TOKENS: torch.tensor([ids])})
+        except Exception as error:  # noqa: BLE001  a forward may refuse inputs in any way
+            return in_one_line(error, tried.MAX_REASON)
+        return ""
 
     def _with_two(self, way: Way) -> Way:
         """Return the way with how it takes two images per row."""

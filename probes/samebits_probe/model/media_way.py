@@ -69,6 +69,8 @@ class Way(NamedTuple):
     None for a model that takes no two images per row."""
     no_two: str = ""
     """Why it takes no two of them."""
+    no_text: str = ""
+    """Why it takes no text without one."""
 
     def tensors(self, name: str, config: Any, signature: Signature, rows: Rows) -> Tensors:
         """Return the arguments of forward, padded on the left; each row has its tokens of text around its images."""

@@ -20,13 +20,17 @@ Config = shrink.Config
 
 DIVISORS = (
     *((8, 4), (8, 2), (8, 1), (16, 1), (16, 4), (4, 1), (4, 4), (8, 8)),
-    *((8, 16), (16, 16), (2, 1), (2, 4), (1, 8), (1, 1)),
+    *((8, 16), (16, 16), (4, 8), (2, 1), (2, 4), (2, 16), (1, 8), (1, 1)),
 )
 """Of the dimensions of heads, and of their number; the widths are divided by both. With the first ones a head has 8 or 16."""
 _NARROW = 16
 """A plan that makes a hidden size smaller than that comes late."""
+_ROTATED = 4
+"""A head whose halves are rotated by row and column has a multiple of it."""
 _MIN_WIDTH = 24
 """A smaller number is a count, a factor or a dimension that is small enough."""
+_STEP = 4
+"""Of a width that does not divide: products of experts take whole groups of 16 bytes."""
 _LAYERS = 3
 _POSITIONS = 128
 _WINDOW = 16
@@ -60,9 +64,15 @@ _WINDOWS = re.compile(
     r"sliding_window(_size)?|attention_window(_size)?|window_size|local_attention|attention_chunk_size|index_topk"
 )
 _INTERVAL = re.compile(r"\w*(interval|pattern|period|sparse_step|every_n\w*|freq(uency)?)")
+_TAPS = re.compile(r"intermediate_layers?_ind(ic|ex)es|deepstack_\w*ind(ic|ex)es")
+"""Layers whose outputs are used, too: as many as there are, or what takes them has the wrong width."""
+_SELECTED = re.compile(r"vision_(feature|select)_layers?")
 _DEPTHS = frozenset(
     {"depths", "num_blocks_per_stage", "layer_depths", "blocks_per_stage", "stage_numb_of_layers"}
+    | {"num_block_repeats"}
 )
+_GROWTH = re.compile(r"(depth|width)_coefficient")
+"""Factors of all depths and widths of a network."""
 _QUERIES = re.compile(r"\w*(num_queries|num_query_tokens|n_latents)")
 _MOST_QUERIES = 12
 _KINDS = re.compile(r"\w*(layer_types|layers_block_type|layer_type|block_types?|layers?_pattern)")
@@ -98,6 +108,7 @@ def plans(config: Config) -> Iterator[Scaled]:
             shorten(part)
             shrink.fewer_experts(part)
             _count_image_tokens(part)
+        _keep_within(smaller)
         shrink.fewer_tokens(smaller)
         name = f"heads by {heads}, their dimensions by {dims}, images by {of_image}"
         yield Scaled(name, smaller, dims * heads)
@@ -113,7 +124,22 @@ def _divisors(config: Config) -> list[tuple[int, int]]:
     )
     least = min((n for n in map(shrink.hidden_size, all_parts) if n), default=0)
     chosen = [pair for pair in DIVISORS if pair[1] == 1 or not staged]
-    return sorted(chosen, key=lambda pair: 0 < least < _NARROW * pair[0] * pair[1])
+    dims = {d for part in all_parts if "vocab_size" not in part and (d := _head_dim(part))}
+    return sorted(
+        chosen,
+        key=lambda pair: (
+            0 < least < _NARROW * pair[0] * pair[1],
+            any(n % (_ROTATED * pair[0]) for n in dims),
+        ),
+    )
+
+
+def _head_dim(part: Config) -> int:
+    """Return the dimension of a part's heads that follows from its width; 0 if none does."""
+    heads = next((v for n, v in part.items() if shrink.HEADS.fullmatch(n) and shrink.is_size(v)), 0)
+    width = part.get("embed_dim")
+    width = width if shrink.is_size(width) else shrink.hidden_size(part)
+    return int(width) // heads if heads else 0
 
 
 def parts(config: Config) -> Iterator[Config]:
@@ -133,6 +159,28 @@ def _count_image_tokens(config: Config) -> None:
     size, patch = vision.get("image_size"), vision.get("patch_size")
     if isinstance(size, int) and isinstance(patch, int):
         config["mm_tokens_per_image"] = max(size // patch // 2, 1) ** 2
+
+
+def _keep_within(config: Config) -> None:
+    """Let what names layers of a vision tower by their numbers name those that it still has, in their order."""
+    towers = [v for part in parts(config) for n, v in part.items() if n == "vision_config"]
+    counts = [
+        v
+        for part in towers
+        if isinstance(part, dict)
+        for n, v in part.items()
+        if shrink.LAYERS.fullmatch(n) and shrink.is_size(v)
+    ]
+    count = max(counts, default=0)
+    for part in parts(config) if count else ():
+        for name, value in part.items():
+            if not _SELECTED.fullmatch(name):
+                continue
+            if isinstance(value, int):
+                part[name] = max(min(value, count), -count)
+            elif isinstance(value, (list, tuple)) and any(v > count for v in value):
+                ranks = sorted({*value}, reverse=True)
+                part[name] = [max(count - ranks.index(v), 0) for v in value]
 
 
 def _is_map(name: str) -> bool:
@@ -163,6 +211,7 @@ def _images(part: Config) -> Iterator[tuple[int, int]]:
 
 def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
     """Divide the widths and the images of a config and of its parts."""
+    width = shrink.hidden_size(part)
     for name, value in part.items():
         if isinstance(value, dict):
             if not _is_map(name):
@@ -175,16 +224,23 @@ def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
             part[name] = _divided(value, zoom, _MIN_IMAGE // 2)
         elif _IMAGE_TOKENS.fullmatch(name):
             part[name] = _divided(value, zoom**2, 1)
-        elif not _NOT_WIDTH.search(name) and not _COUNT.fullmatch(name):
-            part[name] = _divided(value, dims * heads, _MIN_WIDTH)
+        elif _is_width(name) or (name.endswith("groups") and value == width):
+            part[name] = _divided(value, dims * heads, _MIN_WIDTH, _STEP)
 
 
-def _divided(value: Any, divisor: int, least: int) -> Any:
+def _is_width(name: str) -> bool:
+    return not _NOT_WIDTH.search(name) and not _COUNT.fullmatch(name)
+
+
+def _divided(value: Any, divisor: int, least: int, step: int = 1) -> Any:
+    """Return a number or numbers divided; what does not divide becomes a multiple of a step."""
     if isinstance(value, (list, tuple)):
-        return [_divided(entry, divisor, least) for entry in value]
+        return [_divided(entry, divisor, least, step) for entry in value]
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         return value
-    return max(value // divisor, 1)
+    if value % divisor:
+        return max(value // divisor // step * step, step)
+    return value // divisor
 
 
 def shorten(part: Config) -> None:
@@ -194,6 +250,8 @@ def shorten(part: Config) -> None:
             part[name] = 2
         elif name in _DEPTHS and isinstance(value, (list, tuple)):
             part[name] = [min(v, 2) if isinstance(v, int) else v for v in value]
+        elif _GROWTH.fullmatch(name) and isinstance(value, float):
+            part[name] = min(value, 1.0)
         elif _QUERIES.fullmatch(name) and shrink.is_size(value):
             part[name] = min(value, _MOST_QUERIES)
         elif "vocab_size" in part and _WINDOWS.fullmatch(name) and shrink.is_size(value):
@@ -206,8 +264,10 @@ def shorten(part: Config) -> None:
     if not count or any(len(stage) == count for stage in stages):
         return
     outs = part.get("out_indices") or ()
-    kept = _kept(part, count, len(outs))
+    taps = {n: [*v] for n, v in part.items() if _TAPS.fullmatch(n) and isinstance(v, (list, tuple))}
+    kept = _kept(part, count, max([len(outs), *map(len, taps.values())]))
     shrink.keep_layers(part, {count: kept})
+    part |= {n: [*range(len(kept) - len(v), len(kept))] for n, v in taps.items()}
     for name, value in part.items():
         if isinstance(value, dict) and value and all(str(key).isdigit() for key in value):
             part[name] = value if _is_map(name) else _by_layer(value, kept)
