@@ -27,7 +27,7 @@ _GRID = (2, 3)
 _TILES = 5
 _FRAMES = 2
 """Frames of a video, or its temporal patches: the fewest of which the order can be wrong."""
-_SECONDS = 2.0
+_SECONDS = 1.5
 """Seconds between temporal patches: not 1, the default of forwards that take them."""
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedModel
 
 from samebits_probe.questions.usage.subject import error_text
 
@@ -20,12 +21,13 @@ _NAMED = "_attn_implementation"
 
 
 def attention(subject: Subject) -> Facts:
-    """Return way -> what the parts of the config get; nothing without parts, or without sdpa."""
+    """Return way -> what the parts of the config get; where that has no sdpa, for parts that are models alone."""
     config = subject.model.config
     parts = sorted(n for n, part in vars(config).items() if isinstance(part, PretrainedConfig))
+    facts = _of_models(subject, config)
     if not parts or getattr(config, _NAMED, None) != "sdpa":
-        return {}
-    return {
+        return facts
+    return facts | {
         "eager for one part": _of_parts(
             lambda: _loaded(config, {"": "sdpa", parts[0]: "eager"}), parts[:1]
         ),
@@ -33,6 +35,22 @@ def attention(subject: Subject) -> Facts:
             lambda: _made(subject, _made(subject, _loaded(config, None), "eager"), "sdpa"), parts
         ),
     }
+
+
+def _of_models(subject: Subject, config: Any) -> Facts:
+    """Return type of model -> the attention that it gets in a model that is made with eager; {} for one type alone.
+
+    A part that a class cannot make without memory is no result.
+    """
+    found: dict[str, str] = {}
+    with suppress(Exception), torch.device("meta"):
+        named = _loaded(config, "eager")
+        model = type(subject.model)._from_config(named, attn_implementation="eager")
+        of_models = (m.config for m in model.modules() if isinstance(m, PreTrainedModel))
+        for own in of_models:
+            if value := getattr(own, _NAMED, None):
+                found.setdefault(own.model_type, value)
+    return {"eager for all parts": {"parts": found}} if len(found) > 1 else {}
 
 
 def _loaded(config: Any, named: Any) -> Any:
