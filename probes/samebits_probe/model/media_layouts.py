@@ -28,7 +28,7 @@ _TILES = 5
 _FRAMES = 2
 """Frames of a video, or its temporal patches: the fewest of which the order can be wrong."""
 _SECONDS = 1.5
-"""Seconds between temporal patches: not 1, the default of forwards that take them."""
+"""Seconds between temporal patches: not 1, the default of forwards that take them, and no whole number."""
 
 
 class Layout(NamedTuple):

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-
 from transformers import processing_utils
 
 from samebits_probe.questions.processors import samples

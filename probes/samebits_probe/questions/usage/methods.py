@@ -24,15 +24,16 @@ _IGNORED = -100
 
 def methods(subject: Subject) -> Facts:
     """Return call -> what came of it; the calls change the model."""
-    facts: Facts = {}
-    for name, call in _calls(subject):
-        try:
-            facts[name] = {"gave": call()}
-        except NoMeaning as reason:
-            facts[name] = {"left_out": str(reason)}
-        except Exception as error:  # noqa: BLE001  a refusal is an answer
-            facts[name] = {"refused": error_text(error)}
-    return facts
+    return {name: _asked(call) for name, call in _calls(subject)}
+
+
+def _asked(call: Callable[[], str]) -> Facts:
+    try:
+        return {"gave": call()}
+    except NoMeaning as reason:
+        return {"left_out": str(reason)}
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {"refused": error_text(error)}
 
 
 def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
