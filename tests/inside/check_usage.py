@@ -360,8 +360,6 @@ def test_a_model_without_such_methods_has_no_features():
 
 def test_the_attention_of_parts_is_read_behind_a_config_that_had_eager():
     facts = attention.attention(clip())
-    of_models = facts.pop("eager for all parts", None)  # 4.48 has no models inside of CLIP
-    assert of_models is None or {*of_models["parts"].values()} == {"eager"}
     assert {*facts} == {"eager for one part", "eager, then sdpa"}
     assert facts["eager, then sdpa"].keys() in ({"parts"}, {"refused"})
     assert attention.attention(Subject(model(), "causal-lm", Path())) == {}
@@ -399,3 +397,22 @@ def test_a_method_that_libraries_call_is_seen_to_refuse_and_to_do_something_else
     facts = called(made)
     assert facts["set_encoder(…, modality='image')"] == {"refused": "ValueError: image"}
     assert facts["set_encoder(…, modality='audio')"]["left_out"]
+
+
+def test_the_attention_of_models_inside_a_model_is_that_of_a_load_with_eager():
+    backbone = {**SMALL, "image_size": 16, "patch_size": 8, "out_features": ["stage1", "stage2"]}
+    config = transformers.DepthAnythingConfig(
+        backbone_config=transformers.Dinov2Config(**backbone, reshape_hidden_states=False),
+        reassemble_hidden_size=32,
+        reassemble_factors=[2, 1],
+        neck_hidden_sizes=[8, 8],
+        fusion_hidden_size=8,
+    )
+    made = transformers.DepthAnythingForDepthEstimation(config)
+    whole = {"depth_anything": "eager", "dinov2": "eager"}
+    for planted in ("eager", "sdpa"):
+        made.backbone.config._attn_implementation = planted
+        facts = attention.attention(Subject(made, "base", Path(), {}, lambda: made))
+        assert facts == {"eager for all parts": {"parts": whole | {"dinov2": planted}}}
+    refused = Subject(made, "base", Path(), {}, lambda: raised(ValueError, print))
+    assert attention.attention(refused) == {}

@@ -24,7 +24,7 @@ def attention(subject: Subject) -> Facts:
     """Return way -> what the parts of the config get; where that has no sdpa, for parts that are models alone."""
     config = subject.model.config
     parts = sorted(n for n, part in vars(config).items() if isinstance(part, PretrainedConfig))
-    facts = _of_models(subject, config)
+    facts = _of_models(subject)
     if not parts or getattr(config, _NAMED, None) != "sdpa":
         return facts
     return facts | {
@@ -37,20 +37,22 @@ def attention(subject: Subject) -> Facts:
     }
 
 
-def _of_models(subject: Subject, config: Any) -> Facts:
-    """Return type of model -> the attention that it gets in a model that is made with eager; {} for one type alone.
+def _of_models(subject: Subject) -> Facts:
+    """Return type of model -> the attention that it gets in a model that is loaded with eager; {} for one type alone.
 
-    A part that a class cannot make without memory is no result.
+    A load with eager that raises is no result: the rows of that attention tell it.
     """
-    found: dict[str, str] = {}
-    with suppress(Exception), torch.device("meta"):
-        named = _loaded(config, "eager")
-        model = type(subject.model)._from_config(named, attn_implementation="eager")
-        of_models = (m.config for m in model.modules() if isinstance(m, PreTrainedModel))
-        for own in of_models:
-            if value := getattr(own, _NAMED, None):
-                found.setdefault(own.model_type, value)
-    return {"eager for all parts": {"parts": found}} if len(found) > 1 else {}
+    if subject.with_eager is None or len(_models_in(subject.model)) < 2:
+        return {}
+    with suppress(Exception):
+        return {"eager for all parts": {"parts": _models_in(subject.with_eager())}}
+    return {}
+
+
+def _models_in(model: Any) -> dict[str, str]:
+    configs = [m.config for m in model.modules() if isinstance(m, PreTrainedModel)]
+    found = {c.model_type: getattr(c, _NAMED, None) for c in reversed(configs)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _loaded(config: Any, named: Any) -> Any:

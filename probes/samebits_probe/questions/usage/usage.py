@@ -73,16 +73,20 @@ QUESTIONS = (
 
 
 def usage(
-    loaded: load.Loaded, folder: Path, limit: float, prompts: Mapping[str, Facts] | None = None
+    loaded: load.Loaded,
+    folder: Path,
+    limit: float,
+    prompts: Mapping[str, Facts] | None = None,
+    with_eager: Callable[[], Any] | None = None,
 ) -> Facts:
     """Return the usage signal; questions after ``limit`` seconds are skipped and listed as such.
 
     ``folder`` holds the saved model for the time being. The questions change the model. ``prompts`` are those of
-    the cell, if it is the cell's model.
+    the cell, if it is the cell's model; ``with_eager`` loads that once more, with eager attention.
     """
     progress.begin("usage")
     started = time.perf_counter()
-    subject = Subject(loaded.model, loaded.head, folder, prompts or {})
+    subject = Subject(loaded.model, loaded.head, folder, prompts or {}, with_eager)
     no_text = subject.refuses_text()
     facts: Facts = {"skips": {}, "raised": {}}
     for i, question in enumerate(QUESTIONS, 1):
