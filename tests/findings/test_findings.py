@@ -1119,6 +1119,7 @@ def test_methods_for_features_are_compared(reference, candidate, signals, expect
 NAMED = {"eager, then sdpa": {"parts": {"text_config": "sdpa", "vision_config": "sdpa"}}}
 KEPT = {"eager, then sdpa": {"parts": {"text_config": "eager", "vision_config": "eager"}}}
 REFUSED_DICT = {"eager, then sdpa": {"refused": "AttributeError: no"}}
+WHOLE = {"whole": "eager"}
 
 
 @pytest.mark.parametrize(
@@ -1129,10 +1130,35 @@ REFUSED_DICT = {"eager, then sdpa": {"refused": "AttributeError: no"}}
         (KEPT, NAMED, ["SB919"]),
         (NAMED, REFUSED_DICT, ["SB919"]),
         (NAMED, None, []),
+        (WHOLE | {"backbone": "eager"}, WHOLE | {"backbone": "sdpa"}, ["SB919"]),
+        # a part that only one release has as a model of its own is not compared
+        (WHOLE, WHOLE | {"backbone": "sdpa"}, []),
     ],
 )
 def test_an_attention_that_reaches_other_parts_is_named(reference, candidate, expected):
-    sides = used("4.48", attention=reference), used(attention=candidate)
+    sides = used("4.48", attention=_way(reference)), used(attention=_way(candidate))
+    assert codes(Case(sides[1], reference=sides[0])) == expected
+
+
+def _way(parts):
+    return {"eager for all parts": {"parts": parts}} if parts and "whole" in parts else parts
+
+
+CALL = "prepare_decoder_input_ids_from_labels(labels=…)"
+SHIFTED, KEPT_IDS = ({CALL: {"gave": ids}} for ids in ("[[0, 5, 6, 7]]", "[[5, 6, 7, 0]]"))
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "expected"),
+    [
+        (SHIFTED, SHIFTED, []),
+        (SHIFTED, KEPT_IDS, ["SB946"]),
+        (SHIFTED, {CALL: {"left_out": "no such part"}}, []),
+        (SHIFTED, {}, []),
+    ],
+)
+def test_a_method_that_does_something_else_is_named(reference, candidate, expected):
+    sides = used("4.48", methods=reference), used(methods=candidate)
     assert codes(Case(sides[1], reference=sides[0])) == expected
 
 

@@ -186,6 +186,15 @@ def test_sound_has_its_frames_as_rows_where_the_model_takes_it_so():
     assert output(config, "LasrForCTC", feed)
 
 
+def test_the_sound_of_a_codec_has_channels():
+    config = {"num_filters": 4, "codebook_size": 16, "hidden_size": 16, "codebook_dim": 16}
+    for channels in (1, 2):
+        own = {**config, "audio_channels": channels}
+        (_, feed), made = choose("encodec", own, "EncodecModel")
+        assert feed.inputs("short", None).kwargs["input_values"].shape == (1, channels, 4000)
+        assert output(made, "EncodecModel", feed)
+
+
 def test_video_has_frames():
     config = {**IMAGE, "num_frames": 4, "tubelet_size": 2}
     (_, feed), config = choose("videomae", config, "VideoMAEForVideoClassification")

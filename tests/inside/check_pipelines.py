@@ -1,5 +1,6 @@
 """questions.pipelines: tasks of a class, answers as fields, and outputs that no weight decides."""
 
+import json
 import logging
 import tempfile
 from pathlib import Path
@@ -46,6 +47,31 @@ def test_a_class_serves_the_tasks_of_its_auto_classes():
     assert without == "the checkpoint has no tokenizer"
     without = tasks.missing("image-classification", loaded(source), source)
     assert without == "the checkpoint has no processor"
+
+
+def test_a_model_that_speaks_is_asked_for_the_sound_and_given_no_outputs():
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "ffn_dim": 16}
+    flows = {"flow_size": 16, "spectrogram_bins": 9, "upsample_initial_channel": 16}
+    torch.manual_seed(0)
+    config = transformers.VitsConfig(vocab_size=144, **sizes, **flows)
+    folder = Path(tempfile.mkdtemp())
+    transformers.VitsModel(config).save_pretrained(folder)
+    tokenizers.write(folder, "wordpiece", "BertTokenizerFast")
+    own = json.loads((folder / "tokenizer_config.json").read_text())
+    own["model_input_names"] = ["input_ids", "attention_mask"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(own))
+    source = Source(str(folder), None, False, "float32", "default", "cpu")
+    model = transformers.VitsModel.from_pretrained(folder)
+    assert "text-to-audio" in tasks.served(model)
+    (call,) = tasks.TASKS["text-to-audio"].calls.values()
+    assert tasks.arguments_of(call, model) == {}
+    speaks = SimpleNamespace(
+        can_generate=lambda: True, generate=lambda ids, output_audio=False: ids
+    )
+    assert tasks.arguments_of(call, speaks)["generate_kwargs"]["output_audio"]
+    case = asked(source, "text-to-audio")["text-to-audio"]["cases"]["a text"]
+    assert case.keys() == {"own", "fed"}
+    assert case["own"].get("fields", {}).keys() >= {"audio", "sampling_rate"}, case
 
 
 def test_a_second_time_gives_the_same():

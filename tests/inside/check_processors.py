@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from raising import raised
 from samebits_probe.cell.session import Session
 from samebits_probe.model.load import Source
 from samebits_probe.questions.processors import (
     arrays,
+    calls,
     counts,
     options,
     phase,
@@ -166,14 +168,16 @@ def test_every_kind_of_sound_is_asked_in_both_precisions():
 @dataclasses.dataclass
 class Counted:
     num_image_tokens: list[int] | None = None
-    num_video_tokens: list[int] | None = None
+    num_audio_tokens: list[int] | None = None
 
 
 class Counting:
     def get_number_of_image_patches(self, height, width, images_kwargs=None):
         return height * width if images_kwargs == {} else None
 
-    def _get_num_multimodal_tokens(self, image_sizes=None, **kwargs):
+    def _get_num_multimodal_tokens(self, image_sizes=None, audio_lengths=None, **kwargs):
+        if audio_lengths is not None:
+            return Counted(num_audio_tokens=[length // 640 for length in audio_lengths])
         return Counted(num_image_tokens=[height + width for height, width in image_sizes])
 
 
@@ -188,8 +192,46 @@ def test_numbers_of_a_size_are_asked_of_each_method_that_a_processor_has():
     tokens = returned["_get_num_multimodal_tokens, an image of 97 x 64"]
     assert list(tokens) == ["num_image_tokens"]
     assert tokens["num_image_tokens"]["sample"] == [161]
+    tokens = returned["_get_num_multimodal_tokens, a sound of 16000"]
+    assert tokens["num_audio_tokens"]["sample"] == [25]
     assert not any("a video" in name for name in made)
     assert counts.calls(object()) == {}
+
+
+class Hears:
+    """A processor of texts with sounds, whose template reads a sound at another rate than its own."""
+
+    audio_token, tokenizer, image_processor = "<sound>", None, None
+
+    def __init__(self, rate):
+        self.feature_extractor = type("Extractor", (), {"sampling_rate": rate})()
+
+    def __call__(self, text=None, audio=None, sampling_rate=None, labels=False, **kwargs):
+        assert sampling_rate in (None, self.feature_extractor.sampling_rate)
+        return {"lengths": np.array([len(sound) for sound in audio])}
+
+    def apply_chat_template(self, messages, **kwargs):
+        (part, _question) = messages[0]["content"]
+        load = transformers.processing_utils.load_audio
+        sound = load(part["path"], sampling_rate=16_000) if "path" in part else part["audio"]
+        return {"lengths": np.array([len(sound)])}
+
+
+def test_sounds_are_given_at_the_rate_of_the_processor_and_read_at_the_one_that_is_asked_for():
+    hears = Hears(8_000)
+    made = calls.of("processor", hears, talks=True)
+    each = made["two texts of different lengths, a sound each"]
+    assert each.called(hears, each.made())["lengths"].tolist() == [8_000, 4_000]
+    case = made["a conversation with a sound by its path"]
+    if not hasattr(transformers.processing_utils, "load_audio"):
+        raised(calls.NotAsked, case.called, hears, case.made())
+        return
+    before = transformers.processing_utils.load_audio
+    outputs = case.called(hears, case.made())
+    assert outputs["sampling_rate"].tolist() == [16_000]
+    assert outputs["lengths"].tolist() == [8_000]
+    assert transformers.processing_utils.load_audio is before
+    assert dict(options._switches(hears)) == {"labels": True}
 
 
 def test_facts_are_the_same_each_time():

@@ -5,6 +5,8 @@ import tempfile
 import types
 
 import torch
+import transformers
+from raising import raised
 from samebits_probe.model import prompted
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.questions.training import batches, chance, origin, relations, signals, targets
@@ -173,3 +175,26 @@ def test_phrases_come_first_where_a_model_has_them():
     prompts = PIXELS | {prompted.PHRASES: {"pixel_values": -PIXELS["short"]["pixel_values"]}}
     first = batches.batches(model, "base", prompts)[0]
     assert torch.equal(first.kwargs["pixel_values"][:1], prompts[prompted.PHRASES]["pixel_values"])
+
+
+def test_a_model_of_series_computes_a_loss_of_what_comes_behind_them():
+    config = transformers.PatchTSTConfig(
+        num_input_channels=2,
+        context_length=16,
+        prediction_length=4,
+        patch_length=4,
+        patch_stride=4,
+        d_model=8,
+        num_attention_heads=2,
+        num_hidden_layers=1,
+        ffn_dim=8,
+    )
+    torch.manual_seed(0)
+    model = transformers.PatchTSTForPrediction(config)
+    past = torch.linspace(-1, 1, 32).reshape(1, 16, 2)
+    (batch,) = batches.batches(model, "prediction", {"series": {"past_values": past}})
+    assert batch.kwargs["future_values"].shape == (1, 4, 2)
+    assert Learner(model, torch.float32).learn(batch.kwargs).loss.requires_grad
+    base = transformers.PatchTSTModel(config)
+    (none,) = batches.batches(base, "base", {"series": {"past_values": past}})
+    raised(batches.NoLoss, Learner(base, torch.float32).forward, none.kwargs)

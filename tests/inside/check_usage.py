@@ -12,7 +12,15 @@ import transformers
 from raising import raised
 from samebits_probe.model.state import hashes
 from samebits_probe.process import fork
-from samebits_probe.questions.usage import attention, beams, features, forward, generate, usage
+from samebits_probe.questions.usage import (
+    attention,
+    beams,
+    features,
+    forward,
+    generate,
+    methods,
+    usage,
+)
 from samebits_probe.questions.usage.subject import NoMeaning, Subject
 from tiny import model
 from transformers.generation import configuration_utils
@@ -334,12 +342,16 @@ def test_a_method_that_raises_or_needs_more_says_so():
     assert facts["get_image_features"] == {"left_out": "it needs boxes"}
 
 
-def test_pixels_that_come_with_a_grid_are_not_made_up():
+def test_pixels_among_tokens_are_those_of_a_prompt():
     subject = clip()
     subject.model.config.image_token_id = 9
     facts = features.features(subject)
-    assert "grid" in facts["get_image_features"]["left_out"]
+    assert facts["get_image_features"]["left_out"] == "no prompt has pixel_values"
     assert facts["get_text_features"]["digest"]
+    pixels = torch.linspace(-1, 1, 3 * 16 * 16).reshape(1, 3, 16, 16)
+    fed = Subject(subject.model, "base", Path(), {"image": {"pixel_values": pixels}})
+    with torch.no_grad():
+        assert features.features(fed)["get_image_features"]["shape"] == [1, 16]
 
 
 def test_a_model_without_such_methods_has_no_features():
@@ -351,3 +363,56 @@ def test_the_attention_of_parts_is_read_behind_a_config_that_had_eager():
     assert {*facts} == {"eager for one part", "eager, then sdpa"}
     assert facts["eager, then sdpa"].keys() in ({"parts"}, {"refused"})
     assert attention.attention(Subject(model(), "causal-lm", Path())) == {}
+
+
+def called(made):
+    fed = {"input_ids": torch.arange(3, 12)[None]}
+    with torch.no_grad():
+        return methods.methods(Subject(made, "causal-lm", Path(), {"short": fed}))
+
+
+FROZEN = "forward of a frozen model after enable_input_require_grads()"
+
+
+def test_methods_that_libraries_call_do_what_they_are_for():
+    facts = called(model())
+    assert facts["set_input_embeddings(…)"] == facts["set_output_embeddings(…)"] == {"gave": "True"}
+    assert facts[FROZEN] == {"gave": "gradients reach it: True"}
+    assert not any("refused" in fact for fact in facts.values())
+
+
+def test_a_method_that_libraries_call_is_seen_to_refuse_and_to_do_something_else():
+    made = model()
+    made.prepare_decoder_input_ids_from_labels = lambda labels: labels.roll(1)
+    made.enable_input_require_grads = lambda: None
+    facts = called(made)
+    assert facts["prepare_decoder_input_ids_from_labels(labels=…)"] == {"gave": "[[-100, 5, 6, 7]]"}
+    assert facts[FROZEN] == {"gave": "gradients reach it: False"}
+
+    def refuses(encoder, modality=None):
+        raise ValueError(modality)
+
+    made.set_encoder = refuses
+    made.get_encoder = lambda modality=None: made.lm_head if modality == "image" else made
+    facts = called(made)
+    assert facts["set_encoder(…, modality='image')"] == {"refused": "ValueError: image"}
+    assert facts["set_encoder(…, modality='audio')"]["left_out"]
+
+
+def test_the_attention_of_models_inside_a_model_is_that_of_a_load_with_eager():
+    backbone = {**SMALL, "image_size": 16, "patch_size": 8, "out_features": ["stage1", "stage2"]}
+    config = transformers.DepthAnythingConfig(
+        backbone_config=transformers.Dinov2Config(**backbone, reshape_hidden_states=False),
+        reassemble_hidden_size=32,
+        reassemble_factors=[2, 1],
+        neck_hidden_sizes=[8, 8],
+        fusion_hidden_size=8,
+    )
+    made = transformers.DepthAnythingForDepthEstimation(config)
+    whole = {"depth_anything": "eager", "dinov2": "eager"}
+    for planted in ("eager", "sdpa"):
+        made.backbone.config._attn_implementation = planted
+        facts = attention.attention(Subject(made, "base", Path(), {}, lambda: made))
+        assert facts == {"eager for all parts": {"parts": whole | {"dinov2": planted}}}
+    refused = Subject(made, "base", Path(), {}, lambda: raised(ValueError, print))
+    assert attention.attention(refused) == {}

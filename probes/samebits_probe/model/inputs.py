@@ -234,7 +234,8 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
     if argument == "input_features":
         return _sound_shape(config)
     if argument == "input_values":
-        return (4000,)
+        channels = getattr(config, "audio_channels", 1)
+        return (int(channels), 4000) if hasattr(config, "codebook_size") else (4000,)
     msg = f"no rule to make {argument}"
     raise NotFed(msg)
 

@@ -28,8 +28,8 @@ _PLACES = ("pixel_position_ids", "image_position_ids")
 _TILES = 5
 _FRAMES = 2
 """Frames of a video, or its temporal patches: the fewest of which the order can be wrong."""
-_SECONDS = 2.0
-"""Seconds between temporal patches: not 1, the default of forwards that take them."""
+_SECONDS = 1.5
+"""Seconds between temporal patches: not 1, the default of forwards that take them, and no whole number."""
 
 
 class Layout(NamedTuple):

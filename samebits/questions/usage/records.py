@@ -234,6 +234,17 @@ class NamedAttention(Record):
     """The exception."""
 
 
+class Called(Record):
+    """What came of a call of a method that libraries use."""
+
+    gave: str = ""
+    """What it returned, or did, in a few words."""
+    left_out: str = ""
+    """Why it was not called."""
+    refused: Annotated[str, RAISED] = ""
+    """The exception."""
+
+
 class UsageSignal(Answer):
     """Results of all uses tried with one model; None if not tried, with the reason in ``skips``."""
 
@@ -259,6 +270,8 @@ class UsageSignal(Answer):
     """Method -> what it returns."""
     attention: dict[str, NamedAttention] | None = None
     """Way to name an attention -> what the parts of the config get."""
+    methods: dict[str, Called] | None = None
+    """Call of a method that the class has -> what came of it."""
     generation: GenerationSignal | None = None
     checkpointing: Checkpointing | None = None
     saved: SavedFiles | None = None

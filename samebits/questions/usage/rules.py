@@ -1,4 +1,4 @@
-"""SB901 to SB911, SB917 to SB919: rules for common uses around a model, where the release matters and not the model."""
+"""SB901 to SB911, SB917 to SB919, SB946: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
@@ -210,12 +210,28 @@ def _other_attention(case: Case) -> Iterator[Sighting]:
     reference = signal_of(case.reference).attention or {}
     candidate = signal_of(case.capture).attention or {}
     for way in reference.keys() & candidate.keys():
-        if reference[way] != candidate[way]:
+        sides = reference[way], candidate[way]
+        differing = [
+            part
+            for part in sides[0].parts.keys() & sides[1].parts.keys()
+            if sides[0].parts[part] != sides[1].parts[part]
+        ]
+        if differing or bool(sides[0].refused) != bool(sides[1].refused):
             lines = (
                 f"raises {side.refused}" if side.refused else _in_pairs(side.parts)
-                for side in (reference[way], candidate[way])
+                for side in sides
             )
             yield Sighting(f"attn_implementation, {way}", side_lines(case, *lines))
+
+
+def _other_method(case: Case) -> Iterator[Sighting]:
+    """Find methods that do something else; those that raise on one side are named by SB932."""
+    reference = signal_of(case.reference).methods or {}
+    candidate = signal_of(case.capture).methods or {}
+    for call in reference.keys() & candidate.keys():
+        gave = (reference[call].gave, candidate[call].gave)
+        if all(gave) and gave[0] != gave[1]:
+            yield Sighting(call, side_lines(case, *gave))
 
 
 def _in_pairs(parts: Mapping[str, str]) -> str:
@@ -267,5 +283,6 @@ _RULES = (
     Rule("SB917", _other_features),
     Rule("SB918", _other_return),
     Rule("SB919", _other_attention),
+    Rule("SB946", _other_method),
 )
 RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

@@ -7,6 +7,7 @@ hundreds of tokens.
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 _TEXT = "The capital of France is Paris, and people said hello world."
 _LABELS = ("travel", "cooking", "dancing")
+_OF_GENERATE, _SOUND = "generate_kwargs", "output_audio"
 _GREEDY: Facts = {"max_new_tokens": 6, "do_sample": False, "num_beams": 1}
 
 
@@ -43,6 +45,8 @@ class Task(NamedTuple):
     """``tokenizer``, ``processor``."""
     calls: dict[str, Call]
     generates: bool = False
+    computes: bool = False
+    """True if parts behind the model's forward compute numbers, as a vocoder does: they may round."""
 
 
 def _text(text: str) -> Callable[[Any], Any]:
@@ -178,6 +182,13 @@ TASKS: dict[str, Task] = {
     "audio-classification": Task(
         ("AutoModelForAudioClassification",), ("processor",), {"a sound": Call(_sound)}
     ),
+    # a model of spectrograms gets a vocoder from the hub
+    "text-to-audio": Task(
+        ("AutoModelForTextToWaveform",),
+        ("tokenizer",),
+        {"a text": Call(_text("hello world"), {"generate_kwargs": _GREEDY})},
+        computes=True,
+    ),
 }
 
 
@@ -200,10 +211,17 @@ def _has(auto: str, model: Any) -> bool:
 
 
 def arguments_of(call: Call, model: Any) -> Facts:
-    """Return the arguments of a call; a model that does not generate gets none for that."""
-    if getattr(model, "can_generate", lambda: False)():
+    """Return the arguments of a call; a model that does not generate gets none for that.
+
+    One that returns codes of a sound unless it is asked for the sound is asked for it.
+    """
+    own = call.arguments.get(_OF_GENERATE)
+    if own is None:
         return call.arguments
-    return {name: v for name, v in call.arguments.items() if name != "generate_kwargs"}
+    if not getattr(model, "can_generate", lambda: False)():
+        return {name: v for name, v in call.arguments.items() if name != _OF_GENERATE}
+    has_sound = _SOUND in inspect.signature(model.generate).parameters
+    return {**call.arguments, _OF_GENERATE: {**own, _SOUND: True}} if has_sound else call.arguments
 
 
 def missing(name: str, loaded: Loaded, source: Source) -> str:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from transformers import processing_utils
 
 from samebits_probe.questions.processors import samples
 
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     Media = tuple[str, Any]
-    """Its type in a conversation, and an image or a video."""
+    """Its type in a conversation, and an image, a video or a sound."""
 
 _MODES = ("gray", "RGBA", "palette")
 """Kinds of images that a processor converts by its own defaults."""
+_SOUND_EACH = "two texts of different lengths, a sound each"
 _USUAL, _USUAL_OF_VIDEO = "<image>", "<video>"
 _OTHER_PLACEHOLDERS = ("boi_token", "fake_image_token", "start_image_token", "image_placeholder")
 """Attributes of processors for what stands for an image in a text, where it is not image_token."""
@@ -130,13 +132,14 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
     calls |= _of_texts_and_videos(processor)
     if talks:
         calls |= _of_conversations(processor)
-    if getattr(processor, "feature_extractor", None) is not None:
+    if _hears(processor):
         token = _placeholder(processor, "audio_token", "")
-        sound = samples.sounds()["1 s"][0]
+        sound = _sound_of(processor)
         calls["a sound"] = Call(sound, _read_sound)
         calls["a text and a sound"] = Call(
             lambda: ([f"{token} what is it"], sound()), _read_text_and_sound
         )
+        calls[_SOUND_EACH] = Call(lambda: _of_two_sounds(processor), _read_padded_sounds)
     if not calls and getattr(processor, "tokenizer", None) is None:
         return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images()
     return calls
@@ -211,17 +214,36 @@ def _of_conversations(processor: Any) -> dict[str, Call]:
         made["two videos"] = lambda: [
             ("video", v) for v in samples.several_videos()["two videos of one shape"]()
         ]
+    if _hears(processor):
+        made["a sound"] = lambda: [("audio", _sound_of(processor)())]
     calls = {f"a conversation with {what}": Call(media, _converse) for what, media in made.items()}
     at_once = {
         f"a conversation with {what}, in one call": Call(media, _converse_at_once)
         for what, media in made.items()
     }
+    if _hears(processor):
+        at_once["a conversation with a sound by its path"] = Call(lambda: None, _converse_by_path)
     return calls | at_once
 
 
+def _hears(processor: Any) -> bool:
+    return getattr(processor, "feature_extractor", None) is not None
+
+
+def _rate(processor: Any) -> int:
+    return int(getattr(processor.feature_extractor, "sampling_rate", samples.RATE))
+
+
+def _sound_of(processor: Any, seed: int = 0) -> Callable[[], Any]:
+    """Return what makes a sound of a second at the processor's own rate."""
+    return lambda: samples.sound(_rate(processor), seed)
+
+
 def pairs(processor: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
-    """Yield name, input and call of two texts with an image each, as processors take them."""
+    """Yield name, input and call of two texts with an image or a sound each, as processors take them."""
     if getattr(processor, "image_processor", None) is None:
+        if _hears(processor):
+            yield _SOUND_EACH, lambda: _of_two_sounds(processor), _read_padded_sounds
         return
     token = _placeholder(processor, "image_token", _USUAL)
     for place in (token, _other_placeholder(processor, token)):
@@ -292,8 +314,9 @@ def _converse(processor: Any, media: list[Media]) -> Any:
         _message({"type": kind} for kind, _ in media), tokenize=False, add_generation_prompt=True
     )
     given = [value for _, value in media]
-    is_video = media[0][0] == "video"
-    read = _read_videos if is_video else _read_images
+    if media[0][0] == "audio":
+        return {"prompt": prompt, **_read_text_and_sound(processor, ([prompt], given[0]))}
+    read = _read_videos if media[0][0] == "video" else _read_images
     return {"prompt": prompt, **read(processor, ([prompt], given))}
 
 
@@ -304,36 +327,82 @@ def _converse_at_once(processor: Any, media: list[Media]) -> Any:
         NotAsked: the release makes ids of the text alone.
 
     """
-    made = processor.apply_chat_template(
-        _message({"type": kind, kind: value} for kind, value in media),
-        tokenize=True,
-        add_generation_prompt=True,
-        return_dict=True,
-        return_tensors="pt",
-    )
+    made = _templated(processor, ({"type": kind, kind: value} for kind, value in media))
     if set(made) <= {"input_ids", "attention_mask", "token_type_ids"}:
         msg = "apply_chat_template returns nothing of the images and videos of the conversation"
         raise NotAsked(msg)
     return made
 
 
-def _read_padded(processor: Any, case: Any, **options: Any) -> Any:
-    texts, images = case
+def _templated(processor: Any, parts: Iterable[dict[str, Any]]) -> Any:
+    return processor.apply_chat_template(
+        _message(parts),
+        tokenize=True,
+        add_generation_prompt=True,
+        return_dict=True,
+        return_tensors="pt",
+    )
+
+
+def _converse_by_path(processor: Any, _none: Any) -> Any:
+    """Return what the template makes of a sound in a file, and the rate that it is read with.
+
+    The file is read by a package that an environment need not have: here a sound of half a second stands for it, at any rate.
+
+    Raises:
+        NotAsked: the release reads no sounds for a template.
+
+    """
+    own = getattr(processing_utils, "load_audio", None)
+    if own is None:
+        msg = "apply_chat_template reads no sounds"
+        raise NotAsked(msg)
+    rates: list[int] = []
+
+    def load(_path: Any, sampling_rate: int = samples.RATE, **_options: Any) -> Any:
+        rates.append(int(sampling_rate))
+        return samples.sound(int(sampling_rate) // 2)
+
+    processing_utils.load_audio = load
+    try:
+        made = _templated(processor, [{"type": "audio", "path": "sound.wav"}])
+    finally:
+        processing_utils.load_audio = own
+    if not rates:
+        msg = "apply_chat_template reads no sounds by their paths"
+        raise NotAsked(msg)
+    return {**made, "sampling_rate": np.array(rates)}
+
+
+def _read_padded(processor: Any, case: Any, *, named: str = "images", **options: Any) -> Any:
+    texts, media = case
+    given = {"text": texts, named: media}
     padded, common = {"padding": True}, {"return_tensors": "pt"}
     if any(name.endswith("_kwargs") for name in options):
         # all by kind, as the library documents it: up to 4.57 what stands beside the kinds is dropped
         options["text_kwargs"] = padded | options.get("text_kwargs", {})
-        return processor(text=texts, images=images, common_kwargs=common, **options)
-    return processor(text=texts, images=images, **(padded | common | options))
+        return processor(**given, common_kwargs=common, **options)
+    return processor(**given, **(padded | common | options))
 
 
 def _read_sound(processor: Any, sound: Any) -> Any:
-    return processor(audio=sound, sampling_rate=samples.RATE, return_tensors="pt")
+    return processor(audio=sound, sampling_rate=_rate(processor), return_tensors="pt")
 
 
 def _read_text_and_sound(processor: Any, case: Any) -> Any:
     texts, sound = case
-    return processor(text=texts, audio=sound, sampling_rate=samples.RATE, return_tensors="pt")
+    rate = _rate(processor)
+    return processor(text=texts, audio=sound, sampling_rate=rate, return_tensors="pt")
+
+
+def _of_two_sounds(processor: Any) -> Any:
+    sound = _sound_of(processor)()
+    token = _placeholder(processor, "audio_token", "")
+    return _texts(token), [sound, _sound_of(processor, 3)()[: len(sound) // 2]]
+
+
+def _read_padded_sounds(processor: Any, case: Any, **options: Any) -> Any:
+    return _read_padded(processor, case, named="audio", **options)
 
 
 def backend_of(processor: Any) -> str:

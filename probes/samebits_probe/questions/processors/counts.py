@@ -15,6 +15,8 @@ _IMAGES: tuple[Size, ...] = ((97, 64), (224, 224), (480, 360), (30, 200), (1500,
 """Heights and widths: usual ones, a narrow one, and one above the limits of most processors."""
 _VIDEOS: tuple[Size, ...] = ((8, 64, 48), (3, 224, 224), (5, 480, 360))
 """Frames, heights and widths; odd numbers of frames are filled up."""
+_SOUNDS: tuple[Size, ...] = ((16_000,), (5_001,), (31 * 16_000,))
+"""Samples of a sound: of a second, of less, and of more than most models take at once."""
 
 
 class _Method(NamedTuple):
@@ -30,6 +32,7 @@ _METHODS = (
     _Method("get_num_of_video_patches", "a video", _VIDEOS),
     _Method("_get_num_multimodal_tokens", "an image", _IMAGES, "image_sizes"),
     _Method("_get_num_multimodal_tokens", "a video", _VIDEOS, "video_sizes"),
+    _Method("_get_num_multimodal_tokens", "a sound", _SOUNDS, "audio_lengths"),
 )
 
 
@@ -54,7 +57,8 @@ def _has(processor: Any, method: _Method) -> bool:
 def _calling(method: _Method) -> Callable[[Any, Size], Mapping[str, Any]]:
     def count(processor: Any, size: Size) -> Mapping[str, Any]:
         own = getattr(processor, method.name)
-        result = own(**{method.argument: [size]}) if method.argument else own(*size, {})
+        given = size if len(size) > 1 else size[0]  # a sound has one length
+        result = own(**{method.argument: [given]}) if method.argument else own(*size, {})
         return vars(result) if dataclasses.is_dataclass(result) else {"number": result}
 
     return count

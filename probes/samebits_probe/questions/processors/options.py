@@ -135,7 +135,7 @@ def _hear(processor: Any, sound: Any, **options: Any) -> Any:
 
 
 def _of_texts(processor: Any) -> dict[str, Call]:
-    """Return calls with the options of a text with images; {} for a processor that takes no such pair here."""
+    """Return calls with the options of texts with images or sounds; {} for a processor that takes no such pair here."""
     base = next(
         (
             (name, made, ask)
@@ -157,8 +157,17 @@ def _of_texts(processor: Any) -> dict[str, Call]:
     by_kind = (("text_kwargs", texts, "padding_side"), ("images_kwargs", images, "do_rescale"))
     given += [{k: own[name]} for k, own, name in by_kind if k in _parts(typed) and name in own]
     known = {name for options in given for name in options}
-    given += [{n: v} for n, v in _flipped_defaults(typed) if n not in known]
-    return _cases(base, given, processor.image_processor, loads=("do_rescale",))
+    flipped = {**dict(_switches(processor)), **dict(_flipped_defaults(typed))}
+    given += [{n: v} for n, v in flipped.items() if n not in known]
+    holder = getattr(processor, "image_processor", None)
+    return _cases(base, given, holder, loads=("do_rescale",))
+
+
+def _switches(processor: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the switches in the signature of the call itself, the other way round."""
+    for parameter in inspect.signature(processor.__call__).parameters.values():
+        if isinstance(parameter.default, bool):
+            yield parameter.name, not parameter.default
 
 
 def _runs(processor: Any, made: Callable[[], Any], ask: Asked) -> bool:
@@ -177,9 +186,8 @@ def _typed(processor: Any) -> Any:
 
 
 def _parts(typed: Any) -> dict[str, Any]:
-    return {
-        n: part for n, part in _annotated(typed).items() if n in ("text_kwargs", "images_kwargs")
-    }
+    kinds = ("text_kwargs", "images_kwargs", "audio_kwargs")
+    return {n: part for n, part in _annotated(typed).items() if n in kinds}
 
 
 def _flipped_defaults(typed: Any) -> Iterator[tuple[str, bool]]:

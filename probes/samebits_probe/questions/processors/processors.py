@@ -96,6 +96,10 @@ def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
     parts: dict[str, Any] = {}
     for kind in kinds:
         parts |= _parts(kind, source, declared, clock)
+    kind = "image processor"
+    if "cases" in parts.get(kind, {}):  # behind all that releases choose by themselves
+        other = _other_backend(kind, parts[kind]["backend"], loader(kind, source), clock)
+        parts |= {name: facts | {"role": "on demand"} for name, facts in other.items()}
     clock = Clock(min(seconds, OPTION_SECONDS))
     for kind in kinds:
         if parts[kind].get("cases"):
@@ -176,15 +180,12 @@ def _parts(
     if not hasattr(processor, "tokenizer") and kind == "processor" and len(_kinds(declared)) > 1:
         return {kind: described}  # its only part is observed by itself
     made = calls.of(kind, processor, talks=_talks(source, declared))
-    cases = _cases(processor, load, made, clock)
-    parts = {kind: described | {"cases": cases}}
+    counted = _cases(processor, load, counts.calls(processor), clock)
+    parts = {kind: described | {"cases": _cases(processor, load, made, clock)}}
     if later := _after(processor, load, clock):
         parts[kind + AFTER] = {**described, "role": "after", "settings": {}, "cases": later}
-    if counted := _cases(processor, load, counts.calls(processor), clock):
+    if counted:
         parts[kind + COUNTS] = {**described, "role": "counts", "settings": {}, "cases": counted}
-    if kind == "image processor":
-        other = _other_backend(kind, described["backend"], auto, load, clock)
-        parts |= {name: facts | {"role": "on demand"} for name, facts in other.items()}
     return parts
 
 
@@ -231,7 +232,7 @@ def _without_input(call: Callable[[Any], dict[str, Any]]) -> Callable[[Any, Any]
 
 
 def _other_backend(
-    kind: str, backend: str, auto: Any, load: Callable[..., Any], clock: Clock
+    kind: str, backend: str, load: Callable[..., Any], clock: Clock
 ) -> dict[str, dict[str, Any]]:
     """Return the image processor with the backend that the release does not choose by itself."""
     if backend not in BACKENDS:
@@ -240,7 +241,7 @@ def _other_backend(
     name = f"{kind}, {other} on demand"
     if other == "torchvision" and importlib.util.find_spec("torchvision") is None:
         return {name: {"absent": "torchvision is not installed in this stack"}}
-    demand = _demand(auto, other)
+    demand = _demand(getattr(transformers, KINDS[kind].auto), other)
     processor, failed = _loaded(load, **demand)
     if failed:
         return {name: failed}

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import choice, forks, layers, load
+from samebits_probe.model import choice, forks, layers, load, series_shapes
 from samebits_probe.model.choice import DoesNotApply
-from samebits_probe.model.inputs import pad_id, seeded_ids, token_config
+from samebits_probe.model.inputs import pad_id, seeded_ids, seeded_numbers, token_config
 from samebits_probe.model.prompted import PHRASES
 from samebits_probe.questions.training import pictured, targets
 
@@ -33,6 +33,8 @@ _SPELLING = 3
 """Labels of a row of a model with a CTC loss."""
 _NO_CLASS = 255
 """The class of a pixel that no loss counts, unless a config names another."""
+FUTURE = "future_values"
+"""What a model of series is to predict: it computes a loss of them."""
 ITEMS = "num_items_in_batch"
 ROUTER = "output_router_logits"
 IMAGES = "images"
@@ -114,7 +116,7 @@ def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> lis
         NoLoss: its forward takes no labels, or no rule makes labels for it.
 
     """
-    takes_labels = forks.accepts(model, "labels") or forks.accepts(model, targets.MASKS)
+    takes_labels = any(forks.accepts(model, name) for name in ("labels", targets.MASKS, FUTURE))
     asks = forks.accepts(model, "start_positions") and not takes_labels
     if not takes_labels and not asks:
         msg = f"forward of {type(model).__name__} takes no labels"
@@ -272,6 +274,16 @@ def _of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
     return labels
 
 
+def _of_series(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+    """Return seeded numbers behind each series."""
+    shape = series_shapes.shapes(model.config).get(FUTURE)
+    rows = next((value.shape[0] for value in inputs.values() if torch.is_tensor(value)), 0)
+    if not shape or not rows:
+        msg = "the config does not tell how many values are to be predicted"
+        raise NoLoss(msg)
+    return seeded_numbers("training", FUTURE, (rows, *shape))
+
+
 def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> Iterator[Batch]:
     """Yield one of the cell's inputs with labels, for a model that takes images or sounds."""
     if not prompts:
@@ -283,6 +295,8 @@ def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> 
         rows = next(value.shape[0] for value in inputs.values() if torch.is_tensor(value))
         labels = torch.arange(1, 1 + _SPELLING).repeat(rows, 1)
         yield Batch(name, inputs | {"labels": labels})
+    elif forks.accepts(model, FUTURE):
+        yield Batch(name, inputs | {FUTURE: _of_series(model, inputs)})
     elif targets.labels(model, inputs, targets.FULL):
         inputs = targets.images(inputs)
         for case, numbers in (("objects", targets.FULL), ("no object", targets.EMPTY)):

@@ -191,7 +191,7 @@ class Learner:
     def evaluated(self, kwargs: dict[str, Any]) -> torch.Tensor | None:
         """Return the logits of a forward in evaluation mode."""
         with self.evaluating(), self.arithmetic():
-            return layers.logits_of(self.model(**self._in_dtype(kwargs)))
+            return _logits(self.model(**self._in_dtype(kwargs)))
 
     def _in_dtype(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {name: _in(self.promoted or self.dtype, value) for name, value in kwargs.items()}
@@ -208,9 +208,9 @@ def _in(dtype: torch.dtype, value: Any) -> Any:
 
 
 def _logits(output: Any) -> torch.Tensor | None:
-    """Return the logits of an output with a loss; start_logits, where it has no ``logits``."""
+    """Return the logits of an output; what is not the loss, such as start_logits, where it has no ``logits``."""
     logits = layers.logits_of(output)
-    if logits is not output.loss:
+    if logits is None or logits is not getattr(output, "loss", None):
         return logits
     return layers.logits_of({name: value for name, value in output.items() if name != "loss"})
 

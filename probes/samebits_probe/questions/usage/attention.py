@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedModel
 
 from samebits_probe.questions.usage.subject import error_text
 
@@ -20,12 +21,13 @@ _NAMED = "_attn_implementation"
 
 
 def attention(subject: Subject) -> Facts:
-    """Return way -> what the parts of the config get; nothing without parts, or without sdpa."""
+    """Return way -> what the parts of the config get; where that has no sdpa, for parts that are models alone."""
     config = subject.model.config
     parts = sorted(n for n, part in vars(config).items() if isinstance(part, PretrainedConfig))
+    facts = _of_models(subject)
     if not parts or getattr(config, _NAMED, None) != "sdpa":
-        return {}
-    return {
+        return facts
+    return facts | {
         "eager for one part": _of_parts(
             lambda: _loaded(config, {"": "sdpa", parts[0]: "eager"}), parts[:1]
         ),
@@ -33,6 +35,24 @@ def attention(subject: Subject) -> Facts:
             lambda: _made(subject, _made(subject, _loaded(config, None), "eager"), "sdpa"), parts
         ),
     }
+
+
+def _of_models(subject: Subject) -> Facts:
+    """Return type of model -> the attention that it gets in a model that is loaded with eager; {} for one type alone.
+
+    A load with eager that raises is no result: the rows of that attention tell it.
+    """
+    if subject.with_eager is None or len(_models_in(subject.model)) < 2:
+        return {}
+    with suppress(Exception):
+        return {"eager for all parts": {"parts": _models_in(subject.with_eager())}}
+    return {}
+
+
+def _models_in(model: Any) -> dict[str, str]:
+    configs = [m.config for m in model.modules() if isinstance(m, PreTrainedModel)]
+    found = {c.model_type: getattr(c, _NAMED, None) for c in reversed(configs)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _loaded(config: Any, named: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import values
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.questions.usage.subject import NoMeaning, error_text
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
     from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
-_METHOD = re.compile(r"get_(text|image|audio|speech|vision)_features")
-_VALUES = ("pixel_values", "input_features", "input_values")
+_METHOD = re.compile(r"get_(text|image|video|audio|speech|vision)_features")
+_VALUES = ("pixel_values", "pixel_values_videos", "input_features", "input_values")
 
 
 def features(subject: Subject) -> Facts:
-    """Return method -> what it returns for seeded inputs; nothing for a class without such methods."""
+    """Return method -> what it returns for seeded inputs, or those of a prompt; nothing for a class without such methods."""
     names = [name for name in dir(type(subject.model)) if _METHOD.fullmatch(name)]
     return {name: _called(subject, getattr(subject.model, name)) for name in names}
 
@@ -29,14 +30,16 @@ def features(subject: Subject) -> Facts:
 def _called(subject: Subject, method: Any) -> Facts:
     try:
         output = method(**_inputs(subject, method))
-    except NoMeaning as reason:
+    except (NoMeaning, DoesNotApply) as reason:
         return {"left_out": str(reason)}
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return {"refused": error_text(error)}
     tensor = _tensor(output)
     facts: Facts = {"returned": type(output).__name__}
     if tensor is not None:
-        facts |= {"shape": list(tensor.shape), "digest": tensor_hash(tensor)}
+        # releases give the features of an image with and without a dimension for the images
+        flat = tensor.reshape(-1, tensor.shape[-1]) if tensor.ndim > 1 else tensor
+        facts |= {"shape": list(flat.shape), "digest": tensor_hash(flat)}
     return facts
 
 
@@ -53,13 +56,16 @@ def _inputs(subject: Subject, method: Any) -> Facts:
     ]
     first = next((p.name for p in parameters if p.name in ("input_ids", *_VALUES)), None)
     names = dict.fromkeys([*needed, *([first] if first else [])])
+    if first in _VALUES and _has_image_token(subject.model.config):
+        prompt = next((fed for fed in subject.prompts.values() if {*names} <= fed.keys()), None)
+        if prompt is None:
+            msg = f"no prompt has {', '.join(names)}"
+            raise NoMeaning(msg)
+        return {p.name: prompt[p.name] for p in parameters if p.name in prompt}
     inputs = {}
     for name in names:
         if name == "input_ids":
             inputs[name] = subject.ids()
-        elif name in _VALUES and _has_image_token(subject.model.config):
-            msg = "its pixels come with a grid or sizes, which no prompt of text has"
-            raise NoMeaning(msg)
         elif name in _VALUES:
             inputs[name] = values("usage", name, subject.model.config).to(subject.model.dtype)
         else:
@@ -73,7 +79,7 @@ def _inputs(subject: Subject, method: Any) -> Facts:
 
 def _has_image_token(config: Any) -> bool:
     """Return True if images stand in the texts of a model: its methods take more than pixels."""
-    names = ("image_token_id", "image_token_index", "video_token_id")
+    names = ("image_token_id", "image_token_index", "video_token_id", "audio_token_id")
     return any(getattr(config, name, None) is not None for name in names)
 
 

@@ -51,8 +51,13 @@ def untouched(session: Session) -> InFork | None:
         return None
     if small.stands_in(session.loaded.model, session.job["model"]):
         return lambda saved, argument: _of_made_model(session, saved, float(argument))
-    return lambda saved, argument: usage.usage(
-        session.loaded, saved, float(argument), _prompts(session)
+    return lambda saved, argument: _of_model(session, saved, float(argument))
+
+
+def _of_model(session: Session, saved: Path, limit: float) -> dict[str, Any]:
+    source = session.source._replace(attention="eager")
+    return usage.usage(
+        session.loaded, saved, limit, _prompts(session), lambda: load.load(source).model
     )
 
 
@@ -73,7 +78,7 @@ def _of_made_model(session: Session, saved: Path, limit: float) -> dict[str, Any
     if size > usage.MAX_BYTES:
         too_large = f"thirty forwards and a save of {size / 2**30:.1f} GiB would take too long"
         return none_made | {_TOO_LARGE: too_large}
-    return none_made | usage.usage(loaded, saved, limit, _prompts(session))
+    return none_made | _of_model(session, saved, limit)
 
 
 PHASE = Phase("usage", 80, observe, untouched, needs_grad=True)

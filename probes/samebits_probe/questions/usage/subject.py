@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -32,12 +32,15 @@ class Subject:
         head: str,
         folder: Path,
         prompts: Mapping[str, dict[str, Any]] = MappingProxyType({}),
+        with_eager: Callable[[], Any] | None = None,
     ) -> None:
         self.model = model
         self.head = head
         self.folder = folder
         self.prompts = prompts
         """Prompt of the cell -> arguments of forward."""
+        self.with_eager = with_eager
+        """Loads the checkpoint once more, with eager attention."""
         self._plain_logits: torch.Tensor | None = None
 
     def refuses_text(self) -> str:

@@ -1,7 +1,7 @@
 """Things that users do around a model, and the answers of this release.
 
 The questions are attention maps, sequences packed into one row, cache layers, arguments of
-generate(), a save, gradient checkpointing. Each is tried once on the model as it was loaded, and
+generate(), a save, gradient checkpointing, methods that libraries call. Each is tried once on the model as it was loaded, and
 the result is recorded. All of it runs in a separate process (process.fork) whose model has not run
 any prompt. The result has the form of UsageSignal in samebits/questions/usage/records.py.
 """
@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from samebits_probe.process import progress
-from samebits_probe.questions.usage import attention, beams, features, forward, generate, save, ways
+from samebits_probe.questions.usage import (
+    attention,
+    beams,
+    features,
+    forward,
+    generate,
+    methods,
+    save,
+    ways,
+)
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 if TYPE_CHECKING:
@@ -58,21 +67,26 @@ QUESTIONS = (
     Question("generation", ways.generation, of_text=False),
     Question("checkpointing", save.checkpointing, of_text=False),
     Question("saved", save.saved, of_text=False),
+    Question("methods", methods.methods, of_text=False),
 )
-"""In the order of asking: saving and checkpointing are last, as they change the model."""
+"""In the order of asking: those that change the model are last."""
 
 
 def usage(
-    loaded: load.Loaded, folder: Path, limit: float, prompts: Mapping[str, Facts] | None = None
+    loaded: load.Loaded,
+    folder: Path,
+    limit: float,
+    prompts: Mapping[str, Facts] | None = None,
+    with_eager: Callable[[], Any] | None = None,
 ) -> Facts:
     """Return the usage signal; questions after ``limit`` seconds are skipped and listed as such.
 
     ``folder`` holds the saved model for the time being. The questions change the model. ``prompts`` are those of
-    the cell, if it is the cell's model.
+    the cell, if it is the cell's model; ``with_eager`` loads that once more, with eager attention.
     """
     progress.begin("usage")
     started = time.perf_counter()
-    subject = Subject(loaded.model, loaded.head, folder, prompts or {})
+    subject = Subject(loaded.model, loaded.head, folder, prompts or {}, with_eager)
     no_text = subject.refuses_text()
     facts: Facts = {"skips": {}, "raised": {}}
     for i, question in enumerate(QUESTIONS, 1):

@@ -1,0 +1,93 @@
+"""Methods that libraries call by their names: collators, adapters, tools that replace a part of a model."""
+
+from __future__ import annotations
+
+import inspect
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.questions.usage.subject import NoMeaning, error_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits_probe.questions.usage.subject import Subject
+
+Facts = dict[str, Any]
+_FROM_LABELS, _FROZEN = "prepare_decoder_input_ids_from_labels", "enable_input_require_grads"
+_PARTS = ("decoder", "input_embeddings", "output_embeddings")
+_MODALITIES = (None, "image", "video", "audio")
+_IGNORED = -100
+
+
+def methods(subject: Subject) -> Facts:
+    """Return call -> what came of it; the calls change the model."""
+    return {name: _asked(call) for name, call in _calls(subject)}
+
+
+def _asked(call: Callable[[], str]) -> Facts:
+    try:
+        return {"gave": call()}
+    except NoMeaning as reason:
+        return {"left_out": str(reason)}
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {"refused": error_text(error)}
+
+
+def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
+    model = subject.model
+    if hasattr(model, _FROM_LABELS):
+        yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)
+    for part in _PARTS:
+        if hasattr(model, f"get_{part}") and hasattr(model, f"set_{part}"):
+            yield f"set_{part}(…)", partial(_set, model, part)
+    setter = getattr(model, "set_encoder", None)
+    if setter is not None and "modality" in inspect.signature(setter).parameters:
+        for modality in _MODALITIES:
+            name = f"set_encoder(…, modality={modality!r})"
+            yield name, partial(_set, model, "encoder", modality=modality)
+    if hasattr(model, _FROZEN):
+        yield f"forward of a frozen model after {_FROZEN}()", partial(_frozen, subject)
+
+
+def _from_labels(model: Any) -> str:
+    # as DataCollatorForSeq2Seq calls it
+    ids = model.prepare_decoder_input_ids_from_labels(labels=torch.tensor([[5, 6, 7, _IGNORED]]))
+    return str(ids.tolist())
+
+
+def _set(model: Any, part: str, **named: Any) -> str:
+    """Put a part where it is, and say whether it is found there.
+
+    Raises:
+        NoMeaning: the model has no such part of its own.
+
+    """
+    found = getattr(model, f"get_{part}")(**named)
+    if found is model or not any(found is module for module in model.modules()):
+        msg = "the model has no such part"
+        raise NoMeaning(msg)
+    getattr(model, f"set_{part}")(found, **named)
+    return str(getattr(model, f"get_{part}")(**named) is found)
+
+
+def _frozen(subject: Subject) -> str:
+    """Return whether gradients reach the output of a model that is trained by an adapter.
+
+    Raises:
+        NoMeaning: the cell has no prompt for it.
+
+    """
+    model, prompt = subject.model, next(iter(subject.prompts.values()), None)
+    if prompt is None:
+        msg = "the cell has no prompt"
+        raise NoMeaning(msg)
+    model.requires_grad_(False)
+    model.enable_input_require_grads()
+    model.train()
+    with torch.enable_grad():
+        output = model(**prompt)
+    tensors = [value for value in output.values() if torch.is_tensor(value)]
+    return f"gradients reach it: {any(tensor.requires_grad for tensor in tensors)}"
