@@ -94,7 +94,7 @@ def _other_results(role: Role) -> Check:
 
 def _sighting(case: Case, part: PartComparison, differences: list[ProcessorDifference]) -> Sighting:
     names = {difference.case for difference in differences}
-    candidate = signal_of(case.capture)
+    candidate = PROCESSORS.in_cell(case.capture)
     of = f" of {candidate.parts[part.part].class_name}" if candidate is not None else ""
     lines = [f"{len(names)} of {plural(part.n_compared, 'input')}{of} differ in this way"]
     for difference in differences[:_MAX_CASES]:
