@@ -88,15 +88,15 @@ KINDS = {
 
 
 class Clock:
-    """The time that all cases of a model have: that of this process, so that a busy machine leaves none out."""
+    """The time that all cases of a model have."""
 
     def __init__(self, seconds: float) -> None:
-        self._end = time.process_time() + seconds
+        self._end = time.perf_counter() + seconds
 
     @property
     def is_over(self) -> bool:
         """True if no further case is to begin."""
-        return time.process_time() > self._end
+        return time.perf_counter() > self._end
 
 
 def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
