@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from samebits_probe.process import progress
 from samebits_wire.folders import without_folders
 
 MAX_ITEMS = 64
@@ -59,6 +60,7 @@ class Outcomes:
         if self._clock.is_over:
             self.leave_out(operation, f"the calls before it took more than {self._seconds:.0f} s")
             return None
+        progress.beat()
         try:
             result = function(*arguments)
         except NotImplementedError as error:

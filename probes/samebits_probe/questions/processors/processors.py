@@ -17,6 +17,7 @@ import transformers
 from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import Clock, plain
+from samebits_probe.process import progress
 from samebits_probe.questions.processors import (
     arrays,
     calls,
@@ -294,6 +295,7 @@ def _cases(
         if clock.is_over:
             results[name] = {"left_out": "the cases before it took the time for all of them"}
             continue
+        progress.beat()
         results[name] = _of_option(call) | _case(processor, call, load)
     returned = {
         name: made[name]
@@ -347,6 +349,7 @@ def _promoted(processor: Any, call: Call, notes: widened.Notes, clock: Clock) ->
     if clock.is_over:
         return {"not_promoted": "the cases before it took the time for all of them"}
     notes.reasons.clear()
+    progress.beat()
     try:
         with steps.recorded(processor) as taken:
             outputs = dict(call.called(processor, widened.widened(call.made())))
