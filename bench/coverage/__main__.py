@@ -40,7 +40,8 @@ def main() -> None:
     random.Random(SEED).shuffle(order)
     order = order[: options.types]
     measure(order, known, interpreters, options)
-    page.write(page.facts(known, {r: [*lines(options.folder, r)] for r in releases}))
+    done = {release: [*lines(options.folder, release)] for release in releases}
+    page.write(page.facts(known, done, PACKAGES))
 
 
 def measure(

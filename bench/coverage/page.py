@@ -6,19 +6,24 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.coverage.words import NO_CLASS, NO_FORWARD, NOT_ASKED, NOT_MADE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 FACTS = ROOT / "bench" / "coverage.json"
 PAGE = ROOT / "docs" / "coverage.md"
+CONFIRMED = Path(__file__).with_name("confirmed.md")
+"""What a plain script says of some verdicts; written by hand."""
 ASKED = ("forward", "generation", "training step")
 
 _INTRODUCTION = """\
 Written by `nox -s coverage`, which makes a tiny model of each `model_type` as `build: {auto: true}` does, saves it
-once, by the oldest release that can, and loads the same bytes in every release that knows the type. The environments
-have pillow, scipy, timm and torchvision, without which some classes cannot be made."""
+once, by the oldest release that can, and loads the same bytes in every release that knows the type."""
+_PACKAGES = "The environments have {}, without which some classes cannot be made."
 _IN_NUMBERS = "{} of {} types with a model class ({} %) run a forward in every release measured that knows them."
 _LENGTH = 70
 _SHORT = (
@@ -46,10 +51,15 @@ def short(reason: str) -> str:
     return text if len(text) <= _LENGTH else f"{text[:_LENGTH].rstrip()} …"
 
 
-def facts(known: dict[str, list[str]], done: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+def facts(
+    known: dict[str, list[str]],
+    done: dict[str, list[dict[str, Any]]],
+    packages: Sequence[str] = (),
+) -> dict[str, Any]:
     """Return what is committed: for each type its class, who made it, and three answers for each release.
 
-    ``known`` are the types of each release, oldest first, and ``done`` what its processes wrote.
+    ``known`` are the types of each release, oldest first, and ``done`` what its processes wrote; ``packages`` are those
+    of the environments beside transformers and torch.
     """
     made: dict[str, dict[str, str]] = {}
     for release, lines in done.items():
@@ -83,6 +93,7 @@ def facts(known: dict[str, list[str]], done: dict[str, list[dict[str, Any]]]) ->
     return {
         "known": {release: len(names) for release, names in known.items()},
         "not_asked": unasked,
+        "packages": [*packages],
         "knows": {name: [r for r, names in known.items() if name in names] for name in types},
         "types": types,
     }
@@ -116,10 +127,12 @@ def text(all_facts: dict[str, Any]) -> str:
     """Return the page."""
     good, total = share(all_facts)
     types = all_facts["types"]
+    packages = all_facts.get("packages", ())
     lines = [
         "# Coverage",
         "",
         _INTRODUCTION,
+        *([_PACKAGES.format(", ".join(packages))] if packages else []),
         "",
         f"**{_IN_NUMBERS.format(good, total, 100 * good // max(total, 1))}**",
         "",
@@ -128,6 +141,7 @@ def text(all_facts: dict[str, Any]) -> str:
         *_if_sampled(all_facts),
         f"Of the types whose forward runs, {_without_some(all_facts)} run without an image, a video or a sound that they take.",
         "",
+        *CONFIRMED.read_text("utf-8").splitlines(),
         "## Types that do not run",
         "",
         "One reason each: of the release that makes the model, or of the first release whose forward fails.",
@@ -232,7 +246,7 @@ def write(all_facts: dict[str, Any]) -> None:
         f"  {json.dumps(name)}: {json.dumps(fact, separators=(',', ':'))}"
         for name, fact in all_facts["types"].items()
     )
-    head = {key: all_facts[key] for key in ("known", "not_asked")}
+    head = {key: all_facts[key] for key in ("known", "not_asked", "packages")}
     body = (
         json.dumps(head)[:-1]
         + f',\n "knows": {json.dumps(all_facts["knows"], separators=(",", ":"))}'

@@ -239,8 +239,8 @@ def _filled(values: dict[str, Any], model_class: Any, refusals: Iterable[str]) -
             part["rope_parameters"] = {kind: {**_ROPE} for kind in kinds}
         if "layer_types" in part and not part["layer_types"]:
             source = Path(inspect.getfile(model_class)).read_text("utf-8")
-            kinds = {*re.findall(r"layer_types?\[\w+\] [!=]= \"(\w+)\"", source)}
-            both = sorted(kinds | {"full_attention"})
+            named = {*re.findall(r"layer_types?\[\w+\] [!=]= \"(\w+)\"", source)}
+            both = sorted(named | {"full_attention"})
             count = int(part.get("num_hidden_layers") or 0)
             part["layer_types"] = [both[index % len(both)] for index in range(count)]
     return filled

@@ -298,6 +298,8 @@ class Chooser:
         """What a model without token ids takes in place of the plain shapes; None if it takes those, or no others."""
         if not alone.takes(self.signature) or series_shapes.main(self.signature):
             return None
+        if not self.model_class.__module__.startswith("transformers.models."):
+            return None  # its author knows what it takes, and is asked
         try:
             plain = choice.arguments(self.signature, self.traits)
         except DoesNotApply:

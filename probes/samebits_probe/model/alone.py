@@ -176,7 +176,9 @@ def _of_vectors(config: Any, signature: Signature) -> Iterator[Alone]:
         return
     masks = [p for p in wanted if "mask" in p.name]
     channels = any_number(config, ("num_channels", "in_channels", "channels"))
-    shapes = [shape for width in _widths(config) for shape in ((_LENGTH, width), (width, _LENGTH))]
+    shapes: list[tuple[int, ...]] = [
+        shape for width in _widths(config) for shape in ((_LENGTH, width), (width, _LENGTH))
+    ]
     shapes += [(channels or 3, *image_size(config, config)), (channels or 1, _SAMPLES)]
     contexts = [()] if _CONTEXT not in signature.names else [_context(config), ()]
     for shape in shapes:

@@ -137,9 +137,9 @@ def _divisors(config: Config) -> list[tuple[int, int]]:
 def _head_dim(part: Config) -> int:
     """Return the dimension of a part's heads that follows from its width; 0 if none does."""
     heads = next((v for n, v in part.items() if shrink.HEADS.fullmatch(n) and shrink.is_size(v)), 0)
-    width = part.get("embed_dim")
-    width = width if shrink.is_size(width) else shrink.hidden_size(part)
-    return int(width) // heads if heads else 0
+    own = part.get("embed_dim", 0)
+    width = own if shrink.is_size(own) else shrink.hidden_size(part)
+    return int(width) // int(heads) if heads else 0
 
 
 def parts(config: Config) -> Iterator[Config]:
