@@ -16,7 +16,7 @@ CASE = {
     "symptom": "generate() of BART attends to the padding of its input: a padded row gets other scores",
     "area": "generation",
     "findings": ("SB705",),
-    "says": (r"generate.*(padd|attention_mask)",),
+    "says": (r"generate.*(pad.*|attention_mask)",),
     "source": ("prepare_inputs_for_generation", "generation/utils.py"),
 }
 
