@@ -15,7 +15,7 @@ defaults:
   training: false
   crossings: false
   arguments: false
-  classes: false
+  other_classes: false
   pipelines: false
   prompts: {short: {length: 9}}
 models:

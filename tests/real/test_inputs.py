@@ -96,7 +96,7 @@ def folder(tmp_path_factory, run_script):
         "  crossings: false",
         "  usage: false",
         "  arguments: false",
-        "  classes: false",
+        "  other_classes: false",
         "  pipelines: false",
         "  training: false",
         "  prompts:",

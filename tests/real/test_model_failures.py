@@ -12,7 +12,7 @@ defaults:
   crossings: false
   usage: false
   arguments: false
-  classes: false
+  other_classes: false
   pipelines: false
   training: false
   greedy: 4

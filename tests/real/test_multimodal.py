@@ -87,7 +87,7 @@ def rows(tmp_path_factory, run_in, run_script):
         "  relations: false",
         "  usage: false",
         "  arguments: false",
-        "  classes: false",
+        "  other_classes: false",
         "  pipelines: false",
         "  crossings: false",
         "  prompts: {short: {length: 9}}",

@@ -78,7 +78,7 @@ IN_EVERY_RELEASE = (
 """Models that a release in the middle shows to be what they are; for the others the oldest and the newest do."""
 TEXT = "prompts: {short: The capital of France is}"
 SETTINGS = {
-    "healthy": "training: true, arguments: true, classes: true, pipelines: true",
+    "healthy": "training: true, arguments: true, other_classes: true, pipelines: true",
     "inv-freq-dtype": "dtypes: [bfloat16]",
     "tokenizer-backend": TEXT,
     "tokenizer-llama": TEXT,
@@ -98,7 +98,7 @@ defaults:
   crossings: false
   usage: false
   arguments: false
-  classes: false
+  other_classes: false
   pipelines: false
   training: false
   prompts:

@@ -45,7 +45,7 @@ defaults:
   crossings: false
   usage: false
   arguments: false
-  classes: false
+  other_classes: false
   pipelines: false
   training: false
   prompts: {short: {length: 5}}

@@ -36,7 +36,7 @@ defaults:
   relations: false
   usage: false
   arguments: false
-  classes: false
+  other_classes: false
   pipelines: false
   training: false
   crossings: false

@@ -31,7 +31,9 @@ def folder(tmp_path_factory, planted):
         "left-out": custom | {"crossings": False},
     }
     defaults = {"greedy": 0, "prompts": {"short": {"length": 9}}}
-    defaults |= dict.fromkeys(("relations", "training", "arguments", "classes", "pipelines"), False)
+    defaults |= dict.fromkeys(
+        ("relations", "training", "arguments", "other_classes", "pipelines"), False
+    )
     matrix = {"stacks": ["4.48", "5.x"], "defaults": defaults, "models": models}
     (made / "matrix.yaml").write_text(json.dumps(matrix))
     return made

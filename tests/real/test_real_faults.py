@@ -80,7 +80,7 @@ def report_of(run_in, folder, models, more=""):
         "  crossings: false",
         "  usage: false",
         "  arguments: false",
-        "  classes: false",
+        "  other_classes: false",
         "  pipelines: false",
         "  training: false",
         "  prompts: {short: {length: 9}}",

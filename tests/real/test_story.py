@@ -35,7 +35,8 @@ def folder(tmp_path_factory):
 def cells(folder, run_in):
     prompts = {"short": {"length": 9}, "padded": {"batch": [{"length": 5}, {"length": 13}]}}
     others = dict.fromkeys(
-        ("relations", "crossings", "usage", "training", "arguments", "classes", "pipelines"), False
+        ("relations", "crossings", "usage", "training", "arguments", "other_classes", "pipelines"),
+        False,
     )
     defaults = {"greedy": 6, **others}
     defaults["prompts"] = prompts

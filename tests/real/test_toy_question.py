@@ -74,7 +74,7 @@ def folder_with_matrix(path):
     return path
 
 
-OTHERS = ("relations", "crossings", "usage", "training", "arguments", "classes", "pipelines")
+OTHERS = ("relations", "crossings", "usage", "training", "arguments", "other_classes", "pipelines")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from samebits.reports import document
 
 MATRIX = """
 stacks: ["4.48", "5.2", "5.x"]
-defaults: {dtypes: [float32], greedy: 0, relations: false, usage: false, arguments: false, classes: false, pipelines: false, crossings: false,
+defaults: {dtypes: [float32], greedy: 0, relations: false, usage: false, arguments: false, other_classes: false, pipelines: false, crossings: false,
   changes: true,
   prompts: {short: {length: 9}}}
 models:

@@ -79,6 +79,7 @@ CLASSES = Key(
     "classes",
     ClassesSignal,
     ClassesOfRow,
+    word="other_classes",
     switch="Whether to load the checkpoint with other classes: AutoModel, the other heads, a part alone.",
     hint="do AutoModel, other heads and parts read the same tensors",
 )
