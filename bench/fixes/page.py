@@ -79,8 +79,8 @@ def sentence(results: dict[str, Any]) -> str:
     figures = counts(cases, "default")
     low, high = interval(figures["found"], len(cases))
     return (
-        f"Of {len(cases)} fixes drawn at random from its history, on which no check was built, a check without a hint\n"
-        f"finds {figures['found']} (95 % interval {low:.0%} to {high:.0%}) and names {figures['named']}; its report is silent on "
+        f"Of {len(cases)} fixes drawn at random from its history, on which no check was built before, a check without a hint\n"
+        f"found {figures['found']} (95 % interval {low:.0%} to {high:.0%}) and named {figures['named']}; its report was silent on "
         f"{figures['silent']}."
     )
 
