@@ -6,6 +6,7 @@ a model gets. model.feed gives each job the bytes that were made once for all st
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -181,12 +182,19 @@ def seeded_numbers(name: str, argument: str, shape: tuple[int, ...]) -> torch.Te
 
 def hash_words(name: str, n_bytes: int) -> bytearray:
     """Return at least ``n_bytes`` bytes that depend on a name alone."""
-    words = bytearray()
-    block = 0
-    while len(words) < n_bytes:
+    words, n_blocks = _words(name), -(-n_bytes // _BLOCK)
+    for block in range(len(words) // _BLOCK, n_blocks):
         words += hashlib.sha256(f"{name}:{block}".encode()).digest()
-        block += 1
-    return words
+    return words[: n_blocks * _BLOCK]
+
+
+_BLOCK = hashlib.sha256().digest_size
+
+
+@functools.lru_cache(maxsize=8)
+def _words(_name: str) -> bytearray:
+    """Return what there is of a name's bytes: an image is made anew for each of some hundred trials."""
+    return bytearray()
 
 
 def in_dtype(kwargs: dict[str, Any], dtype: torch.dtype | None) -> dict[str, Any]:

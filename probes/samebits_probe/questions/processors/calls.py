@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from transformers import processing_utils
+import transformers
 
 from samebits_probe.questions.processors import samples
 
@@ -353,6 +353,8 @@ def _converse_by_path(processor: Any, _none: Any) -> Any:
         NotAsked: the release reads no sounds for a template.
 
     """
+    # not imported with this module: the import of it puts another module in the place of transformers
+    processing_utils = transformers.processing_utils
     own = getattr(processing_utils, "load_audio", None)
     if own is None:
         msg = "apply_chat_template reads no sounds"
