@@ -107,7 +107,7 @@ def tests(session: nox.Session) -> None:
     # a file stays with its worker, as tests of a file share the runs that they look at
     slowest = ("--durations=20", "--durations-min=10")
     session.run("pytest", "-m", "not stacks", "-n", "auto", "--dist", "loadfile", *slowest)
-    session.run("pytest", "-m", "stacks", "-n", "2", "--dist", "loadfile", *slowest)
+    session.run("pytest", "tests/real", "-n", "2", "--dist", "loadfile", *slowest)
 
 
 @nox.session(name="tests-long", default=False)
@@ -121,7 +121,7 @@ def tests_long(session: nox.Session) -> None:
 def newest(session: nox.Session) -> None:
     """Run the tests in real environments on the newest release, which may be newer than they know."""
     install(session, "tests")
-    command = ("pytest", "-m", "stacks", "-n", "2", "--dist", "loadfile")
+    command = ("pytest", "tests/real", "-n", "2", "--dist", "loadfile")
     session.run(*command, *session.posargs, env={"UV_CONSTRAINT": ""})
 
 

@@ -230,6 +230,7 @@ def test_frames_of_glm4v_are_images_between_the_marks_of_a_video():
 def test_whole_frames_of_llava_are_one_run():
     config = {"text_config": {"model_type": "llama", **TEXT}}
     config |= {"image_token_index": 90, "video_token_index": 91}
+    config |= {"image_grid_pinpoints": [[64, 64]]}  # the defaults are for tiles of 384 pixels
     for kind, image, name, count in (
         ("llava_onevision", "siglip", "LlavaOnevisionForConditionalGeneration", 9),
         ("llava_next_video", "clip", "LlavaNextVideoForConditionalGeneration", 8),
