@@ -15,6 +15,7 @@ defaults:
   training: false
   crossings: false
   arguments: false
+  changes: false
   other_classes: false
   pipelines: false
   prompts: {short: {length: 9}}

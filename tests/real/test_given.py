@@ -19,7 +19,7 @@ def make(config, seed, torch):
 """
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
-defaults: {{crossings: false, usage: false, arguments: false, other_classes: false, pipelines: false, training: false}}
+defaults: {{crossings: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, training: false}}
 models:
   planted: &model
     path: planted

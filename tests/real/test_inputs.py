@@ -96,6 +96,7 @@ def folder(tmp_path_factory, run_script):
         "  crossings: false",
         "  usage: false",
         "  arguments: false",
+        "  changes: false",
         "  other_classes: false",
         "  pipelines: false",
         "  training: false",

@@ -87,6 +87,7 @@ def rows(tmp_path_factory, run_in, run_script):
         "  relations: false",
         "  usage: false",
         "  arguments: false",
+        "  changes: false",
         "  other_classes: false",
         "  pipelines: false",
         "  crossings: false",

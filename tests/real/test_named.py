@@ -98,6 +98,7 @@ defaults:
   crossings: false
   usage: false
   arguments: false
+  changes: false
   other_classes: false
   pipelines: false
   training: false

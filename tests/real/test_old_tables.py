@@ -45,6 +45,7 @@ defaults:
   crossings: false
   usage: false
   arguments: false
+  changes: false
   other_classes: false
   pipelines: false
   training: false

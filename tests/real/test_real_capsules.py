@@ -36,6 +36,7 @@ defaults:
   relations: false
   usage: false
   arguments: false
+  changes: false
   other_classes: false
   pipelines: false
   training: false

@@ -32,7 +32,7 @@ def folder(tmp_path_factory, planted):
     }
     defaults = {"greedy": 0, "prompts": {"short": {"length": 9}}}
     defaults |= dict.fromkeys(
-        ("relations", "training", "arguments", "other_classes", "pipelines"), False
+        ("relations", "training", "arguments", "changes", "other_classes", "pipelines"), False
     )
     matrix = {"stacks": ["4.48", "5.x"], "defaults": defaults, "models": models}
     (made / "matrix.yaml").write_text(json.dumps(matrix))

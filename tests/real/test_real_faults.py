@@ -80,6 +80,7 @@ def report_of(run_in, folder, models, more=""):
         "  crossings: false",
         "  usage: false",
         "  arguments: false",
+        "  changes: false",
         "  other_classes: false",
         "  pipelines: false",
         "  training: false",

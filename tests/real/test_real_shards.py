@@ -10,7 +10,7 @@ from tests.support.faulty_bench import timeless
 
 MATRIX = """
 stacks: ["4.57", "5.2"]
-defaults: {dtypes: [float32], relations: false, usage: false, arguments: false, other_classes: false, pipelines: false, prompts: {short: {length: 9}}}
+defaults: {dtypes: [float32], relations: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, prompts: {short: {length: 9}}}
 models:
   llama: {build: {architecture: llama, config: {
     vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2,

@@ -35,7 +35,16 @@ def folder(tmp_path_factory):
 def cells(folder, run_in):
     prompts = {"short": {"length": 9}, "padded": {"batch": [{"length": 5}, {"length": 13}]}}
     others = dict.fromkeys(
-        ("relations", "crossings", "usage", "training", "arguments", "other_classes", "pipelines"),
+        (
+            "relations",
+            "crossings",
+            "usage",
+            "training",
+            "arguments",
+            "changes",
+            "other_classes",
+            "pipelines",
+        ),
         False,
     )
     defaults = {"greedy": 6, **others}

@@ -7,7 +7,7 @@ from samebits.questions.texts.records import reports_of
 
 MATRIX = """
 stacks: ["4.48", "5.x"]
-defaults: {greedy: 0, relations: false, usage: false, arguments: false, other_classes: false, pipelines: false, crossings: false, training: false, prompts: {short: "Hello world"}}
+defaults: {greedy: 0, relations: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, crossings: false, training: false, prompts: {short: "Hello world"}}
 models:
   clean:
     build:

@@ -74,7 +74,16 @@ def folder_with_matrix(path):
     return path
 
 
-OTHERS = ("relations", "crossings", "usage", "training", "arguments", "other_classes", "pipelines")
+OTHERS = (
+    "relations",
+    "crossings",
+    "usage",
+    "training",
+    "arguments",
+    "changes",
+    "other_classes",
+    "pipelines",
+)
 
 
 @pytest.fixture(scope="module")

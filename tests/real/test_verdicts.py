@@ -32,6 +32,7 @@ def folder(tmp_path_factory, planted):
         "  greedy: 0",
         "  training: false",
         "  arguments: false",
+        "  changes: false",
         "  other_classes: false",
         "  pipelines: false",
         PROMPTS,
