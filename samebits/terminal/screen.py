@@ -246,14 +246,19 @@ def _remark(cell: CellResult) -> str:
 
 def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
     """Yield the known defects that explain no verdict, in one line each; last those that no release changed."""
-    found: list[Advice] = beside(report.cells, report, places)
-    others = [defect for defect in found if not _is_everywhere(defect.code, report)]
-    for defect in others[:MAX_BESIDE]:
+    changed: list[Advice] = []
+    unchanged: list[str] = []
+    for defect in beside(report.cells, report, places):
+        if _is_everywhere(defect.code, report):
+            unchanged.append(defect.code)
+        else:
+            changed.append(defect)
+    for defect in changed[:MAX_BESIDE]:
         yield f"Beside the verdict: {defect.heading}"
-    if more := [defect.code for defect in others[MAX_BESIDE:]]:
+    if more := [defect.code for defect in changed[MAX_BESIDE:]]:
         yield f"Beside the verdict, too: {', '.join(more)} (the report has them)"
-    if alike := [defect.code for defect in found if defect not in others]:
-        yield f"In every release alike: {', '.join(alike)} (the report has them)"
+    if unchanged:
+        yield f"In every release alike: {', '.join(unchanged)} (the report has them)"
 
 
 def _is_everywhere(code: str, report: Report) -> bool:

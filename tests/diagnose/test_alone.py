@@ -134,9 +134,10 @@ def test_a_phase_that_raised_in_one_run_alone_is_unstable(memory):
 
 def test_what_run_a_alone_asks_is_a_failure_and_not_unstable(memory):
     """A forward of Qwen2-VL 5.2 raises behind one with two rows of images, and run b repeats no forward."""
-    one, other = both(memory)
-    found = verdict(memory, raising(one, raised("state short"), greedy=one.signals.greedy), other)
-    assert (found.verdict, found.failure) == (Verdict.FAILED, raised("state short"))
+    run_a, run_b = both(memory)
+    failing = raising(run_a, raised("state short"), greedy=run_a.signals.greedy)
+    judged = verdict(memory, failing, run_b)
+    assert (judged.verdict, judged.failure) == (Verdict.FAILED, raised("state short"))
 
 
 @pytest.mark.parametrize("signal", ["forward short", "trace weights", "buffers", "greedy short"])

@@ -542,12 +542,12 @@ def test_a_kernel_is_no_other_function_where_only_an_output_beside_the_logits_is
     """Idefics3 returns its image_hidden_states as a list in 5.24, and its logits round."""
     reference, candidate, signals = moved_by_hand(memory, memory.put(values(1, 6, 8, seed=5)))
     rounded = ladder_step(2e-5, 3e-14, "rounding", signal="logits", subject=Subject(prompt="short"))
-    other = ladder_step(1.0, 1.0, "diverged", signal="outputs", subject=Subject(prompt="short"))
-    scores = other.model_copy(update={"signal": "logits"})
+    output = ladder_step(1.0, 1.0, "diverged", signal="outputs", subject=Subject(prompt="short"))
+    scores = output.model_copy(update={"signal": "logits"})
     for rule, steps, codes in (
         ("shape", (rounded,), []),
-        ("slope", (rounded, other), []),
-        ("slope", (other, scores), ["SB605"]),
+        ("slope", (rounded, output), []),
+        ("slope", (output, scores), ["SB605"]),
     ):
         ladder = climbed("diverged").model_copy(update={"rule": rule, "steps": steps})
         case = Case(candidate, reference=reference, signals=signals, ladder=ladder)

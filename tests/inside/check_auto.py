@@ -11,7 +11,7 @@ from samebits_probe.jobs import auto
 COVERAGE = Path(__file__).parents[2] / "bench" / "coverage.json"
 N_DRAWN = 4
 EVERYWHERE = ("bert", "clip", "detr", "gpt_neox", "segformer", "t5", "vilt", "wav2vec2", "whisper")
-"""Types that every release knows and runs. What a release newer than these runs stands in coverage.json."""
+"""Types that every release runs. They stand in for a release that coverage.json does not have."""
 torch.set_num_threads(1)
 
 

@@ -151,8 +151,8 @@ class Forgets(transformers.PaliGemmaForConditionalGeneration):
         return super().forward(input_ids=input_ids, attention_mask=attention_mask, **kwargs)
 
 
-def test_paligemma_is_told_which_tokens_are_its_prefix():
-    """It sees itself as a whole: without being told, training is causal, and decoding is not."""
+def test_paligemma_gets_the_segments_of_its_prefix():
+    """Tokens of a prefix attend to each other. Without segments training is causal, and decoding is not."""
     fed = prompts(token_type_ids=torch.zeros_like)
     broken, skipped = ways(paligemma(), fed)
     assert broken[LOGPROBS] is False, skipped

@@ -169,13 +169,13 @@ def test_named_special_tokens_are_attributes_of_their_names():
     named = {"image_token": "12345", "begin_token": {"__type": "AddedToken", "content": "world"}}
     made = folder(extra_special_tokens=named)
     assert facts(made)["unlike"] == {}
-    other = source(
+    declared = source(
         folder(extra_special_tokens=named | {"image_token": "Hello", "end_token": "<s>"})
     )
-    unlike = attributes.facts(load_tokenizer(source(made)), other)["unlike"]
+    unlike = attributes.facts(load_tokenizer(source(made)), declared)["unlike"]
     stated = {"begin_token": "world", "end_token": "<s>", "image_token": "Hello"}
-    there = {"begin_token": "world", "end_token": "absent", "image_token": "12345"}
-    assert unlike == {"extra_special_tokens": (json.dumps(stated), json.dumps(there))}
+    loaded = {"begin_token": "world", "end_token": "absent", "image_token": "12345"}
+    assert unlike == {"extra_special_tokens": (json.dumps(stated), json.dumps(loaded))}
 
 
 def test_an_added_token_of_another_id_is_named():

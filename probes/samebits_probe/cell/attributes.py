@@ -91,9 +91,8 @@ def _attribute(tokenizer: Any, key: str, value: Any) -> Attribute:
         special = {str(token) for token in tokenizer.all_special_tokens}
         contents = [_content(token) for token in value]
         return Attribute(key, contents, [token for token in contents if token in special])
-    if key in _EXTRA and isinstance(
-        value, dict
-    ):  # each is an attribute of its name, and in 5.x of no list
+    if key in _EXTRA and isinstance(value, dict):
+        # each is an attribute of its name, and in 5.x of no list
         named = {name: _there(tokenizer, name, ABSENT) for name in value}
         return Attribute(key, {name: _content(token) for name, token in value.items()}, named)
     if key == "chat_template" and isinstance(value, list):

@@ -292,8 +292,10 @@ def make(
             made = _made(classes, values, given or {}, _Limits(seed, limit), refusals) or made
             if made is not None or "million parameters" not in str(refusals):
                 break
+        if made is not None and not made.refused:
+            break
         filled = _filled(default, cls, refusals)
-        if (made is not None and not made.refused) or filled == values:
+        if filled == values:
             break
         values = filled
     if made is None:

@@ -307,7 +307,7 @@ class Chooser:
         if choice.DECODER in plain:
             return None
         try:
-            return alone.found(self.model_class, self.config, self.signature, plain)
+            return alone.fitting(self.model_class, self.config, self.signature, plain)
         except DoesNotApply:
             return None
 

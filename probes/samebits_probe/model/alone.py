@@ -76,7 +76,7 @@ def takes(signature: Signature) -> bool:
     return TOKENS not in signature.names and bool(_inputs(signature))
 
 
-def found(
+def fitting(
     model_class: Any, config: Any, signature: Signature, plain: tuple[str, ...]
 ) -> Alone | None:
     """Return the layouts that fit; None if those arguments of the plain shapes do, or if nothing can be tried.
@@ -95,13 +95,13 @@ def found(
         for small, whole in pairs:
             progress.tick("inputs of a part")
             why = _reason(model, small)
-            fitting = whole
-            if why and (step := _MULTIPLE.search(why)):
-                why = _reason(model, small.longer(int(step[1])))
-                fitting = whole.longer(int(step[1]))
+            layouts = whole
+            if why and (match := _MULTIPLE.search(why)):
+                step = int(match[1])
+                why, layouts = _reason(model, small.longer(step)), whole.longer(step)
             if not why:
-                return fitting
-            blind = blind or (fitting if why == _BLIND else None)
+                return layouts
+            blind = blind or (layouts if why == _BLIND else None)
             reason = reason or why
     if blind is not None:
         return blind
@@ -183,7 +183,7 @@ def _of_vectors(config: Any, signature: Signature) -> Iterator[Alone]:
     contexts = [()] if _CONTEXT not in signature.names else [_context(config), ()]
     for shape in shapes:
         for filled in (True, False) if masks else (True,):
-            length = max(n for n in shape) if len(shape) > 2 else shape[0]
+            length = max(shape) if len(shape) > 2 else shape[0]
             beside: Beside = tuple((p.name, (length,), _ones(p, filled)) for p in masks)
             for context in contexts:
                 first, *rest = (Layout(name, shape) for name in mains)

@@ -47,6 +47,10 @@ class Inputs(NamedTuple):
     """Argument, as the release that chose it names it -> its name in this one, if that is another."""
 
 
+_BLOCK = hashlib.sha256().digest_size
+"""Bytes that one digest gives."""
+
+
 def text_config(config: Any) -> Any:
     """Return the text part of a config."""
     return getattr(config, "text_config", None) or config
@@ -182,18 +186,15 @@ def seeded_numbers(name: str, argument: str, shape: tuple[int, ...]) -> torch.Te
 
 def hash_words(name: str, n_bytes: int) -> bytearray:
     """Return at least ``n_bytes`` bytes that depend on a name alone."""
-    words, n_blocks = _words(name), -(-n_bytes // _BLOCK)
+    words, n_blocks = _known_words(name), -(-n_bytes // _BLOCK)
     for block in range(len(words) // _BLOCK, n_blocks):
         words += hashlib.sha256(f"{name}:{block}".encode()).digest()
     return words[: n_blocks * _BLOCK]
 
 
-_BLOCK = hashlib.sha256().digest_size
-
-
 @functools.lru_cache(maxsize=8)
-def _words(_name: str) -> bytearray:
-    """Return what there is of a name's bytes: an image is made anew for each of some hundred trials."""
+def _known_words(_name: str) -> bytearray:
+    """Return the buffer of a name, which hash_words extends: hundreds of trials need the bytes of one image."""
     return bytearray()
 
 

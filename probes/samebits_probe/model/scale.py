@@ -265,7 +265,7 @@ def shorten(part: Config) -> None:
         return
     outs = part.get("out_indices") or ()
     taps = {n: [*v] for n, v in part.items() if _TAPS.fullmatch(n) and isinstance(v, (list, tuple))}
-    kept = _kept(part, count, max([len(outs), *map(len, taps.values())]))
+    kept = _kept(part, count, max(map(len, (outs, *taps.values()))))
     shrink.keep_layers(part, {count: kept})
     part |= {n: [*range(len(kept) - len(v), len(kept))] for n, v in taps.items()}
     for name, value in part.items():

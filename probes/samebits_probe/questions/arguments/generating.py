@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -97,26 +98,18 @@ class Generation:
 
     def effects(self) -> dict[str, Facts]:
         """Return argument -> whether the release names it, and its effect; {} where generate() raises without any."""
-        try:
-            plain = self._of(_GREEDY)
-        except Exception:  # noqa: BLE001  the greedy tokens of the cell tell it
+        plain = self._of(_GREEDY)
+        if plain is None:
             return {}
         length = self._kwargs["input_ids"].shape[1]
         first = int(plain.sequences[0, -1])
         return {
             each.name: {"named": _is_named(self._model, each.name)} | self._effect(each)
             for each in asked(length, first, plain.scores[0].shape[-1])
-            if self._works(each.base)
-            and (each.base.get("max_new_tokens") == 1 or self._works(_TWO))
+            # where the call raises without the argument, too, the argument is not what it refuses
+            if self._of(each.base) is not None
+            and (each.base.get("max_new_tokens") == 1 or self._of(_TWO) is not None)
         }
-
-    def _works(self, base: Facts) -> bool:
-        """Return False if a call raises without the argument, too, which is then not what it refuses."""
-        try:
-            self._of(base)
-        except Exception:  # noqa: BLE001  what it raises is told by what is decoded
-            self._plain[repr(base)] = None
-        return self._plain[repr(base)] is not None
 
     def _effect(self, each: Asked) -> Facts:
         before = self._of(each.base)
@@ -127,10 +120,12 @@ class Generation:
         return _effect_of(before, after)
 
     def _of(self, base: Facts) -> Any:
-        """Return what a call without the argument gives, computed once."""
+        """Return what a call without the argument gives, computed once; None if it raises."""
         key = repr(base)
         if key not in self._plain:
-            self._plain[key] = self._call(base)
+            self._plain[key] = None
+            with suppress(Exception):  # the greedy decoding of the cell has its exception
+                self._plain[key] = self._call(base)
         return self._plain[key]
 
     def _call(self, arguments: Facts) -> Any:

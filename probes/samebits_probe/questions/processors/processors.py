@@ -97,10 +97,10 @@ def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
     parts: dict[str, Any] = {}
     for kind in kinds:
         parts |= _parts(kind, source, declared, clock)
-    kind = "image processor"
-    if "cases" in parts.get(kind, {}):  # behind all that releases choose by themselves
-        other = _other_backend(kind, parts[kind]["backend"], loader(kind, source), clock)
-        parts |= {name: facts | {"role": "on demand"} for name, facts in other.items()}
+    image = "image processor"
+    if "cases" in parts.get(image, {}):  # behind all that releases choose by themselves
+        on_demand = _other_backend(image, parts[image]["backend"], loader(image, source), clock)
+        parts |= {name: part | {"role": "on demand"} for name, part in on_demand.items()}
     clock = Clock(min(seconds, OPTION_SECONDS))
     for kind in kinds:
         if parts[kind].get("cases"):

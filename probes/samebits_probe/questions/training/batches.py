@@ -15,7 +15,7 @@ import torch
 
 from samebits_probe.model import choice, forks, layers, load, series_shapes
 from samebits_probe.model.choice import DoesNotApply
-from samebits_probe.model.inputs import pad_id, seeded_ids, seeded_numbers, token_config
+from samebits_probe.model.inputs import n_rows, pad_id, seeded_ids, seeded_numbers, token_config
 from samebits_probe.model.prompted import PHRASES
 from samebits_probe.questions.training import pictured, targets
 
@@ -277,11 +277,10 @@ def _of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
 def _of_series(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Return seeded numbers behind each series."""
     shape = series_shapes.shapes(model.config).get(FUTURE)
-    rows = next((value.shape[0] for value in inputs.values() if torch.is_tensor(value)), 0)
-    if not shape or not rows:
+    if not shape:
         msg = "the config does not tell how many values are to be predicted"
         raise NoLoss(msg)
-    return seeded_numbers("training", FUTURE, (rows, *shape))
+    return seeded_numbers("training", FUTURE, (n_rows(inputs), *shape))
 
 
 def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> Iterator[Batch]:
@@ -292,8 +291,7 @@ def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> 
     name = PHRASES if PHRASES in prompts else next(iter(prompts))
     inputs = dict(prompts[name])
     if head == "ctc":
-        rows = next(value.shape[0] for value in inputs.values() if torch.is_tensor(value))
-        labels = torch.arange(1, 1 + _SPELLING).repeat(rows, 1)
+        labels = torch.arange(1, 1 + _SPELLING).repeat(n_rows(inputs), 1)
         yield Batch(name, inputs | {"labels": labels})
     elif forks.accepts(model, FUTURE):
         yield Batch(name, inputs | {FUTURE: _of_series(model, inputs)})

@@ -358,11 +358,11 @@ def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     chosen = ids[:, _PROMPT:]
     segments = pictured.segments(learner.model, ids, _PROMPT)
     # a prefix is read from the segments, and in 4.48 only beside a mask
-    told = segments and {**segments, "attention_mask": torch.ones_like(ids)}
+    prefixed = segments and {**segments, "attention_mask": torch.ones_like(ids)}
 
     def training(other: Learner) -> Results:
         with torch.no_grad():
-            logits = other.forward({"input_ids": ids, "labels": ids, **told}).logits
+            logits = other.forward({"input_ids": ids, "labels": ids, **prefixed}).logits
         assert logits is not None
         return {"logprobs": _of_tokens(other, logits[:, _PROMPT - 1 : -1], chosen)}
 

@@ -40,7 +40,7 @@ def attention(subject: Subject) -> Facts:
 def _of_models(subject: Subject) -> Facts:
     """Return type of model -> the attention that it gets in a model that is loaded with eager; {} for one type alone.
 
-    A load with eager that raises is no result: the rows of that attention tell it.
+    A load with eager that raises is no result: the rows of that attention have the exception.
     """
     if subject.with_eager is None or len(_models_in(subject.model)) < 2:
         return {}
@@ -51,8 +51,8 @@ def _of_models(subject: Subject) -> Facts:
 
 def _models_in(model: Any) -> dict[str, str]:
     configs = [m.config for m in model.modules() if isinstance(m, PreTrainedModel)]
-    found = {c.model_type: getattr(c, _NAMED, None) for c in reversed(configs)}
-    return {name: value for name, value in found.items() if value}
+    named = {c.model_type: getattr(c, _NAMED, None) for c in reversed(configs)}
+    return {name: value for name, value in named.items() if value}
 
 
 def _loaded(config: Any, named: Any) -> Any:

@@ -59,18 +59,18 @@ def _from_labels(model: Any) -> str:
 
 
 def _set(model: Any, part: str, **named: Any) -> str:
-    """Put a part where it is, and say whether it is found there.
+    """Put a part where it is, and say whether the getter returns it.
 
     Raises:
         NoMeaning: the model has no such part of its own.
 
     """
-    found = getattr(model, f"get_{part}")(**named)
-    if found is model or not any(found is module for module in model.modules()):
+    module = getattr(model, f"get_{part}")(**named)
+    if module is model or not any(module is own for own in model.modules()):
         msg = "the model has no such part"
         raise NoMeaning(msg)
-    getattr(model, f"set_{part}")(found, **named)
-    return str(getattr(model, f"get_{part}")(**named) is found)
+    getattr(model, f"set_{part}")(module, **named)
+    return str(getattr(model, f"get_{part}")(**named) is module)
 
 
 def _frozen(subject: Subject) -> str:
