@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import GenerateJsonSchema
 
 import samebits.questions  # noqa: F401  whose answers the report has
+from samebits.base.field_texts import text_of
 from samebits.matrix.spec import MatrixFile
 from samebits.records.capsule import CapsuleFile
 from samebits.records.lock import LockFile
@@ -50,7 +51,17 @@ def write(folder: Path = FOLDER) -> None:
 
 
 class _Generator(GenerateJsonSchema):
-    """A schema generator that allows exactly what records write."""
+    """A schema generator that allows exactly what records write, with the texts of their fields."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> dict[str, Any]:
+        """Describe each property by the text below its field."""
+        described = super().model_schema(schema)
+        record = schema["cls"]
+        for name, field in record.model_fields.items():
+            part = described.get("properties", {}).get(field.alias or name)
+            if part is not None and (text := text_of(record, name)):
+                part.setdefault("description", text)
+        return described
 
     def float_schema(self, schema: core_schema.FloatSchema) -> dict[str, Any]:
         """Allow NaN and infinities as the strings that records write, unless they are forbidden."""

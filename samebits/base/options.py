@@ -11,6 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin
 
+from samebits.base.field_texts import text_of
 from samebits.base.homes import expanded
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _arguments(
     for word, help in option.words.items():
         yield f"--{word}", target | {"action": "store_const", "const": word, "help": help}
     settings = (
-        _of_type(field.annotation) | {"help": _phrase(field.description or "")} | option.settings
+        _of_type(field.annotation) | {"help": _phrase(text_of(record, name))} | option.settings
     )
     if option.name == "":
         several = {"nargs": "*", "action": "store"} if field.annotation == tuple[str, ...] else {}

@@ -26,7 +26,6 @@ class Record(BaseModel):
         frozen=True,
         extra="forbid",
         ser_json_inf_nan="strings",
-        use_attribute_docstrings=True,
     )
 
     def as_json(self) -> Any:  # noqa: ANN401  the keys of a job that it stands for

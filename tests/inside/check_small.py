@@ -55,6 +55,19 @@ def reason_of_none(loaded):
         return str(reason)
 
 
+def noted_refusals():
+    """Return a list that grows by the reason of each plan that is refused from now on, in this process."""
+    refusals, original = [], small._made_or_reason
+
+    def noting(plan, *rest):
+        result = original(plan, *rest)
+        refusals.extend([(plan.name, result)] if isinstance(result, str) else [])
+        return result
+
+    small._made_or_reason = noting
+    return refusals
+
+
 def broken(loaded):
     """Return the relations of the made model that are broken in float64 too."""
     with small.made(loaded, SOURCE) as made:
@@ -83,10 +96,11 @@ def test_a_llama_keeps_what_its_code_depends_on():
 
 def test_values_are_seeded_and_dtype_and_attention_are_those_of_the_cell():
     source = SOURCE._replace(dtype="bfloat16", attention="eager")
-    weights = []
+    weights, refusals = [], noted_refusals()
     for seed in (1, 2):
         torch.manual_seed(seed)
         with small.made(llama(), source) as made:
+            assert made.folder.name == "width and heads apart", refusals
             assert made.model.dtype == torch.bfloat16
             assert made.model.config._attn_implementation == "eager"
             weights.append({n: p.detach().clone() for n, p in made.model.named_parameters()})

@@ -29,9 +29,10 @@ WORK = ROOT / ".samebits" / "tests"
 SHARED = {
     "stacks": stacks_folder(ROOT / ".samebits", os.environ),
     "locks": WORK / "locks",
+    "changes": WORK / "changes",
 }
-"""Folders that the projects of tests share, so that no stack is built twice. The locks are not those
-of the checkout, where 5.x is the newest release."""
+"""Folders that the projects of tests share: no stack is built twice, and the sources of a release are
+read once, which takes 20 s. The locks are not those of the checkout, where 5.x is the newest release."""
 
 
 def share_stacks(work):

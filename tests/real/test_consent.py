@@ -27,6 +27,7 @@ defaults:
   relations: false
   crossings: false
   training: false
+  changes: false
   greedy: 4
   prompts: {{short: {{length: 7}}}}
 models:
