@@ -253,7 +253,7 @@ def _add_options_of_check(parser: _Parser) -> None:
 
 
 def _add_options_of_bisect(parser: _Parser) -> None:
-    add_options(parser, bisect.Options, "model", "first", "last", "repo", "base")
+    add_options(parser, bisect.Options, "model", "first", "last", "repo", "package_repo", "base")
     add_options(parser.add_argument_group("model"), bisect.Options, *_OF_MODEL)
     add_options(parser.add_argument_group("variants"), bisect.Options, *_OF_VARIANTS)
     add_options(parser.add_argument_group("output"), bisect.Options, "format")
