@@ -30,6 +30,7 @@ _NOT_INSTALLED = re.compile(
     "benchmarks?|bin|build|ci|conftest|docs?|examples?|noxfile|scripts|setup|tasks|tests?|tools?"
 )
 """Names at the top of a repository that setuptools leaves out, too."""
+_VERSION_FILES = ("__init__.py", "version.py", "_version.py", "__about__.py")
 _COMPILES = re.compile(r"\b(ext_modules|cythonize|rust_extensions|cffi_modules)\s*[=(]")
 _COMPILERS = ("maturin", "mesonpy", "scikit_build_core", "setuptools_rust", "skbuild")
 """Build backends that compile."""
@@ -106,14 +107,16 @@ def read(clone: Path, commit: str) -> Package:
     named = f"{clone.name}@{commit[:10]}"
     if not layout.names:
         raise StackError(_NOTHING.format(name=named))
-    inits = [f"{layout.root}{name}/__init__.py" for name in sorted(layout.names)]
-    texts = _texts(clone, files, ["pyproject.toml", "setup.py", *inits])
+    told = [
+        f"{layout.root}{name}/{file}" for name in sorted(layout.names) for file in _VERSION_FILES
+    ]
+    texts = _texts(clone, files, ["pyproject.toml", "setup.py", *told])
     content, setup = _toml(texts["pyproject.toml"]), texts["setup.py"]
     if reason := _compiled(content, setup):
         raise StackError(_NEEDS_A_BUILD.format(name=named, reason=reason))
     project: dict[str, Any] = _table(content, "project")
     name = project.get("name") or _assigned("name", setup) or min(layout.names)
-    versions = (project.get("version"), *(_assigned("__version__", texts[init]) for init in inits))
+    versions = (project.get("version"), *(_assigned("__version__", texts[path]) for path in told))
     is_said = project and not setup and "dependencies" not in project.get("dynamic", ())
     requires = project.get("dependencies", () if is_said else None)
     return Package(
@@ -127,15 +130,15 @@ def read(clone: Path, commit: str) -> Package:
 
 def layout_of(files: Iterable[str]) -> Layout:
     """Return where the modules among the files of a repository lie."""
-    names: dict[str, set[str]] = defaultdict(set)
-    for path in files:
-        for root in _ROOTS:
-            inside = path.removeprefix(root)
-            is_module = inside.count("/") == 0 and inside.endswith(".py")
-            if path.startswith(root) and (is_module or re.fullmatch(r"\w+/__init__\.py", inside)):
-                names[root].add(_name_of(inside))
-    found = {root: frozenset(filter(_is_installed, names[root])) for root in _ROOTS}
-    return next((Layout(r, n) for r, n in found.items() if n), Layout("", frozenset()))
+    paths = list(files)
+    for root in _ROOTS:
+        inside = [path.removeprefix(root) for path in paths if path.startswith(root)]
+        # beside packages, modules are scripts: setuptools looks for them where there is no package
+        for pattern in (r"\w+/__init__\.py", r"\w+\.py"):
+            fitting = (path for path in inside if re.fullmatch(pattern, path))
+            if names := frozenset(filter(_is_installed, map(_name_of, fitting))):
+                return Layout(root, names)
+    return Layout("", frozenset())
 
 
 def _is_installed(name: str) -> bool:

@@ -34,7 +34,8 @@ def package(tmp_path, files):
     ("files", "root", "names"),
     [
         (["src/one/__init__.py", "src/one/a.py", "conftest.py"], "src/", {"one"}),
-        (["one/__init__.py", "two.py", "setup.py", "tests/__init__.py"], "", {"one", "two"}),
+        (["one/__init__.py", "train.py", "setup.py", "tests/__init__.py"], "", {"one"}),
+        (["one.py", "setup.py", "two.py"], "", {"one", "two"}),
         (["python/one/__init__.py", "docs/conf.py", "setup.py"], "python/", {"one"}),
         (["csrc/one.cpp", "scripts/run.py", "data/x.json"], "", set()),
     ],
@@ -61,6 +62,7 @@ def test_what_a_package_says_of_itself(tmp_path):
         ({"setup.py": 'setup(\n    name="peft",\n    version=VERSION,\n)\n'}, ("peft", "1.2", None)),
         ({"pyproject.toml": '[project]\nname = "x"\ndynamic = ["dependencies"]\n'}, ("x", "1.2", None)),
         ({"pyproject.toml": '[project]\nname = "x"\n'}, ("x", "1.2", ())),
+        ({"setup.py": "", "one/version.py": "__version__ = '7'\n", "one/__init__.py": ""}, ("one", "7", None)),
         ({"pyproject.toml": "not toml ["}, ("one", "1.2", None)),
     ],
 )  # fmt: skip
