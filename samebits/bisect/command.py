@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from samebits.matrix.spec import Matrix, ModelSpec
 
 HELP = """\
-Find the commit at which a model's bits change, on a local clone.
+Find the commit at which a model's bits change, on a local clone of transformers or of a package of yours.
 
 Commits that change code which the model runs are tried first, each in the environment of a release, on top of
 which the code of the commit runs. Nothing is checked out: the clone stays as it is. A commit that does not
@@ -40,9 +40,10 @@ How often it finds the right one was measured on few published regressions yet: 
 Examples:
   samebits bisect ./my-model --from 5.14 --to 5.15 --repo ../transformers
   samebits bisect ./my-model --from 5.14 --to HEAD --repo ../transformers
+  samebits bisect ./my-model --from v1.2 --to HEAD --package-repo ../my-models --import my_models
 
 Exit codes: 0, both ends do the same; 1, the commits are found; 2, a mistake on the command line; 3, not found,
-as an end or the commits around the change cannot be tried.
+as both ends fail alike, or an end or the commits around the change cannot be tried.
 """
 
 

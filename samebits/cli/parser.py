@@ -119,7 +119,7 @@ ALONE = {"lint": lint, "defaults": defaults}
 _GROUPS = {
     "Start": {
         "check": "compare one model under two releases of transformers",
-        "bisect": "find the commit of transformers at which a model's bits change",
+        "bisect": "find the commit of transformers, or of your package, at which a model's bits change",
         "lint": lint.HELP,
         "defaults": defaults.HELP,
     },

@@ -36,7 +36,7 @@ _COMPILERS = ("maturin", "mesonpy", "scikit_build_core", "setuptools_rust", "skb
 """Build backends that compile."""
 _NEEDS_A_BUILD = (
     "{name} has to be compiled ({reason}), and bisect lays out Python files only. Build it yourself: at the "
-    "reference `samebits record MODEL`, then `git bisect run sh -c 'BUILD && samebits verify'`, where BUILD "
+    "reference `samebits record MODEL`, then `git bisect run sh -c 'BUILD || exit 125; samebits verify'`, where BUILD "
     "installs it in the project's environment"
 )
 _NOTHING = (
