@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from samebits.bisect.suspects import Place
     from samebits.stacks.build import Stack
 
-_OF_EVERY_STACK = frozenset({"torch", PACKAGE})
-
 
 class Subject(NamedTuple):
     """How a commit is tried, and which files it may change."""
@@ -113,7 +111,6 @@ def _needed(package: package_source.Package) -> tuple[tuple[str, ...], tuple[str
             "name what is missing with --package"
         )
         return (), (note,)
-    requires = [r for r in package.requires if r.marker is None or r.marker.evaluate({"extra": ""})]
-    names = {id(r): str(canonicalize_name(r.name)) for r in requires}
-    others = [r for r in requires if names[id(r)] not in {*_OF_EVERY_STACK, package.name}]
+    there = {"torch", PACKAGE, package.name}
+    others = (r for r in package.requires if canonicalize_name(r.name) not in there)
     return tuple(str(r) for r in others if r.url is None), ()

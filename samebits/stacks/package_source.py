@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from samebits.base import git
 from samebits.base.errors import StackError
-from samebits.matrix.values import split_source
+from samebits.matrix.values import is_name, split_source
 from samebits.stacks.source import Source, origin_of, reader
 
 if TYPE_CHECKING:
@@ -115,12 +115,13 @@ def read(clone: Path, commit: str) -> Package:
     if reason := _compiled(content, setup):
         raise StackError(_NEEDS_A_BUILD.format(name=named, reason=reason))
     project: dict[str, Any] = _table(content, "project")
-    name = project.get("name") or _assigned("name", setup) or min(layout.names)
+    names = (str(project.get("name", "")), _assigned("name", setup), min(layout.names))
+    name = canonicalize_name(next(filter(is_name, names)))
     versions = (project.get("version"), *(_assigned("__version__", texts[path]) for path in told))
     is_said = project and not setup and "dependencies" not in project.get("dynamic", ())
     requires = project.get("dependencies", () if is_said else None)
     return Package(
-        str(canonicalize_name(str(name))),
+        str(name),
         next(filter(None, map(_version, versions)), "0"),
         layout,
         None if requires is None else tuple(_requirements(requires)),

@@ -31,10 +31,11 @@ def subject(tmp_path, *commits, base=None):
 def test_a_package_runs_beside_one_release(tmp_path):
     files = {"pyproject.toml": PROJECT, MODULE: ""}
     found, repo, (sha,) = subject(tmp_path, ("One", files), base="5.15")
+    needed = ("einops>=0.8", 'x; python_version < "3"')
     spec = found.spec(sha, False)
     assert (spec.transformers, spec.base, spec.commit) == ("5.15", None, f"{repo}@{sha}")
     assert (spec.id, spec.packages) == (sha[:10], ("numpy<3",))
-    assert (found.name, found.packages, found.notes) == ("my-models", ("einops>=0.8",), ())
+    assert (found.name, found.packages, found.notes) == ("my-models", needed, ())
 
 
 def test_what_it_needs_that_only_a_build_would_say_is_noted(tmp_path):

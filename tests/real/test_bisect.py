@@ -83,7 +83,7 @@ def test_the_planted_commit_is_named_with_its_function_and_its_cause(tmp_path, c
 TINY = "src/my_models/modeling_tiny.py"
 MATRIX = """
 environments: ["5.x"]
-models: {tiny: {path: tiny, import: my_models}}
+models: {tiny: {path: tiny, import: my_models, greedy: 0}}
 """
 
 

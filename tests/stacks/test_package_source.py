@@ -63,6 +63,7 @@ def test_what_a_package_says_of_itself(tmp_path):
         ({"pyproject.toml": '[project]\nname = "x"\ndynamic = ["dependencies"]\n'}, ("x", "1.2", None)),
         ({"pyproject.toml": '[project]\nname = "x"\n'}, ("x", "1.2", ())),
         ({"setup.py": "", "one/version.py": "__version__ = '7'\n", "one/__init__.py": ""}, ("one", "7", None)),
+        ({"pyproject.toml": '[project]\nname = "/x"\n'}, ("one", "1.2", ())),
         ({"pyproject.toml": "not toml ["}, ("one", "1.2", None)),
     ],
 )  # fmt: skip
