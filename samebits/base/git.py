@@ -36,14 +36,19 @@ def words(folder: Path, *arguments: str) -> list[str]:
 
 
 def tree(folder: Path, commit: str, below: str) -> dict[str, str]:
-    """Return the files of a commit below a folder of the repository: relative path -> id of the blob."""
-    listed = git(folder, "ls-tree", "-r", "-z", "--full-tree", commit, "--", f"{below}/") or b""
+    """Return the files of a commit below a folder of the repository: relative path -> id of the blob.
+
+    All files, if ``below`` is ''.
+    """
+    start = f"{below}/" if below else ""
+    words = ("ls-tree", "-r", "-z", "--full-tree", commit, *(("--", start) if start else ()))
+    listed = git(folder, *words) or b""
     files = {}
     for entry in filter(None, listed.decode("utf-8", "surrogateescape").split("\0")):
         about, _, path = entry.partition("\t")
         mode, kind, blob = about.split()
         if kind == "blob" and mode != "120000":
-            files[path.removeprefix(f"{below}/")] = blob
+            files[path.removeprefix(start)] = blob
     return files
 
 

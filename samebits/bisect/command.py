@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import time
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from samebits.base.options import Option
 from samebits.bisect.finder import Finder, Request
 from samebits.bisect.history import History
+from samebits.bisect.subject import of_package, of_transformers
 from samebits.bisect.trials import Trials
 from samebits.check import command as check
+from samebits.check.command import OptionError
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.matrix.levels import at_level
-from samebits.matrix.spec import StackSpec
 from samebits.pipeline.order import Order
 from samebits.stacks.places import checks_folder
 from samebits.stacks.slots import usable_cores
-from samebits.stacks.source import FOLDER
 from samebits.terminal.progress import Progress
 from samebits.text.terminal import PLAIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from samebits.bisect.history import End
     from samebits.bisect.records import Bisection, Culprit, Hunk
-    from samebits.matrix.spec import Matrix
+    from samebits.bisect.subject import Subject
+    from samebits.matrix.spec import Matrix, ModelSpec
 
 HELP = """\
-Find the commit at which a model's bits change, on a local clone.
+Find the commit at which a model's bits change, on a local clone of transformers or of a package of yours.
 
 Commits that change code which the model runs are tried first, each in the environment of a release, on top of
 which the code of the commit runs. Nothing is checked out: the clone stays as it is. A commit that does not
@@ -39,9 +40,10 @@ How often it finds the right one was measured on few published regressions yet: 
 Examples:
   samebits bisect ./my-model --from 5.14 --to 5.15 --repo ../transformers
   samebits bisect ./my-model --from 5.14 --to HEAD --repo ../transformers
+  samebits bisect ./my-model --from v1.2 --to HEAD --package-repo ../my-models --import my_models
 
 Exit codes: 0, both ends do the same; 1, the commits are found; 2, a mistake on the command line; 3, not found,
-as an end or the commits around the change cannot be tried.
+as both ends fail alike, or an end or the commits around the change cannot be tried.
 """
 
 
@@ -52,11 +54,14 @@ class Options(check.Options):
     """The reference: a release such as 5.14, a tag or a commit."""
     last: Annotated[str, Option("REV", "--to", required=True)]
     """The candidate: a release, a tag or a commit."""
-    repo: Annotated[Path, Option("DIR", type=Path, required=True)]
+    repo: Annotated[Path | None, Option("DIR", type=Path, apart="repo")] = None
     """A clone of transformers."""
+    package_repo: Annotated[Path | None, Option("DIR", type=Path, apart="repo")] = None
+    """A clone of a package of your own, whose commits are searched; --from and --to are tags, branches or commits of
+    it."""
     base: Annotated[str | None, Option("RELEASE")] = None
     """The release in whose environment the commits run (default: that of --to, else the one that each descends
-    from)."""
+    from; with --package-repo the newest)."""
     format: Annotated[Literal["text", "json"], Option("FORMAT")] = "text"
     """text or json."""
 
@@ -86,25 +91,9 @@ async def bisected(
         HistoryError: the clone does not have what is named.
 
     """
-    repo = options.repo.absolute()
-    history = History(repo)
-    first, last = history.end(options.first), history.end(options.last)
-    template = matrix.stacks[-1]
-    base = options.base or last.release or None
-
-    @cache
-    def spec(name: str, own: bool) -> StackSpec:
-        is_release = name in (first.release, last.release)
-        fields: dict[str, Any] = {
-            "id": name[:10],
-            "transformers": name if is_release else f"{repo}@{name}",
-            "torch": template.torch,
-            "python": template.python,
-            "packages": template.packages,
-            "base": None if own or is_release else base,
-        }
-        return StackSpec(**{key: value for key, value in fields.items() if value})
-
+    subject, history, ends = _subject(matrix, options)
+    if subject.packages:
+        matrix = matrix.model_copy(update={"models": _with(matrix.models, subject.packages)})
     order = Order(
         matrix=Path(matrix.path),
         level="quick",
@@ -113,9 +102,34 @@ async def bisected(
         checks=True,
         program=("samebits", "check", options.model),
     )
-    trials = Trials(at_level(matrix, "quick"), spec, order, environ, _quiet)
-    request = Request(options.model, first, last, FOLDER, usable_cores(), explains)
-    return await Finder(history, trials, request, say).find()
+    trials = Trials(at_level(matrix, "quick"), subject, order, environ, _quiet)
+    request = Request(options.model, *ends, subject.place, usable_cores(), explains, subject.name)
+    finder = Finder(history, trials, request, say)
+    finder.notes += subject.notes
+    return await finder.find()
+
+
+def _subject(matrix: Matrix, options: Options) -> tuple[Subject, History, tuple[End, End]]:
+    if (options.repo is None) == (options.package_repo is None):
+        msg = "the commits are those of transformers (--repo DIR) or of a package of yours (--package-repo DIR): name one"
+        raise OptionError(msg)
+    if options.package_repo is not None:
+        make, repo, option = of_package, options.package_repo.absolute(), "--package-repo"
+    else:
+        assert options.repo is not None
+        make, repo, option = of_transformers, options.repo.absolute(), "--repo"
+    history = History(repo, option)
+    releases = options.package_repo is None
+    ends = (
+        history.end(options.first, releases=releases),
+        history.end(options.last, releases=releases),
+    )
+    return make(repo, ends, matrix.stacks[-1], options.base), history, ends
+
+
+def _with(models: Iterable[ModelSpec], packages: tuple[str, ...]) -> tuple[ModelSpec, ...]:
+    """Return models with packages beside those that the user listed."""
+    return tuple(m.model_copy(update={"packages": (*m.packages, *packages)}) for m in models)
 
 
 class _Quiet(Progress):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from samebits.bisect.history import Commit, End, History
     from samebits.bisect.search import Change, State
-    from samebits.bisect.suspects import Changed
+    from samebits.bisect.suspects import Changed, Place
     from samebits.bisect.trials import Trials
     from samebits.records.report import Report
 
@@ -31,12 +31,14 @@ class Request(NamedTuple):
     model: str
     first: End
     last: End
-    below: str
-    """The folder of the package in the repository."""
+    place: Place
+    """Which files of the repository are the package's."""
     width: int
     """Commits that are tried at the same time."""
     explains: bool = True
     """Whether the verdict and the cause of each change are asked for."""
+    package: str = "transformers"
+    """What the commits are of."""
 
 
 class Finder:
@@ -49,7 +51,7 @@ class Finder:
         line = history.line(request.first.sha, request.last.sha)
         self.notes = [line.note] if line.note else []
         self._commits = line.commits
-        self._same_code = _same_code(line.commits, f"{request.below}/")
+        self._same_code = _same_code(line.commits, request.place)
         self._suspects: Suspects | None = None
 
     async def find(self) -> Bisection:
@@ -59,7 +61,7 @@ class Finder:
         await self._compare_releases()
         suspected: tuple[list[int], ...] = ()
         if failure := self._failure(states, last):
-            is_same = states[0] is not None and states[0] == states[last]
+            is_same = failure == self._same
             return self._result((), 0, start, failure).model_copy(update={"same": is_same})
         self._suspects = self._read_suspects(last)
         suspected = self._suspects.tiers(self._commits)
@@ -115,14 +117,25 @@ class Finder:
             if states[position] is None:
                 tried = self._trials.tried[self._commits[self._same_code[position]].sha]
                 return f"{named} cannot be tried: {tried.reason}"
-        if states[0] == states[last]:
-            return f"{self._request.first.named} and {self._request.last.named} do the same"
-        return ""
+        if states[0] != states[last]:
+            return ""
+        if reason := self._trials.tried[self._commits[0].sha].reason:
+            return f"{self._same}: {reason}"
+        if not any(ran.entered for ran in self._trials.ran.values()):
+            return (
+                f"{self._same}, and the model called no function of {self._request.package}: name the module that "
+                "registers it (--import), or its class (--class)"
+            )
+        return self._same
+
+    @property
+    def _same(self) -> str:
+        return f"{self._request.first.named} and {self._request.last.named} do the same"
 
     def _read_suspects(self, last: int) -> Suspects:
         ends = [self._commits[self._same_code[p]].sha for p in (0, last)]
         ran = [self._trials.ran[sha] for sha in ends if sha in self._trials.ran]
-        return Suspects(self._history.repo, self._request.below, ran)
+        return Suspects(self._history.repo, self._request.place, ran)
 
     async def _culprit(self, change: Change) -> Culprit:
         commit, before = self._commits[change.after], self._commits[change.before]
@@ -197,11 +210,11 @@ class Finder:
         )
 
 
-def _same_code(commits: Sequence[Commit], below: str) -> list[int]:
+def _same_code(commits: Sequence[Commit], place: Place) -> list[int]:
     """Return for each position the last one, up to it, whose commit changed the package."""
     places: list[int] = []
     for position, commit in enumerate(commits):
-        touches = any(edit.path.startswith(below) for edit in commit.edits)
+        touches = any(place(edit.path) for edit in commit.edits)
         places.append(position if touches or not places else places[-1])
     return places
 

@@ -68,10 +68,10 @@ class Line(NamedTuple):
 class History:
     """A clone."""
 
-    def __init__(self, repo: Path) -> None:
+    def __init__(self, repo: Path, option: str = "--repo") -> None:
         self.repo = repo
         if git.git(repo, "rev-parse", "--git-dir") is None:
-            msg = f"{repo.name} is no clone: --repo names a folder with a clone of the repository"
+            msg = f"{repo.name} is no clone: {option} names a folder with a clone of the repository"
             raise HistoryError(msg)
 
     def end(self, named: str, *, releases: bool = True) -> End:
@@ -83,13 +83,14 @@ class History:
         """
         if releases and fits(VERSION, named):
             return self._of_release(named)
-        found = git.words(
-            self.repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{named}^{{commit}}"
-        )
-        if not found:
-            msg = f"the clone has no commit {shown(named)}: name a release, a tag or a commit, or fetch it"
-            raise HistoryError(msg)
-        return End(named, found[0])
+        words = ("rev-parse", "--verify", "--quiet", "--end-of-options")
+        tags = [f"v{named}"] if fits(VERSION, named) else []
+        for name in (named, *tags):
+            if found := git.words(self.repo, *words, f"{name}^{{commit}}"):
+                return End(named, found[0], "" if name == named else f"tag {name}")
+        kinds = "a release, a tag" if releases else "a tag, a branch"
+        msg = f"the clone has no commit {shown(named)}: name {kinds} or a commit, or fetch it"
+        raise HistoryError(msg)
 
     def _of_release(self, named: str) -> End:
         family = named.removesuffix(".x")

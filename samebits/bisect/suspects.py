@@ -5,6 +5,7 @@ This only decides what is tried first. What is found is proven by trying the com
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base import git
@@ -20,13 +21,18 @@ if TYPE_CHECKING:
 Entered = "Mapping[str, Iterable[int]]"
 """File of the package -> first lines of the functions that ran."""
 
+Place = Callable[[str], str]
+"""Path in the repository -> path in the folder of the code that runs; '' for a file that is no part of it."""
+
 
 class Ran(NamedTuple):
     """What ran of the package in one of the two ends."""
 
     folder: Path
-    """The package."""
+    """The folder of its code."""
     entered: Mapping[str, Iterable[int]]
+    package: str = "transformers"
+    """The package whose modules lie there; '' if all modules there are."""
 
 
 class Changed(NamedTuple):
@@ -42,12 +48,12 @@ class Changed(NamedTuple):
 class Suspects:
     """The code of both ends, and the commits between them."""
 
-    def __init__(self, repo: Path, below: str, ends: Sequence[Ran]) -> None:
-        self._repo, self._below = repo, f"{below}/"
+    def __init__(self, repo: Path, place: Place, ends: Sequence[Ran]) -> None:
+        self._repo, self._place = repo, place
         self._ran: dict[str, set[str]] = {}
         self._reached: set[str] = set()
         for end in ends:
-            release = Release(end.folder)
+            release = Release(end.folder, package=end.package)
             self._reached |= release.closure(end.entered)
             for file, lines in end.entered.items():
                 by_line = release.source(file).by_line
@@ -69,7 +75,7 @@ class Suspects:
                 beside.append(position)
             if changes:
                 reached.append(position)
-            if any(edit.path.startswith(self._below) for edit in commit.edits):
+            if any(self._place(edit.path) for edit in commit.edits):
                 touching.append(position)
         return entered, beside, reached, touching
 
@@ -93,8 +99,8 @@ class Suspects:
 
     def _changed(self, commit: Commit) -> Iterator[Changed]:
         for edit in commit.edits:
-            path = edit.path.removeprefix(self._below)
-            if not edit.path.startswith(self._below) or path not in self._reached:
+            path = self._place(edit.path)
+            if path not in self._reached:
                 continue
             # only files of which something ran are read: to read all takes half a minute
             old, new = self._sources.get(edit.old), self._sources.get(edit.new)
@@ -114,8 +120,7 @@ class Suspects:
             id: edit.path
             for commit in commits
             for edit in commit.edits
-            if edit.path.startswith(self._below)
-            and edit.path.removeprefix(self._below) in self._ran
+            if self._place(edit.path) in self._ran
             for id in (edit.old, edit.new)
             if id not in self._sources
         }

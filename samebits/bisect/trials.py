@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.bisect.suspects import Ran
 from samebits.diagnose import verdict
 from samebits.jobs.cells import NOT_STARTED
 from samebits.matrix.plan import Selection
 from samebits.pipeline.opening import opened
 from samebits.pipeline.run import run_matrix
 from samebits.records.ids import Verdict
-from samebits.stacks.build import transformers_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from samebits.bisect.subject import Subject
+    from samebits.bisect.suspects import Ran
     from samebits.matrix.spec import Matrix, StackSpec
     from samebits.pipeline.order import Order
     from samebits.pipeline.scheduler import Scheduler
@@ -45,12 +45,12 @@ class Trials:
     def __init__(
         self,
         matrix: Matrix,
-        spec: Callable[[str, bool], StackSpec],
+        subject: Subject,
         order: Order,
         environ: Mapping[str, str],
         progress: Callable[[int], Progress],
     ) -> None:
-        self._matrix, self._specs, self._order = matrix, spec, order
+        self._matrix, self._subject, self._order = matrix, subject, order
         self._environ, self._progress = environ, progress
         self.tried: dict[str, Tried] = {}
         self.ran: dict[str, Ran] = {}
@@ -98,7 +98,7 @@ class Trials:
         return report
 
     def _spec(self, name: str) -> StackSpec:
-        return self._specs(name, name in self._elsewhere)
+        return self._subject.spec(name, name in self._elsewhere)
 
     def _with(self, names: Sequence[str], reference: str) -> Matrix:
         specs = tuple(map(self._spec, names))
@@ -157,7 +157,7 @@ class Trials:
         for cell, of_cell in runs.items():
             for file, lines in of_cell[0].entered.items() if cell.stack == id else ():
                 entered.setdefault(file, set()).update(lines)
-        self.ran[name] = Ran(transformers_folder(stack), entered)
+        self.ran[name] = self._subject.ran(stack, entered)
         shown = ("transformers", "torch", "tokenizers", "huggingface-hub", "safetensors")
         self.environments[name] = ", ".join(
             f"{p} {stack.packages[p]}" for p in shown if p in stack.packages

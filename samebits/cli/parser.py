@@ -119,7 +119,7 @@ ALONE = {"lint": lint, "defaults": defaults}
 _GROUPS = {
     "Start": {
         "check": "compare one model under two releases of transformers",
-        "bisect": "find the commit of transformers at which a model's bits change",
+        "bisect": "find the commit of transformers, or of your package, at which a model's bits change",
         "lint": lint.HELP,
         "defaults": defaults.HELP,
     },
@@ -253,7 +253,7 @@ def _add_options_of_check(parser: _Parser) -> None:
 
 
 def _add_options_of_bisect(parser: _Parser) -> None:
-    add_options(parser, bisect.Options, "model", "first", "last", "repo", "base")
+    add_options(parser, bisect.Options, "model", "first", "last", "repo", "package_repo", "base")
     add_options(parser.add_argument_group("model"), bisect.Options, *_OF_MODEL)
     add_options(parser.add_argument_group("variants"), bisect.Options, *_OF_VARIANTS)
     add_options(parser.add_argument_group("output"), bisect.Options, "format")

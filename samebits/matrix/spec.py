@@ -167,6 +167,8 @@ class StackSpec(StackEntry):
 
     between: bool = False
     """Whether samebits/matrix/releases.py added it as a release between two stacks of the file."""
+    commit: str = ""
+    """A clone of a user's package and a commit, FOLDER@COMMIT, whose code comes first; '' for none."""
 
 
 class Prompt(Form):

@@ -132,6 +132,8 @@ class Capsules:
                 return f"environment {side.stack} could not be built"
             if stack.source is not None:
                 return f"a script cannot install the transformers of environment {side.stack}"
+            if stack.commit is not None:
+                return f"a script cannot install the commit of environment {side.stack}"
         n_lost = self._n_lost
         await asyncio.gather(
             *(self._ensure_inputs_stored(runs[side][0]) for side in (reference, cell))

@@ -122,7 +122,7 @@ def _bad_release(stack: StackSpec, order: Order, releases: Releases) -> Iterator
 
 def _missing_code(model: ModelSpec, stacks: list[StackSpec], order: Order) -> Iterator[str]:
     """Yield a module that nothing can bring, as no package is named."""
-    if model.packages or any(stack.packages for stack in stacks):
+    if model.packages or any(stack.packages or stack.commit for stack in stacks):
         return
     named = [*model.imports, *([model.model_class] if model.model_class else [])]
     roots = {module.partition(":")[0].partition(".")[0] for module in named} - _ALWAYS_THERE

@@ -25,7 +25,7 @@ from samebits.stacks.process import StackProcess, mend_nothing
 from samebits.stacks.system import SYSTEM
 from samebits_wire.atomic import read_whole, replace
 from samebits_wire.folders import without_folders
-from samebits_wire.places import PACKAGES_VARIABLE
+from samebits_wire.places import COMMIT_VARIABLE, PACKAGES_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -306,6 +306,8 @@ class RunStacks:
                 own["PYTHONPATH"] = (
                     stack.source
                 )  # which Python puts before the environment's own packages
+            if stack.commit is not None:
+                own[COMMIT_VARIABLE] = stack.commit
             name = f"{stack.id}-{stack.lock_digest[:12]}" if is_extended else stack.id
             self.processes[key] = StackProcess(
                 stack.id,

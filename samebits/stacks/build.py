@@ -32,9 +32,9 @@ from samebits.base.errors import SamebitsError, StackError, StackMachineError, s
 from samebits.base.filestate import is_older
 from samebits.matrix import known
 from samebits.matrix.spec import StackSpec
-from samebits.matrix.values import is_source, split_source
+from samebits.matrix.values import id_of_release, is_source, split_source
 from samebits.records.record import Record, read_record
-from samebits.stacks import contents, uv
+from samebits.stacks import contents, package_source, uv
 from samebits.stacks import source as sources
 from samebits.stacks.installer import filled, kept_lock
 from samebits.stacks.lock import FORM, is_lock, lines_of, pinned_versions, pins_only, without
@@ -99,6 +99,8 @@ class Stack(Record):
     """Folder with the transformers that stands for the environment's own; not kept with the environment."""
     base: str | None = Field(default=None, repr=False, exclude=True)
     """The environment's own release of transformers, if another one stands for it."""
+    commit: str | None = Field(default=None, repr=False, exclude=True)
+    """Folder with one commit of a user's package, which comes before the environment's own packages."""
 
     @property
     def transformers(self) -> str:
@@ -133,6 +135,8 @@ class StackBuilder:
             StackError: nothing fits the spec, or the installation failed.
 
         """
+        if spec.commit:
+            return self._with_commit(spec)
         if is_source(spec.transformers):
             return self._with_source(spec)
         lock, system = self.resolve(spec), self._system_of(spec)
@@ -167,6 +171,17 @@ class StackBuilder:
                 "lock_digest": digest_of([stack.lock_digest, source.digest]),
                 "architectures": self._known_to(folder, stack, spec.id),
             }
+        )
+
+    def _with_commit(self, spec: StackSpec) -> Stack:
+        """Return the environment of a release, before whose packages a commit of a user's package comes."""
+        source = package_source.source(spec.commit)
+        with self._base_lock:
+            stack = self.build(_without_commit(spec))
+        folder = sources.copied(source, self._stacks.parent, self._installer)
+        digest = digest_of([stack.lock_digest, source.name, source.release, source.digest])
+        return stack.model_copy(
+            update={"id": spec.id, "commit": str(folder), "lock_digest": digest}
         )
 
     def _below(self, spec: StackSpec, source: sources.Source) -> Stack:
@@ -494,6 +509,8 @@ def release_of(spec: StackSpec) -> StackSpec:
         StackError: there is no such source.
 
     """
+    if spec.commit:
+        spec = _without_commit(spec)
     if not is_source(spec.transformers):
         return spec
     return _on(spec, spec.base or sources.read(spec.transformers).base)
@@ -501,6 +518,11 @@ def release_of(spec: StackSpec) -> StackSpec:
 
 def _on(spec: StackSpec, release: str) -> StackSpec:
     return spec.model_copy(update={"id": release, "transformers": release, "base": None})
+
+
+def _without_commit(spec: StackSpec) -> StackSpec:
+    update = {"id": id_of_release(spec.transformers), "commit": ""}
+    return spec.model_copy(update=update)
 
 
 def _torch(spec: StackSpec) -> list[str]:

@@ -329,7 +329,7 @@ class PackageBuilder:
 def installations(stack: Stack) -> list[Path]:
     """Return the folders in which a stack's packages are installed."""
     extended = [Path(stack.folder).parent] if isinstance(stack, ExtendedStack) else []
-    copied = [Path(stack.source).parent] if stack.source is not None else []
+    copied = [Path(copy).parent for copy in (stack.source, stack.commit) if copy is not None]
     return [environment_folder(stack), *extended, *copied]
 
 

@@ -42,7 +42,7 @@ FOLDER = "src/transformers"
 _STAMP = "samebits-source.json"
 _TOP = "site-packages"
 """Name of the folder with the package: paths of source files are shown from it on, as those of a release."""
-_DAMAGED = "a copy of sources of transformers was damaged and is made again: {}"
+_DAMAGED = "a copy of sources of {name} was damaged and is made again: {}"
 _MAX_SIBLINGS = 8
 _USED = "samebits-used"
 """File whose time says when a copy was last used."""
@@ -64,7 +64,7 @@ class Source:
     """The content of a source."""
 
     files: dict[str, str]
-    """Path in the package -> id of its content."""
+    """Path in ``inside`` -> id of its content."""
     read: Callable[[Iterable[str]], Iterator[tuple[str, bytes]]] = field(repr=False)
     """Yields paths with their contents."""
     origin: str
@@ -74,6 +74,12 @@ class Source:
     """setup.py, whose install_requires says what has to be installed."""
     metadata: tuple[str, ...] = ()
     """Requirements of a wheel."""
+    name: str = PACKAGE
+    """The package's name, as installers have it."""
+    inside: str = PACKAGE
+    """Folder on Python's path in which the files lie; '' for the path itself."""
+    said: str = ""
+    """Its version, of a package that is not transformers."""
 
     @property
     def digest(self) -> str:
@@ -83,6 +89,8 @@ class Source:
     @cached_property
     def release(self) -> str:
         """The version that it gives itself, such as ``5.16.0.dev0``."""
+        if self.said:
+            return self.said
         match = re.search(r'^__version__ = "([^"]+)"', self.text("__init__.py"), re.MULTILINE)
         try:
             return Version(match[1]).public if match else ""
@@ -170,6 +178,19 @@ def _of_commit(clone: Path, commit: str) -> Source | None:
     files = git.tree(clone, commit, FOLDER)
     if not files:
         return None
+    setup = git.git(clone, "cat-file", "blob", f"{commit}:setup.py") or b""
+    return Source(files, reader(clone, files), origin_of(commit), commit, setup)
+
+
+def origin_of(commit: str) -> str:
+    """Return what a commit is in a version."""
+    return f"git.{commit[:_SHORT]}"
+
+
+def reader(
+    clone: Path, files: Mapping[str, str]
+) -> Callable[[Iterable[str]], Iterator[tuple[str, bytes]]]:
+    """Return what yields paths with their contents, of files of a clone by their ids."""
 
     def contents_of(paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         by_id: dict[str, list[str]] = {}
@@ -178,8 +199,7 @@ def _of_commit(clone: Path, commit: str) -> Source | None:
         for id, content in git.blobs(clone, by_id):
             yield from ((path, content) for path in by_id[id])
 
-    setup = git.git(clone, "cat-file", "blob", f"{commit}:setup.py") or b""
-    return Source(files, contents_of, f"git.{commit[:_SHORT]}", commit, setup)
+    return contents_of
 
 
 def _of_folder(folder: Path) -> Source | None:
@@ -201,9 +221,9 @@ def _of_folder(folder: Path) -> Source | None:
     if not committed:
         origin = f"files.{digest_of(files)[:_SHORT]}"
     elif committed == files:
-        origin = f"git.{commit[:_SHORT]}"
+        origin = origin_of(commit)
     else:
-        origin = f"git.{commit[:_SHORT]}.dirty.{digest_of(files)[:_SHORT]}"
+        origin = f"{origin_of(commit)}.dirty.{digest_of(files)[:_SHORT]}"
     setup = folder / "setup.py"
     return Source(
         files, contents_of, origin, commit, setup.read_bytes() if setup.is_file() else b""
@@ -229,12 +249,13 @@ def _of_wheel(path: Path) -> Source | None:
     return Source(files, contents_of, origin, metadata=tuple(line.strip() for line in lines))
 
 
-def copied(source: Source, root: Path, installer: Installer, release: Path) -> Path:
+def copied(source: Source, root: Path, installer: Installer, release: Path | None = None) -> Path:
     """Return the folder for Python's path with a copy of a source, made now or in an earlier run.
 
     Files that the ``release`` has, which is the folder of another transformers, are links to them.
     """
-    folder, _ = installer.folder(root / "sources", PACKAGE, source.digest, _DAMAGED)
+    note = _DAMAGED.replace("{name}", source.name)
+    folder, _ = installer.folder(root / "sources", source.name, source.digest, note)
     installer.kept(
         folder,
         _STAMP,
@@ -246,24 +267,26 @@ def copied(source: Source, root: Path, installer: Installer, release: Path) -> P
     return folder / _TOP
 
 
-def _copy(source: Source, target: Path, beside: Path, release: Path) -> Copied:
+def _copy(source: Source, target: Path, beside: Path, release: Path | None) -> Copied:
     top = target / _TOP
-    found = _siblings(beside)
+    found = _siblings(beside, source)
     _compiled.cache_clear()
     missing = []
     for path, id in source.files.items():
-        place = top / PACKAGE / path
+        place = top / source.inside / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        if not _linked(found.get((path, id), release / path), place, id):
+        other = found.get((path, id)) or (release / path if release is not None else None)
+        if other is None or not _linked(other, place, id):
             missing.append(path)
     for path, content in source.read(missing):
-        (top / PACKAGE / path).write_bytes(content)
-    about = top / f"{PACKAGE}-{source.release}.dist-info"
+        (top / source.inside / path).write_bytes(content)
+    about = top / f"{source.name.replace('-', '_')}-{source.release}.dist-info"
     about.mkdir()
     # what asks for the version that is installed gets this one, and not the release's below
-    metadata = f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: {source.release}\n"
+    metadata = f"Metadata-Version: 2.1\nName: {source.name}\nVersion: {source.release}\n"
     (about / "METADATA").write_text(metadata, "utf-8")
-    record = "".join(f"{PACKAGE}/{path},git={id},\n" for path, id in sorted(source.files.items()))
+    files = ((Path(source.inside, path).as_posix(), id) for path, id in source.files.items())
+    record = "".join(f"{path},git={id},\n" for path, id in sorted(files))
     (about / "RECORD").write_text(record, "utf-8")
     contents.write(target, contents.listed(target))
     contents.record_bytecode(target)
@@ -273,20 +296,20 @@ def _copy(source: Source, target: Path, beside: Path, release: Path) -> Copied:
 def _remove_old(folder: Path) -> None:
     """Remove copies that no run has used for a week: a bisection makes many."""
     cutoff = time.time() - _KEPT_FOR
-    for mark in folder.glob(f"{PACKAGE}-*/{_USED}"):
+    for mark in folder.glob(f"*/{_USED}"):
         if is_older(mark, cutoff):
             shutil.rmtree(mark.parent, ignore_errors=True)
 
 
-def _siblings(folder: Path) -> dict[tuple[str, str], Path]:
+def _siblings(folder: Path, source: Source) -> dict[tuple[str, str], Path]:
     """Return files of earlier copies by path and content, of the newest ones first."""
     stamps = sorted(
-        folder.glob(f"{PACKAGE}-*/{_STAMP}"), key=lambda p: p.stat().st_mtime, reverse=True
+        folder.glob(f"{source.name}-*/{_STAMP}"), key=lambda p: p.stat().st_mtime, reverse=True
     )
     found: dict[tuple[str, str], Path] = {}
     for stamp in stamps[:_MAX_SIBLINGS]:
         record = read_record(stamp, Copied)
-        package = stamp.parent / _TOP / PACKAGE
+        package = stamp.parent / _TOP / source.inside
         for path, id in record.files.items() if record is not None else ():
             found.setdefault((path, id), package / path)
     return found

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from typing import ClassVar
 
 import pytest
 
@@ -47,6 +48,8 @@ def eight(changed=4, factor=2):
 class Model:
     """Stands in for trials: the state is what ``scale`` returns, and some commits do not import."""
 
+    entered: ClassVar = {"ops.py": [2]}
+
     def __init__(self, repo, folder, broken=(), releases=None):
         self.repo, self.folder, self.broken = repo, folder, broken
         self.releases = releases or {}
@@ -63,11 +66,14 @@ class Model:
                 continue
             text = git.git(self.repo, "cat-file", "blob", f"{name}:{FOLDER}/ops.py").decode()
             write(self.folder / name, {f"{FOLDER}/ops.py": text})
-            self.ran[name] = Ran(self.folder / name / FOLDER, {"ops.py": [2]})
+            self.ran[name] = Ran(self.folder / name / FOLDER, self.entered)
             state = re.search(r"x \* (.+)", text)[1]
             is_broken = name in self.broken
+            fails = not state.isdigit()
             self.tried[name] = (
-                Tried(None, "SyntaxError") if is_broken else Tried(state, fails=not state.isdigit())
+                Tried(None, "SyntaxError")
+                if is_broken
+                else Tried(state, "NameError" if fails else "", fails)
             )
 
     async def explained(self, _first, before, after):
@@ -88,6 +94,10 @@ class Model:
         return bare_report([sha[:10] for sha in (before, after)], row)
 
 
+def place(path):
+    return path.removeprefix(f"{FOLDER}/") if path.startswith(f"{FOLDER}/") else ""
+
+
 def find(tmp_path, commits, broken=(), ends=(0, -1), releases=None):
     repo = tmp_path / "transformers"
     shas = clone(repo, *commits)
@@ -96,7 +106,7 @@ def find(tmp_path, commits, broken=(), ends=(0, -1), releases=None):
         End(shas[n][:10], shas[n], release=release)
         for n, release in zip(ends, (*(releases or ()), "", ""), strict=False)
     ]
-    finder = Finder(History(repo), model, Request("tiny", *named, FOLDER, 2), lambda _: None)
+    finder = Finder(History(repo), model, Request("tiny", *named, place, 2), lambda _: None)
     return asyncio.run(finder.find()), shas, model
 
 
@@ -167,6 +177,19 @@ def test_ends_that_do_the_same_name_nobody(tmp_path):
     assert found.culprits == ()
     assert "do the same" in found.failure
     assert exit_code(found) == 0
+
+
+def test_ends_that_fail_alike_are_not_the_same_answer(tmp_path):
+    found, *_ = find(tmp_path, eight(4, factor="undefined"), ends=(4, -1))
+    assert (found.culprits, found.same, exit_code(found)) == ((), False, 3)
+    assert "do the same: NameError" in found.failure
+
+
+def test_ends_that_do_the_same_without_the_package_say_how_to_name_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(Model, "entered", {})
+    found, *_ = find(tmp_path, eight(4, factor=1))
+    assert (found.same, exit_code(found)) == (False, 3)
+    assert "called no function of transformers: name the module" in found.failure
 
 
 def test_an_end_that_cannot_be_tried_names_nobody(tmp_path):

@@ -54,6 +54,15 @@ def test_a_commit_or_a_branch_is_itself(repo):
         History(repo).end("0123abcd")
 
 
+def test_a_version_of_a_package_is_its_tag(repo):
+    git(repo, "tag", "v0.3", at(repo, "Two"))
+    history = History(repo)
+    assert history.end("0.3", releases=False).how == "tag v0.3"
+    assert history.end("v0.3", releases=False).how == ""
+    with pytest.raises(HistoryError, match="name a tag, a branch or a commit"):
+        history.end("0.4", releases=False)
+
+
 def test_the_line_between_two_commits_with_what_each_changed(repo):
     history = History(repo)
     line = history.line(at(repo, "Two"), at(repo, "Three"))
@@ -80,5 +89,5 @@ def test_ends_in_the_wrong_order_are_refused(repo):
 
 
 def test_a_folder_that_is_no_clone_is_refused(tmp_path):
-    with pytest.raises(HistoryError, match="is no clone"):
-        History(tmp_path)
+    with pytest.raises(HistoryError, match="is no clone: --package-repo names"):
+        History(tmp_path, "--package-repo")

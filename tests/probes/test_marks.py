@@ -1,6 +1,7 @@
 """Marks in functions: which parts of them ran, and that nothing else about them changes."""
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -173,15 +174,21 @@ PROGRAM = """
 import json, sys
 sys.prefix = sys.argv[1]
 sys.path[:0] = [sys.argv[2], sys.argv[1] + "/site-packages"]
+from samebits_probe.process import own
+own.use_packages()
 from samebits_probe.process.calls import Calls
 from samebits_probe.process.marks import MARKS
 MARKS.install()
 import torch
 import transformers
+for name in sys.argv[3:]:
+    __import__(name)
 calls = Calls()
 before = [*MARKS.ran()]
 calls.begin()
 transformers.outer()
+for name in sys.argv[3:]:
+    sys.modules[name].value()
 assert transformers.outer.__code__.co_filename == transformers.__file__
 print(json.dumps([before, calls.table()]))
 """
@@ -217,9 +224,10 @@ def stack(tmp_path):
     return tmp_path
 
 
-def run(stack):
-    command = [sys.executable, "-c", PROGRAM, str(stack), PROBES]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+def run(stack, *modules, **variables):
+    command = [sys.executable, "-c", PROGRAM, str(stack), PROBES, *modules]
+    environ = {**os.environ, **variables}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
     before, table = json.loads(done.stdout)
     assert before == []  # what an import runs does not count
     return table
@@ -249,6 +257,22 @@ def test_the_code_of_an_environment_that_was_moved_names_its_files(stack, tmp_pa
     moved = stack.rename(tmp_path.with_name(f"{tmp_path.name}-moved"))
     assert run(moved) == {"__init__.py": [4], "later.py": [6]}
     assert len(compiled(moved)) == 2
+
+
+@pytest.mark.processes
+def test_a_commit_of_a_package_comes_first_and_gets_marks(stack):
+    commit = stack / "commit" / "site-packages"
+    (commit / "my_models").mkdir(parents=True)
+    (commit / "my_models" / "__init__.py").write_text(LATER)
+    (commit / "json.py").write_text("raise ImportError('it stands for the standard library')")
+    older = stack / "site-packages" / "my_models"
+    older.mkdir()
+    (older / "__init__.py").write_text("def value():\n    return 2\n")
+    beside = {"SAMEBITS_COMMIT": str(commit)}
+    of_transformers = {"__init__.py": [4], "later.py": [6]}
+    expected = {"../my_models/__init__.py": [6], **of_transformers}
+    assert run(stack, "my_models", **beside) == expected
+    assert run(stack, "my_models") == of_transformers
 
 
 @pytest.mark.processes

@@ -270,7 +270,7 @@ def test_the_workflow_takes_the_action_of_its_own_commit(tmp_path):
 
 
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
-OWN = re.compile(r"OWNER/samebits(/\.github/workflows/samebits\.yml)?@v\d+\.\d+\.\d+")
+OWN = re.compile(r"<ACCOUNT>/samebits(/\.github/workflows/samebits\.yml)?@v\d+\.\d+\.\d+")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A bisection over real commits: copies of the newest release, one of which computes something else."""
+"""Bisections over real commits: copies of the newest release, and a package, where one computes something else."""
 
 import asyncio
 import json
@@ -14,6 +14,7 @@ from samebits.stacks.build import StackBuilder, transformers_folder
 from samebits.stacks.installer import Installer
 from tests.real.conftest import NEW, SHARED, share_stacks
 from tests.support.clones import FOLDER, clone, git
+from tests.support.model_packages import make_checkpoint, make_package
 
 LLAMA = {
     "architecture": "llama",
@@ -77,3 +78,56 @@ def test_the_planted_commit_is_named_with_its_function_and_its_cause(tmp_path, c
     assert "2 * self.variance_epsilon" in culprit.hunks[0].diff
     assert (found.n_suspected, found.n_tried) == (1, 3)
     assert git(repo, "status", "--porcelain") == ""
+
+
+TINY = "src/my_models/modeling_tiny.py"
+MATRIX = """
+environments: ["5.x"]
+models: {tiny: {path: tiny, import: my_models, greedy: 0}}
+"""
+
+
+def commits_of_package(repo):
+    """Make a clone of a package: two commits that change no bits, one that does not import, the planted one."""
+    make_package(repo, "my_models")
+    text = (repo / TINY).read_text("utf-8")
+    plain = text.replace(
+        "states = hidden_states.to(torch.float32)\n", "states = hidden_states.float()\n"
+    )
+    planted = plain.replace("keepdim=True) + self.eps", "keepdim=True) + 2 * self.eps")
+    assert len({text, plain, planted}) == 3
+    return clone(
+        repo,
+        ("Start", {}),
+        ("A shorter name (#3)", {TINY: plain}),
+        ("Other models", {"src/my_models/other.py": "A = 1\n"}),
+        ("Broken", {"src/my_models/__init__.py": "import nothing_of_this_name\n"}),
+        ("Mended", {"src/my_models/__init__.py": (repo / "src/my_models/__init__.py").read_text()}),
+        ("Steady the norm (#8)", {TINY: planted}),
+        ("A page", {"docs/page.md": "text"}),
+    )
+
+
+def test_the_planted_commit_of_a_package_is_named_and_its_clean_twin_names_none(tmp_path, cache):
+    environ = {**os.environ, "SAMEBITS_CACHE": str(cache)}
+    repo = tmp_path / "my-models"
+    shas = commits_of_package(repo)
+    make_checkpoint(tmp_path / "tiny")
+    matrix = load.parse(yamltext.parse(MATRIX.encode()), tmp_path / "matrix.yaml")
+
+    def search(first, last):
+        options = command.Options(model="tiny", first=first, last=last, package_repo=repo, base=NEW)
+        return asyncio.run(command.bisected(matrix, options, environ, print))
+
+    found = search(shas[0], "main")
+    (culprit,) = found.culprits
+    assert (culprit.sha, culprit.before, culprit.pull) == (shas[5], shas[4], "8")
+    assert culprit.is_proven
+    assert culprit.verdict == "diverged"
+    assert "TinyRMSNorm.forward" in culprit.cause
+    (hunk,) = culprit.hunks
+    assert (hunk.file, hunk.name) == ("my_models/modeling_tiny.py", "TinyRMSNorm.forward")
+    assert "+ 2 * self.eps" in hunk.diff
+    assert git(repo, "status", "--porcelain") == ""
+    twin = search(shas[0], shas[4])
+    assert (twin.culprits, twin.same) == ((), True)

@@ -51,12 +51,12 @@ class UvWithPackages(Uv):
         return super().does(what, command)
 
 
-def build(tmp_path, text, lock=None):
+def build(tmp_path, text, lock=None, **changed):
     uv = UvWithPackages(lock or pins())
     builder = StackBuilder(
         tmp_path / "work", Installer({}, run=uv), stacks=tmp_path / "cache" / "stacks"
     )
-    return builder.build(stack_spec("main", str(text))), builder
+    return builder.build(stack_spec("main", str(text), **changed)), builder
 
 
 def test_a_checkout_a_commit_and_a_folder_without_git_of_one_content_are_the_same(tmp_path, repo):

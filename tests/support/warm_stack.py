@@ -29,7 +29,7 @@ HERE = Path(__file__).absolute().parent
 PROBES = Path(__file__).resolve().parents[2] / "probes"
 ENVIRONMENT = Path(sys.prefix).resolve()
 """The folder of the stack, to which the projects of tests have links."""
-OF_A_RUN = {"HF_MODULES_CACHE", "SAMEBITS_ACCELERATE", "SAMEBITS_PILLOW"}
+OF_A_RUN = {"HF_MODULES_CACHE", "SAMEBITS_ACCELERATE", "SAMEBITS_COMMIT", "SAMEBITS_PILLOW"}
 """Variables that a run has of its own: no import depends on them."""
 
 

@@ -2,7 +2,8 @@
 
 samebits compares the sources of two releases and says which changed functions no check ran. A function is
 named by its file and its first line, decorators included, and a part of it by its own first line
-(``samebits_wire.regions``). What the import of transformers entered does not count.
+(``samebits_wire.regions``). What the import of transformers entered does not count. Of a user's package, of
+which the run has one commit, the same is recorded (``samebits_probe.process.marks``).
 """
 
 from __future__ import annotations

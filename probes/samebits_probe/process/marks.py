@@ -1,4 +1,4 @@
-"""Marks in the functions of transformers: which parts of them ran.
+"""Marks in the functions of transformers, and of a commit of a user's package: which parts of them ran.
 
 A module is compiled with one store of a byte at the beginning of each region of a function, as
 ``samebits_wire.regions`` has them. That is about 0.1 us a region; no line, name or value changes, and what
@@ -20,7 +20,8 @@ from importlib.machinery import PathFinder, SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits_wire.places import STAMP
+from samebits_probe.process import own
+from samebits_wire.places import BESIDE, STAMP
 from samebits_wire.regions import FUNCTIONS, Region, regions
 
 if TYPE_CHECKING:
@@ -86,14 +87,14 @@ MARKS = Marks()
 
 
 class Finder:
-    """Finds the modules of transformers as Python does, and loads them with marks."""
+    """Finds the modules that get marks as Python does, and loads them with marks."""
 
     @staticmethod
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a module of transformers; None for any other one."""
-        if name.partition(".")[0] != _PACKAGE:
+        """Return the spec of a module that gets marks; None for any other one."""
+        if name.partition(".")[0] != _PACKAGE and not (own.commit_folder() and own.is_own(name)):
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and type(spec.loader) is SourceFileLoader and _file(spec.loader.path):
@@ -155,5 +156,8 @@ def _mark(number: int, region: Region) -> ast.stmt:
 
 
 def _file(path: str) -> str:
-    """Return a file from the folder of transformers on; '' for another one."""
-    return path.replace("\\", "/").partition(_FOLDER)[2]
+    """Return a file from the folder of transformers on, a user's as if it lay beside that; '' for another one."""
+    path, commit = path.replace("\\", "/"), own.commit_folder().replace("\\", "/")
+    if commit and path.startswith(f"{commit}/"):
+        return f"{BESIDE}{path.removeprefix(f'{commit}/')}"
+    return path.partition(_FOLDER)[2]

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from samebits_wire.places import INSTEAD, PACKAGES_VARIABLE
+from samebits_wire.places import COMMIT_VARIABLE, INSTEAD, PACKAGES_VARIABLE
 
 REMOTE = "transformers_modules"
 """Package to which transformers copies the code of a checkpoint."""
@@ -52,25 +52,40 @@ def use_packages() -> None:
     """Put the folder of the model's packages at the end of the path, if there is one.
 
     At the end, so that no module of it can stand in for one of the stack. Those that are meant to
-    lie in a folder beside it, which comes before the stack's own.
+    lie in a folder beside it, which comes before the stack's own. A commit of a package that the
+    user names comes first, and all of its modules are the model's own code.
     """
     folder = os.environ.get(PACKAGES_VARIABLE)
-    if not folder or folder in sys.path:
-        return
-    sys.path.append(folder)
-    instead = Path(folder).with_name(INSTEAD)
-    if instead.is_dir():
-        own = [i for i, path in enumerate(sys.path) if Path(path).name == "site-packages"]
-        sys.path.insert(own[0], str(instead))
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+        instead = Path(folder).with_name(INSTEAD)
+        if instead.is_dir():
+            _put_first(str(instead))
+    commit = commit_folder()
+    if commit and commit not in sys.path:
+        _put_first(commit)
+        _names.update(_modules(commit))
+
+
+def commit_folder() -> str:
+    """Return the folder of the commit of a user's package; '' if the run has none."""
+    return os.environ.get(COMMIT_VARIABLE, "")
+
+
+def _put_first(folder: str) -> None:
+    """Put a folder before the stack's packages, and behind the standard library."""
+    ends = ("site-packages", INSTEAD)
+    sys.path.insert(next(i for i, p in enumerate(sys.path) if Path(p).name in ends), folder)
 
 
 def installed_modules() -> list[str]:
-    """Return the names of the modules in the folder of the model's packages; [] without one."""
-    folder = Path(os.environ.get(PACKAGES_VARIABLE) or os.devnull)
-    if not folder.is_dir():
-        return []
-    return sorted(
+    """Return the names of the modules in the folders of the model's packages; [] without one."""
+    return sorted({*_modules(os.environ.get(PACKAGES_VARIABLE, "")), *_modules(commit_folder())})
+
+
+def _modules(folder: str) -> list[str]:
+    return [
         path.stem
-        for path in folder.iterdir()
+        for path in (Path(folder).iterdir() if folder and Path(folder).is_dir() else ())
         if path.stem.isidentifier() and (path.is_dir() or path.suffix == ".py")
-    )
+    ]

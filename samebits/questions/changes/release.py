@@ -18,10 +18,15 @@ _NONE = source.Source({}, (), {})
 
 
 class Release:
-    """The folder of transformers in an environment; each file is read once."""
+    """The folder of transformers in an environment; each file is read once.
 
-    def __init__(self, folder: Path, kept: SourcesFile | None = None) -> None:
-        self._folder = folder
+    Or one with other packages; ``package`` is then ''.
+    """
+
+    def __init__(
+        self, folder: Path, kept: SourcesFile | None = None, package: str = "transformers"
+    ) -> None:
+        self._folder, self._package = folder, package
         self._sources: dict[str, Source] = dict(kept.sources) if kept else {}
         self._n_kept = len(self._sources)
         self.unread: set[str] = set(kept.unread if kept else ())
@@ -86,15 +91,15 @@ class Release:
 
         Packages that load their names one by one are not followed: transformers itself, and its models.
         """
-        path = "/".join(_absolute(file, name))
+        path = "/".join(_absolute(file, name, self._package))
         candidates = [f"{path}.py"]
-        if path and not path.startswith("models"):
+        if path and not (self._package and path.startswith("models")):
             candidates.append(f"{path}/__init__.py")
         return next((file for file in candidates if (self._folder / file).is_file()), "")
 
 
-def _absolute(file: str, name: str) -> Iterator[str]:
-    """Yield the parts of a module below transformers."""
+def _absolute(file: str, name: str, package: str) -> Iterator[str]:
+    """Yield the parts of a module below a package, or of any if that is ''."""
     level = len(name) - len(name.lstrip("."))
     words = [word for word in name.split(".") if word]
     if level:
@@ -102,5 +107,5 @@ def _absolute(file: str, name: str) -> Iterator[str]:
         if level - 1 <= len(folders):
             yield from folders[: len(folders) - level + 1]
             yield from words
-    elif words[:1] == ["transformers"]:
-        yield from words[1:]
+    elif not package or words[0] == package:
+        yield from words[bool(package) :]
