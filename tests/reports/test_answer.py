@@ -16,6 +16,7 @@ from samebits.reports.answer import (
     faults,
     first_sentences,
     is_quiet,
+    of_cell,
     result,
     worst_first,
 )
@@ -148,6 +149,42 @@ def test_a_reference_that_is_wrong_is_fixed_in_the_release_that_differs():
     assert found.since == f"fixed in {NEW} ({OLD} is wrong)"
 
 
+def test_a_cell_has_the_words_of_the_answer_that_it_belongs_to():
+    """Since when is that of all releases that differ in the same way, not of the cell alone."""
+    cells = [
+        of(stack, Verdict.FAILED, failure=raised("load", "ValueError", "no"))
+        for stack in ("5.0", NEW)
+    ]
+    report = one(*cells)
+    (found,) = answers(report)
+    assert found.since == "since 5.0 (4.57 is the last without it)"
+    assert [of_cell(cell, report).since for cell in report.rows[0].cells[1:]] == [found.since] * 2
+
+
+def test_the_newest_release_that_works_is_recommended():
+    """Between the reference and the release that fails others work; one that is wrong itself does not count."""
+    works = of("5.0", Verdict.IDENTICAL)
+    fails = of(NEW, Verdict.FAILED, failure=raised("load", "ValueError", "no"))
+    assert answer(one(works, fails)).do == "Stay with transformers 5.0.0"
+    assert answer(one(of("5.0", Verdict.UNDECIDED), fails)).do == f"Stay with transformers {OLD}.0"
+    # the reference contradicts itself, and a release that is unstable goes on from there
+    unstable = of("5.0", Verdict.UNSTABLE)
+    repaired = diverged(step("logits", 1.0, 1.0))
+    report = one(unstable, repaired, **relations(_4_57=1.0, _5_23=1e-12))
+    assert {found.do for found in answers(report)} == {f"Use transformers {NEW}.0"}
+
+
+def test_a_release_is_recommended_only_if_it_works_in_all_variants_of_the_answer():
+    half = Variant(dtype="bfloat16", attention="default")
+    fails = of(NEW, Verdict.FAILED, failure=raised("load", "ValueError", "no"))
+    report = one(of("5.0", Verdict.IDENTICAL), fails)
+    cells = (of(OLD, Verdict.REFERENCE), of("5.0", Verdict.UNDECIDED), fails)
+    other = row("m", half, {c.cell.stack: c for c in cells})
+    both = ended(report.model_copy(update={"rows": (*report.rows, other)}))
+    found = next(a for a in answers(both) if a.cell.judged is Verdict.FAILED)
+    assert (len(found.variants), found.do) == (2, f"Stay with transformers {OLD}.0")
+
+
 # which side
 
 
@@ -201,6 +238,7 @@ def test_a_release_with_the_defect_of_the_reference_is_marked_and_not_recommende
     middle, newest = sorted(answers(report), key=lambda found: found.stacks)[::-1]
     assert middle.side.why.endswith(". 5.9 is wrong in another way (SB301)")
     assert middle.do.startswith("Use transformers 5.23.0")
+    assert middle.since == f"since 5.9 ({OLD} is wrong in another way)"
     assert "another way" not in newest.side.why
     assert newest.since == f"fixed in {NEW} (5.9 is wrong)"
     clean = half_repaired(*differs("logits", 3.0), *differs("decode", 1.0))

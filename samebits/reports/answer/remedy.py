@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import explaining
+from samebits.reports.answer.side import explaining, sound
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import KINDS
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
     from samebits.records.report import Report, Row
@@ -25,13 +27,16 @@ _ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
 _NOTHING = "Nothing"
 
 
-def remedy(cell: CellResult, side: Side, report: Report) -> str:
-    """Return what to do: the remedy of the first defect that explains it, else the safe release."""
+def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:
+    """Return what to do: the remedy of the first defect that explains it, else the safe release.
+
+    ``rows`` are those of the model that differ in this way, that of the cell first.
+    """
     if cell.judged in (Verdict.ROUNDING, Verdict.IDENTICAL):
         return _NOTHING
     if cell.judged is Verdict.FIXED:
         return f"Remove its entry under expected of {report.matrix}"
-    right = _right(cell, side)
+    right = _right(cell, side, rows, report)
     use = _use(right, cell, report) if right else ""
     defects = sorted(explaining(cell, report), key=lambda pair: KINDS.index(pair[0].kind))
     if defects:
@@ -64,12 +69,13 @@ def _use(stack: str, cell: CellResult, report: Report) -> str:
     return f"{verb} transformers {version(stack, report)}"
 
 
-def _right(cell: CellResult, side: Side) -> str:
-    """Return the stack that does what the wrong one does not; '' if none is known."""
+def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:
+    """Return the newest stack that works in all of these rows, else the side that is right; '' for none."""
     if not side.wrong or cell.reference is None:
         return ""
-    if side.better:
-        return side.better
+    first, *others = [sound(row, report) for row in rows]
+    if both := [stack for stack in first if all(stack in other for other in others)]:
+        return both[-1]
     return cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
 
 
