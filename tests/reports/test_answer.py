@@ -394,9 +394,9 @@ def test_a_known_failure_says_what_the_matrix_file_says_of_it():
     assert found.side.why == f"{NEW} raises, {OLD} runs. matrix.yaml: the cache is too short"
 
 
-def known_because(reason):
-    """Return the answer about a difference that the matrix file lists for a reason, and its report."""
-    update = {"verdict": Verdict.EXPECTED, "expected": (reason,)}
+def known_because(*reasons):
+    """Return the answer about a difference that the matrix file lists for reasons, and its report."""
+    update = {"verdict": Verdict.EXPECTED, "expected": reasons}
     report = one(diverged(step("logits", 1.0, 1.0)).model_copy(update=update))
     return answer(report), report
 
@@ -419,8 +419,35 @@ def test_a_reason_that_names_the_wrong_side_marks_it_and_no_remedy_contradicts_i
     assert found.side.wrong == wrong
     assert faults(report.rows[0], report) == ({wrong: ("matrix.yaml",)} if wrong else {})
     do = {OLD: f"Use transformers {NEW}.0", NEW: f"Stay with transformers {OLD}.0"}
-    assert found.do == do.get(wrong, f"{do[NEW]} until you know which side is right")
+    assert found.do == do.get(wrong, f"Transformers {OLD}.0 keeps the old numbers")
     assert ("fixed in" in found.since) == (wrong == OLD)
+
+
+def test_of_several_reasons_each_that_names_a_side_counts():
+    first, last = f"{OLD} is wrong if it pads. It repeats.", f"{NEW} is wrong. It has no factor."
+    found, report = known_because(first, last)
+    assert found.side.why == f"matrix.yaml: {OLD} is wrong if it pads. {NEW} is wrong."
+    assert set(faults(report.rows[0], report)) == {OLD, NEW}
+    assert found.do == "No release of this run is known to be right"
+    found, report = known_because(first, "The norm has groups.")
+    assert found.side.why == f"matrix.yaml: {OLD} is wrong if it pads. It repeats."
+    assert set(faults(report.rows[0], report)) == {OLD}
+    found, _ = known_because("The mask is gone.", "The norm has groups.")
+    assert (found.side.wrong, found.side.why) == ("", "matrix.yaml: The norm has groups.")
+
+
+def test_what_keeps_the_old_numbers_is_the_newest_release_that_has_them():
+    update = {"verdict": Verdict.EXPECTED, "expected": ("The factor is ignored.",)}
+    known = diverged(step("logits", 1.0, 1.0)).model_copy(update=update)
+    rounds = of("5.0", Verdict.ROUNDING, figure="logits 1e-07")
+    assert answer(one(rounds, known)).do == "Transformers 5.0.0 keeps the old numbers"
+
+
+def test_beside_a_release_that_is_right_the_remedy_is_one_sentence():
+    faulty = (Explanation(code="SB301", where="w", stack=OLD),)
+    text = NEVER_WRITTEN.model_copy(update={"remedy": "Pad nothing. Or use another release."})
+    found = answer(one(diverged(step("logits", 1.0, 1.0), explained_by=faulty), rules=(text,)))
+    assert found.do == f"Use transformers {NEW}.0. Or: Pad nothing"
 
 
 def test_a_reason_is_shown_in_whole_sentences():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import explaining, sound
+from samebits.reports.answer.side import explaining, faults, sound
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import KINDS
 from samebits.reports.stories import is_reference
@@ -41,16 +41,26 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     defects = sorted(explaining(cell, report), key=lambda pair: KINDS.index(pair[0].kind))
     if defects:
         text = defects[0][0]
-        advice = _replacement(cell, text) or first_sentences(text.remedy, MAX_REMEDY)
         is_own = text.kind == "crash"
+        limit = MAX_REMEDY if is_own or not use else 0
+        advice = _replacement(cell, text) or first_sentences(text.remedy, limit)
         parts = [advice.rstrip("."), use] if is_own else [use, advice.rstrip(".")]
         return ". Or: ".join(filter(None, parts))
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
-        return use
+        return use or "No release of this run is known to be right"
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
-        kept = version(cell.reference.stack, report)
+        kept = version(_unchanged(rows[0]) or cell.reference.stack, report)
+        if cell.expected:
+            return f"Transformers {kept} keeps the old numbers"
         return f"Stay with transformers {kept} until you know which side is right"
     return ""
+
+
+def _unchanged(row: Row) -> str:
+    """Return the newest stack with the reference's numbers, but for rounding; '' for none."""
+    same = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ROUNDING)
+    stacks = [cell.cell.stack for cell in row.cells if cell.judged in same]
+    return stacks[-1] if stacks else ""
 
 
 def _replacement(cell: CellResult, text: RuleText) -> str:
@@ -70,13 +80,14 @@ def _use(stack: str, cell: CellResult, report: Report) -> str:
 
 
 def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:
-    """Return the newest stack that works in all of these rows, else the side that is right; '' for none."""
+    """Return the newest stack that works in all of these rows, else the side that nothing calls wrong; '' for none."""
     if not side.wrong or cell.reference is None:
         return ""
     first, *others = [sound(row, report) for row in rows]
     if both := [stack for stack in first if all(stack in other for other in others)]:
         return both[-1]
-    return cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
+    other = cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
+    return "" if other in faults(rows[0], report) else other
 
 
 def command(cell: CellResult, first: str, row: Row, report: Report) -> str:

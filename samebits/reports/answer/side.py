@@ -76,7 +76,9 @@ def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
         found = side(cell, row, report)
         if found.wrong and (found.codes or cell.judged is not Verdict.UNSTABLE):
             named = found.codes or (found.by,)
-            reasons.setdefault(found.wrong, {}).update(dict.fromkeys(named))
+            both = _called_wrong(cell, report) if found.by == report.matrix else ()
+            for stack in {found.wrong, *both}:
+                reasons.setdefault(stack, {}).update(dict.fromkeys(named))
     for cell in row.cells:
         reasons.setdefault(cell.cell.stack, {}).update(dict.fromkeys(_shared(cell, row, report)))
     return {stack: tuple(names) for stack, names in reasons.items() if names}
@@ -210,12 +212,26 @@ def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:
 
 
 def _by_reason(cell: CellResult, report: Report) -> Side:
-    """Return what the matrix file says of a known difference, and the side that it calls wrong."""
-    if not cell.expected:
+    """Return what the matrix file says of a known difference, and the side that it calls wrong.
+
+    Of several reasons, those that name a side are shown, else the last one.
+    """
+    reasons = [" ".join(reason.split()) for reason in cell.expected]
+    if not reasons:
         return Side()
-    reason = " ".join(cell.expected[-1].split())
-    said = f"{report.matrix}: {first_sentences(reason, _MAX_REASON)}"
-    return Side(_claimed(reason, cell, report), (), said, report.matrix)
+    claims = [reason for reason in reasons if _claimed(reason, cell, report)]
+    # several claims leave room for a sentence each
+    limit = _MAX_REASON if len(claims) < 2 else 0
+    said = " ".join(first_sentences(reason, limit) for reason in claims or reasons[-1:])
+    wrong = _called_wrong(cell, report)
+    worst = cell.cell.stack if cell.cell.stack in wrong else "".join(wrong)
+    return Side(worst, (), f"{report.matrix}: {said}", report.matrix)
+
+
+def _called_wrong(cell: CellResult, report: Report) -> list[str]:
+    """Return the sides that the matrix file calls wrong, where it lists the difference."""
+    claimed = (_claimed(" ".join(reason.split()), cell, report) for reason in cell.expected)
+    return list(dict.fromkeys(filter(None, claimed)))
 
 
 def _claimed(reason: str, cell: CellResult, report: Report) -> str:
