@@ -49,10 +49,10 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
         return use or "No release of this run is known to be right"
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
-        kept = version(_unchanged(rows[0]) or cell.reference.stack, report)
+        kept = _unchanged(rows[0]) or cell.reference.stack
         if cell.expected:
-            return f"Transformers {kept} keeps the old numbers"
-        return f"Stay with transformers {kept} until you know which side is right"
+            return f"Transformers {version(kept, report)} keeps the old numbers"
+        return f"{_use(kept, cell, report)} until you know which side is right"
     return ""
 
 
@@ -73,8 +73,8 @@ def _replacement(cell: CellResult, text: RuleText) -> str:
 def _use(stack: str, cell: CellResult, report: Report) -> str:
     order = [entry.id for entry in report.stacks]
     other = cell.reference.stack if cell.reference is not None else stack
-    wrong = other if stack == cell.cell.stack else cell.cell.stack
-    is_older = stack in order and wrong in order and order.index(stack) < order.index(wrong)
+    left = other if stack == cell.cell.stack else cell.cell.stack
+    is_older = stack in order and left in order and order.index(stack) < order.index(left)
     verb = "Stay with" if is_older else "Use"
     return f"{verb} transformers {version(stack, report)}"
 
