@@ -358,6 +358,21 @@ def test_the_result_of_one_model_is_its_change_and_of_many_their_number():
     assert result(ended(only_rows("falcon", "llama"))) == "1 model fails; 1 is identical"
 
 
+def test_a_model_that_one_release_has_is_counted_though_nothing_is_compared():
+    same, new = (only_rows(model).rows[0] for model in ("llama", "llama"))
+    cells = (
+        *(
+            c.model_copy(update={"judged": Verdict.ABSENT, "verdict": Verdict.ABSENT})
+            for c in new.cells[:-1]
+        ),
+        new.cells[-1].model_copy(
+            update={"judged": Verdict.REFERENCE, "verdict": Verdict.REFERENCE}
+        ),
+    )
+    alone = renamed(new.model_copy(update={"cells": cells}), model="newcomer")
+    assert result(ended(with_rows(same, alone))) == "1 is identical, 1 is in one release only"
+
+
 def test_every_text_about_a_cell_has_the_answer():
     faulty = Explanation(code="SB301", where="w", stack=OLD)
     report = one(diverged(step("logits", 4.0, 4.0), explained_by=(faulty,)))

@@ -171,10 +171,12 @@
     const hidesVariant = fields.includes("variant");
     const nameWidth = 84;
     const onPhone = Math.max(66, Math.min(88, Math.floor((region.clientWidth - nameWidth) / stacks.length)));
+    // Names, variant and known cause take some 600 pixels; no number needs more than 150.
+    const onScreen = Math.max(150, Math.min(190, Math.floor((region.clientWidth - 600) / stacks.length)));
     const columns = heads.map((head, i) => {
       const title = head.innerText.trim() || head.textContent;
       const column = { title, field: fields[i], formatter: content(i) };
-      if (head.dataset.stack) return { ...column, sorter: "number", minWidth: isNarrow ? onPhone : 88, width: isNarrow ? onPhone : Math.min(190, Math.max(90, 50 + widest(i))) };
+      if (head.dataset.stack) return { ...column, sorter: "number", minWidth: isNarrow ? onPhone : 88, width: isNarrow ? onPhone : Math.min(onScreen, Math.max(90, 50 + widest(i))) };
       if (head.dataset.field === "model") return { ...column, frozen: true, minWidth: isNarrow ? nameWidth : Math.min(230, 30 + widest(i)), width: isNarrow ? nameWidth : undefined };
       if (head.dataset.field === "findings") return { ...column, minWidth: isNarrow ? 240 : 220, tooltip: true };
       return { ...column, minWidth: 120, maxInitialWidth: 200, tooltip: true, visible: !isNarrow };
