@@ -148,6 +148,7 @@ def _shared(cell: CellResult, row: Row, report: Report) -> tuple[str, ...]:
     if cell.judged not in (Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.DIVERGED):
         return ()
     failing = {signal.signal for signal in failing_signals(cell)}
+    repaired = {text.code for text, stack in explaining(cell, report) if stack == _before(cell)}
     shared: dict[str, None] = {}
     for other in row.cells:
         if other.judged is not Verdict.DIVERGED or other.reference != cell.reference:
@@ -159,7 +160,7 @@ def _shared(cell: CellResult, row: Row, report: Report) -> tuple[str, ...]:
         signals = [signal.signal for signal in failing_signals(other)]
         if failing.isdisjoint(signals[:1] if len(defects) == 1 else signals):
             shared.update(dict.fromkeys(text.code for text in defects if text.kind == "silent"))
-    return tuple(shared)
+    return tuple(code for code in shared if code not in repaired)
 
 
 def _before(cell: CellResult) -> str:
