@@ -105,7 +105,9 @@ def _missing_text(name: str) -> str:
     if installed:
         listed = ", ".join(installed[:_MAX_LISTED])
         return f"no module {name!r} in this environment; the model's packages have {listed}"
-    return f"no module {name!r} in this environment: name its package after packages: in matrix.yaml"
+    return (
+        f"no module {name!r} in this environment: name its package after packages: in matrix.yaml"
+    )
 
 
 def _no_class_text(module: Any, name: str) -> str:
