@@ -145,6 +145,13 @@ def browser(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def pictures(session: nox.Session) -> None:
+    """Take the pictures of the docs anew, of the committed report; needs the Chromium of the session browser."""
+    install(session, "browser")
+    session.run("python", "-m", "tests.browser.pictures")
+
+
+@nox.session(default=False)
 def schedulers(session: nox.Session) -> None:
     """Test the examples for Slurm, Kubernetes and a CI matrix; installs Slurm if it is absent."""
     install(session, "schedulers")

@@ -35,7 +35,7 @@ QUESTIONS = (
         "that a loss, a gradient or a default of Trainer changes",
     ),
     Question(
-        "around the model",
+        "API checks",
         frozenset({"usage"}),
         frozenset(),
         "`usage: false`",

@@ -31,7 +31,7 @@ FOLDER = Path(__file__).parent / "schemas"
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "matrix.schema.json": (MatrixFile, "matrix.yaml"),
-    "capsule.schema.json": (CapsuleFile, "expected.json of a capsule"),
+    "capsule.schema.json": (CapsuleFile, "expected.json of a reproducer"),
     "report.schema.json": (Report, "report.json"),
     "lock.schema.json": (LockFile, "samebits.lock"),
     "verification.schema.json": (VerificationFile, "samebits verify --format json"),

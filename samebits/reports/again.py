@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import ValidationError
 
 from samebits.base.errors import SamebitsError, shown
-from samebits.questions.registry import explained
+from samebits.questions.registry import explained, texts
 from samebits.records.report import SCHEMA_VERSION, Report
 from samebits.reports import earlier, owned, packed
 from samebits.reports.formats.registry import FORMATS
@@ -63,7 +63,7 @@ def read(path: Path) -> Source:
             f"({document['samebits']})"
         )
         raise ReportFileError(msg)
-    current = document if version > earlier.LAST else earlier.now(document)
+    current = earlier.reworded(document if version > earlier.LAST else earlier.now(document))
     current = {key: value for key, value in current.items() if key != "schema_version"}
     try:
         report = Report.model_validate_json(json.dumps(current))
@@ -71,7 +71,15 @@ def read(path: Path) -> Source:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ReportFileError(_damaged(path, f"{place}: {first['msg']}")) from error
-    return Source(report if version == SCHEMA_VERSION else _with_explanations(report), document)
+    report = report if version == SCHEMA_VERSION else _with_explanations(report)
+    return Source(_with_texts(report), document)
+
+
+def _with_texts(report: Report) -> Report:
+    """Return a report with the texts that its findings have now; a code that is gone keeps its own."""
+    current = {text.code: text for text in texts(text.code for text in report.rules)}
+    rules = tuple(current.get(text.code, text) for text in report.rules)
+    return report.model_copy(update={"rules": rules})
 
 
 def _with_explanations(report: Report) -> Report:

@@ -18,6 +18,7 @@ from samebits.reports.sections.state import state_left
 from samebits.reports.stories import stories
 from samebits.text.blocks import bullets, heading, link, page
 from samebits.text.markdown import Markdown, fill
+from samebits.text.moments import moment
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ DETAILS = (
     Detail(
         FINDINGS,
         "Findings",
-        "known defects, loading, use around the model, tokenizers, processors, attention kernels",
+        "known defects, loading, API checks, tokenizers, processors, attention kernels",
         (
             (10, lambda report, _: [findings(report), loading(report)]),
             (90, lambda report, _: [attention.attention_kernels(report)]),
@@ -116,9 +117,8 @@ def pages(report: Report, model_pages: Collection[str]) -> dict[str, Markdown]:
 
     ``model_pages`` are the paths of the models' pages.
     """
-    origin = fill(
-        "Part of the {} on {} of {}.", link("report", "report.md"), report.matrix, report.started
-    )
+    made_from, when = link("report", "report.md"), moment(report.started)
+    origin = fill("Part of the {} on {} of {}.", made_from, report.matrix, when)
     texts = {own.path: text for own in _of_questions() if (text := own.of_run(report))}
     for detail in DETAILS:
         sections = list(_sections(detail, report, model_pages))

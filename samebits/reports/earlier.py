@@ -6,6 +6,7 @@ under ``answers``; since then fields were only added.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,47 @@ _OF_TEXTS = ("parts", "corpus", "conversations")
 _BY_TRAINER = "Trainer: rows accumulated = one batch"
 
 
+_REWORDED = 15
+"""The last version that has words which no report has any more."""
+_WORDS = (
+    (re.compile(r" --stacks "), " --environments "),
+    (
+        re.compile(r"^the other stacks are compared with this one$"),
+        "the other environments are compared with this one",
+    ),
+    (re.compile(r"is called in another way \(computed ([^;)]+)[^)]*\)"), r"is computed by \1"),
+    (re.compile(r"is called in another way \("), "is computed by another call ("),
+    (re.compile(r"computed by hand(?= → )"), "computed eager"),
+    (re.compile(r"(^|(?<=: )|(?<=by )|(?<= → ))by hand(?=$|;| → |,| \()"), "eager"),
+    (re.compile(r"\b(in|by) this stack\b"), r"\1 this environment"),
+    (re.compile(r"^this stack cannot load"), "this release cannot load"),
+)
+"""Words of earlier versions and of now; names of facts, such as those of relations, are not among them."""
+_MARKS = ("stack", "by hand", "another way")
+"""A text without any of these has none of the words of earlier versions."""
+
 Row = dict[str, Any]
+
+
+def reworded(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a report.json with its sentences in the words of now; its facts stay."""
+    if document["schema_version"] > _REWORDED:
+        return document
+    return document | {
+        key: _reworded(document[key]) for key in ("command", "rows") if key in document
+    }
+
+
+def _reworded(value: Any) -> Any:  # noqa: ANN401  # any JSON
+    match value:
+        case dict():
+            return {key: _reworded(part) for key, part in value.items()}
+        case list():
+            return list(map(_reworded, value))
+        case str() if any(mark in value for mark in _MARKS):
+            for words, better in _WORDS:
+                value = words.sub(better, value)
+    return value
 
 
 def now(document: dict[str, Any]) -> dict[str, Any]:

@@ -77,14 +77,19 @@ def put(files, folder):
     return folder
 
 
+def program():
+    """Return the path of Chromium; None without one."""
+    return next(filter(None, map(shutil.which, PROGRAMS)), None)
+
+
 @pytest.fixture(scope="session")
 def chromium():
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
-    if program is None:
+    path = program()
+    if path is None:
         pytest.skip("no Chromium: nox -s browser installs it")
     with api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-background-networking"]
+            executable_path=path, args=["--no-sandbox", "--disable-background-networking"]
         )
         yield browser
         browser.close()

@@ -10,7 +10,7 @@ from samebits.records.ids import Verdict
 from samebits.reports.html import site
 from samebits.reports.html.addresses import HOME, Addresses, model_page, upgrade_page
 from tests.browser.conftest import api, put
-from tests.support.sample_report import STACKS, sample_report
+from tests.support.sample_report import STACKS, renamed, sample_report, with_cells
 
 pytestmark = [pytest.mark.processes, pytest.mark.browser]
 
@@ -29,6 +29,17 @@ ROWS = ".tabulator-row"
 def ready(page):
     page.wait_for_selector("[data-ready]")
     return page
+
+
+def first_stacks(report, n):
+    """Return a report of its first stacks only."""
+    stacks = report.stacks[:n]
+    kept = {stack.id for stack in stacks}
+    rows = tuple(
+        with_cells(row, *(cell for cell in row.cells if cell.cell.stack in kept))
+        for row in report.rows
+    )
+    return report.model_copy(update={"rows": rows, "stacks": stacks})
 
 
 def settle(page):
@@ -159,6 +170,47 @@ def test_a_phone_scrolls_no_page_sideways(watched, folder, path, shot):
     page.evaluate("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     shot(page, f"{re.sub('[^a-z0-9]+', '-', path)}-phone")
+
+
+def test_a_phone_shows_all_releases_of_a_small_matrix_with_whole_words(watched, tmp_path):
+    """The newest release is the one that decides: it must not lie beyond the right edge, nor its name be cut."""
+    report = first_stacks(sample_report(), 4)
+    page = watched().open(put(site.folder(report, ()), tmp_path) / HOME)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    ready(page)
+    heads = page.locator(".tabulator-col[tabulator-field^=stack]")
+    assert heads.count() == 4
+    newest = heads.last.bounding_box()
+    assert newest["x"] + newest["width"] <= 390
+    titles = ".tabulator-col[tabulator-field^=stack] .tabulator-col-title"
+    cells = f"{ROWS} [tabulator-field^=stack]"
+    for place in (titles, cells):
+        cut = "(all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"
+        assert page.eval_on_selector_all(place, cut) == []
+
+
+def test_the_results_leave_room_for_the_known_cause(watched, tmp_path):
+    """A table with a column of groups and long exceptions is wider than the screen."""
+    report = first_stacks(sample_report(), 4)
+    (failed,) = [cell for row in report.rows if row.model == "falcon" for cell in row.cells][-1:]
+    assert failed.failure is not None
+    long = failed.failure.model_copy(update={"type": "ModuleNotFoundError"})
+    fails = {"verdict": failed.verdict, "judged": failed.judged, "failure": long}
+    rows = tuple(
+        renamed(
+            with_cells(row, *(cell.model_copy(update=fails) for cell in row.cells)),
+            model=f"custom-create-a-causal-mask-{row.model}",
+        )
+        for row in report.rows
+    )
+    report = report.model_copy(update={"rows": rows})
+    page = watched().open(put(site.folder(report, ()), tmp_path) / HOME)
+    page.set_viewport_size({"width": 1440, "height": 900})
+    page.reload()
+    ready(page)
+    cause = page.locator(".tabulator-col[tabulator-field=findings]").bounding_box()
+    assert cause["x"] + 200 <= 1440
 
 
 def test_charts_take_their_place_before_they_are_drawn(watched, folder):

@@ -201,7 +201,7 @@ def test_without_a_gpu_every_probe_of_its_chip_is_skipped_with_a_reason():
     assert [*found] == [probe.name for probe in on_device.PROBES]
     for name in ("sdpa by its flash kernel", "TF32 on", "TF32 off"):
         assert found[name]["skipped"] == "cpu is no GPU of NVIDIA"
-    assert found["flash_attention_2"]["skipped"] == "the stack has no package flash_attn"
+    assert found["flash_attention_2"]["skipped"] == "the environment has no package flash_attn"
     assert "flash_attn_interface" in found["flash_attention_3"]["skipped"]
     assert "experts" in found["experts by grouped_mm"]["skipped"]
 

@@ -418,7 +418,7 @@ def test_a_stack_with_torchvision_is_asked_for_its_backend_as_the_release_names_
 def test_a_stack_without_torchvision_says_so():
     parts, asked = asked_backend(Auto, spec=None)
     other = parts["image processor, torchvision on demand"]
-    reason = "torchvision is not installed in this stack"
+    reason = "torchvision is not installed in this environment"
     assert other == {"absent": reason, "role": "on demand"}
     assert set(asked) == {None}
 

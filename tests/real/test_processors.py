@@ -263,7 +263,7 @@ def test_the_texts_of_ids_are_compared(signals):
 def test_torchvision_is_absent_and_the_reason_says_so(signals):
     for of_stack in signals.values():
         part = of_stack["vit"].parts["image processor, torchvision on demand"]
-        assert part.absent == "torchvision is not installed in this stack"
+        assert part.absent == "torchvision is not installed in this environment"
 
 
 def test_an_option_without_a_key_in_the_file_is_dropped_by_every_release(signals):

@@ -71,7 +71,7 @@ def test_check_names_a_defect_and_its_line_in_an_empty_folder(installed, cache, 
     text = " ".join(" ".join(lines).split())
     assert "modeling_tiny.py:" in text.partition(" where ")[2].partition(" right ")[0]
     assert " is wrong: a non-persistent buffer holds uninitialised memory (SB301)" in text
-    assert "Do not use a buffer" in text.partition(" do ")[2]
+    assert "without a buffer" in text.partition(" do ")[2]
     assert (models / "reports" / "check" / "defect" / "report.md").is_file()
     assert {path.name for path in models.iterdir()} == {"healthy", "defect", "reports"}
 

@@ -9,9 +9,10 @@ import pytest
 from samebits import cli
 from samebits.questions.trainer.records import runs_of
 from samebits.questions.training.records import steps_of
+from samebits.records.report import SCHEMA_VERSION
 from samebits.reports import again, earlier, write
 from samebits.reports.again import ReportFileError
-from tests.support.sample_report import STACKS, sample_report
+from tests.support.sample_report import NEVER_WRITTEN, STACKS, sample_report
 
 LOCKS = {f"locks/{stack}.txt": f"lock of {stack}\n" for stack in STACKS}
 
@@ -145,6 +146,44 @@ def test_verdicts_of_an_earlier_version_get_the_findings_that_explain_them():
     assert found["gemma2", "4.57"] == {("SB704", "4.48")}  # and not SB846, which is about training
     assert found["roberta", "5.x"] == {("SB308", "4.48")}
     assert found["bert", "5.x"] == set()
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        (
+            "x is called in another way (computed by hand → scaled_dot_product_attention; aten a)",
+            "x is computed by eager → scaled_dot_product_attention",
+        ),
+        (
+            "x is called in another way (masking a mask → no mask)",
+            "x is computed by another call (masking a mask → no mask)",
+        ),
+        ("4.48: by hand; 5.x: sdpa", "4.48: eager; 5.x: sdpa"),
+        ("nox -s matrix -- --stacks 4.48,5.x", "nox -s matrix -- --environments 4.48,5.x"),
+        (
+            "this stack cannot load the original either",
+            "this release cannot load the original either",
+        ),
+        ("greedy by hand = generate()", "greedy by hand = generate()"),
+        ("is not supported in another way", "is not supported in another way"),
+    ],
+)
+def test_sentences_of_an_earlier_version_have_the_words_of_now(said, says):
+    document = {"schema_version": 9, "rows": [{"cells": [{"headline": said}]}]}
+    assert earlier.reworded(document)["rows"][0]["cells"][0]["headline"] == says
+    now = document | {"schema_version": SCHEMA_VERSION}
+    assert earlier.reworded(now) is now
+
+
+def test_findings_have_the_texts_of_now_and_a_code_that_is_gone_keeps_its_own(report):
+    document = json.loads(report.read_bytes())
+    text = NEVER_WRITTEN.model_dump(mode="json")
+    gone = text | {"code": "SB000", "name": "a defect that no release has"}
+    old = text | {"code": "SB843", "name": "micro-batches teach something else"}
+    report.write_text(json.dumps(document | {"rules": [gone, old]}), "utf-8")
+    names = [text.name for text in again.read(report).report.rules]
+    assert names == [gone["name"], "gradient accumulation is not equal to one large batch"]
 
 
 def test_what_only_an_earlier_version_tried_is_left_out(report):

@@ -16,6 +16,7 @@ from samebits.reports.answer import (
     faults,
     first_sentences,
     is_quiet,
+    of_cell,
     result,
     worst_first,
 )
@@ -148,6 +149,42 @@ def test_a_reference_that_is_wrong_is_fixed_in_the_release_that_differs():
     assert found.since == f"fixed in {NEW} ({OLD} is wrong)"
 
 
+def test_a_cell_has_the_words_of_the_answer_that_it_belongs_to():
+    """Since when is that of all releases that differ in the same way, not of the cell alone."""
+    cells = [
+        of(stack, Verdict.FAILED, failure=raised("load", "ValueError", "no"))
+        for stack in ("5.0", NEW)
+    ]
+    report = one(*cells)
+    (found,) = answers(report)
+    assert found.since == "since 5.0 (4.57 is the last without it)"
+    assert [of_cell(cell, report).since for cell in report.rows[0].cells[1:]] == [found.since] * 2
+
+
+def test_the_newest_release_that_works_is_recommended():
+    """Between the reference and the release that fails others work; one that is wrong itself does not count."""
+    works = of("5.0", Verdict.IDENTICAL)
+    fails = of(NEW, Verdict.FAILED, failure=raised("load", "ValueError", "no"))
+    assert answer(one(works, fails)).do == "Stay with transformers 5.0.0"
+    assert answer(one(of("5.0", Verdict.UNDECIDED), fails)).do == f"Stay with transformers {OLD}.0"
+    # the reference contradicts itself, and a release that is unstable goes on from there
+    unstable = of("5.0", Verdict.UNSTABLE)
+    repaired = diverged(step("logits", 1.0, 1.0))
+    report = one(unstable, repaired, **relations(_4_57=1.0, _5_23=1e-12))
+    assert {found.do for found in answers(report)} == {f"Use transformers {NEW}.0"}
+
+
+def test_a_release_is_recommended_only_if_it_works_in_all_variants_of_the_answer():
+    half = Variant(dtype="bfloat16", attention="default")
+    fails = of(NEW, Verdict.FAILED, failure=raised("load", "ValueError", "no"))
+    report = one(of("5.0", Verdict.IDENTICAL), fails)
+    cells = (of(OLD, Verdict.REFERENCE), of("5.0", Verdict.UNDECIDED), fails)
+    other = row("m", half, {c.cell.stack: c for c in cells})
+    both = ended(report.model_copy(update={"rows": (*report.rows, other)}))
+    found = next(a for a in answers(both) if a.cell.judged is Verdict.FAILED)
+    assert (len(found.variants), found.do) == (2, f"Stay with transformers {OLD}.0")
+
+
 # which side
 
 
@@ -201,6 +238,7 @@ def test_a_release_with_the_defect_of_the_reference_is_marked_and_not_recommende
     middle, newest = sorted(answers(report), key=lambda found: found.stacks)[::-1]
     assert middle.side.why.endswith(". 5.9 is wrong in another way (SB301)")
     assert middle.do.startswith("Use transformers 5.23.0")
+    assert middle.since == f"since 5.9 ({OLD} is wrong in another way)"
     assert "another way" not in newest.side.why
     assert newest.since == f"fixed in {NEW} (5.9 is wrong)"
     clean = half_repaired(*differs("logits", 3.0), *differs("decode", 1.0))
@@ -278,12 +316,17 @@ def test_a_page_of_a_model_begins_with_its_answers_as_report_md_has_them():
 
 
 @pytest.mark.parametrize(
-    ("limit", "kept"), [(5, "One `a.b`."), (16, "One `a.b`. Two."), (99, "One `a.b`. Two. Three.")]
+    ("text", "limit", "kept"),
+    [
+        ("One `a.b`. Two. Three.", 5, "One `a.b`."),
+        ("One `a.b`. Two. Three.", 16, "One `a.b`. Two."),
+        ("One `a.b`. Two. Three.", 99, "One `a.b`. Two. Three."),
+        ("One. rope_theta is gone.", 9, "One."),  # a name of code begins a sentence, too
+        ("One, e.g. two.", 9, "One, e.g. two."),
+    ],
 )
-def test_the_first_sentence_of_a_remedy_is_never_cut(limit, kept):
-    assert (
-        first_sentences("One `a.b`. Two. Three.", min(limit, 17) if limit == 30 else limit) == kept
-    )
+def test_the_first_sentence_of_a_remedy_is_never_cut(text, limit, kept):
+    assert first_sentences(text, limit) == kept
 
 
 def test_new_and_newest_come_first_and_then_the_worst():
@@ -318,6 +361,21 @@ def test_the_result_of_one_model_is_its_change_and_of_many_their_number():
         "4.57.0 → 5.23.0: behaviour change (logits differ by 4, in float64 too)"
     )
     assert result(ended(only_rows("falcon", "llama"))) == "1 model fails; 1 is identical"
+
+
+def test_a_model_that_one_release_has_is_counted_though_nothing_is_compared():
+    same, new = (only_rows(model).rows[0] for model in ("llama", "llama"))
+    cells = (
+        *(
+            c.model_copy(update={"judged": Verdict.ABSENT, "verdict": Verdict.ABSENT})
+            for c in new.cells[:-1]
+        ),
+        new.cells[-1].model_copy(
+            update={"judged": Verdict.REFERENCE, "verdict": Verdict.REFERENCE}
+        ),
+    )
+    alone = renamed(new.model_copy(update={"cells": cells}), model="newcomer")
+    assert result(ended(with_rows(same, alone))) == "1 is identical, 1 is in one release only"
 
 
 def test_every_text_about_a_cell_has_the_answer():
@@ -356,9 +414,9 @@ def test_a_known_failure_says_what_the_matrix_file_says_of_it():
     assert found.side.why == f"{NEW} raises, {OLD} runs. matrix.yaml: the cache is too short"
 
 
-def known_because(reason):
-    """Return the answer about a difference that the matrix file lists for a reason, and its report."""
-    update = {"verdict": Verdict.EXPECTED, "expected": (reason,)}
+def known_because(*reasons):
+    """Return the answer about a difference that the matrix file lists for reasons, and its report."""
+    update = {"verdict": Verdict.EXPECTED, "expected": reasons}
     report = one(diverged(step("logits", 1.0, 1.0)).model_copy(update=update))
     return answer(report), report
 
@@ -381,8 +439,35 @@ def test_a_reason_that_names_the_wrong_side_marks_it_and_no_remedy_contradicts_i
     assert found.side.wrong == wrong
     assert faults(report.rows[0], report) == ({wrong: ("matrix.yaml",)} if wrong else {})
     do = {OLD: f"Use transformers {NEW}.0", NEW: f"Stay with transformers {OLD}.0"}
-    assert found.do == do.get(wrong, f"{do[NEW]} until you know which side is right")
+    assert found.do == do.get(wrong, f"Transformers {OLD}.0 keeps the old numbers")
     assert ("fixed in" in found.since) == (wrong == OLD)
+
+
+def test_of_several_reasons_each_that_names_a_side_counts():
+    first, last = f"{OLD} is wrong if it pads. It repeats.", f"{NEW} is wrong. It has no factor."
+    found, report = known_because(first, last)
+    assert found.side.why == f"matrix.yaml: {OLD} is wrong if it pads. {NEW} is wrong."
+    assert set(faults(report.rows[0], report)) == {OLD, NEW}
+    assert found.do == "No release of this run is known to be right"
+    found, report = known_because(first, "The norm has groups.")
+    assert found.side.why == f"matrix.yaml: {OLD} is wrong if it pads. It repeats."
+    assert set(faults(report.rows[0], report)) == {OLD}
+    found, _ = known_because("The mask is gone.", "The norm has groups.")
+    assert (found.side.wrong, found.side.why) == ("", "matrix.yaml: The norm has groups.")
+
+
+def test_what_keeps_the_old_numbers_is_the_newest_release_that_has_them():
+    update = {"verdict": Verdict.EXPECTED, "expected": ("The factor is ignored.",)}
+    known = diverged(step("logits", 1.0, 1.0)).model_copy(update=update)
+    rounds = of("5.0", Verdict.ROUNDING, figure="logits 1e-07")
+    assert answer(one(rounds, known)).do == "Transformers 5.0.0 keeps the old numbers"
+
+
+def test_beside_a_release_that_is_right_the_remedy_is_one_sentence():
+    faulty = (Explanation(code="SB301", where="w", stack=OLD),)
+    text = NEVER_WRITTEN.model_copy(update={"remedy": "Pad nothing. Or use another release."})
+    found = answer(one(diverged(step("logits", 1.0, 1.0), explained_by=faulty), rules=(text,)))
+    assert found.do == f"Use transformers {NEW}.0. Or: Pad nothing"
 
 
 def test_a_reason_is_shown_in_whole_sentences():

@@ -519,7 +519,7 @@ def test_write_removes_the_pages_of_other_runs_alone(tmp_path):
 
 def test_write_removes_nothing_that_is_not_of_an_earlier_report(tmp_path):
     """A folder of the user's own may have the name of one of ours, and its files any name."""
-    for name in ("models/mine.md", "models/mine.txt", "around-the-model.md", "repro/a/b.py"):
+    for name in ("models/mine.md", "models/mine.txt", "api-checks.md", "repro/a/b.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("mine")
     before = {path for path in tmp_path.rglob("*") if path.is_file()}

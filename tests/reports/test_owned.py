@@ -27,7 +27,7 @@ NAMES = (
     "report.md",
     "report.html",
     "report.json",
-    "around-the-model.md",
+    "api-checks.md",
     "locks/5.x.txt",
     "models/llama.md",
     "html/models/llama.html",

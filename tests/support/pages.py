@@ -29,14 +29,14 @@ GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 def beside_models(documents):
     """Return report.md and the pages of its subjects, one after the other: all but the models'."""
     own = {
-        path: text for path, text in documents.items() if not path.startswith(("models/", "around"))
+        path: text for path, text in documents.items() if not path.startswith(("models/", "api-"))
     }
     return "\n".join(own.values())
 
 
 def pages_of(documents):
-    """Return the paths of the models' pages, and of the page around the models."""
-    return [path for path in documents if path.startswith(("models/", "around"))]
+    """Return the paths of the models' pages, and of the page of API checks."""
+    return [path for path in documents if path.startswith(("models/", "api-"))]
 
 
 NASTY = [

@@ -137,7 +137,7 @@ def test_a_failure_names_place_cause_finding_and_remedy():
     assert printed[0].startswith("tiny  4.48.0 → 5.23.0: behaviour change (")
     assert printed[0].mark is Mark.WORSE
     assert field(printed, "where") == (
-        "model.rotary_emb: a buffer (4.48: modeling_x.py:81; 5.23: modeling_x.py:81); modeling_x.py:80:9"
+        "model.rotary_emb: starts with a buffer (4.48: modeling_x.py:81; 5.23: modeling_x.py:81); modeling_x.py:80:9"
     )
     assert field(printed, "right") == "5.23 is wrong: a buffer is never written (SB301)"
     assert field(printed, "do") == "Stay with transformers 4.48.0. Or: compute it in forward"

@@ -102,7 +102,7 @@ def _attention(name: str, package: str, capability: tuple[int, int]) -> DevicePr
 
 
 def _no_package(package: str) -> str:
-    return "" if importlib.util.find_spec(package) else f"the stack has no package {package}"
+    return "" if importlib.util.find_spec(package) else f"the environment has no package {package}"
 
 
 def _no_chip(subject: Subject, capability: tuple[int, int]) -> str:

@@ -101,11 +101,13 @@ def _missing_text(name: str) -> str:
     installed = own.installed_modules()
     near = difflib.get_close_matches(name, installed, 1, 0.5)
     if near:
-        return f"no module {name!r} in this stack; did you mean {near[0]!r}?"
+        return f"no module {name!r} in this environment; did you mean {near[0]!r}?"
     if installed:
         listed = ", ".join(installed[:_MAX_LISTED])
-        return f"no module {name!r} in this stack; the model's packages have {listed}"
-    return f"no module {name!r} in this stack: name its package after packages: in matrix.yaml"
+        return f"no module {name!r} in this environment; the model's packages have {listed}"
+    return (
+        f"no module {name!r} in this environment: name its package after packages: in matrix.yaml"
+    )
 
 
 def _no_class_text(module: Any, name: str) -> str:

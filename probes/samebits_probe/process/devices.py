@@ -52,7 +52,7 @@ def require(device: str, look: Callable[[str], Inventory] = inventory) -> None:
     kind, _, index = device.partition(":")
     there = look(kind)
     if not there.built:
-        msg = f"torch {torch.__version__} of this stack has no code for {kind}"
+        msg = f"torch {torch.__version__} of this environment has no code for {kind}"
         raise DeviceMissing(msg)
     if not there.available:
         msg = f"this machine has no {kind} device that torch {torch.__version__} can use"

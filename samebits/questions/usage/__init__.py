@@ -14,5 +14,9 @@ QUESTION = Question(
     rules=(*rules.RULES, *generating.RULES),
     sections=(Section("findings.md", 30, around_the_model),),
     of_model=(ModelSection(40, lambda rows, _: usage_of(rows)),),
-    pages=(Page(PAGE, TITLE, "what each release does to every model", around_page),),
+    pages=(
+        Page(
+            PAGE, TITLE, "library-wide changes: what each release does to every model", around_page
+        ),
+    ),
 )

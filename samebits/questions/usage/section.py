@@ -1,4 +1,4 @@
-"""Around the model: what users do with one, which releases answer differently, and defects."""
+"""API checks: what users do with a model, which releases answer differently, and defects."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from samebits.questions.usage.answers import USAGES
 from samebits.questions.usage.records import signals_of
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
+from samebits.text.moments import moment
 from samebits.text.numbers import count, part, plural
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from samebits.records.finding import RuleText, StackFinding
     from samebits.records.report import Report, Row, StackReport
 
-TITLE = "Around the model"
-PAGE = "around-the-model.md"
+TITLE = "API checks"
+PAGE = "api-checks.md"
 """The page with all details, next to report.md."""
 
 MAX_GROUPS = 2
@@ -78,7 +79,7 @@ def around_page(report: Report) -> Markdown:
         return EMPTY
     blocks = [
         heading(1, TITLE),
-        fill("Part of the {} on {} of {}.", _origin(), report.matrix, report.started),
+        fill("Part of the {} on {} of {}.", _origin(), report.matrix, moment(report.started)),
         bullets(link(title(text), f"#{slug(plain_title(text))}") for text in rules),
         *(_finding(text, report) for text in rules),
     ]

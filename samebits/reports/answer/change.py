@@ -162,7 +162,8 @@ def _cause(cell: CellResult, cause: Cause, report: Report) -> str:
         if each is not None and each.source
     ]
     kernels = _kernels(cell, report) if cause.kind in ("kernel", "operation") else ""
-    what = kernels or KIND_WORDS[cause.kind]
+    words = KIND_WORDS[cause.kind]
+    what = kernels or (words if cause.kind in ("layout", "shape") else f"starts with {words}")
     in_brackets = f" ({'; '.join(lines)})" if lines else ""
     return f"{place}: {what}{in_brackets}" if place else f"{what}{in_brackets}"
 

@@ -87,7 +87,7 @@ def answers(report: Report) -> list[Answer]:
 
     New differences precede those that the matrix file lists, and rounding is last. Models that have none are left out.
     """
-    found = [_joined(same, report) for same in grouped(_ways(report), _same_way).values()]
+    found = [_joined(same, report) for same in grouped(_ways(report.rows), _same_way).values()]
     return sorted(found, key=lambda answer: _rank(answer, report))
 
 
@@ -100,7 +100,8 @@ def of_cell(cell: CellResult, report: Report) -> Answer:
     """Return the answer about one cell."""
     name = cell.cell.model, str(cell.cell.variant)
     row = next(row for row in report.rows if (row.model, row.variant) == name)
-    return _answer(cell, (cell.cell.stack,), row, report)
+    alike = next((way.cells for way in _ways((row,)) if cell in way.cells), (cell,))
+    return _answer(cell, tuple(each.cell.stack for each in alike), (row,), report)
 
 
 def is_quiet(answer: Answer) -> bool:
@@ -127,8 +128,8 @@ class _Way(NamedTuple):
     cells: tuple[CellResult, ...]
 
 
-def _ways(report: Report) -> Iterator[_Way]:
-    for row in report.rows:
+def _ways(rows: Iterable[Row]) -> Iterator[_Way]:
+    for row in rows:
         differing = [cell for cell in row.cells if kind_of(cell) not in QUIET]
         for shared in group_cells(differing, _way):
             yield _Way(row, shared.cells)
@@ -159,23 +160,26 @@ def _same_way(way: _Way) -> Hashable:
 
 def _joined(ways: list[_Way], report: Report) -> Answer:
     """Return the answer about the same difference in several variants of a model."""
-    row, cells = ways[0]
-    found = _answer(cells[-1], tuple(cell.cell.stack for cell in cells), row, report)
-    return found._replace(variants=tuple(way.row.variant for way in ways))
+    cells = ways[0].cells
+    rows = tuple(way.row for way in ways)
+    return _answer(cells[-1], tuple(cell.cell.stack for cell in cells), rows, report)
 
 
-def _answer(cell: CellResult, stacks: tuple[str, ...], row: Row, report: Report) -> Answer:
+def _answer(
+    cell: CellResult, stacks: tuple[str, ...], rows: tuple[Row, ...], report: Report
+) -> Answer:
+    row = rows[0]
     side_of = side(cell, row, report)
     other = cell.reference if cell.reference != cell.cell else None
     return Answer(
         cell,
         stacks,
-        (row.variant,),
+        tuple(each.variant for each in rows),
         change(cell),
         _since(cell, stacks, row, side_of, report),
         where(cell, report),
         side_of,
-        remedy(cell, side_of, report),
+        remedy(cell, side_of, rows, report),
         command(cell, stacks[0], row, report),
         version(other.stack, report) if other is not None else "",
         version(cell.cell.stack, report),
@@ -200,10 +204,11 @@ def _since(
     if before is None or not set(order[first : last + 1]) <= set(stacks):
         return f"in {listed([*stacks], report)}{gone}"
     previous = release(before.cell.stack, report)
+    wrong = faults(row, report)
     is_fixed = cell.reference is not None and side_of.wrong == cell.reference.stack
-    if is_fixed and (
-        holds(before) or set(side_of.codes) & {*faults(row, report).get(before.cell.stack, ())}
-    ):
+    if is_fixed and cell.cell.stack in wrong:
+        return f"since {start} ({previous} is wrong in another way{gone})"
+    if is_fixed and (holds(before) or set(side_of.codes) & {*wrong.get(before.cell.stack, ())}):
         return f"fixed in {start} ({previous} is wrong)"
     if holds(before):
         return f"since {start} ({previous} is the last without it{gone})"

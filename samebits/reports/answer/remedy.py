@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import explaining
+from samebits.reports.answer.side import explaining, faults, sound
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import KINDS
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
     from samebits.records.report import Report, Row
@@ -25,27 +27,40 @@ _ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
 _NOTHING = "Nothing"
 
 
-def remedy(cell: CellResult, side: Side, report: Report) -> str:
-    """Return what to do: the remedy of the first defect that explains it, else the safe release."""
+def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:
+    """Return what to do: the remedy of the first defect that explains it, else the safe release.
+
+    ``rows`` are those of the model that differ in this way, that of the cell first.
+    """
     if cell.judged in (Verdict.ROUNDING, Verdict.IDENTICAL):
         return _NOTHING
     if cell.judged is Verdict.FIXED:
         return f"Remove its entry under expected of {report.matrix}"
-    right = _right(cell, side)
+    right = _right(cell, side, rows, report)
     use = _use(right, cell, report) if right else ""
     defects = sorted(explaining(cell, report), key=lambda pair: KINDS.index(pair[0].kind))
     if defects:
         text = defects[0][0]
-        advice = _replacement(cell, text) or first_sentences(text.remedy, MAX_REMEDY)
         is_own = text.kind == "crash"
+        limit = MAX_REMEDY if is_own or not use else 0
+        advice = _replacement(cell, text) or first_sentences(text.remedy, limit)
         parts = [advice.rstrip("."), use] if is_own else [use, advice.rstrip(".")]
         return ". Or: ".join(filter(None, parts))
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
-        return use
+        return use or "No release of this run is known to be right"
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
-        kept = version(cell.reference.stack, report)
-        return f"Stay with transformers {kept} until you know which side is right"
+        kept = _unchanged(rows[0]) or cell.reference.stack
+        if cell.expected:
+            return f"Transformers {version(kept, report)} keeps the old numbers"
+        return f"{_use(kept, cell, report)} until you know which side is right"
     return ""
+
+
+def _unchanged(row: Row) -> str:
+    """Return the newest stack with the reference's numbers, but for rounding; '' for none."""
+    same = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ROUNDING)
+    stacks = [cell.cell.stack for cell in row.cells if cell.judged in same]
+    return stacks[-1] if stacks else ""
 
 
 def _replacement(cell: CellResult, text: RuleText) -> str:
@@ -58,19 +73,21 @@ def _replacement(cell: CellResult, text: RuleText) -> str:
 def _use(stack: str, cell: CellResult, report: Report) -> str:
     order = [entry.id for entry in report.stacks]
     other = cell.reference.stack if cell.reference is not None else stack
-    wrong = other if stack == cell.cell.stack else cell.cell.stack
-    is_older = stack in order and wrong in order and order.index(stack) < order.index(wrong)
+    left = other if stack == cell.cell.stack else cell.cell.stack
+    is_older = stack in order and left in order and order.index(stack) < order.index(left)
     verb = "Stay with" if is_older else "Use"
     return f"{verb} transformers {version(stack, report)}"
 
 
-def _right(cell: CellResult, side: Side) -> str:
-    """Return the stack that does what the wrong one does not; '' if none is known."""
+def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:
+    """Return the newest stack that works in all of these rows, else the side that nothing calls wrong; '' for none."""
     if not side.wrong or cell.reference is None:
         return ""
-    if side.better:
-        return side.better
-    return cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
+    first, *others = [sound(row, report) for row in rows]
+    if both := [stack for stack in first if all(stack in other for other in others)]:
+        return both[-1]
+    other = cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
+    return "" if other in faults(rows[0], report) else other
 
 
 def command(cell: CellResult, first: str, row: Row, report: Report) -> str:

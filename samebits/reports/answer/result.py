@@ -11,6 +11,7 @@ from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer.of_model import WORST_FIRST, answer, kind_of
 from samebits.reports.plain import raised_beside
+from samebits.reports.stories import is_reference
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _of_many(report: Report) -> str:
     counts = _counts(report)
     new = [*_phrases(counts[False])]
     known = [*_phrases(counts[True])]
-    quiet = ", ".join(_phrases(counts[False], _QUIET))
+    quiet = ", ".join([*_phrases(counts[False], _QUIET), *_alone(report)])
     parts = [f"{'new: ' if known else ''}{', '.join(new)}"] if new else []
     if known:
         parts += [f"{'' if new else 'nothing new; '}known: {', '.join(known)}"]
@@ -108,6 +109,14 @@ def _counts(report: Report) -> dict[bool, Counter[Verdict]]:
         if worst is not None:
             counts[not failing and bool(known)][worst] += 1
     return counts
+
+
+def _alone(report: Report) -> Iterator[str]:
+    """Yield how many models only one release has, so that nothing is compared."""
+    cells = [cell for cell in report.cells if cell.judged is not Verdict.ABSENT]
+    compared = {cell.cell.model for cell in cells if not is_reference(cell)}
+    if n := len({cell.cell.model for cell in cells} - compared):
+        yield f"{count(n)} {'is' if n == 1 else 'are'} in one release only"
 
 
 def _worst(cells: Iterable[CellResult]) -> Verdict | None:

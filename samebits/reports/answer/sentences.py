@@ -6,7 +6,7 @@ import re
 
 from samebits.reports.plain import on_one_line
 
-SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\d])")
+SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z`\d]|[a-z]\w*_)")
 """What lies between two sentences."""
 
 

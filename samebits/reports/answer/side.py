@@ -14,7 +14,7 @@ from samebits.reports.answer.sentences import SENTENCE, first_sentences
 from samebits.reports.plain import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
@@ -42,8 +42,6 @@ class Side(NamedTuple):
     """One sentence, which names the side."""
     by: str = CHECK
     """What says so where no finding does."""
-    better: str = ""
-    """A stack that is right where both sides of the cell are wrong; '' if one of them is right."""
 
 
 def side(cell: CellResult, row: Row, report: Report) -> Side:
@@ -78,12 +76,34 @@ def faults(row: Row, report: Report) -> dict[str, tuple[str, ...]]:
         found = side(cell, row, report)
         if found.wrong and (found.codes or cell.judged is not Verdict.UNSTABLE):
             named = found.codes or (found.by,)
-            reasons.setdefault(found.wrong, {}).update(dict.fromkeys(named))
+            both = _called_wrong(cell, report) if found.by == report.matrix else ()
+            for stack in {found.wrong, *both}:
+                reasons.setdefault(stack, {}).update(dict.fromkeys(named))
     for cell in row.cells:
-        reasons.setdefault(cell.cell.stack, {}).update(
-            dict.fromkeys(code for code, _ in _shared(cell, row, report))
-        )
+        reasons.setdefault(cell.cell.stack, {}).update(dict.fromkeys(_shared(cell, row, report)))
     return {stack: tuple(names) for stack, names in reasons.items() if names}
+
+
+def sound(row: Row, report: Report) -> list[str]:
+    """Return the stacks of a row that work and that nothing calls wrong, the oldest first."""
+    wrong = faults(row, report)
+    return [
+        cell.cell.stack
+        for cell in row.cells
+        if cell.cell.stack not in wrong and _works(cell, wrong, row, report)
+    ]
+
+
+def _works(
+    cell: CellResult, wrong: Mapping[str, tuple[str, ...]], row: Row, report: Report
+) -> bool:
+    """Return True if a cell has the numbers of a reference that is right, or differs from a wrong one."""
+    if cell.judged is Verdict.REFERENCE:
+        return True
+    if cell.judged is Verdict.DIVERGED:
+        return side(cell, row, report).wrong == _before(cell)
+    same = (Verdict.IDENTICAL, Verdict.ROUNDING)
+    return cell.judged in same and _before(cell) not in wrong
 
 
 def explaining(cell: CellResult, report: Report) -> list[tuple[RuleText, str]]:
@@ -112,16 +132,15 @@ def _by_findings(cell: CellResult, report: Report) -> Side:
 
 def _with_shared(found: Side, cell: CellResult, row: Row, report: Report) -> Side:
     """Return an answer that also says if the side it does not blame is wrong in another way."""
-    shared = [(c, stack) for c, stack in _shared(cell, row, report) if c not in found.codes]
+    shared = [code for code in _shared(cell, row, report) if code not in found.codes]
     if found.wrong == cell.cell.stack or not shared:
         return found
-    codes = ", ".join(dict.fromkeys(code for code, _ in shared))
-    also = f"{release(cell.cell.stack, report)} is wrong in another way ({codes})"
-    return found._replace(why=f"{found.why}. {also}", better=shared[-1][1])
+    also = f"{release(cell.cell.stack, report)} is wrong in another way ({', '.join(shared)})"
+    return found._replace(why=f"{found.why}. {also}")
 
 
-def _shared(cell: CellResult, row: Row, report: Report) -> tuple[tuple[str, str], ...]:
-    """Return the defects of the reference that a cell has too, each with a stack that has it not.
+def _shared(cell: CellResult, row: Row, report: Report) -> tuple[str, ...]:
+    """Return the defects of the reference that a cell has too.
 
     Another cell of the row differs from the reference, and a defect of the reference explains it. A
     cell with the reference's numbers in the first signal in which that one fails has its defect.
@@ -129,7 +148,8 @@ def _shared(cell: CellResult, row: Row, report: Report) -> tuple[tuple[str, str]
     if cell.judged not in (Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.DIVERGED):
         return ()
     failing = {signal.signal for signal in failing_signals(cell)}
-    shared: dict[tuple[str, str], None] = {}
+    repaired = {text.code for text, stack in explaining(cell, report) if stack == _before(cell)}
+    shared: dict[str, None] = {}
     for other in row.cells:
         if other.judged is not Verdict.DIVERGED or other.reference != cell.reference:
             continue
@@ -139,9 +159,8 @@ def _shared(cell: CellResult, row: Row, report: Report) -> tuple[tuple[str, str]
         # of several defects, nothing says which signal each one changes
         signals = [signal.signal for signal in failing_signals(other)]
         if failing.isdisjoint(signals[:1] if len(defects) == 1 else signals):
-            silent = (text.code for text in defects if text.kind == "silent")
-            shared.update(dict.fromkeys((code, other.cell.stack) for code in silent))
-    return tuple(shared)
+            shared.update(dict.fromkeys(text.code for text in defects if text.kind == "silent"))
+    return tuple(code for code in shared if code not in repaired)
 
 
 def _before(cell: CellResult) -> str:
@@ -194,12 +213,26 @@ def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:
 
 
 def _by_reason(cell: CellResult, report: Report) -> Side:
-    """Return what the matrix file says of a known difference, and the side that it calls wrong."""
-    if not cell.expected:
+    """Return what the matrix file says of a known difference, and the side that it calls wrong.
+
+    Of several reasons, those that name a side are shown, else the last one.
+    """
+    reasons = [" ".join(reason.split()) for reason in cell.expected]
+    if not reasons:
         return Side()
-    reason = " ".join(cell.expected[-1].split())
-    said = f"{report.matrix}: {first_sentences(reason, _MAX_REASON)}"
-    return Side(_claimed(reason, cell, report), (), said, report.matrix)
+    claims = [reason for reason in reasons if _claimed(reason, cell, report)]
+    # several claims leave room for a sentence each
+    limit = _MAX_REASON if len(claims) < 2 else 0
+    said = " ".join(first_sentences(reason, limit) for reason in claims or reasons[-1:])
+    wrong = _called_wrong(cell, report)
+    worst = cell.cell.stack if cell.cell.stack in wrong else "".join(wrong)
+    return Side(worst, (), f"{report.matrix}: {said}", report.matrix)
+
+
+def _called_wrong(cell: CellResult, report: Report) -> list[str]:
+    """Return the sides that the matrix file calls wrong, where it lists the difference."""
+    claimed = (_claimed(" ".join(reason.split()), cell, report) for reason in cell.expected)
+    return list(dict.fromkeys(filter(None, claimed)))
 
 
 def _claimed(reason: str, cell: CellResult, report: Report) -> str:

@@ -113,7 +113,7 @@ def _identical(report: Report, pages: Collection[str]) -> Markdown:
     names = identical_models(report)
     if not names:
         return EMPTY
-    title = f"{plural(len(names), 'model')} identical in every release"
+    title = f"{plural(len(names), 'model')} identical in every release that has {'it' if len(names) == 1 else 'them'}"
     links = join(link(n, page_path(n)) if page_path(n) in pages else prose(n) for n in names)
     return details(title, links) if len(names) > MAX_NAMES else fill("{}: {}.", title, links)
 

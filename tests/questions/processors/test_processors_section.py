@@ -115,7 +115,7 @@ def test_a_report_has_no_values_of_cases():
 
 
 def test_a_backend_that_a_stack_lacks_is_shown_with_the_reason():
-    reason = "torchvision is not installed in this stack"
+    reason = "torchvision is not installed in this environment"
     missing = signal(
         part="image processor, torchvision on demand", class_name="", backend="", absent=reason
     )

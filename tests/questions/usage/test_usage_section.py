@@ -58,7 +58,7 @@ def report(*rows, findings=(), stack="5.9"):
 
 
 def section(text):
-    found = re.search(r"^## Around the model\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    found = re.search(r"^## API checks\n.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     return squeezed(found[0]) if found else ""
 
 
@@ -86,7 +86,7 @@ def met(rows, *codes, stack="5.9"):
 
 def test_nothing_tried_says_nothing():
     documents = reports_document.render(report(row()))
-    assert "Around the model" not in beside_models(documents)
+    assert "API checks" not in beside_models(documents)
     assert PAGE not in documents
 
 

@@ -83,7 +83,7 @@ def _crossings(job: LoadJob, source: Source) -> Iterator[list[dict[str, Any]]]:
         feed = Feed(job["model"], getattr(torch, source.dtype), source.device)
         original = Original(source, feed)
     except (Unknown, PhaseFailed) as error:
-        reason = f"this stack cannot load the original either: {_first_line(error)}"
+        reason = f"this release cannot load the original either: {_first_line(error)}"
         failed: dict[str, Any] = {"loader": loader, "outcome": "absent", "reason": reason}
         if isinstance(error, PhaseFailed):
             failed["failure"] = error.failure  # the machine may be the cause, not the stack
@@ -102,7 +102,7 @@ def _write_result(path: Path, job: LoadJob, written: dict[str, Any]) -> None:
 
 
 class Original:
-    """The original checkpoint in this stack; loaded a second time only if something differs."""
+    """The original checkpoint in this environment; loaded a second time only if something differs."""
 
     def __init__(self, source: Source, feed: Feed) -> None:
         self.source = source
@@ -251,7 +251,7 @@ def _compared_logits(original: Original, saved: Observed) -> dict[str, Any]:
         return {"logits": "same bits", "logits_max_abs": 0.0}
     reloaded = original.reloaded.logits
     if reloaded is not None and not _same_bits(reference.logits, reloaded):
-        reason = "two loads of the original by this stack give different logits"
+        reason = "two loads of the original by this release give different logits"
         return {"logits": "not compared", "reason": reason}
     if reference.logits.shape != saved.logits.shape:
         shapes = [list(logits.shape) for logits in (reference.logits, saved.logits)]

@@ -241,7 +241,7 @@ def _other_backend(
     (other,) = (name for name in BACKENDS if name != backend)
     name = f"{kind}, {other} on demand"
     if other == "torchvision" and importlib.util.find_spec("torchvision") is None:
-        return {name: {"absent": "torchvision is not installed in this stack"}}
+        return {name: {"absent": "torchvision is not installed in this environment"}}
     demand = _demand(getattr(transformers, KINDS[kind].auto), other)
     processor, failed = _loaded(load, **demand)
     if failed:

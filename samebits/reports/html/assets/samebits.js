@@ -169,11 +169,15 @@
     }, 0);
     const widest = (i) => Math.max(...rows.map((row) => length(row.tr.cells[i])));
     const hidesVariant = fields.includes("variant");
+    const nameWidth = 84;
+    const onPhone = Math.max(66, Math.min(88, Math.floor((region.clientWidth - nameWidth) / stacks.length)));
+    // Names, variant and known cause take some 600 pixels; no number needs more than 150.
+    const onScreen = Math.max(150, Math.min(190, Math.floor((region.clientWidth - 600) / stacks.length)));
     const columns = heads.map((head, i) => {
       const title = head.innerText.trim() || head.textContent;
       const column = { title, field: fields[i], formatter: content(i) };
-      if (head.dataset.stack) return { ...column, sorter: "number", minWidth: 88, width: isNarrow ? 88 : Math.min(190, Math.max(90, 50 + widest(i))) };
-      if (head.dataset.field === "model") return { ...column, frozen: true, minWidth: isNarrow ? 110 : Math.min(230, 30 + widest(i)), width: isNarrow ? 110 : undefined };
+      if (head.dataset.stack) return { ...column, sorter: "number", minWidth: isNarrow ? onPhone : 88, width: isNarrow ? onPhone : Math.min(onScreen, Math.max(90, 50 + widest(i))) };
+      if (head.dataset.field === "model") return { ...column, frozen: true, minWidth: isNarrow ? nameWidth : Math.min(230, 30 + widest(i)), width: isNarrow ? nameWidth : undefined };
       if (head.dataset.field === "findings") return { ...column, minWidth: isNarrow ? 240 : 220, tooltip: true };
       return { ...column, minWidth: 120, maxInitialWidth: 200, tooltip: true, visible: !isNarrow };
     });
@@ -182,7 +186,7 @@
     region.classList.add("replaced");
     const many = columns.length > 16;
     // The group can be chosen above the table: it gives way to the results.
-    const needed = columns.reduce((sum, column) => sum + column.minWidth, 0);
+    const needed = columns.reduce((sum, column) => sum + (column.width || column.minWidth), 0);
     const group = columns[fields.indexOf("group")];
     if (group && needed > holder.clientWidth) group.visible = false;
     const table = new Tabulator(holder, {
