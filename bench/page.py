@@ -195,13 +195,28 @@ def _against(results: dict[str, Any]) -> list[str]:
     return [text]
 
 
+_JOBS = {
+    "ladder a": "float64 check a",
+    "ladder b": "float64 check b",
+    "crossings.save": "save",
+    "crossings.load": "load elsewhere",
+    "step-trace": "training trace",
+    "step-graft": "training swap test",
+}
+"""Kind of job in a record -> its name on the page, where it is another one."""
+
+
+def _job(kind: str) -> str:
+    return _JOBS.get(kind, kind)
+
+
 def _spent(spent: list[dict[str, Any]], cpu: float) -> list[str]:
     host = cpu - sum(jobs["cpu"] for jobs in spent)
-    lines = [[jobs["kind"], str(jobs["jobs"]), f"{jobs['cpu']:.1f}"] for jobs in spent]
+    lines = [[_job(jobs["kind"]), str(jobs["jobs"]), f"{jobs['cpu']:.1f}"] for jobs in spent]
     text = (
         "The cold run by kind of job. *cell a* runs all checks, *cell b* only measures whether the "
-        "results repeat; *crossings.save* and *crossings.load* cross the releases, *ladder* separates "
-        "rounding from a behaviour change; *imports* are the environments' own processes, *host* compares and writes."
+        "results repeat; *save* and *load elsewhere* are the save/load compatibility of the releases, *float64 check* "
+        "separates rounding from a behaviour change; *imports* are the environments' own processes, *host* compares and writes."
     )
     table = _table(["job", "number", "CPU s"], [*lines, ["host", "", f"{host:.1f}"]], right=2)
     return [text, table]
@@ -306,7 +321,7 @@ def _real_size(real_size: dict[str, Any]) -> list[str]:
                 ]
             )
             shares = sorted(cost["spent"].items(), key=lambda entry: -entry[1])
-            text = ", ".join(f"{kind} {cpu / model['bare']:.1f}" for kind, cpu in shares[:5])
+            text = ", ".join(f"{_job(kind)} {cpu / model['bare']:.1f}" for kind, cpu in shares[:5])
             kinds.append([name, level, text])
     method = (
         "`nox -s bench-real` makes these models with random weights and runs them under two releases, "
@@ -327,11 +342,11 @@ def _real_size(real_size: dict[str, Any]) -> list[str]:
 
 _WHAT_A_JOB_IS_FOR = """\
 Without *cell a* there is nothing to compare. *cell b* is the second run of each cell; without it nobody learns that a
-cell reads uninitialised memory or depends on chance. *ladder a* computes cells that differ again in float64; without it
+cell reads uninitialised memory or depends on chance. *float64 check a* computes cells that differ again in float64; without it
 every difference is undecided. It starts for no cell that holds the same bits, and its copy of the model in float64 is
-most of the memory. A model whose copy would take more than 4 GiB has none: there the ladder converts parameters one
-operation at a time, which saves the memory and takes up to four times the CPU time. *crossings.save* and
-*crossings.load* make no verdict."""
+most of the memory. A model whose copy would take more than 4 GiB has none: there the check converts parameters one
+operation at a time, which saves the memory and takes up to four times the CPU time. *save* and
+*load elsewhere* make no verdict."""
 
 
 def _levels(levels: dict[str, Any]) -> list[str]:
