@@ -1,5 +1,6 @@
 """small: a made model is of the same kind as a large one, shows its defects, and else there is none."""
 
+import errno
 import importlib
 import json
 import tempfile
@@ -8,6 +9,7 @@ from types import SimpleNamespace
 
 import torch
 import transformers
+from raising import raised
 from samebits_probe.model import build, forks, load, small
 from samebits_probe.questions.crossings import save
 from samebits_probe.questions.relations import phase as relations_phase
@@ -108,6 +110,31 @@ def test_values_are_seeded_and_dtype_and_attention_are_those_of_the_cell():
     assert {n: p.shape for n, p in first.items()} == {n: p.shape for n, p in second.items()}
     differing = {n: (first[n], second[n]) for n in first if not torch.equal(first[n], second[n])}
     assert not differing, differing
+
+
+def test_a_shortage_of_the_machine_makes_no_other_model():
+    for error in (
+        MemoryError(),
+        OSError(errno.ENOSPC, "full"),
+        RuntimeError("can't start new thread"),
+    ):
+        save_fails_once(error)
+        raised(type(error), small.made(llama(), SOURCE).__enter__)
+    save_fails_once(OSError("a class refuses the config"))
+    with small.made(llama(), SOURCE) as made:
+        assert made.folder.name == "width and heads together"
+
+
+def save_fails_once(error):
+    original, calls = build.save_seeded, []
+
+    def save(*words):
+        calls.append(words)
+        if len(calls) == 1:
+            raise error
+        return original(*words)
+
+    build.save_seeded = save
 
 
 def test_kinds_of_layers_are_kept():

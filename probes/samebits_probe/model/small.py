@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import errno
 import re
 import tempfile
 from pathlib import Path
@@ -37,6 +38,7 @@ MAX_BYTES = 64 << 20
 """Bytes in float32 up to which a model is made."""
 SECONDS = 30.0
 """Seconds to make such a model and to ask it everything; ten were seen."""
+_SHORTAGES = {errno.ENOMEM, errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EAGAIN}
 _SEED, _GAIN = 1, 1.0
 _PROMPT = 12
 _FLAGS_LEFT_OUT = frozenset({"training"})
@@ -123,8 +125,20 @@ def _made_or_reason(
         return _made_by(plan, folder, loaded, source)
     except NoneMade as reason:
         return str(reason)
-    except Exception as error:  # noqa: BLE001  a class may refuse a config in any way
+    except Exception as error:  # a class may refuse a config in any way
+        if _is_shortage(error):
+            raise
         return in_one_line(error)
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Return True for an error of the machine: another plan would make another model than the reference has."""
+    text = f"{error}"
+    return (
+        isinstance(error, MemoryError)
+        or (isinstance(error, OSError) and error.errno in _SHORTAGES)
+        or any(words in text for words in ("can't start new thread", "not enough memory"))
+    )
 
 
 def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.Source) -> Made:
