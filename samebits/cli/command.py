@@ -20,7 +20,7 @@ from samebits.base.errors import MachineError, SamebitsError
 from samebits.base.options import record_of
 from samebits.base.redaction import Redaction
 from samebits.bisect import command as bisect
-from samebits.check import init
+from samebits.check import bump, init
 from samebits.cli.check import check_model
 from samebits.cli.folders import check_cache, check_lock
 from samebits.cli.interrupts import (
@@ -70,6 +70,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
 _WRITERS: dict[str, tuple[Any, Callable[[Any], list[str]]]] = {
     "init": (init.Options, init.write_files),
     "issue": (issue.Options, issue.write_issue),
+    "bump": (bump.Options, bump.write_bump),
     "plot": (plot.Options, plot.write_chart),
 }
 """Command that only writes files -> its options, and what writes and returns the lines to print."""

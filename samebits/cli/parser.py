@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 from samebits.base.options import add_options
 from samebits.base.version import VERSION
 from samebits.bisect import command as bisect
+from samebits.check import bump, init
 from samebits.check import command as check
-from samebits.check import init
 from samebits.cli.report import ReportOptions
 from samebits.defaults import command as defaults
 from samebits.gate import command as gate
@@ -107,6 +107,7 @@ _COMMANDS = {
     "init": _INIT,
     "report": _REPORT,
     "issue": _ISSUE,
+    "bump": bump.HELP_AT_LENGTH,
     "plot": _PLOT,
     "record": gate.RECORD_HELP,
     "verify": gate.VERIFY_HELP,
@@ -137,6 +138,7 @@ _GROUPS = {
         "merge": "write the report of a run from its shards",
         "plot": plot.HELP,
         "issue": issue.HELP,
+        "bump": bump.HELP,
     },
 }
 """Group of the help -> its commands, each with its help in one line."""
@@ -234,6 +236,7 @@ def _add_options(parsers: Mapping[str, _Parser]) -> None:
     add_options(parsers["init"], init.Options)
     add_options(parsers["report"], ReportOptions, reports="that of REPORT.json")
     add_options(parsers["issue"], issue.Options)
+    add_options(parsers["bump"], bump.Options)
     add_options(parsers["plot"], plot.Options)
     for name, options in (("record", gate.RecordOptions), ("verify", gate.VerifyOptions)):
         add_options(parsers[name], options, *gate.own_first(options))

@@ -5,6 +5,7 @@ test, too. The model ``odd`` computes something else under the later stack.
 """
 
 import json
+import os
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -14,7 +15,8 @@ import pytest
 import yaml
 
 from tests.support.actions import ROOT, SELF, Run, Service, StepFailed, read
-from tests.support.faulty_bench import Bench
+from tests.support.clones import clone, git, write
+from tests.support.faulty_bench import STACKS, Bench
 
 pytestmark = pytest.mark.processes
 
@@ -31,8 +33,8 @@ def service(tmp_path):
     return project(tmp_path, "healthy", "odd")
 
 
-def project(folder, *models):
-    bench = Bench(folder / "bench", *models)
+def project(folder, *models, stacks=STACKS):
+    bench = Bench(folder / "bench", *models, stacks=stacks)
     more = {name: bench.environ[name] for name in ("TMPDIR", "HF_HOME")}
     service = Service(folder, PROGRAM, **more)
     (service.workspace / "matrix.yaml").write_bytes((bench.folder / "matrix.yaml").read_bytes())
@@ -190,6 +192,110 @@ def test_a_report_of_an_earlier_run_is_not_taken_for_this_one(service):
     assert Run(service).action(fail="false")["report"] == ""
 
 
+def bumped(folder, *models, before="transformers==4.48.0", after="transformers==5.0.0"):
+    """Return a project in git whose newest commit changes requirements.txt, and what GitHub says of it."""
+    service = project(folder, *models, stacks=("before", "after"))
+    matrix = service.workspace / "matrix.yaml"
+    matrix.write_text(re.sub("^stacks: .*", 'stacks: ["4.48", "5.0"]', matrix.read_text()))
+    one, two = (("pin", {"requirements.txt": f"{text}\n"}) for text in (before, after))
+    return service, event_of(*clone(service.workspace, one, two))
+
+
+def event_of(base, head):
+    return {"pull_request": {"number": "5", "base": {"sha": base}, "head": {"sha": head}}}
+
+
+def test_a_bump_is_compared_and_answered_in_one_comment_that_is_updated(tmp_path):
+    service, event = bumped(tmp_path, "healthy", "odd")
+    for n_updates in (0, 1):
+        run = Run(service, event=event)
+        with pytest.raises(StepFailed, match="Pass or fail: exit code 1"):
+            run.action(bump="true")
+        (comment,) = service.comments
+        assert comment.get("updated", 0) == n_updates
+    assert comment["body"].startswith(
+        "<!-- samebits bump -->\n## samebits: transformers 4.48.0 → 5.0.0"
+    )
+    assert "odd" in comment["body"]
+    assert "https://github.com/someone/project/actions/runs/7" in comment["body"]
+    assert "transformers 4.48.0 → 5.0.0" in service.summary.read_text("utf-8")
+    asked = [command for command in service.commands if command.startswith("['matrix'")]
+    assert "'samebits-bump.yaml', '--environments', 'before,after'" in asked[0]
+
+
+def test_a_bump_that_keeps_all_bits_passes_and_says_so(tmp_path):
+    service, event = bumped(tmp_path, "healthy")
+    assert Run(service, event=event).action(bump="true")["exit-code"] == "0"
+    assert len(service.comments) == 1
+
+
+def test_where_no_version_moves_nothing_runs_and_nothing_is_said(tmp_path):
+    service, event = bumped(tmp_path, "odd", after="transformers==4.48.0  # why")
+    run = Run(service, event=event)
+    assert run.action(bump="true") == {"exit-code": "0", "report": ""}
+    assert "none of transformers, torch, tokenizers, accelerate moves" in run.output
+    assert service.comments == []
+    assert not any("matrix" in command.split(",")[0] for command in service.commands)
+    assert "actions/cache/restore" not in dict(run.used)
+    assert not service.summary.exists()
+
+
+def test_a_comment_about_a_bump_that_was_taken_back_says_so(tmp_path):
+    service, event = bumped(tmp_path, "healthy")
+    Run(service, event=event).action(bump="true")
+    write(service.workspace, {"requirements.txt": "transformers==4.48.0\n"})
+    git(service.workspace, "commit", "-qam", "back")
+    head = git(service.workspace, "rev-parse", "HEAD")
+    Run(service, event=event_of(event["pull_request"]["base"]["sha"], head)).action(bump="true")
+    (comment,) = service.comments
+    assert "no version moves" in comment["body"]
+
+
+@pytest.mark.parametrize("refused", ["GET", "POST"])
+def test_without_a_token_that_may_write_the_summary_has_the_answer(tmp_path, refused):
+    service, event = bumped(tmp_path, "healthy")
+    service.environ["FAKE_REFUSED"] = refused
+    run = Run(service, event=event)
+    assert run.action(bump="true")["exit-code"] == "0"
+    assert "::notice title=samebits::no comment" in run.output
+    assert service.comments == []
+    assert "transformers 4.48.0 → 5.0.0" in service.summary.read_text("utf-8")
+
+
+def test_a_range_is_answered_by_what_to_do_and_no_run(tmp_path):
+    service, event = bumped(tmp_path, "odd", before="transformers>=4.48", after="transformers>=5")
+    run = Run(service, event=event)
+    with pytest.raises(StepFailed, match="Pass or fail: exit code 3"):
+        run.action(bump="true")
+    (comment,) = service.comments
+    assert "state one with ==" in comment["body"]
+
+
+def test_a_bump_of_one_model_is_a_check_of_two_releases(tmp_path):
+    pins = {"before": "transformers==4.57", "after": "transformers==5.2.0"}
+    service, event = bumped(tmp_path, "healthy", **pins)
+    show = (*PROGRAM[:1], "-c", ONLY_BUMP, *PROGRAM[1:])
+    service.environ["FAKE_SAMEBITS"] = os.pathsep.join(show)
+    Run(service, event=event).action(bump="true", model="org/name@1", fail="false")
+    (asked,) = (command for command in service.commands if command.startswith("['check'"))
+    assert asked.startswith("['check', 'org/name@1', '--from', '4.57.0', '--to', '5.2.0',")
+    assert "The run ended without a report" in service.comments[0]["body"]
+
+
+ONLY_BUMP = """
+import os, sys
+sys.exit(5) if sys.argv[2] != "bump" else os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def test_a_bump_needs_a_pull_request_and_no_releases(tmp_path):
+    service, event = bumped(tmp_path, "healthy")
+    for inputs, of in (({}, {}), ({"from": "before", "to": "after"}, event)):
+        with pytest.raises(StepFailed, match="leave them out") as raised:
+            Run(service, event=of).action(bump="true", **inputs)
+        assert raised.value.code == 2
+
+
 def workflow(service, **inputs):
     """Run the reusable workflow; return the exit code of its run."""
     run = Run(service)
@@ -303,7 +409,7 @@ def test_the_same_action_has_the_same_commit_everywhere():
     assert {name: c for name, c in commits.items() if len(c) > 1} == {}
 
 
-@pytest.mark.parametrize("name", ["check.yml", "newest.yml"])
+@pytest.mark.parametrize("name", ["bump.yml", "check.yml", "newest.yml"])
 def test_inputs_of_the_examples_exist(name):
     document = read(ROOT / "examples" / "github" / name)
     called = read(ROOT / ".github" / "workflows" / "samebits.yml")["on"]["workflow_call"]["inputs"]

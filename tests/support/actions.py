@@ -37,6 +37,32 @@ import argparse, json, os, sys
 store = os.environ["FAKE_ISSUES"]
 issues = json.load(open(store)) if os.path.exists(store) else {"labels": [], "issues": []}
 assert os.environ["GH_TOKEN"] and os.environ["GH_REPO"] == "someone/project"
+if sys.argv[1:2] == ["api"]:
+    words = sys.argv[2:]
+    method = words.pop(words.index("--method") + 1) if "--method" in words else "GET"
+    comments = issues.setdefault("comments", [])
+    place = next(word for word in words if word.startswith("repos/"))
+    start = "repos/someone/project/issues/"
+    if os.environ.get("FAKE_REFUSED") == method:
+        sys.exit("gh: Resource not accessible by integration (HTTP 403)")
+    if method == "GET":
+        assert place == start + "5/comments?per_page=100" and {"--paginate", "--slurp"} <= {*words}
+        print(json.dumps([comments[:1], comments[1:]]))
+        sys.exit()
+    field, _, path = words[words.index("--field") + 1].partition("=@")
+    body = open(path).read()
+    assert field == "body" and len(body) < 65536
+    if method == "POST":
+        assert place == start + "5/comments"
+        new = {"id": len(comments) + 1, "user": {"login": "github-actions[bot]"}, "body": body}
+        comments.append(new)
+    else:
+        assert method == "PATCH"
+        (found,) = [c for c in comments if place == start + f"comments/{c['id']}"]
+        found["body"] = body
+        found["updated"] = found.get("updated", 0) + 1
+    json.dump(issues, open(store, "w"))
+    sys.exit()
 parser = argparse.ArgumentParser(allow_abbrev=False)
 kinds = parser.add_subparsers(dest="kind", required=True)
 issue = kinds.add_parser("issue").add_subparsers(dest="what", required=True)
@@ -113,6 +139,10 @@ class Service:
     def issues(self):
         return json.loads(self.store.read_text())["issues"] if self.store.exists() else []
 
+    @property
+    def comments(self):
+        return json.loads(self.store.read_text()).get("comments", []) if self.store.exists() else []
+
     def close_issues(self):
         stored = json.loads(self.store.read_text())
         for issue in stored["issues"]:
@@ -127,8 +157,9 @@ class Service:
 class Run:
     """One run of a workflow or an action."""
 
-    def __init__(self, service, *, matched_key=""):
+    def __init__(self, service, *, matched_key="", event=None):
         self.service = service
+        self.event = event or {}
         self.used = []
         """``uses:`` of other repositories, with what they got."""
         self.output = ""
@@ -164,6 +195,7 @@ class Run:
                 "server_url": "https://github.com",
                 "run_id": "7",
                 "workflow": "newest",
+                "event": self.event,
             },
             "job": {"workflow_repository": "owner/samebits", "workflow_sha": "0" * 40},
         }

@@ -1,0 +1,374 @@
+"""``samebits bump``: which of transformers, torch, tokenizers and accelerate a pull request moves.
+
+Both versions of each file are read from git, and their pins compared. It runs no model: it says what to
+run, and writes the comment about a run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import yaml
+from packaging.version import Version
+
+from samebits.base import git
+from samebits.base.errors import SamebitsError, shown
+from samebits.base.options import Option
+from samebits.check.pins import PACKAGES, SOURCE, Stated, UnreadableError, is_read, stated
+from samebits.check.releases import NEWEST
+from samebits.records.record import Record
+from samebits.reports import again
+from samebits.reports.formats import github
+from samebits.text.blocks import bullets, heading, page, table
+from samebits.text.markdown import Markdown, code, fill, join
+from samebits_wire.atomic import replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+HELP = "say what a pull request moves of transformers, torch, tokenizers and accelerate"
+HELP_AT_LENGTH = """\
+Read from git which of transformers, torch, tokenizers and accelerate moves between two commits.
+
+Read are requirements, constraints, pyproject.toml, uv.lock, poetry.lock, pdm.lock, pylock.toml, Pipfile.lock
+and environment.yml, as of both commits. A version follows from an exact pin (==) or a lock; of a range it is
+said that none does. No model runs. The exit code is 0 either way.
+"""
+
+MARK = "<!-- samebits bump -->"
+AUTHOR = "github-actions[bot]"
+"""Who writes by the token of a workflow: a comment of somebody else is never changed, whatever it holds."""
+MAX_BYTES = 55_000
+"""Bytes of the summary in a comment; GitHub refuses one of more than 65,536 characters."""
+_MAX_CHARACTERS = 65_000
+BEFORE, AFTER = "before", "after"
+MATRIX = "samebits-bump.yaml"
+INCOMPLETE = 3
+
+_RELEASE = re.compile(r"\d+(\.\d+)*")
+_MENTION = re.compile(r"(?<![\w`])@(?=\w)|(?<!&)#(?=\d)")
+
+
+class BumpError(SamebitsError):
+    """The commits, or a file that is needed, cannot be read."""
+
+
+class Options(Record):
+    """The options of the command."""
+
+    base: Annotated[str, Option("REV")] = "HEAD^"
+    """The commit that the pull request starts from, or its branch (default: HEAD^)."""
+    head: Annotated[str, Option("REV")] = "HEAD"
+    """The newest commit of the pull request (default: HEAD)."""
+    matrix: Annotated[Path | None, Option("FILE")] = None
+    """A matrix file: a copy beside it, samebits-bump.yaml, gets the environments before and after. Without it,
+    what `samebits check --from A --to B` can compare: transformers alone."""
+    output: Annotated[Path | None, Option("FILE")] = None
+    """Append what to run, in lines NAME=VALUE as $GITHUB_OUTPUT has them (default: print them)."""
+    comment: Annotated[Path | None, Option("FILE")] = None
+    """Write the comment for the pull request."""
+    report: Annotated[Path | None, Option("REPORT.json")] = None
+    """The report of the run, for the comment."""
+    known: Annotated[Path | None, Option("FILE")] = None
+    """The comments that exist: what `gh api --paginate --slurp` prints; the id of the one to update is appended
+    to the output, as comment."""
+
+
+class Move(NamedTuple):
+    """A package whose version is another one."""
+
+    package: str
+    before: str
+    after: str
+    files: tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """What two commits state."""
+
+    moves: tuple[Move, ...] = ()
+    problems: tuple[Markdown, ...] = ()
+    """What moves and cannot be compared, and what to do."""
+    notes: tuple[Markdown, ...] = ()
+    pins: Mapping[str, str] = {}
+    """Package that does not move -> its version."""
+
+
+def write_bump(options: Options) -> list[str]:
+    """Say what moves; return the lines to print.
+
+    Raises:
+        BumpError: the commits, the matrix or the comments cannot be read.
+        ReportFileError: the report cannot be read.
+
+    """
+    found = compare(Path(), options.base, options.head)
+    to_run, found = _to_run(found, options.matrix)
+    outputs = {"moved": _moved(found), "run": str(bool(to_run)).lower(), **to_run}
+    if not to_run:
+        outputs["exit-code"] = str(INCOMPLETE if found.problems else 0)
+    if options.comment:
+        has_run = bool(to_run) and options.known is not None
+        replace(options.comment, comment(found, options.report, has_run=has_run))
+    if options.known:
+        outputs["comment"] = own_comment(options.known)
+    lines = [f"{name}={value}" for name, value in outputs.items()]
+    moved = [f"{m.package} {m.before} -> {m.after} ({', '.join(m.files)})" for m in found.moves]
+    said = [*moved, *(text.replace("`", "") for text in (*found.problems, *found.notes))]
+    said = said or [f"none of {', '.join(PACKAGES)} moves"]
+    if options.output is None:
+        return [*said, *lines]
+    with options.output.open("a", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+    return said
+
+
+def compare(folder: Path, base: str, head: str) -> Found:
+    """Return what moves from where ``head`` left ``base``. Raises BumpError."""
+    after = _commit(folder, head)
+    starts = git.words(folder, "merge-base", _commit(folder, base), after)
+    if not starts:
+        msg = f"{shown(base)} and {shown(head)} have no commit in common here: {_FETCH}"
+        raise BumpError(msg)
+    old, new = (_files(folder, commit) for commit in (starts[0], after))
+    contents = dict(git.blobs(folder, [*old.values(), *new.values()]))
+    problems: list[Markdown] = []
+
+    def read(files: Mapping[str, str], paths: Iterable[str]) -> frozenset[Stated]:
+        found: frozenset[Stated] = frozenset()
+        for path in paths:
+            try:
+                found |= stated(path, contents[files[path]])
+            except (UnreadableError, KeyError):
+                if old.get(path) != new.get(path):
+                    problems.append(
+                        fill("{} cannot be read, so what it moves is not known.", code(path))
+                    )
+        return found
+
+    both = [path for path in old if path in new and old[path] != new[path]]
+    changes = {(path,): (read(old, [path]), read(new, [path])) for path in both}
+    # a file that was renamed is gone under one name and new under another
+    gone, come = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
+    changes[(*gone, *come)] = (read(old, gone), read(new, come))
+    at_head = {path: read(new, [path]) for path in new}
+    return _judged(changes, at_head, tuple(dict.fromkeys(problems)))
+
+
+_FETCH = "check out with fetch-depth: 0, so that the history is there"
+
+
+def _commit(folder: Path, revision: str) -> str:
+    if revision.startswith("-"):
+        msg = f"{shown(revision)} is no commit"
+        raise BumpError(msg)
+    found = git.words(folder, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+    if not found:
+        msg = f"{shown(revision)} is no commit of this repository: {_FETCH}"
+        raise BumpError(msg)
+    return found[0]
+
+
+def _files(folder: Path, commit: str) -> dict[str, str]:
+    return {path: blob for path, blob in git.tree(folder, commit, "").items() if is_read(path)}
+
+
+def _judged(
+    changes: Mapping[tuple[str, ...], tuple[frozenset[Stated], frozenset[Stated]]],
+    at_head: Mapping[str, frozenset[Stated]],
+    unread: tuple[Markdown, ...],
+) -> Found:
+    moves, problems, notes, pins = [], list(unread), [], {}
+    for package in PACKAGES:
+        found: dict[tuple[str, str], list[str]] = {}
+        unclear = []
+        for paths, sides in changes.items():
+            old, new = ({s for s in side if s.package == package} for side in sides)
+            before, after = _versions(old) - _versions(new), _versions(new) - _versions(old)
+            if len(before) == len(after) == 1:
+                found.setdefault((before.pop(), after.pop()), []).extend(paths)
+            elif not (old and new):
+                notes += [_appears(package, paths, new)] if old or new else []
+            elif before or after or not (_versions(old) or _versions(new)):
+                unclear += [_unclear(package, paths, old, new)] if old != new else []
+        if len(found) == 1:
+            ((ends, files),) = found.items()
+            moves.append(Move(package, *ends, tuple(files)))
+            notes += _others(package, ends[1], at_head)
+            continue
+        if found:
+            several = join(
+                (f"{old} → {new} in {', '.join(f)}" for (old, new), f in found.items()), "; "
+            )
+            problems.append(
+                fill(
+                    "The files disagree about {}: {}. Let them state one version.", package, several
+                )
+            )
+        problems += unclear
+        stated_now = _versions(s for side in at_head.values() for s in side if s.package == package)
+        if len(stated_now) == 1 and not unclear and not found:
+            pins[package] = stated_now.pop()
+    return Found(tuple(moves), tuple(problems), tuple(notes), pins)
+
+
+def _versions(side: Iterable[Stated]) -> set[str]:
+    return {one.version for one in side if one.version}
+
+
+def _appears(package: str, paths: Iterable[str], new: set[Stated]) -> Markdown:
+    files = join(map(code, paths))
+    if new:
+        return fill("{} is new in {}: there is no earlier version to compare with.", package, files)
+    return fill("{} is no longer stated in {}.", package, files)
+
+
+def _unclear(package: str, paths: Iterable[str], old: set[Stated], new: set[Stated]) -> Markdown:
+    return fill(
+        "{} moves in {} from {} to {}, and from a range no version follows: state one with == or commit a lock "
+        "file (uv.lock, poetry.lock, pdm.lock), or run the action with from and to in place of bump.",
+        package,
+        join(map(code, paths)),
+        *(join(sorted(map(_shown, side)), " and ") for side in (old, new)),
+    )
+
+
+def _shown(one: Stated) -> Markdown:
+    if one.text.startswith(SOURCE) or SOURCE in one.text:
+        return Markdown("an address")
+    return code(one.text or "any version")
+
+
+def _others(
+    package: str, version: str, at_head: Mapping[str, frozenset[Stated]]
+) -> Iterator[Markdown]:
+    for path, side in at_head.items():
+        others = _versions(s for s in side if s.package == package) - {version}
+        if others:
+            text = "{} still states {} {}."
+            yield fill(text, code(path), package, " and ".join(sorted(others)))
+
+
+def _to_run(found: Found, matrix: Path | None) -> tuple[dict[str, str], Found]:
+    """Return the inputs of the run, {} if there is none, and what else is to be said."""
+    problems, moves = list(found.problems), []
+    for move in found.moves:
+        before, after = (version.partition("+")[0] for version in (move.before, move.after))
+        if not (_RELEASE.fullmatch(before) and _RELEASE.fullmatch(after)):
+            text = "{} moves from {} to {}, and one of them is no release: name a checkout in matrix.yaml."
+            problems.append(fill(text, move.package, before, after))
+        elif before == after:
+            text = "Only the build of {} moves, from {} to {}: samebits takes the build of its index for both."
+            problems.append(fill(text, move.package, move.before, move.after))
+        elif matrix is None and move.package != "transformers":
+            text = (
+                "{} is the same on both sides of this run: `samebits check` compares releases of transformers. "
+                "To compare {} and {}, write a matrix.yaml (`samebits init MODEL`) and give the action matrix."
+            )
+            problems.append(fill(text, move.package, before, after))
+        else:
+            moves.append(move._replace(before=before, after=after))
+    notes = list(found.notes)
+    found = found._replace(problems=tuple(problems))
+    if not moves:
+        return {}, found
+    by_package = {move.package: move for move in moves}
+    move = by_package.get("transformers")
+    if move and Version(move.before) > Version(move.after):
+        notes.append(Markdown("transformers goes back: the older release is the reference."))
+    if matrix is None and move:
+        ends = sorted((move.before, move.after), key=Version)
+        return {"from": ends[0], "to": ends[1]}, found._replace(notes=tuple(notes))
+    if move is None and "transformers" not in found.pins:
+        notes.append(fill("No file pins transformers: both sides have {}, the newest.", NEWEST))
+    sides = [_environment(id_, by_package, found.pins) for id_ in (BEFORE, AFTER)]
+    file = with_environments(Path(matrix or ""), sides)
+    return {"from": BEFORE, "to": AFTER, "matrix": str(file)}, found._replace(notes=tuple(notes))
+
+
+def _environment(id_: str, moves: Mapping[str, Move], pins: Mapping[str, str]) -> dict[str, Any]:
+    """Return an environment with all that the project pins on one side."""
+    of_side = {name: move.before if id_ == BEFORE else move.after for name, move in moves.items()}
+    pinned = {name: version.partition("+")[0] for name, version in pins.items()}
+    usable = {name: version for name, version in pinned.items() if _RELEASE.fullmatch(version)}
+    versions = usable | of_side
+    entry: dict[str, Any] = {"id": id_, "transformers": versions.pop("transformers", NEWEST)}
+    if torch := versions.pop("torch", ""):
+        entry["torch"] = torch
+    packages = [f"{name}=={versions[name]}" for name in sorted(versions)]
+    return entry | ({"packages": packages} if packages else {})
+
+
+def with_environments(path: Path, entries: list[dict[str, Any]]) -> Path:
+    """Write a copy of a matrix file with further environments beside it; return its path.
+
+    The text stays as it is around them. Raises BumpError.
+    """
+    try:
+        text = path.read_text("utf-8")
+        root = yaml.compose(text, yaml.SafeLoader)
+        listed = next((v for k, v in root.value if k.value in ("environments", "stacks")), None)
+        flow = [json.dumps(entry) for entry in entries]
+        if listed is None:
+            changed = f"{text.rstrip()}\nenvironments: [{', '.join(flow)}]\n"
+        elif not isinstance(listed, yaml.SequenceNode) or not listed.value:
+            msg = f"{shown(str(path))}: environments is no list"
+            raise BumpError(msg)
+        else:
+            at = listed.start_mark.index
+            indent = " " * listed.start_mark.column
+            added = "".join(f"{e}, " for e in flow) if listed.flow_style else ""
+            added = added or "".join(f"- {e}\n{indent}" for e in flow)
+            at += 1 if listed.flow_style else 0
+            changed = text[:at] + added + text[at:]
+    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+        msg = f"{shown(str(path))} cannot be read as a matrix file"
+        raise BumpError(msg) from error
+    file = path.with_name(MATRIX)
+    replace(file, changed)
+    return file
+
+
+def _moved(found: Found) -> str:
+    if found.moves:
+        return "true"
+    return "unknown" if found.problems else "false"
+
+
+def comment(found: Found, report: Path | None, *, has_run: bool) -> str:
+    """Return the text of the comment; its first line is the mark by which it is found again."""
+    names = ", ".join(f"{m.package} {m.before} → {m.after}" for m in found.moves)
+    title = names or ("moved, and not compared" if found.problems else "no version moves")
+    rows = [[m.package, m.before, m.after, join(map(code, m.files))] for m in found.moves]
+    blocks = [
+        heading(2, f"samebits: {title}"),
+        table(["package", "before", "after", "stated in"], rows),
+        bullets([*found.problems, *found.notes]),
+    ]
+    text = page(blocks)
+    if report:
+        text = Markdown(f"{text}\n\n{github.summary(again.read(report).report, MAX_BYTES)}")
+    elif has_run:
+        text = page([text, Markdown("The run ended without a report: its log says why.")])
+    # nobody is notified, and no issue of another number gets a reference
+    quiet = _MENTION.sub(lambda match: f"{match[0]}\u200b", text)
+    return f"{MARK}\n{quiet.rstrip()[:_MAX_CHARACTERS]}\n"
+
+
+def own_comment(path: Path) -> str:
+    """Return the id of the comment of an earlier run; '' if there is none. Raises BumpError."""
+    try:
+        pages = json.loads(path.read_bytes())
+        listed = [one for page in pages for one in (page if isinstance(page, list) else [page])]
+        own = [
+            one["id"]
+            for one in listed
+            if one["user"]["login"] == AUTHOR and (one["body"] or "").startswith(MARK)
+        ]
+        return str(int(own[0])) if own else ""
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        msg = f"{shown(str(path))} is no list of comments, as gh prints it"
+        raise BumpError(msg) from error

@@ -1,0 +1,356 @@
+"""What a pull request moves: planted bumps, clean twins, and what states no version."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samebits.check import bump, pins
+from samebits.matrix import load, yamltext
+from samebits.reports.json import render
+from tests.support.clones import clone, git
+from tests.support.sample_report import sample_report
+
+OLD, NEW = "4.57.1", "5.2.0"
+
+
+def text_of(path, version):
+    """Return the content of a file that states a version of transformers, and more."""
+    return {
+        "requirements.txt": f"# what runs\n-r base.txt\ntransformers[torch]=={version} \\\n  --hash=sha256:00\nnumpy\n",
+        "requirements/ci.in": f"transformers=={version} ; python_version >= '3.10'  # pinned\n",
+        "pyproject.toml": f'[project]\nname = "x"\nversion = "1"\ndependencies = ["transformers=={version}"]\n',
+        "a/pyproject.toml": f'[dependency-groups]\nci = ["Transformers == {version}", {{include-group = "x"}}]\nx = []\n',
+        "b/pyproject.toml": f'[tool.poetry.group.ci.dependencies]\ntransformers = {{version = "{version}"}}\n',
+        "uv.lock": f'version = 1\n[[package]]\nname = "x"\n[[package]]\nname = "transformers"\nversion = "{version}"\n',
+        "poetry.lock": f'[[package]]\nname = "transformers"\nversion = "{version}"\n',
+        "pylock.toml": f'[[packages]]\nname = "transformers"\nversion = "{version}"\n',
+        "Pipfile.lock": json.dumps({"default": {"transformers": {"version": f"=={version}"}}}),
+        "environment.yml": f"dependencies:\n- python=3.12\n- pip:\n  - transformers=={version}\n",
+        "conda/environment-ci.yaml": f"dependencies: [conda-forge::transformers={version}]\n",
+    }[path]
+
+
+FILES = (
+    "requirements.txt",
+    "requirements/ci.in",
+    "pyproject.toml",
+    "a/pyproject.toml",
+    "b/pyproject.toml",
+    "uv.lock",
+    "poetry.lock",
+    "pylock.toml",
+    "Pipfile.lock",
+    "environment.yml",
+    "conda/environment-ci.yaml",
+)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_pin_or_a_lock_states_one_version(path):
+    assert pins.is_read(path)
+    found = pins.stated(path, text_of(path, NEW).encode())
+    assert {(one.package, one.version) for one in found} == {("transformers", NEW)}
+
+
+@pytest.mark.parametrize("path", ["setup.py", "README.txt", "package-lock.json", "x/main.lock"])
+def test_other_files_are_not_read(path):
+    assert not pins.is_read(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("transformers==4.57", "4.57.0"),
+        ("transformers===4.57.1", OLD),
+        ("transformers>=4.40,==4.57.1", OLD),
+        ("transformers==5.0.0rc1", "5.0.0rc1"),
+        ("torch==2.6.0+cpu", "2.6.0+cpu"),
+        *((f"transformers{text}", "") for text in (">=4.57", "~=4.57.1", "==4.57.*", "<5", "")),
+        ("transformers===nightly", ""),
+        ("transformers==4.57..1", ""),
+        ("transformers @ git+https://me:secret@host/x", ""),
+    ],
+)
+def test_a_range_states_no_version(line, version):
+    (one,) = pins.stated("requirements.txt", f"{line}\n".encode())
+    assert one.version == version
+
+
+@pytest.mark.parametrize("text", ["pytorch>=2.6", "pytorch=2.6", "pytorch=2.6.*"])
+def test_a_prefix_of_conda_is_a_range(text):
+    (one,) = pins.stated("environment.yml", f"dependencies: ['{text}']".encode())
+    assert (one.package, one.version) == ("torch", "")
+
+
+def test_a_build_of_conda_is_exact():
+    (one,) = pins.stated("environment.yml", b"dependencies: [pytorch=2.6=py3_cpu]")
+    assert (one.package, one.version) == ("torch", "2.6.0")
+
+
+@given(st.sampled_from(FILES), st.binary(max_size=200) | st.text().map(str.encode))
+def test_any_content_is_read_or_refused(path, content):
+    try:
+        found = pins.stated(path, content)
+    except pins.UnreadableError:
+        return
+    assert {one.package for one in found} <= set(pins.PACKAGES)
+
+
+@given(st.lists(st.integers(0, 99), min_size=1, max_size=4), st.sampled_from(FILES))
+def test_an_exact_version_comes_back_with_three_numbers(numbers, path):
+    version = ".".join(map(str, numbers))
+    (one,) = pins.stated(path, text_of(path, version).encode())
+    if not path.startswith("conda/") or len(numbers) > 2:
+        assert one.version == ".".join(map(str, [*numbers, 0, 0][: max(3, len(numbers))]))
+
+
+def judged(before, after):
+    """Return what moves between two sets of files, given by what each states."""
+
+    def read(side, path):
+        content = side.get(path)
+        return frozenset() if content is None else pins.stated(path, content.encode())
+
+    both = [p for p in before if p in after and before[p] != after[p]]
+    changes = {(p,): (read(before, p), read(after, p)) for p in both}
+    gone, come = ([p for p in a if p not in b] for a, b in ((before, after), (after, before)))
+    ends = [
+        frozenset().union(*(read(s, p) for p in ps)) for s, ps in ((before, gone), (after, come))
+    ]
+    changes[(*gone, *come)] = tuple(ends)
+    return bump._judged(changes, {p: read(after, p) for p in after}, ())
+
+
+R, P, L = "requirements.txt", "pyproject.toml", "uv.lock"
+
+
+def pinned(version, package="transformers"):
+    return f"{package}=={version}\n"
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_planted_bump_is_found_and_its_clean_twin_is_not(path):
+    found = judged({path: text_of(path, OLD)}, {path: text_of(path, NEW)})
+    assert found.moves == (bump.Move("transformers", OLD, NEW, (path,)),)
+    assert found.problems == ()
+    more = " " if path == "Pipfile.lock" else "\n# touched\n"
+    twin = judged({path: text_of(path, OLD)}, {path: text_of(path, OLD) + more})
+    assert twin == bump.Found(pins={"transformers": OLD})
+
+
+def test_the_same_version_in_other_words_does_not_move():
+    found = judged({R: pinned("4.57")}, {R: "transformers[torch]==4.57.0\n"})
+    assert (found.moves, found.problems) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (">=4.57", ">=5.2"),
+        ("==4.57.1", ">=5.2"),
+        (">=4.57", "==5.2.0"),
+        ("~=4.57.1", "~=5.2.0"),
+        ("", ">=5"),
+        ("==4.57.1", " @ https://me:secret@host/x.whl"),
+    ],
+)
+def test_a_range_is_said_and_not_resolved(before, after):
+    found = judged({R: f"transformers{before}"}, {R: f"transformers{after}"})
+    assert found.moves == ()
+    (problem,) = found.problems
+    assert "state one with ==" in problem
+    assert "secret" not in problem
+
+
+def test_a_lock_says_what_a_range_leaves_open():
+    before = {P: text_of(P, OLD).replace("==", ">="), L: text_of(L, OLD)}
+    after = {P: text_of(P, NEW).replace("==", ">="), L: text_of(L, NEW)}
+    found = judged(before, after)
+    assert found.moves == (bump.Move("transformers", OLD, NEW, (L,)),)
+    assert found.problems == ()
+
+
+def test_files_that_move_to_other_versions_disagree():
+    found = judged({R: pinned(OLD), L: text_of(L, OLD)}, {R: pinned(NEW), L: text_of(L, "5.1.0")})
+    assert found.moves == ()
+    assert "disagree" in found.problems[0]
+    assert R in found.problems[0]
+    assert L in found.problems[0]
+
+
+def test_a_file_that_stays_behind_is_named():
+    found = judged({R: pinned(OLD), L: text_of(L, OLD)}, {R: pinned(NEW), L: text_of(L, OLD)})
+    assert found.moves == (bump.Move("transformers", OLD, NEW, (R,)),)
+    assert found.notes == ("`uv.lock` still states transformers 4.57.1.",)
+
+
+def test_two_versions_in_one_file_are_not_chosen_between():
+    forked = (
+        "transformers==5.2.0; python_version>='3.10'\ntransformers==5.1.0; python_version<'3.10'\n"
+    )
+    found = judged({R: pinned(OLD)}, {R: forked})
+    assert found.moves == ()
+    assert len(found.problems) == 1
+    one_of_two = judged({R: forked}, {R: forked.replace(NEW, "5.3.0")})
+    assert one_of_two.moves == (bump.Move("transformers", NEW, "5.3.0", (R,)),)
+
+
+def test_a_deleted_and_a_new_file_move_nothing():
+    assert judged({R: pinned(OLD)}, {}).notes == (
+        "transformers is no longer stated in `requirements.txt`.",
+    )
+    (note,) = judged({}, {R: pinned(OLD)}).notes
+    assert "no earlier version" in note
+
+
+def test_a_renamed_file_is_the_same_file():
+    name = "requirements/main.txt"
+    assert judged({R: pinned(OLD)}, {name: pinned(OLD)}).moves == ()
+    (move,) = judged({R: pinned(OLD)}, {name: pinned(NEW)}).moves
+    assert (move.before, move.after) == (OLD, NEW)
+
+
+MATRICES = {
+    "flow": "environments: [4.57, 5.x]  # two\nmodels: {}\n",
+    "comma": "environments: [4.57, ]\nmodels: {}\n",
+    "block": "models: {}\nenvironments:\n- 4.57\n- 5.x\n",
+    "indented": "environments:\n  - 4.57  # old\n  - {id: new, transformers: 5.x}\n\nmodels: {}\n",
+    "former": "stacks: ['4.57']\nmodels: {}\n",
+    "none": "models: {}\n",
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_a_matrix_gets_two_environments_more(tmp_path, name):
+    path = tmp_path / "matrix.yaml"
+    path.write_text(MATRICES[name])
+    moves = {"torch": bump.Move("torch", "2.12.0", "2.13.0", (R,))}
+    sides = [
+        bump._environment(id_, moves, {"transformers": OLD, "tokenizers": "0.22.1"})
+        for id_ in (bump.BEFORE, bump.AFTER)
+    ]
+    written = yaml.safe_load(bump.with_environments(path, sides).read_text())
+    before = yaml.safe_load(path.read_text())
+    listed = written.get("environments") or written["stacks"]
+    assert listed[:2] == [
+        {"id": id_, "transformers": OLD, "torch": torch, "packages": ["tokenizers==0.22.1"]}
+        for id_, torch in (("before", "2.12.0"), ("after", "2.13.0"))
+    ]
+    assert listed[2:] == (before.get("environments") or before.get("stacks") or [])
+    assert path.read_text() == MATRICES[name]
+
+
+def test_what_the_matrix_gets_is_read_by_its_loader(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    models = "models: {a: {build: {architecture: llama}}}\nreference: '4.57'\n"
+    path.write_text(f"environments: ['4.57', 4.57.1, 5.x]\n{models}")
+    moves = {"transformers": bump.Move("transformers", OLD, NEW, (R,))}
+    sides = [bump._environment(id_, moves, {}) for id_ in (bump.BEFORE, bump.AFTER)]
+    file = bump.with_environments(path, sides)
+    matrix = load.parse(yamltext.read(file), file)
+    assert {"before", "after", "4.57", "4.57.1", "5.x"} == {stack.id for stack in matrix.stacks}
+
+
+def moved(*moves, **pinned):
+    return bump.Found(tuple(bump.Move(*move, (R,)) for move in moves), pins=pinned)
+
+
+def test_a_check_compares_releases_of_transformers_alone():
+    to_run, found = bump._to_run(
+        moved(("transformers", NEW, OLD), ("torch", "2.6.0", "2.7.0")), None
+    )
+    assert to_run == {"from": OLD, "to": NEW}
+    assert "goes back" in found.notes[0]
+    assert "torch is the same on both sides" in found.problems[0]
+    assert bump._to_run(moved(("torch", "2.6.0", "2.7.0")), None)[0] == {}
+
+
+def test_what_is_no_release_is_not_run():
+    to_run, found = bump._to_run(moved(("transformers", OLD, "5.0.0rc1")), None)
+    assert to_run == {}
+    assert "no release" in found.problems[0]
+    to_run, found = bump._to_run(moved(("torch", "2.6.0+cpu", "2.6.0+cu126")), None)
+    assert to_run == {}
+    assert "Only the build" in found.problems[0]
+
+
+def test_an_unpinned_transformers_is_said(tmp_path):
+    path = tmp_path / "matrix.yaml"
+    path.write_text(MATRICES["flow"])
+    to_run, found = bump._to_run(moved(("torch", "2.6.0+cpu", "2.7.0+cpu")), path)
+    assert to_run["from"] == "before"
+    assert "No file pins transformers" in found.notes[0]
+    assert '"torch": "2.6.0"' in (tmp_path / bump.MATRIX).read_text()
+
+
+def test_a_comment_has_the_mark_the_move_and_the_summary(tmp_path):
+    report = tmp_path / "report.json"
+    report.write_text(render(sample_report()))
+    text = bump.comment(moved(("transformers", OLD, NEW)), report, has_run=True)
+    assert text.startswith(f"{bump.MARK}\n## samebits: transformers 4.57.1 → 5.2.0\n")
+    assert "What changed" in text
+    assert len(text) < 65536
+
+
+def test_a_comment_notifies_nobody():
+    problem = bump.fill("@somebody said #12, and me@host")
+    text = bump.comment(bump.Found(problems=(problem,)), None, has_run=False)
+    assert "@somebody" not in text
+    assert "#12" not in text
+    assert "me@host" in text
+
+
+def test_only_an_own_comment_is_updated(tmp_path):
+    file = tmp_path / "known.json"
+    mine = {"id": 7, "user": {"login": bump.AUTHOR}, "body": f"{bump.MARK}\nx"}
+    others = [mine | {"id": 1, "user": {"login": "stranger"}}, mine | {"id": 2, "body": None}]
+    file.write_text(json.dumps([others, [mine]]))
+    assert bump.own_comment(file) == "7"
+    file.write_text(json.dumps([others]))
+    assert bump.own_comment(file) == ""
+    file.write_text('{"message": "Not Found"}')
+    with pytest.raises(bump.BumpError, match="no list of comments"):
+        bump.own_comment(file)
+
+
+@pytest.mark.processes
+def test_both_versions_are_read_from_git(tmp_path, monkeypatch):
+    first, second = clone(
+        tmp_path, ("one", {R: pinned(OLD), "x.py": ""}), ("two", {R: pinned(NEW), "x.py": "1"})
+    )
+    git(tmp_path, "checkout", "-q", "-b", "base", first)
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "later on the base")
+    monkeypatch.chdir(tmp_path)
+    # what the base got since is not of the pull request
+    output = tmp_path / "out.txt"
+    lines = bump.write_bump(bump.Options(base="base", head=second, output=output))
+    assert lines == [f"transformers {OLD} -> {NEW} ({R})"]
+    assert output.read_text() == f"moved=true\nrun=true\nfrom={OLD}\nto={NEW}\n"
+    assert bump.write_bump(bump.Options(base=first, head="base")) == [
+        "none of transformers, torch, tokenizers, accelerate moves",
+        "moved=false",
+        "run=false",
+        "exit-code=0",
+    ]
+
+
+@pytest.mark.processes
+def test_a_broken_file_is_no_silence(tmp_path, monkeypatch):
+    clone(tmp_path, ("one", {L: text_of(L, OLD)}), ("two", {L: "[["}))
+    monkeypatch.chdir(tmp_path)
+    said = bump.write_bump(bump.Options())
+    assert said[0] == "uv.lock cannot be read, so what it moves is not known."
+    assert said[-3:] == ["moved=unknown", "run=false", "exit-code=3"]
+
+
+@pytest.mark.processes
+def test_a_commit_that_is_not_here_names_the_remedy(tmp_path, monkeypatch):
+    clone(tmp_path, ("one", {}))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(bump.BumpError, match="fetch-depth: 0"):
+        bump.write_bump(bump.Options(base="0" * 40))
+    with pytest.raises(bump.BumpError, match="no commit"):
+        bump.write_bump(bump.Options(base="--all"))
