@@ -86,6 +86,10 @@ class Move(NamedTuple):
     files: tuple[str, ...]
 
 
+Sides = tuple[frozenset[Stated], frozenset[Stated]]
+"""What a file states before and after."""
+
+
 class Found(NamedTuple):
     """What two commits state."""
 
@@ -135,27 +139,23 @@ def compare(folder: Path, base: str, head: str) -> Found:
         raise BumpError(msg)
     old, new = (_files(folder, commit) for commit in (starts[0], after))
     contents = dict(git.blobs(folder, [*old.values(), *new.values()]))
-    problems: list[Markdown] = []
+    unread: dict[str, Markdown] = {}
 
-    def read(files: Mapping[str, str], paths: Iterable[str]) -> frozenset[Stated]:
-        found: frozenset[Stated] = frozenset()
-        for path in paths:
-            try:
-                found |= stated(path, contents[files[path]])
-            except (UnreadableError, KeyError):
-                if old.get(path) != new.get(path):
-                    problems.append(
-                        fill("{} cannot be read, so what it moves is not known.", code(path))
-                    )
-        return found
+    def read(files: Mapping[str, str], path: str) -> frozenset[Stated]:
+        if path not in files:
+            return frozenset()
+        try:
+            return stated(path, contents[files[path]])
+        except (UnreadableError, KeyError):
+            text = "{} cannot be read, so what it moves is not known."
+            if old.get(path) != new.get(path):
+                unread[path] = fill(text, code(path))
+            return frozenset()
 
-    both = [path for path in old if path in new and old[path] != new[path]]
-    changes = {(path,): (read(old, [path]), read(new, [path])) for path in both}
-    # a file that was renamed is gone under one name and new under another
-    gone, come = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
-    changes[(*gone, *come)] = (read(old, gone), read(new, come))
-    at_head = {path: read(new, [path]) for path in new}
-    return _judged(changes, at_head, tuple(dict.fromkeys(problems)))
+    at_head = {path: read(new, path) for path in new}
+    changed = [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
+    changes = {path: (read(old, path), at_head.get(path, frozenset())) for path in changed}
+    return judged(changes, at_head, unread.values())
 
 
 _FETCH = "check out with fetch-depth: 0, so that the history is there"
@@ -176,43 +176,60 @@ def _files(folder: Path, commit: str) -> dict[str, str]:
     return {path: blob for path, blob in git.tree(folder, commit, "").items() if is_read(path)}
 
 
-def _judged(
-    changes: Mapping[tuple[str, ...], tuple[frozenset[Stated], frozenset[Stated]]],
+def judged(
+    changes: Mapping[str, Sides],
     at_head: Mapping[str, frozenset[Stated]],
-    unread: tuple[Markdown, ...],
+    unread: Iterable[Markdown] = (),
 ) -> Found:
-    moves, problems, notes, pins = [], list(unread), [], {}
+    """Return what moves, by what each changed file states before and after, and by all files after."""
+    moves: list[Move] = []
+    problems, notes, pins = list(unread), list[Markdown](), dict[str, str]()
     for package in PACKAGES:
         found: dict[tuple[str, str], list[str]] = {}
-        unclear = []
-        for paths, sides in changes.items():
-            old, new = ({s for s in side if s.package == package} for side in sides)
+        unclear: list[Markdown] = []
+        for paths, old, new in _pairs(changes, package):
             before, after = _versions(old) - _versions(new), _versions(new) - _versions(old)
             if len(before) == len(after) == 1:
                 found.setdefault((before.pop(), after.pop()), []).extend(paths)
             elif not (old and new):
-                notes += [_appears(package, paths, new)] if old or new else []
-            elif before or after or not (_versions(old) or _versions(new)):
-                unclear += [_unclear(package, paths, old, new)] if old != new else []
+                notes.append(_appears(package, paths, new))
+            elif before or after or (old != new and not _versions(old)):
+                unclear.append(_unclear(package, paths, old, new))
+        now = _versions(s for side in at_head.values() for s in side if s.package == package)
         if len(found) == 1:
             ((ends, files),) = found.items()
             moves.append(Move(package, *ends, tuple(files)))
             notes += _others(package, ends[1], at_head)
-            continue
-        if found:
-            several = join(
-                (f"{old} → {new} in {', '.join(f)}" for (old, new), f in found.items()), "; "
-            )
-            problems.append(
-                fill(
-                    "The files disagree about {}: {}. Let them state one version.", package, several
-                )
-            )
-        problems += unclear
-        stated_now = _versions(s for side in at_head.values() for s in side if s.package == package)
-        if len(stated_now) == 1 and not unclear and not found:
-            pins[package] = stated_now.pop()
+        elif found:
+            problems.append(_disagree(package, found))
+        elif unclear:
+            problems += unclear
+        elif len(now) == 1:
+            pins[package] = now.pop()
     return Found(tuple(moves), tuple(problems), tuple(notes), pins)
+
+
+def _pairs(
+    changes: Mapping[str, Sides], package: str
+) -> Iterator[tuple[list[str], set[Stated], set[Stated]]]:
+    """Yield what files state of a package before and after; a pin may have gone to another file."""
+    apart: tuple[list[str], set[Stated], set[Stated]] = ([], set(), set())
+    for path, sides in changes.items():
+        old, new = ({s for s in side if s.package == package} for side in sides)
+        if old and new:
+            yield [path], old, new
+        elif old or new:
+            apart[0].append(path)
+            apart[1].update(old)
+            apart[2].update(new)
+    if apart[0]:
+        yield apart
+
+
+def _disagree(package: str, found: Mapping[tuple[str, str], list[str]]) -> Markdown:
+    each = (f"{old} → {new} in {', '.join(paths)}" for (old, new), paths in found.items())
+    text = "The files disagree about {}: {}. Let them state one version."
+    return fill(text, package, join(each, "; "))
 
 
 def _versions(side: Iterable[Stated]) -> set[str]:
@@ -237,7 +254,7 @@ def _unclear(package: str, paths: Iterable[str], old: set[Stated], new: set[Stat
 
 
 def _shown(one: Stated) -> Markdown:
-    if one.text.startswith(SOURCE) or SOURCE in one.text:
+    if SOURCE in one.text:
         return Markdown("an address")
     return code(one.text or "any version")
 
@@ -276,16 +293,16 @@ def _to_run(found: Found, matrix: Path | None) -> tuple[dict[str, str], Found]:
     if not moves:
         return {}, found
     by_package = {move.package: move for move in moves}
-    move = by_package.get("transformers")
-    if move and Version(move.before) > Version(move.after):
+    own = by_package.get("transformers")
+    if own and Version(own.before) > Version(own.after):
         notes.append(Markdown("transformers goes back: the older release is the reference."))
-    if matrix is None and move:
-        ends = sorted((move.before, move.after), key=Version)
+    if matrix is None:
+        ends = sorted((moves[0].before, moves[0].after), key=Version)
         return {"from": ends[0], "to": ends[1]}, found._replace(notes=tuple(notes))
-    if move is None and "transformers" not in found.pins:
+    if own is None and "transformers" not in found.pins:
         notes.append(fill("No file pins transformers: both sides have {}, the newest.", NEWEST))
     sides = [_environment(id_, by_package, found.pins) for id_ in (BEFORE, AFTER)]
-    file = with_environments(Path(matrix or ""), sides)
+    file = with_environments(matrix, sides)
     return {"from": BEFORE, "to": AFTER, "matrix": str(file)}, found._replace(notes=tuple(notes))
 
 
@@ -310,7 +327,8 @@ def with_environments(path: Path, entries: list[dict[str, Any]]) -> Path:
     try:
         text = path.read_text("utf-8")
         root = yaml.compose(text, yaml.SafeLoader)
-        listed = next((v for k, v in root.value if k.value in ("environments", "stacks")), None)
+        pairs = root.value if isinstance(root, yaml.MappingNode) else []
+        listed = next((v for k, v in pairs if k.value in ("environments", "stacks")), None)
         flow = [json.dumps(entry) for entry in entries]
         if listed is None:
             changed = f"{text.rstrip()}\nenvironments: [{', '.join(flow)}]\n"

@@ -111,17 +111,11 @@ def judged(before, after):
     """Return what moves between two sets of files, given by what each states."""
 
     def read(side, path):
-        content = side.get(path)
-        return frozenset() if content is None else pins.stated(path, content.encode())
+        return pins.stated(path, side[path].encode()) if path in side else frozenset()
 
-    both = [p for p in before if p in after and before[p] != after[p]]
-    changes = {(p,): (read(before, p), read(after, p)) for p in both}
-    gone, come = ([p for p in a if p not in b] for a, b in ((before, after), (after, before)))
-    ends = [
-        frozenset().union(*(read(s, p) for p in ps)) for s, ps in ((before, gone), (after, come))
-    ]
-    changes[(*gone, *come)] = tuple(ends)
-    return bump._judged(changes, {p: read(after, p) for p in after}, ())
+    paths = sorted(p for p in {*before, *after} if before.get(p) != after.get(p))
+    changes = {p: (read(before, p), read(after, p)) for p in paths}
+    return bump.judged(changes, {p: read(after, p) for p in after})
 
 
 R, P, L = "requirements.txt", "pyproject.toml", "uv.lock"
@@ -211,6 +205,13 @@ def test_a_renamed_file_is_the_same_file():
     assert judged({R: pinned(OLD)}, {name: pinned(OLD)}).moves == ()
     (move,) = judged({R: pinned(OLD)}, {name: pinned(NEW)}).moves
     assert (move.before, move.after) == (OLD, NEW)
+
+
+def test_a_pin_that_goes_to_another_file_is_the_same_pin():
+    before = {R: pinned(OLD), P: '[project]\nname = "x"\n'}
+    (move,) = judged(before, {R: "numpy\n", P: text_of(P, NEW)}).moves
+    assert (move.before, move.after, move.files) == (OLD, NEW, (P, R))
+    assert judged(before, {R: "numpy\n", P: text_of(P, OLD)}).moves == ()
 
 
 MATRICES = {

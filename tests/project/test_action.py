@@ -229,6 +229,17 @@ def test_a_bump_that_keeps_all_bits_passes_and_says_so(tmp_path):
     assert len(service.comments) == 1
 
 
+def test_the_workflow_hands_a_bump_on(tmp_path):
+    service, event = bumped(tmp_path, "odd", before="transformers>=4.48", after="transformers>=5")
+    run = Run(service, event=event)
+    with pytest.raises(StepFailed, match="Pass or fail: exit code 3"):
+        run.workflow(matrix="matrix.yaml", bump=True)
+    assert len(service.comments) == 1
+    assert next(given for name, given in run.used if name == "actions/checkout")[
+        "fetch-depth"
+    ] == "0"
+
+
 def test_where_no_version_moves_nothing_runs_and_nothing_is_said(tmp_path):
     service, event = bumped(tmp_path, "odd", after="transformers==4.48.0  # why")
     run = Run(service, event=event)
