@@ -384,7 +384,7 @@ def own_comment(path: Path) -> str:
         own = [
             one["id"]
             for one in listed
-            if one["user"]["login"] == AUTHOR and (one["body"] or "").startswith(MARK)
+            if one["user"]["login"] == AUTHOR and (one["body"] or "").splitlines()[:1] == [MARK]
         ]
         return str(int(own[0])) if own else ""
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

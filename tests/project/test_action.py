@@ -235,9 +235,9 @@ def test_the_workflow_hands_a_bump_on(tmp_path):
     with pytest.raises(StepFailed, match="Pass or fail: exit code 3"):
         run.workflow(matrix="matrix.yaml", bump=True)
     assert len(service.comments) == 1
-    assert next(given for name, given in run.used if name == "actions/checkout")[
-        "fetch-depth"
-    ] == "0"
+    assert (
+        next(given for name, given in run.used if name == "actions/checkout")["fetch-depth"] == "0"
+    )
 
 
 def test_where_no_version_moves_nothing_runs_and_nothing_is_said(tmp_path):
@@ -285,8 +285,9 @@ def test_a_range_is_answered_by_what_to_do_and_no_run(tmp_path):
 def test_a_bump_of_one_model_is_a_check_of_two_releases(tmp_path):
     pins = {"before": "transformers==4.57", "after": "transformers==5.2.0"}
     service, event = bumped(tmp_path, "healthy", **pins)
-    show = (*PROGRAM[:1], "-c", ONLY_BUMP, *PROGRAM[1:])
-    service.environ["FAKE_SAMEBITS"] = os.pathsep.join(show)
+    only = tmp_path / "only_bump.py"
+    only.write_text(ONLY_BUMP)
+    service.environ["FAKE_SAMEBITS"] = os.pathsep.join((sys.executable, str(only), PROGRAM[1]))
     Run(service, event=event).action(bump="true", model="org/name@1", fail="false")
     (asked,) = (command for command in service.commands if command.startswith("['check'"))
     assert asked.startswith("['check', 'org/name@1', '--from', '4.57.0', '--to', '5.2.0',")
