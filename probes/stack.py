@@ -283,11 +283,21 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
 
 
 def _run_job(job: Job) -> None:
+    _recreate_thread_pool()
     _separate_remote_code()
     _restrict(job)
     mark = learned.mark()
     perform(job)
     learned.write(mark, _learned_file(job))
+
+
+def _recreate_thread_pool() -> None:
+    """Let this thread recreate torch's pool after a fork, before threads that load a model may do it at once.
+
+    Two of them raise "Invalid thread pool!" (pytorch PR #54895).
+    """
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(torch.get_num_threads())
 
 
 def _restrict(job: Job) -> None:

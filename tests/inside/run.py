@@ -5,6 +5,7 @@ forked process (probes change process-wide state), and prints name -> '' or trac
 """
 
 import gc
+import importlib
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
+stack = importlib.import_module("stack")
 
 
 def load(path):
@@ -29,6 +31,7 @@ def outcome(function):
         pid = os.fork()
         if pid == 0:
             try:
+                stack._recreate_thread_pool()  # as in the process of a job
                 function()
             except BaseException:
                 said.write(traceback.format_exc())
