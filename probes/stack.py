@@ -283,21 +283,13 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
 
 
 def _run_job(job: Job) -> None:
-    _recreate_thread_pool()
+    if "torch" in sys.modules:
+        importlib.import_module(_THREADS).recreate_pool()
     _separate_remote_code()
     _restrict(job)
     mark = learned.mark()
     perform(job)
     learned.write(mark, _learned_file(job))
-
-
-def _recreate_thread_pool() -> None:
-    """Let this thread recreate torch's pool after a fork, before threads that load a model may do it at once.
-
-    Two of them raise "Invalid thread pool!" (pytorch PR #54895).
-    """
-    if (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(torch.get_num_threads())
 
 
 def _restrict(job: Job) -> None:
@@ -477,6 +469,7 @@ class _Lines:
 _FORKS = "samebits_probe.model.forks"
 _MACHINE = "samebits_probe.process.machine"
 _SETTINGS = "samebits_probe.process.settings"
+_THREADS = "samebits_probe.process.threads"
 _NEEDED_BY_EVERY_MODEL = ("transformers.modeling_utils", "transformers.generation", "torch._dynamo")
 
 

@@ -19,6 +19,7 @@ from samebits.base.errors import SamebitsError, shown
 from samebits.base.options import Option
 from samebits.check.pins import PACKAGES, SOURCE, Stated, UnreadableError, is_read, stated
 from samebits.check.releases import NEWEST
+from samebits.diagnose.exit_code import INCOMPLETE, PASS
 from samebits.records.record import Record
 from samebits.reports import again
 from samebits.reports.formats import github
@@ -46,7 +47,6 @@ MAX_BYTES = 55_000
 _MAX_CHARACTERS = 65_000
 BEFORE, AFTER = "before", "after"
 MATRIX = "samebits-bump.yaml"
-INCOMPLETE = 3
 
 _RELEASE = re.compile(r"\d+(\.\d+)*")
 _MENTION = re.compile(r"(?<![\w`])@(?=\w)|(?<!&)#(?=\d)")
@@ -113,7 +113,7 @@ def write_bump(options: Options) -> list[str]:
     to_run, found = _to_run(found, options.matrix)
     outputs = {"moved": _moved(found), "run": str(bool(to_run)).lower(), **to_run}
     if not to_run:
-        outputs["exit-code"] = str(INCOMPLETE if found.problems else 0)
+        outputs["exit-code"] = str(INCOMPLETE if found.problems else PASS)
     if options.comment:
         has_run = bool(to_run) and options.known is not None
         replace(options.comment, comment(found, options.report, has_run=has_run))

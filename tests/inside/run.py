@@ -15,7 +15,6 @@ import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
-stack = importlib.import_module("stack")
 
 
 def load(path):
@@ -31,7 +30,8 @@ def outcome(function):
         pid = os.fork()
         if pid == 0:
             try:
-                stack._recreate_thread_pool()  # as in the process of a job
+                # as in the process of a job
+                importlib.import_module("samebits_probe.process.threads").recreate_pool()
                 function()
             except BaseException:
                 said.write(traceback.format_exc())

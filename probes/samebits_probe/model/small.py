@@ -133,11 +133,10 @@ def _made_or_reason(
 
 def _is_shortage(error: Exception) -> bool:
     """Return True for an error of the machine: another plan would make another model than the reference has."""
-    text = f"{error}"
     return (
         isinstance(error, MemoryError)
         or (isinstance(error, OSError) and error.errno in _SHORTAGES)
-        or any(words in text for words in ("can't start new thread", "not enough memory"))
+        or any(words in str(error) for words in ("can't start new thread", "not enough memory"))
     )
 
 

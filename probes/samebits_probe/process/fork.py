@@ -20,8 +20,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from samebits_probe.process import consent, progress, threads
 from samebits_probe.process.calls import CALLS
 from samebits_probe.process.children import die_with_parent
@@ -147,9 +145,7 @@ def _wait_and_answer(function: Callable[[str], Any], start_reader: int, writer: 
 def _answer(function: Callable[[], Any], writer: int) -> None:
     """Write the result or the exception, and end this process in every case."""
     code = 1
-    # After a fork the first user recreates torch's thread pool, which two loading threads may do at
-    # once: "Invalid thread pool!" (pytorch PR #54895). It happened in 9 of 120 loads here.
-    torch.set_num_threads(torch.get_num_threads())
+    threads.recreate_pool()
     try:
         with consent.kept_in_view():
             text = json.dumps({"answer": function(), "entered": CALLS.table()})

