@@ -21,6 +21,7 @@ from samebits.base.options import record_of
 from samebits.base.redaction import Redaction
 from samebits.bisect import command as bisect
 from samebits.check import bump, init
+from samebits.cli import warm
 from samebits.cli.check import check_model
 from samebits.cli.folders import check_cache, check_lock
 from samebits.cli.interrupts import (
@@ -63,6 +64,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         return _gated(options, environ, spoken)
     if options.command == "report":
         return 0, rewrite_report(record_of(ReportOptions, options), environ, spoken)
+    if options.command == "warm":
+        return 0, list(map(spoken.text, warm.lines(record_of(warm.WarmOptions, options), environ)))
     kind, write = _WRITERS[options.command]
     return 0, list(map(spoken.text, write(record_of(kind, options))))
 

@@ -15,6 +15,7 @@ from samebits.base.version import VERSION
 from samebits.bisect import command as bisect
 from samebits.check import bump, init
 from samebits.check import command as check
+from samebits.cli import warm
 from samebits.cli.report import ReportOptions
 from samebits.defaults import command as defaults
 from samebits.gate import command as gate
@@ -111,6 +112,7 @@ _COMMANDS = {
     "plot": _PLOT,
     "record": gate.RECORD_HELP,
     "verify": gate.VERIFY_HELP,
+    "warm": warm.HELP_AT_LENGTH,
 }
 """Command -> its help at length."""
 
@@ -139,6 +141,7 @@ _GROUPS = {
         "plot": plot.HELP,
         "issue": issue.HELP,
         "bump": bump.HELP,
+        "warm": warm.HELP,
     },
 }
 """Group of the help -> its commands, each with its help in one line."""
@@ -163,9 +166,20 @@ _OF_MODEL = (
 )
 _OF_VARIANTS = ("dtypes", "attention", "devices")
 _DEPTH = ("level", "causes", "repro")
-_RUN = ("strict", "fresh", "upgrade", "store", "jobs")
+_RUN = ("strict", "fresh", "upgrade", "store", "jobs", "warm")
 
-_ASKED = ("fresh", "upgrade", "level", "releases", "scan", "causes", "strict", "store", "jobs")
+_ASKED = (
+    "fresh",
+    "upgrade",
+    "level",
+    "releases",
+    "scan",
+    "causes",
+    "strict",
+    "store",
+    "jobs",
+    "warm",
+)
 """Fields of the order that say how much is asked."""
 
 
@@ -238,6 +252,7 @@ def _add_options(parsers: Mapping[str, _Parser]) -> None:
     add_options(parsers["issue"], issue.Options)
     add_options(parsers["bump"], bump.Options)
     add_options(parsers["plot"], plot.Options)
+    add_options(parsers["warm"], warm.WarmOptions)
     for name, options in (("record", gate.RecordOptions), ("verify", gate.VerifyOptions)):
         add_options(parsers[name], options, *gate.own_first(options))
 

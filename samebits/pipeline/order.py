@@ -33,6 +33,10 @@ WORK = ".samebits"
 """Folder next to matrix.yaml for locks, checkpoints and captures; safe to remove at any time."""
 
 
+_DAY = 24 * 60
+"""Minutes."""
+
+
 @dataclass(frozen=True)
 class Use:
     """What is done with an option besides the run itself."""
@@ -57,6 +61,18 @@ def _formats(text: str) -> tuple[str, ...]:
 def _each_once(names: Iterable[str] | None) -> tuple[str, ...]:
     """Return every format once, or the usual ones if none is named."""
     return tuple(dict.fromkeys(names or DEFAULT))
+
+
+def _minutes(text: str) -> float:
+    """Return a positive number of minutes, at most a day. Raises ArgumentTypeError."""
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes <= _DAY:
+        msg = f"{text!r} is no number of minutes: write one such as 10, at most {_DAY:,}"
+        raise argparse.ArgumentTypeError(msg)
+    return minutes
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -136,6 +152,9 @@ class Order(Files):
     """True for ``samebits check``, which has one model and no matrix file."""
     jobs: Annotated[int | None, Option("N", type=positive), Use(repeated=False)] = None
     """Number of cells that run at the same time (default: number of cores)."""
+    warm: Annotated[float, Option("MINUTES", type=_minutes), Use(repeated=False)] = 0.0
+    """Keep the imported environments in memory for this long after the run, so that the next run starts at
+    once; samebits warm lists and ends them (Linux)."""
     store: Annotated[str | None, Option("URL"), Use(repeated=False, receipt=False)] = None
     """Share results with other machines: a folder, or s3://, gs://, az:// with a bucket."""
     shard: Annotated[

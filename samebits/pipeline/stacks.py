@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from samebits.base.errors import StackError, StackMachineError
-from samebits.stacks import contents
+from samebits.stacks import contents, warm
 from samebits.stacks.build import Stack, StackBuilder
 from samebits.stacks.environment import probe_environment
 from samebits.stacks.installer import Installer
@@ -67,6 +67,9 @@ class RunStacks:
         self._scope = scope
         self._starter = starter
         self._building: dict[str, asyncio.Lock] = {}
+        self._keepers = warm.home(scope.environ) if scope.order.warm else None
+        if scope.order.warm and self._keepers is None:
+            scope.note(f"--warm has no effect: {warm.NEEDS}")
         order, matrix, environ = scope.order, scope.matrix, scope.environ
         self._installer = Installer(
             environ,
@@ -315,10 +318,17 @@ class RunStacks:
                 self.environment | own,
                 self._scope.root / "logs" / f"{name}-{self._scope.id}.log",
                 self._scope.slots,
-                self._starter,
+                self._starter_of(stack),
             )
             self.processes[key].on_step = self.on_step
             self.processes[key].mend = self.mend
+
+    def _starter_of(self, stack: Stack) -> Starter:
+        """Return what starts the process of a stack: its keeper, if the user allows one and it is safe."""
+        minutes, folder = self._scope.order.warm, self._keepers
+        if not minutes or folder is None or not warm.can_stay(stack):
+            return self._starter
+        return warm.starter(folder, stack, self._scope.probes, minutes * 60)
 
     def modules(self, stack: Stack) -> Path:
         """Return the folder to which this run's process of a stack copies remote code."""

@@ -21,7 +21,7 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -611,13 +611,15 @@ class _PipedProcess:
             return None
 
 
-async def start_process(python: str, environment: Mapping[str, str], log: Path) -> Process:
-    """Start probes/stack.py with a stack's interpreter."""
+async def start_process(
+    python: str, environment: Mapping[str, str], log: Path, words: Sequence[str] = ()
+) -> Process:
+    """Start a script with a stack's interpreter: probes/stack.py, or what ``words`` name."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as errors:
         process = await asyncio.create_subprocess_exec(
             python,
-            str(probes.STACK),
+            *(words or (str(probes.STACK),)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
