@@ -11,7 +11,7 @@ _CANDIDATES = (_PACKAGE / "_probes", _PACKAGE.parent / "probes")
 PROBES = next((folder for folder in _CANDIDATES if folder.is_dir()), _CANDIDATES[0])
 STACK = PROBES / "stack.py"
 """The script that a stack's interpreter runs; tests and the bench replace it."""
-WARM = PROBES / "warm.py"
+WARM = PROBES / "samebits_warm.py"
 """The script in its place for a process that stays between runs."""
 MAKER = PROBES / "samebits_probe" / "model" / "build.py"
 """The module that makes checkpoints: one that another text of it made is made again."""

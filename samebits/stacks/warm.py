@@ -1,6 +1,6 @@
 """Processes of stacks that stay between runs, each behind a socket: where they are, and how to ask them.
 
-probes/warm.py is such a process. Its place is named after all that its imports depend on, and after all
+probes/samebits_warm.py is such a process. Its place is named after all that its imports depend on, and after all
 that a process inherits. A run with other variables, packages, limits or namespaces has another place, so
 it never computes in a process that is not as its own would be.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NEEDS = "it needs Linux, and a folder for sockets that only you may enter ($XDG_RUNTIME_DIR, or $TMPDIR)"
 SUFFIX = ".keeper"
 _OF_A_RUN = ("HF_MODULES_CACHE", "SAMEBITS_COMMIT")
-"""Variables that each run has of its own, as in probes/warm.py."""
+"""Variables that each run has of its own, as in probes/samebits_warm.py."""
 _INHERITED = ("Umask", "Cpus_allowed", "Mems_allowed", "CapEff", "NoNewPrivs", "Seccomp")
 """Lines of /proc/self/status on what a process has from its parent."""
 _NAMESPACES = ("mnt", "net", "pid", "user", "ipc", "uts")
@@ -102,18 +102,24 @@ def starter(folder: Path, stack: Stack, digest: str, seconds: float) -> Starter:
     async def start(python: str, environment: Mapping[str, str], log: Path) -> Process:
         place = place_of(folder, stack, digest, environment)
         words = (str(probes.WARM), str(place), str(seconds))
-        return await start_process(python, environment, log, words)
+        return await start_process(str(_beyond_links(python)), environment, log, words)
 
     return start
 
 
 def place_of(folder: Path, stack: Stack, digest: str, environment: Mapping[str, str]) -> Path:
     """Return the path of the socket of a stack's keeper for a run with these variables."""
-    stamp = Path(stack.python).parents[1] / STAMP
-    found = stamp.stat()
+    python = _beyond_links(stack.python)
+    found = (python.parents[1] / STAMP).stat()
     variables = {k: v for k, v in environment.items() if k not in _OF_A_RUN}
-    parts = [stack.python, found.st_mtime_ns, found.st_ino, digest, sorted(variables.items())]
+    parts = [str(python), found.st_mtime_ns, found.st_ino, digest, sorted(variables.items())]
     return folder / (digest_of([*parts, *_inherited()])[:16] + SUFFIX)
+
+
+def _beyond_links(python: str) -> Path:
+    """Return the interpreter in the environment's own folder, which outlives a project's link to it."""
+    folder, name = Path(python).parent, Path(python).name
+    return folder.resolve() / name
 
 
 def _inherited() -> Iterator[str]:

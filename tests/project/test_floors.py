@@ -201,6 +201,7 @@ def test_the_folder_of_probes_shadows_no_installable_module():
         if path.suffix in ("", ".py") and path.name[0] != "."
     }
     assert entries - {"__pycache__"} == {
+        "samebits_warm",
         "stack",
         "architectures",
         "samebits_probe",

@@ -1,31 +1,42 @@
 """A run whose environments stay in memory: the next one uses them and says the same as a run without."""
 
 import json
-import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from samebits.stacks import warm
 from tests.real.conftest import NEW, OLD, ROOT, run_samebits, share_stacks
 
-CUSTOM = ROOT / "tests" / "custom"
+HEALTHY = "path: '{custom}/healthy', trust_remote_code: true"
 MATRIX = f"""\
 stacks: ["{OLD}", "{NEW}"]
-defaults: {{path: '{CUSTOM / "healthy"}', trust_remote_code: true}}
+defaults: {{changes: false}}
 models:
-  healthy: {{}}
-  broken: {{patch: ['{CUSTOM / "head-mask.diff"}']}}
-"""
+  healthy: {{{HEALTHY}}}
+  broken: {{{HEALTHY}, patch: ['{{custom}}/head-mask.diff']}}
+""".replace("{custom}", str(ROOT / "tests" / "custom"))
 
 
 @pytest.fixture
-def environ(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    yield os.environ
-    warm.keepers(tmp_path / "samebits", end=True)
+def keepers(monkeypatch):
+    """Return the folder of sockets; the path of a folder of a test is too long for one."""
+    with tempfile.TemporaryDirectory() as name:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", name)
+        yield Path(name, "samebits")
+        warm.keepers(Path(name, "samebits"), end=True)
 
 
-def test_a_run_in_kept_processes_says_the_same(tmp_path, environ, stacks):
+def rows_without_times(path):
+    rows = json.loads(path.read_text())["rows"]
+    for row in rows:
+        for integrity in row["integrity"].values():
+            del integrity["seconds"]
+    return rows
+
+
+def test_a_run_in_kept_processes_says_the_same(tmp_path, keepers, stacks):
     reports = {}
     for name, words in {"cold": (), "first": ("--warm", "5"), "second": ("--warm", "5")}.items():
         folder = tmp_path / name
@@ -34,8 +45,6 @@ def test_a_run_in_kept_processes_says_the_same(tmp_path, environ, stacks):
         (folder / "matrix.yaml").write_text(MATRIX)
         done = run_samebits(ROOT / "probes" / "stack.py", folder, "matrix", "--quick", *words)
         assert done.returncode == 1, done.stderr
-        text = (folder / "reports" / "latest" / "report.json").read_text()
-        reports[name] = json.loads(text)["rows"]
-    kept = warm.keepers(tmp_path / "samebits")
-    assert [keeper.runs for keeper in kept] == [2, 2]
+        reports[name] = rows_without_times(folder / "reports" / "latest" / "report.json")
+    assert [keeper.runs for keeper in warm.keepers(keepers)] == [2, 2]
     assert reports["cold"] == reports["first"] == reports["second"]

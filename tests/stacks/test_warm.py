@@ -33,7 +33,7 @@ import json, os, signal, sys, time
 from pathlib import Path
 
 sys.path[0] = {probes!r}
-import warm
+import samebits_warm as warm
 
 memory = Path(__file__).with_name("available")
 warm._available = lambda: float(memory.read_text())
@@ -288,6 +288,13 @@ def test_a_place_is_that_of_the_same_environment_probes_and_variables(tmp_path, 
     assert len({place, *other}) == 5
 
 
+def test_projects_that_link_to_an_environment_share_its_place(tmp_path, stack):
+    place = warm.place_of(tmp_path, stack, "probes", VARIABLES)
+    (tmp_path / "link").symlink_to(Path(stack.python).parents[1])
+    linked = stack.model_copy(update={"python": str(tmp_path / "link" / "bin" / "python")})
+    assert warm.place_of(tmp_path, linked, "probes", VARIABLES) == place
+
+
 def test_limits_that_a_run_inherits_have_places_of_their_own(tmp_path, stack):
     place = warm.place_of(tmp_path, stack, "probes", VARIABLES)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -307,7 +314,7 @@ def test_limits_that_a_run_inherits_have_places_of_their_own(tmp_path, stack):
 def test_the_variables_of_a_run_are_the_same_on_both_sides():
     sys.path.insert(0, str(probes.PROBES))
     try:
-        import warm as probe
+        import samebits_warm as probe
     finally:
         sys.path.pop(0)
     assert set(warm._OF_A_RUN) <= probe.OF_A_RUN

@@ -1,6 +1,6 @@
 """Takes the place of probes/stack.py in the tests: one import of a release serves many runs.
 
-It is probes/warm.py, with three differences. With arguments a fork runs a script, or ``-c`` code. A run with other
+It is probes/samebits_warm.py, with three differences. With arguments a fork runs a script, or ``-c`` code. A run with other
 variables than usual gets probes/stack.py itself, and so does every run where there is no Linux. And the keepers end
 with the process of the tests.
 
@@ -26,7 +26,7 @@ IDLE = 3600.0
 """Seconds; the tests are over before."""
 
 sys.path[0] = str(PROBES)
-import warm
+import samebits_warm as warm
 
 warm.OF_A_RUN |= OF_A_CHECK
 

@@ -1,7 +1,7 @@
 """Process of one stack that stays between runs: torch and transformers are imported once for all of them.
 
-``warm.py PLACE SECONDS`` takes the place of stack.py. ``PLACE`` is the path of a socket in a folder that
-only its user may enter. Behind it is the *keeper*, which imports what stack.py imports and forks a
+``samebits_warm.py PLACE SECONDS`` takes the place of stack.py. ``PLACE`` is the path of a socket in a folder
+that only its user may enter. Behind it is the *keeper*, which imports what stack.py imports and forks a
 process for each run; the fork goes on as stack.py does after its imports, with the streams, the
 variables and the folder of the run. If there is no keeper, one is started. It ends when it has had no
 run for ``SECONDS``, when it is asked to, or when the machine is short of memory and no other keeper was
@@ -50,7 +50,7 @@ _SHORT = 0.15
 def main(words: list[str]) -> None:
     """Run stack.py in a fork of the keeper at the place that is named, and end as it ends."""
     place, seconds = Path(words[0]), float(words[1])
-    command = [sys.executable, str(PROBES / "warm.py"), "--keep", str(place)]
+    command = [sys.executable, str(PROBES / "samebits_warm.py"), "--keep", str(place)]
     with connected(place, command) as keeper:
         order = {"variables": dict(os.environ), "folder": str(Path.cwd()), "seconds": seconds}
         end_as(handed_over(keeper, order))
