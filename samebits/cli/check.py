@@ -21,12 +21,13 @@ from samebits.pipeline.run import run_matrix
 from samebits.reports.formats.registry import GITHUB
 from samebits.stacks.places import checks_folder
 from samebits.storage.prune import prune
+from samebits.storage.receipt import Answer, save
 from samebits.terminal.progress import CellLines, choose
 from samebits.terminal.screen import columns, screen
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from samebits.records.report import Report
     from samebits.reports.write import Written
@@ -34,8 +35,15 @@ if TYPE_CHECKING:
     from samebits.text.terminal import TerminalText
 
 
+_NOT_WATCHED = ("packages", "environment_packages", "imports", "model_class", "inputs")
+"""Options that name files or packages whose changes a receipt does not notice."""
+
+
 def check_model(
-    options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
+    options: argparse.Namespace,
+    arguments: Sequence[str],
+    environ: Mapping[str, str],
+    spoken: TerminalText,
 ) -> tuple[int, list[str]]:
     """Run one model without a matrix file; return the exit code and one screen of lines."""
     check_cache(environ)
@@ -44,14 +52,29 @@ def check_model(
     for line in prepared.intro:
         spoken.say(line, sys.stderr)
     claim = nullcontext(options.reports) if options.reports else check.claimed_folder(prepared)
+    dependencies = Dependencies()
     with claim as folder:
-        report, written, order = _run(prepared, folder, options, environ, spoken)
+        report, written, order = _run(prepared, folder, options, environ, spoken, dependencies)
     if GITHUB in order.formats:
         publish_on_github(report, environ, spoken, prepared.places)
     typed = check.typed_command(prepared, order.repeated_words())
     own_report = report.model_copy(update={"command": typed})
     lines = screen(own_report, written.opened, prepared.places, columns())
-    return report.exit_code, [spoken.log_line(line) for line in lines]
+    printed = Answer(report.exit_code, [spoken.log_line(line) for line in lines])
+    is_watched = not any(getattr(options, name) for name in _NOT_WATCHED)
+    if GITHUB not in order.formats and order.leaves_receipt and is_watched:
+        expires = _expires(order, dependencies)
+        digests, started = written.digests, report.started
+        save(arguments, environ, None, dependencies, digests, started, printed, expires)
+    return printed.code, printed.lines
+
+
+def _expires(order: Order, dependencies: Dependencies) -> float:
+    """Return when the first of a check's locks is resolved again, in seconds since the epoch."""
+    locks = order.work_folder / "locks"
+    used = [Path(path) for path in dependencies.files if Path(path).parent == locks]
+    resolved = min((path.stat().st_mtime for path in used), default=0.0)
+    return resolved + check.LOCK_AGE
 
 
 def _run(
@@ -60,6 +83,7 @@ def _run(
     options: argparse.Namespace,
     environ: Mapping[str, str],
     spoken: TerminalText,
+    dependencies: Dependencies,
 ) -> tuple[Report, Written, Order]:
     """Run one model and write its report into a folder."""
     order = record_of(
@@ -74,7 +98,6 @@ def _run(
         checks=True,
         command="",
     )
-    dependencies = Dependencies()
     command = check.shown_command(prepared, order.repeated_words())
     order = order.model_copy(update={"command": command})
     progress = partial(choose, spoken=spoken)

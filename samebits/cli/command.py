@@ -57,7 +57,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     if options.command in ("matrix", "probe", "merge"):
         return run_cells(options, arguments, environ, spoken)
     if options.command == "check":
-        return check_model(options, environ, spoken)
+        return check_model(options, arguments, environ, spoken)
     if options.command == "bisect":
         return _bisected(options, environ, spoken)
     if options.command in ("record", "verify"):

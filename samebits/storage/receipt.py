@@ -2,7 +2,7 @@
 
 If the same command is given again and nothing has changed, the report exists already, and the
 lines of the earlier run are printed again. That costs one look at every file. This module and the
-modules that it imports need only the standard library, so that no slow import is added.
+modules that it imports need only the standard library (a check: and platformdirs), so that no slow import is added.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import argparse
 import contextlib
 import json
 import os
+import shutil
 import sys
+import time
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,13 +32,16 @@ if TYPE_CHECKING:
 
     from samebits.base.filestate import Dependencies, Identity
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: when it expires; a check, which has no matrix file, leaves one, too.
 
-FOLDER = Path(".samebits") / "receipts"
-"""Folder of the receipts, relative to the folder of matrix.yaml."""
+FOLDER = "receipts"
+"""Folder of the receipts, in the folder of what is kept between runs."""
+WORK = ".samebits"
+"""That folder, beside matrix.yaml."""
 
 _SOURCES = (Path(__file__).parents[1], PROBES, PAGES)
 """Folders of all code that an answer depends on; a wheel holds the second inside the first."""
@@ -71,10 +76,10 @@ def source_digest() -> str:
 
 def lookup(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | None:
     """Return what the same command printed if nothing has changed since; None: it has to run."""
-    if not arguments or arguments[0] != "matrix":
+    if not arguments or arguments[0] not in ("matrix", "check"):
         return None
-    path = _path(_matrix_path(arguments), _command_digest(arguments, environ))
     try:
+        path = _work(arguments, environ) / FOLDER / _name(arguments, environ)
         valid = _valid_answer(json.loads(seal.read(path)))
         if valid is not None:
             os.utime(path)  # marks the files that it lists as in use
@@ -86,21 +91,23 @@ def lookup(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | Non
 def save(
     arguments: Sequence[str],
     environ: Mapping[str, str],
-    matrix: tuple[Path, str],
+    matrix: tuple[Path, str] | None,
     dependencies: Dependencies,
     written: Mapping[Path, str],
     started: str,
     printed: Answer,
+    expires: float | None = None,
 ) -> None:
-    """Write the receipt of a run; :func:`answer` rejects one that lists reasons in ``unrepeatable``.
+    """Write the receipt of a run; :func:`lookup` rejects one that lists reasons in ``unrepeatable``.
 
-    ``matrix`` is the matrix file with the digest of the content that was read. ``written`` are
-    the report's files with the digests of their content.
+    ``matrix`` is the matrix file with the digest of the content that was read; None for a check. ``written``
+    are the report's files with the digests of their content. ``expires``: seconds since the epoch.
     """
     receipt = {
         "format": "samebits-receipt",
         "format_version": FORMAT_VERSION,
-        "matrix": [str(matrix[0].absolute()), matrix[1]],
+        "matrix": matrix and [str(matrix[0].absolute()), matrix[1]],
+        "expires": expires,
         "files": dependencies.files,
         "folders": dependencies.folders,
         "written": {str(path.absolute()): digest for path, digest in written.items()},
@@ -109,7 +116,7 @@ def save(
         "code": printed.code,
         "lines": printed.lines,
     }
-    path = _path(matrix[0], _command_digest(arguments, environ))
+    path = _work(arguments, environ) / FOLDER / _name(arguments, environ)
     with contextlib.suppress(OSError):  # without room on the disk the same command runs again
         replace(path, seal.sealed(json.dumps(receipt, separators=(",", ":"))), lasting=False)
 
@@ -118,10 +125,12 @@ def _valid_answer(receipt: dict[str, Any]) -> Answer | None:
     """Return what the run of a receipt printed, if nothing that the receipt lists has changed."""
     if receipt["format"] != "samebits-receipt" or receipt["format_version"] != FORMAT_VERSION:
         return None
-    if receipt["unrepeatable"]:
+    if receipt["unrepeatable"] or _is_over(receipt["expires"]):
         return None
-    matrix, digest = receipt["matrix"]
-    if digest_of_file(Path(matrix)) != digest or not _are_unchanged(receipt["written"]):
+    matrix = receipt["matrix"]
+    if matrix is not None and digest_of_file(Path(matrix[0])) != matrix[1]:
+        return None
+    if not _are_unchanged(receipt["written"]):
         return None
     files: dict[str, Identity | None] = {k: v and _identity(v) for k, v in receipt["files"].items()}
     folders = {
@@ -131,6 +140,10 @@ def _valid_answer(receipt: dict[str, Any]) -> Answer | None:
     if changed(files, folders) is not None:
         return None
     return Answer(receipt["code"], [_notice(receipt["started"]), *receipt["lines"]])
+
+
+def _is_over(expires: float | None) -> bool:
+    return expires is not None and time.time() >= expires
 
 
 def _identity(values: Sequence[int]) -> Identity:
@@ -159,16 +172,28 @@ def _matrix_path(arguments: Sequence[str]) -> Path:
         return Path("matrix.yaml")
 
 
-def _path(matrix: Path, digest: str) -> Path:
-    return matrix.resolve().parent / FOLDER / f"{digest[:16]}.json"
+def _work(arguments: Sequence[str], environ: Mapping[str, str]) -> Path:
+    """Return the folder of what is kept between the runs of a command."""
+    if arguments[0] == "check":
+        from samebits.stacks.places import checks_folder  # noqa: PLC0415  a matrix does without
+
+        return checks_folder(environ)
+    return _matrix_path(arguments).resolve().parent / WORK
 
 
-def _command_digest(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return the digest of a command, its folder and environment, the source and the machine."""
+def _name(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return the file of a receipt, after its command, folder, variables, source and machine."""
     names = {*PASSED_ON} - _SECRETS | {n for n in environ if n.startswith(_RESOLVER_PREFIXES)}
     variables = {name: environ[name] for name in names if name in environ}
     folder = str(Path.cwd())
-    return digest_of([list(arguments), folder, variables, source_digest(), machine_fingerprint()])
+    screen = _width() if arguments[0] == "check" else None
+    asked = [list(arguments), folder, variables, screen]
+    return f"{digest_of([*asked, source_digest(), machine_fingerprint()])[:16]}.json"
+
+
+def _width() -> int | None:
+    """Return the width of the terminal, for which a check prints its screen; None: standard output is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _packages() -> list[str]:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from samebits import cli
+from samebits.check.command import LOCK_AGE
 from samebits.storage import receipt
 from samebits.storage.receipt import lookup
 from samebits_wire.seal import opened, sealed
 from tests.support.sample_report import STACKS, sample_report
 
 ROOT = Path(__file__).parents[2]
+RECEIPTS = Path(receipt.WORK, receipt.FOLDER)
 MATRIX = 'stacks: ["4.48", "5.x"]\nmodels: {llama: {build: llama}}\n'
 ENVIRON = {"HOME": "/h", "HF_TOKEN": "secret"}
 LOCKS = {f"locks/{stack}.txt": "numpy==2\n" for stack in STACKS}
@@ -72,7 +74,7 @@ def test_the_same_again_says_the_same(run):
 
 def test_a_receipt_that_is_served_is_in_use(run, folder):
     matrix()
-    (path,) = (folder / receipt.FOLDER).iterdir()
+    (path,) = (folder / RECEIPTS).iterdir()
     os.utime(path, (0, 0))
     assert lookup(["matrix"], ENVIRON) is not None
     assert path.stat().st_mtime > 0
@@ -80,7 +82,7 @@ def test_a_receipt_that_is_served_is_in_use(run, folder):
 
 def test_a_receipt_holds_no_token(run, folder):
     matrix()
-    (path,) = (folder / receipt.FOLDER).iterdir()
+    (path,) = (folder / RECEIPTS).iterdir()
     assert "secret" not in path.read_text()
 
 
@@ -177,14 +179,14 @@ def test_another_run_into_the_same_folder_ends_it(run, monkeypatch):
 def test_a_run_that_kept_nothing_leaves_none(run, folder, option):
     matrix(option)
     assert lookup(["matrix", option], ENVIRON) is None
-    assert not (folder / receipt.FOLDER).exists()
+    assert not (folder / RECEIPTS).exists()
 
 
 def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
     run.unrepeatable = ["hub org/name has no pinned revision, so its results are not reused"]
     matrix()
     assert lookup(["matrix"], ENVIRON) is None
-    (path,) = (folder / receipt.FOLDER).iterdir()
+    (path,) = (folder / RECEIPTS).iterdir()
     assert json.loads(path.read_text())["unrepeatable"] == run.unrepeatable
 
 
@@ -197,7 +199,7 @@ def test_a_page_of_the_user_beside_it_changes_nothing(run, folder):
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"format": "x"}'])
 def test_a_torn_receipt_is_none(run, folder, text):
     matrix()
-    (path,) = (folder / receipt.FOLDER).iterdir()
+    (path,) = (folder / RECEIPTS).iterdir()
     for content in (text, *([sealed(text)] if text.endswith("}") else [])):
         path.write_text(content)
         assert lookup(["matrix"], ENVIRON) is None
@@ -205,7 +207,7 @@ def test_a_torn_receipt_is_none(run, folder, text):
 
 def test_a_receipt_of_another_format_is_none(run, folder):
     matrix()
-    (path,) = (folder / receipt.FOLDER).iterdir()
+    (path,) = (folder / RECEIPTS).iterdir()
     data = json.loads(opened(path.read_bytes()))
     assert lookup(["matrix"], ENVIRON) is not None
     path.write_text(sealed(json.dumps(data | {"format_version": receipt.FORMAT_VERSION + 1})))
@@ -255,14 +257,94 @@ def test_the_command_prints_it_without_importing_what_a_run_needs(run, folder):
         return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
     exit_code, lines = cli.run(["matrix"], environ)
-    receipts = (folder / receipt.FOLDER).iterdir()
+    receipts = (folder / RECEIPTS).iterdir()
     # another process has other folders on its path, so its command has another digest
-    script = "import sys, os; from samebits.storage import receipt as r; print(r._command_digest(['matrix'], os.environ))"
+    script = "import sys, os; from samebits.storage import receipt as r; print(r._name(['matrix'], os.environ))"
     printed = subprocess.run(
         [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True
     )
-    next(receipts).rename(folder / receipt.FOLDER / f"{printed.stdout.strip()[:16]}.json")
+    next(receipts).rename(folder / RECEIPTS / printed.stdout.strip())
     done = samebits()
     assert done.returncode == exit_code, done.stderr
     assert done.stdout.splitlines()[1:-1] == lines
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+class Check(Run):
+    """A fake of run_matrix for ``samebits check``, whose locks lie in the cache folder."""
+
+    async def __call__(self, order, environ, progress, dependencies, matrix):
+        report = await super().__call__(
+            order.model_copy(update={"matrix": Path("matrix.yaml")}),
+            environ,
+            progress,
+            dependencies,
+        )
+        lock = order.work_folder / "locks" / "5.x-0.txt"
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+        dependencies.file(lock)
+        return report
+
+
+@pytest.fixture
+def check(folder, monkeypatch):
+    """Return a function that checks a model with options; it also looks for a receipt first, as the program does."""
+    made = Check(folder)
+    monkeypatch.setattr("samebits.cli.check.run_matrix", made)
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "llama", "transformers_version": "4.48.0"}')
+
+    def run(*options):
+        words, environ = (
+            ["check", "./model", "--to", "5.2", *options],
+            ENVIRON | {"SAMEBITS_CACHE": "cache"},
+        )
+        stored = lookup(words, environ)
+        if stored is None:
+            code, lines = cli.run(words, environ)
+            return receipt.Answer(code, lines)
+        return stored
+
+    run.ran = lambda: made.ran
+    return run
+
+
+def test_the_same_check_again_says_the_same(check, folder):
+    first = check()
+    again = check()
+    assert check.ran() == 1
+    assert (again.code, again.lines[1:]) == (first.code, first.lines)
+    rewrite(folder / "checkpoint" / "model.safetensors")
+    check()
+    assert check.ran() == 2
+
+
+def test_a_check_looks_for_newer_releases_when_its_locks_are_old(check, folder, monkeypatch):
+    check()
+    (lock,) = (folder / "cache" / "checks" / "locks").iterdir()
+    old = lock.stat().st_mtime + LOCK_AGE
+    monkeypatch.setattr("samebits.storage.receipt.time.time", lambda: old - 60)
+    check()
+    assert check.ran() == 1
+    monkeypatch.setattr("samebits.storage.receipt.time.time", lambda: old + 1)
+    check()
+    assert check.ran() == 2
+
+
+@pytest.mark.parametrize(
+    "options", [("--fresh",), ("--environment-package", "pillow"), ("--format", "github")]
+)
+def test_a_check_that_uses_what_no_receipt_watches_runs_again(check, options):
+    check(*options)
+    check(*options)
+    assert check.ran() == 2
+
+
+def test_a_check_for_a_terminal_of_another_width_prints_anew(check, monkeypatch):
+    monkeypatch.setattr("samebits.storage.receipt._width", lambda: 80)
+    check()
+    monkeypatch.setattr("samebits.storage.receipt._width", lambda: 120)
+    check()
+    assert check.ran() == 2

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from samebits.questions.changes.parts import Statement
 from samebits.questions.changes.source import Source
 from samebits.records.kinds import Kind
 from samebits.records.question import Answer, Key, NoAnswer
@@ -96,11 +97,16 @@ class SourcesFile(JobFile):
     """What the files of one release define, kept for later runs."""
 
     format: Literal["samebits-sources"] = "samebits-sources"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
+    # History: 1: first. 2: what files import, and statements.
     sources: dict[str, Source] = Field(default_factory=dict)
     """File of transformers -> its definitions."""
     unread: tuple[str, ...] = ()
     """Files that the host's Python cannot read."""
+    imported: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """File of transformers -> the files of transformers that it imports."""
+    statements: dict[str, dict[str, tuple[Statement, ...]]] = Field(default_factory=dict)
+    """File of transformers -> function -> its statements, of those that another release has otherwise."""
 
 
 CHANGES_NAME = "changes"

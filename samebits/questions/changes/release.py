@@ -27,23 +27,32 @@ class Release:
         self, folder: Path, kept: SourcesFile | None = None, package: str = "transformers"
     ) -> None:
         self._folder, self._package = folder, package
-        self._sources: dict[str, Source] = dict(kept.sources) if kept else {}
-        self._n_kept = len(self._sources)
-        self.unread: set[str] = set(kept.unread if kept else ())
+        kept = kept or SourcesFile()
+        self._sources: dict[str, Source] = dict(kept.sources)
+        self.unread: set[str] = set(kept.unread)
         """Files that this interpreter cannot read as Python."""
-        self._imported: dict[str, tuple[str, ...]] = {}
+        self._imported: dict[str, tuple[str, ...]] = dict(kept.imported)
         self._functions: dict[str, dict[str, Function]] = {}
-        self._statements: dict[tuple[str, str], tuple[Statement, ...]] = {}
+        self._statements: dict[str, dict[str, tuple[Statement, ...]]] = {
+            file: dict(of_file) for file, of_file in kept.statements.items()
+        }
+        self._has_read = False
 
     def to_keep(self) -> SourcesFile | None:
         """Return what was read, for a later run; None if it was all kept before."""
-        if len(self._sources) == self._n_kept:
+        if not self._has_read:
             return None
-        return SourcesFile(sources=self._sources, unread=tuple(sorted(self.unread)))
+        return SourcesFile(
+            sources=self._sources,
+            unread=tuple(sorted(self.unread)),
+            imported=self._imported,
+            statements=self._statements,
+        )
 
     def source(self, file: str) -> Source:
         """Return what a file defines; nothing if there is no such file, or it cannot be read."""
         if file not in self._sources:
+            self._has_read = True
             try:
                 self._sources[file] = source.read((self._folder / file).read_bytes(), file)
             except OSError:
@@ -55,17 +64,21 @@ class Release:
 
     def statements(self, file: str, name: str) -> tuple[Statement, ...]:
         """Return the statements of a function; none if the file cannot be read."""
+        of_file = self._statements.setdefault(file, {})
+        if name not in of_file:
+            self._has_read = True
+            function = self._functions_of(file).get(name)
+            of_file[name] = tuple(parts.statements(function)) if function is not None else ()
+        return of_file[name]
+
+    def _functions_of(self, file: str) -> dict[str, Function]:
         if file not in self._functions:
             try:
                 read = parts.read((self._folder / file).read_bytes(), file)
             except (OSError, SyntaxError, ValueError):
                 read = {}
             self._functions[file] = read
-        if (file, name) not in self._statements:
-            function = self._functions[file].get(name)
-            of_function = parts.statements(function) if function is not None else ()
-            self._statements[file, name] = tuple(of_function)
-        return self._statements[file, name]
+        return self._functions[file]
 
     def closure(
         self, files: Iterable[str], counts: Callable[[str], bool] = lambda _file: True
@@ -82,6 +95,7 @@ class Release:
 
     def _imports(self, file: str) -> tuple[str, ...]:
         if file not in self._imported:
+            self._has_read = True
             imported = (self._resolved(file, name) for name in self.source(file).imports)
             self._imported[file] = tuple(dict.fromkeys(filter(None, imported)))
         return self._imported[file]

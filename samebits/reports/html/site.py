@@ -8,7 +8,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
+from jinja2 import (
+    Environment,
+    FileSystemBytecodeCache,
+    FileSystemLoader,
+    StrictUndefined,
+    Undefined,
+)
 from markupsafe import Markup
 
 from samebits.base.finding_pages import KINDS as RULE_KINDS
@@ -322,6 +328,14 @@ def _writable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def _compiled() -> FileSystemBytecodeCache | None:
+    """Return jinja's cache, as to compile the templates takes half a second; None if it finds no safe folder."""
+    try:
+        return FileSystemBytecodeCache()
+    except (OSError, RuntimeError):
+        return None
+
+
 @lru_cache(1)
 def _environment() -> Environment:
     environment = Environment(
@@ -331,6 +345,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_finalized,
+        bytecode_cache=_compiled(),
     )
     environment.filters |= {
         "number": number,

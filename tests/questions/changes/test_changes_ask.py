@@ -112,7 +112,8 @@ def test_what_a_release_defines_is_read_once_and_kept(sources, monkeypatch):
     first = asked(FakeRun(sources))
     for step in sources.glob("changes/*/*.json"):
         step.unlink()  # of this model; another one comes to the same releases
-    monkeypatch.setattr(release.source, "read", lambda *_: pytest.fail("a file was read again"))
+    for reader in (release.source, release.parts):
+        monkeypatch.setattr(reader, "read", lambda *_: pytest.fail("a file was read again"))
     assert asked(FakeRun(sources)) == first
 
 
