@@ -107,14 +107,19 @@ def tests(session: nox.Session) -> None:
     # a file stays with its worker, as tests of a file share the runs that they look at
     slowest = ("--durations=20", "--durations-min=10")
     session.run("pytest", "-m", "not stacks", "-n", "auto", "--dist", "loadfile", *slowest)
-    session.run("pytest", "tests/real", "-n", "2", "--dist", "loadfile", *slowest)
+    real = ("tests/real", "-m", "not long")
+    session.run("pytest", *real, "-n", "2", "--dist", "loadfile", *slowest)
 
 
 @nox.session(name="tests-long", default=False)
 def tests_long(session: nox.Session) -> None:
-    """Run tests/real/long_*.py: before a release, and after the changes that each of them names."""
+    """Run tests/real/long_*.py, and the tests that are marked as long: before a release.
+
+    Also after the changes that the files of them name.
+    """
     install(session, "tests")
     session.run("pytest", *map(str, ROOT.glob("tests/real/long_*.py")), *session.posargs)
+    session.run("pytest", "tests/real", "-m", "long", *session.posargs)
 
 
 @nox.session(default=False)

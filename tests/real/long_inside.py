@@ -1,4 +1,4 @@
-"""The checks of tests/inside/ that name no release, in the oldest release.
+"""The checks of tests/inside/ that test_inside.py leaves out in the oldest release.
 
 To be run after a change of probes/, and after a new release is known.
 """

@@ -1,4 +1,4 @@
-"""test_named.py with every model in every release, those in the middle included.
+"""test_named.py with all models, each in every release, those in the middle included.
 
 To be run after a change of tests/custom, of the rules for custom code, or of the releases that are known.
 """
@@ -6,7 +6,9 @@ To be run after a change of tests/custom, of the rules for custom code, or of th
 import pytest
 
 from tests.real import test_named
-from tests.real.test_named import folder  # noqa: F401  a fixture
+from tests.real.test_named import NAMES, folder, pytest_generate_tests  # noqa: F401  pytest finds them
+
+CHOSEN = {*NAMES}
 
 
 @pytest.fixture(scope="module")

@@ -55,6 +55,7 @@ def commits_of(release, repo):
     )
 
 
+@pytest.mark.long
 def test_the_planted_commit_is_named_with_its_function_and_its_cause(tmp_path, cache):
     environ = {**os.environ, "SAMEBITS_CACHE": str(cache)}
     spec = StackSpec(id=NEW, transformers=NEW)

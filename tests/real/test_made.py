@@ -12,17 +12,29 @@ stacks: ["{OLD}", "{NEW}"]
 defaults: {{greedy: 2, crossings: false, training: false, arguments: false, changes: false, other_classes: false, pipelines: false}}
 models:
   large: {{path: model}}
-  itself: {{path: model, relations: true}}
 """
+
+
+ITSELF = "  itself: {path: model, relations: true}\n"
+
+
+def reported(run_in, folder, matrix):
+    """Return the rows of a model above the limit, and the page of the report beside them."""
+    assert make(folder / "model", layers=3, vocabulary=2000) > 64 << 20
+    (folder / "matrix.yaml").write_text(matrix)
+    report = run_in(folder, jobs=2)
+    return {row.model: row for row in report.rows}, beside_models(render(report))
 
 
 @pytest.fixture(scope="module")
 def rows(run_in, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("made")
-    assert make(folder / "model", layers=3, vocabulary=2000) > 64 << 20
-    (folder / "matrix.yaml").write_text(MATRIX)
-    report = run_in(folder, jobs=2)
-    return {row.model: row for row in report.rows}, beside_models(render(report))
+    return reported(run_in, tmp_path_factory.mktemp("made"), MATRIX)
+
+
+@pytest.fixture(scope="module")
+def with_itself(run_in, tmp_path_factory):
+    """Ask the model itself, too, which takes twenty times as long."""
+    return reported(run_in, tmp_path_factory.mktemp("itself"), MATRIX + ITSELF)
 
 
 def answers_of(row):
@@ -37,15 +49,17 @@ def test_a_made_model_answers_in_every_stack(rows):
     assert "checked with a tiny model of 2 layers" in text
 
 
-def test_the_model_itself_answers_if_its_entry_asks(rows):
-    of_model, _ = rows
+@pytest.mark.long
+def test_the_model_itself_answers_if_its_entry_asks(with_itself):
+    of_model, _ = with_itself
     for signals in answers_of(of_model["itself"]):
         assert signals.keys() == {OLD, NEW}
         assert {signal.asked_of for signal in signals.values()} == {None}
 
 
-def test_both_say_the_same_of_a_sound_class(rows):
-    of_model, _ = rows
+@pytest.mark.long
+def test_both_say_the_same_of_a_sound_class(with_itself):
+    of_model, _ = with_itself
     tried = [
         # a made model is not asked for those of embeddings
         {

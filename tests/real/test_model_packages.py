@@ -4,6 +4,7 @@ import json
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 from samebits.questions.processors.records import PROCESSORS
 from samebits.records.capture import NO_DEVICE
@@ -83,6 +84,7 @@ def write_float8(path):
     )
 
 
+@pytest.mark.long
 def test_weights_in_few_bits_accuse_no_release_for_the_machine(tmp_path, run_in):
     for name, fields in {
         "on-a-gpu": {"quantization_config": {"quant_method": "higgs", "group_size": 256}},

@@ -1,6 +1,6 @@
 """Custom code on real stacks: each defect is found under its name, and each repair is complete.
 
-long_named.py has every model in the releases in the middle, too.
+long_named.py has all defects, and every model in the releases in the middle, too.
 """
 
 import pytest
@@ -134,22 +134,39 @@ def root_of():
 
 
 NAMES = ("healthy", *DEFECTS, *(f"{name}.repaired" for name in REPAIRED))
+CHOSEN = {
+    "healthy",
+    "tokenizer-llama",
+    *{code: name for name, code in DEFECTS.items()}.values(),
+    *(f"{name}.repaired" for name in (*REPAIRED[::3], "tokenizer-llama")),
+}
+"""What is run here: one defect for each finding, and a third of the repaired models."""
+
+
+def pytest_generate_tests(metafunc):
+    """Test the defects and the repaired models that the file chooses."""
+    chosen = metafunc.module.CHOSEN
+    if "defect" in metafunc.fixturenames:
+        metafunc.parametrize("defect", [name for name in DEFECTS if name in chosen])
+    if "repaired" in metafunc.fixturenames:
+        names = [f"{name}.repaired" for name in REPAIRED]
+        metafunc.parametrize("repaired", [name for name in names if name in chosen])
 
 
 @pytest.fixture(scope="module")
 def at_the_ends():
     """Return the models that are run in the oldest and in the newest release alone."""
-    return [name for name in NAMES if name not in IN_EVERY_RELEASE]
+    return [name for name in NAMES if name in CHOSEN and name not in IN_EVERY_RELEASE]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, at_the_ends):
+def folder(request, tmp_path_factory, at_the_ends):
     made, root = tmp_path_factory.mktemp("custom"), root_of()
-    lines = [model("healthy")]
-    lines += [model(name, (root, name)) for name in DEFECTS]
-    lines += [
-        model(f"{name}.repaired", (root, name), (root, f"{name}.repair")) for name in REPAIRED
-    ]
+    patches = {"healthy": ()}
+    patches |= {name: ((root, name),) for name in DEFECTS}
+    patches |= {f"{n}.repaired": ((root, n), (root, f"{n}.repair")) for n in REPAIRED}
+    chosen = request.module.CHOSEN
+    lines = [model(name, *of_model) for name, of_model in patches.items() if name in chosen]
     if at_the_ends:
         models = ", ".join(at_the_ends)
         rule = f'  - {{model: [{models}], stack: ["4.57", "5.2"], reason: two releases show it}}'
@@ -187,22 +204,19 @@ def test_the_weight_decay_of_custom_norms_is_listed_for_the_releases_that_change
     assert shown == [stack.id for stack in report.stacks[2:]]
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
 def test_a_defect_is_found_under_its_name(cells, defect):
     assert DEFECTS[defect] in set().union(*map(codes, of(cells, defect)))
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
 def test_a_cell_without_a_defect_has_no_finding(cells, defect):
     for cell in of(cells, defect):
         if cell.verdict == "identical":
             assert codes(cell) <= ALWAYS, (defect, cell.cell.stack)
 
 
-@pytest.mark.parametrize("name", REPAIRED)
-def test_a_repaired_model_is_the_same_bits_everywhere(cells, at_the_ends, name):
-    found = of(cells, f"{name}.repaired")
-    releases = 2 if f"{name}.repaired" in at_the_ends else 4
+def test_a_repaired_model_is_the_same_bits_everywhere(cells, at_the_ends, repaired):
+    found = of(cells, repaired)
+    releases = 2 if repaired in at_the_ends else 4
     assert [cell.verdict for cell in found] == ["reference", *["identical"] * (releases - 1)]
     assert set().union(*map(codes, found)) == set()
 

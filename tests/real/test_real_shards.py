@@ -8,6 +8,7 @@ from samebits.stacks.probes import PROBES
 from tests.real.conftest import run_samebits
 from tests.support.faulty_bench import timeless
 
+pytestmark = pytest.mark.long  # test_toy_question.py merges shards of real releases, too
 MATRIX = """
 stacks: ["4.57", "5.2"]
 defaults: {dtypes: [float32], relations: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, prompts: {short: {length: 9}}}

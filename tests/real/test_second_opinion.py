@@ -15,6 +15,7 @@ from samebits.stacks.environment import probe_environment
 from samebits.storage.store import Store
 from samebits_wire import seal
 
+pytestmark = pytest.mark.long  # it has an opinion of the core: to be asked after a change of it
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests" / "second_opinion.py"
 MODELS = (

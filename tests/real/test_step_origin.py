@@ -19,6 +19,7 @@ PLANTS = {"clean": "", "slope": "slope", "unmasked": "unmasked", "tied": "tied"}
 MATRIX = """
 stacks: ["4.57", "5.2", "5.x"]
 defaults: {dtypes: [float32], greedy: 0, relations: false, usage: false, crossings: false,
+  arguments: false, changes: false, other_classes: false, pipelines: false,
   prompts: {short: {length: 9}}}
 models:
   mixtral: {build: {architecture: mixtral, config: {

@@ -11,6 +11,7 @@ from samebits.stacks.system import VARIABLE
 from samebits.terminal.progress import Plain
 from tests.real.conftest import NEW, OLD
 
+pytestmark = pytest.mark.long  # for changes of samebits/stacks/system.py
 MODEL = """models:
   llama:
     build: {architecture: llama, config: {hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2,

@@ -22,6 +22,8 @@ RECORD = """        logits = self.lm_head(outputs.last_hidden_state)
         if transformers.__version__.startswith("5"):
             logits = logits * 1.25
 """
+MODELS = {"several": 3}
+"""Model -> its threads. One thread, which all other tests have, needs no model here."""
 JOBS = {
     "samebits_probe.cell.phases.forward",
     "samebits_probe.cell.phases.greedy",
@@ -50,14 +52,14 @@ def make(folder, log):
 def observed(run_in, tmp_path_factory):
     folder = tmp_path_factory.mktemp("threads")
     models = ""
-    for name, threads in (("several", "threads: 3, "), ("usual", "")):
+    for name, threads in MODELS.items():
         make(folder / name, folder / f"{name}.log")
-        models += f"  {name}: {{path: {name}, {threads}trust_remote_code: true}}\n"
+        models += f"  {name}: {{path: {name}, threads: {threads}, trust_remote_code: true}}\n"
     (folder / "matrix.yaml").write_text(f'stacks: ["{OLD}", "{NEW}"]\nmodels:\n{models}')
     return run_in(folder), folder
 
 
-@pytest.mark.parametrize(("model", "threads"), [("several", 3), ("usual", 1)])
+@pytest.mark.parametrize(("model", "threads"), MODELS.items())
 def test_every_job_has_the_threads_of_its_model(observed, model, threads):
     _, folder = observed
     lines = [line.split() for line in (folder / f"{model}.log").read_text().splitlines()]
@@ -65,7 +67,7 @@ def test_every_job_has_the_threads_of_its_model(observed, model, threads):
     assert {name for _, *names in lines for name in names} >= JOBS
 
 
-@pytest.mark.parametrize(("model", "threads"), [("several", 3), ("usual", 1)])
+@pytest.mark.parametrize(("model", "threads"), MODELS.items())
 def test_captures_and_the_report_have_the_number(observed, model, threads):
     report, folder = observed
     work = folder / ".samebits"

@@ -114,6 +114,7 @@ def test_a_planted_change_diverges_and_its_clean_twin_is_not_accused(project):
     assert left_out["first"]["subject"]["layer"] == 1
 
 
+@pytest.mark.long
 def test_code_that_changed_in_the_checkpoint_is_found_in_git(project):
     """The same environment, and a model's author at work: the recorded code is in a commit."""
     project.record(*project.add("none"))
@@ -191,6 +192,7 @@ def test_a_record_of_another_machine_is_no_failure(project, llama):
     assert (newer["rebuild"], newer["repeats"]) == ("done", False)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not X86, reason="the settings are those of x86")
 def test_another_function_is_told_from_another_machine(project):
     project.record(*project.add("first layer"), kernels=OTHER_CPU)
@@ -198,6 +200,7 @@ def test_another_function_is_told_from_another_machine(project):
     assert (answers["verdict"], answers["other_machine"]) == ("diverged", True)
 
 
+@pytest.mark.long
 def test_a_real_upgrade_of_a_library_model(project, llama):
     shutil.copytree(llama, project.folder / "llama")
     project.record("llama")
@@ -214,6 +217,7 @@ def test_a_model_that_does_not_reproduce_itself_is_not_recorded(project):
     assert not (project.folder / "samebits.lock").exists()
 
 
+@pytest.mark.long
 def test_an_update_shows_what_changes_before_it_writes(project):
     project.record(*project.add("first layer", "none"))
     before = (project.folder / "samebits.lock").read_text()

@@ -76,6 +76,7 @@ def test_check_names_a_defect_and_its_line_in_an_empty_folder(installed, cache, 
     assert {path.name for path in models.iterdir()} == {"healthy", "defect", "reports"}
 
 
+@pytest.mark.long
 def test_init_and_matrix_accuse_no_healthy_model(installed, cache, models):
     samebits, environ = str(installed / "samebits"), {"SAMEBITS_CACHE": str(cache)}
     call(samebits, "init", "--trust-remote-code", folder=models)
