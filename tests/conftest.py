@@ -1,4 +1,6 @@
-"""Unit tests start no process: a test that does says so with a mark."""
+"""Unit tests start no process and reach no network: a test that does says so with a mark."""
+
+import socket
 
 import pytest
 from hypothesis import settings
@@ -6,7 +8,7 @@ from hypothesis import settings
 import samebits.questions  # noqa: F401  whose records captures and reports hold
 from tests.support.added_signal import toy  # noqa: F401  a fixture
 from tests.support.builders import Memory
-from tests.support.no_processes import MARKS, STARTERS, refusal
+from tests.support.no_processes import MARKS, STARTERS, only_this_machine, refusal
 
 settings.register_profile("samebits", deadline=None)  # a busy machine is no failure
 settings.load_profile("samebits")
@@ -14,12 +16,13 @@ settings.load_profile("samebits")
 
 @pytest.fixture(autouse=True)
 def no_processes(request, monkeypatch):
-    """Make starting a process impossible, except in tests that are marked for it."""
+    """Make it impossible to start a process or to reach the network, except in tests that are marked for it."""
     if any(request.node.get_closest_marker(mark) for mark in MARKS):
         return
     for module, name in STARTERS:
         if hasattr(module, name):  # Windows has no fork
             monkeypatch.setattr(module, name, refusal(module, name))
+    monkeypatch.setattr(socket, "getaddrinfo", only_this_machine)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from bench.unchanged import MODELS, RUNS
 from bench.values import Comparison, Keys
 from bench.wording import Pair, Wording, lines, pairs
 from samebits.matrix.load import load
-from samebits.reports import again
+from tests.support.zoo import zoo_report
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +34,7 @@ def features(cell):
 
 
 def test_models_have_every_feature_of_the_zoo():
-    report = again.read(ROOT / "reports" / "zoo" / "report.json").report
+    report = zoo_report()
     rows = [row for row in report.rows if str(row.variant).startswith("float32")]
     of_all = {feature for row in rows for cell in row.cells for feature in features(cell)}
     of_models = {

@@ -407,6 +407,8 @@ def test_the_config_of_a_model_on_the_hub_is_looked_at_before_the_run(
 ):
     path = checkpoint(folder / "cached", config) / "config.json"
     monkeypatch.setattr(hub, "config_file", lambda *_: hub.HubFile(path, "c" * 40))
+    for name in ("settings_folder", "code_folder"):
+        monkeypatch.setattr(hub, name, lambda *_: path.parent)
     assert main(folder, "org/name") == code
     assert ("it has no model_type" in capsys.readouterr().err) == (code == 2)
     assert (runner.order is None) == (code == 2)

@@ -2,7 +2,6 @@
 
 import json
 import lzma
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from samebits.records.report import SCHEMA_VERSION
 from samebits.reports import again, earlier, write
 from samebits.reports.again import ReportFileError
 from tests.support.sample_report import NEVER_WRITTEN, STACKS, sample_report
+from tests.support.zoo import zoo_report
 
 LOCKS = {f"locks/{stack}.txt": f"lock of {stack}\n" for stack in STACKS}
 
@@ -136,7 +136,7 @@ GONE = {
 
 def test_verdicts_of_an_earlier_version_get_the_findings_that_explain_them():
     """The zoo's report is older than the field; what does not explain a verdict is not blamed."""
-    zoo = again.read(Path(__file__).parents[2] / "reports" / "zoo" / "report.json").report
+    zoo = zoo_report()
     cells = {(c.cell.model, c.cell.stack): c for c in zoo.cells if "float32" in str(c.cell.variant)}
     found = {
         key: {(e.code, e.stack) for e in cells[key].explained_by}

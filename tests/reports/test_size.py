@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from samebits.matrix import load
-from samebits.reports import again, details, document
+from samebits.reports import details, document
 from samebits.reports.model_pages import MAX_SECTION, MAX_STORIES
 from samebits.text.blocks import cut, fence, page
 from samebits.text.blocks import details as folded
 from samebits.text.markdown import Markdown
 from tests.support.pages import links_of
 from tests.support.sample_report import sample_report
+from tests.support.zoo import zoo_report
 
 ROOT = Path(__file__).parents[2]
 MAX_PAGE = 64_000
@@ -20,7 +21,7 @@ MAX_PAGE = 64_000
 
 @pytest.fixture(scope="module")
 def zoo():
-    return again.read(ROOT / "reports" / "zoo" / "report.json").report
+    return zoo_report()
 
 
 @pytest.fixture(scope="module")
