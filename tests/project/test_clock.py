@@ -16,7 +16,7 @@ from samebits.pipeline import scheduler
 from samebits.questions.crossings.crosser import Crosser
 from samebits.stacks import build
 from samebits.storage.prune import prune
-from samebits.storage.receipt import FOLDER, Answer, lookup, save
+from samebits.storage.receipt import FOLDER, WORK, Answer, lookup, save
 from samebits.storage.store import Store
 from tests.support.faulty_bench import Bench, Host
 
@@ -31,6 +31,7 @@ AGES = {
     ("installer", "_is_old"),
     ("build", "_remove_leftovers"),
     ("source", "_remove_old"),
+    ("receipt", "_is_over"),
 }
 """Functions that compare the age of a file with a week, or a day."""
 
@@ -93,7 +94,7 @@ def test_a_receipt_from_the_future_is_served(tmp_path, monkeypatch):
     dependencies.file(tmp_path / "kept")
     said = Answer(0, ["The run passes."])
     save(["matrix"], {}, (matrix, digest_of_file(matrix)), dependencies, {}, "then", said)
-    (left,) = (tmp_path / FOLDER).iterdir()
+    (left,) = (tmp_path / WORK / FOLDER).iterdir()
     os.utime(left, (ahead, ahead))
     assert lookup(["matrix"], {}).lines[1:] == said.lines
     os.utime(tmp_path / "kept", (ahead - YEAR, ahead - YEAR))  # a time of its own that changes
