@@ -3,7 +3,7 @@
 import torch
 import transformers
 from samebits_probe.questions.arguments.arguments import effects, given
-from samebits_probe.questions.arguments.generating import Generation, asked, takes
+from samebits_probe.questions.arguments.generating import Generation, asked, assistants, inputs
 
 MAJOR = int(transformers.__version__.split(".")[0])
 SIZES = {
@@ -124,12 +124,12 @@ def generating(model_class):
 
 def test_every_argument_of_generate_has_the_effect_that_it_is_given_for():
     found, facts = generating(transformers.LlamaForCausalLM)
-    names = [each.name for each in asked(9, 5, 99)]
+    names = [each.shown for each in (*asked(9, 5, 99), *assistants(Reads()))]
     assert list(found) == names
     assert len(names) == len(set(names))
     assert all(each["named"] for each in facts.values())
     same = {name for name, effect in found.items() if effect in ("none", "rounding")}
-    assert same <= {"use_cache", "prompt_lookup_num_tokens"}
+    assert same <= {"use_cache", "prompt_lookup_num_tokens", "assistant_model"}
     assert "raises" not in found.values()
     assert found["top_p"] == found["repetition_penalty"] == "other numbers"
     assert found["eos_token_id"] == found["num_return_sequences"] == "another shape"
@@ -154,9 +154,75 @@ def test_no_argument_is_refused_where_the_call_raises_without_it():
     assert "stopping_criteria" in clean.keys() - stops.keys()
 
 
-def test_generate_is_asked_with_one_row_of_tokens_alone():
+def test_generate_is_asked_with_one_row_of_tokens_or_of_a_sound():
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, num_hidden_layers=1))
-    assert takes(model, IDS)
-    assert not takes(model, {**IDS, "pixel_values": torch.zeros(1)})
-    assert not takes(model, {"input_ids": IDS["input_ids"].repeat(2, 1)})
-    assert not takes(Reads(), IDS)
+    assert inputs(model, IDS) == IDS
+    assert inputs(model, {**IDS, "pixel_values": torch.zeros(1)}) is None
+    assert inputs(model, {"input_ids": IDS["input_ids"].repeat(2, 1)}) is None
+    assert inputs(Reads(), IDS) is None
+    sound = torch.zeros(1, 8, 32)
+    of_forward = {"input_features": sound, "decoder_input_ids": IDS["input_ids"]}
+    assert inputs(whisper(), of_forward) == {"input_features": sound}
+
+
+def whisper():
+    torch.manual_seed(0)
+    config = transformers.WhisperConfig(
+        **{"vocab_size": 64, "d_model": 32, "num_mel_bins": 8, "init_std": 0.3},
+        **{f"{part}_layers": 2 for part in ("encoder", "decoder")},
+        **{f"{part}_attention_heads": 4 for part in ("encoder", "decoder")},
+        **{f"{part}_ffn_dim": 48 for part in ("encoder", "decoder")},
+        **{"max_source_positions": 16, "max_target_positions": 32, "decoder_start_token_id": 3},
+        **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
+        **{"suppress_tokens": None, "begin_suppress_tokens": None},
+    )
+    return transformers.WhisperForConditionalGeneration(config).eval()
+
+
+def bart():
+    torch.manual_seed(0)
+    config = transformers.BartConfig(
+        **{"vocab_size": 64, "d_model": 32, "max_position_embeddings": 64, "init_std": 0.3},
+        **{f"{part}_layers": 2 for part in ("encoder", "decoder")},
+        **{f"{part}_attention_heads": 4 for part in ("encoder", "decoder")},
+        **{f"{part}_ffn_dim": 48 for part in ("encoder", "decoder")},
+        **{"forced_eos_token_id": None, "decoder_start_token_id": 3, "eos_token_id": 2},
+    )
+    return transformers.BartForConditionalGeneration(config).eval()
+
+
+def of_encoder_decoder(model):
+    torch.manual_seed(1)
+    kwargs = IDS
+    if model.main_input_name == "input_features":
+        kwargs = {"input_features": torch.randn(1, 8, 32)}
+    facts = Generation(model, kwargs, lambda: None).effects()
+    return {name: (each["effect"], each.get("message", "")) for name, each in facts.items()}
+
+
+def test_an_encoder_decoder_generates_with_an_assistant():
+    assert [each.shown for each in assistants(bart())] == ["assistant_model"]  # its decoder reads no encoder
+    names = ["assistant_model", "assistant_model (its decoder)"]
+    assert [each.shown for each in assistants(whisper())] == names
+    for model in (bart(), whisper()):
+        found = of_encoder_decoder(model)
+        for each in assistants(model):
+            assert found[each.shown][0] in ("none", "rounding"), found[each.shown]
+
+
+def test_a_decoder_that_cannot_assist_shows():
+    """PR 48000: WhisperForCausalLM raises as an assistant."""
+    clean = of_encoder_decoder(whisper())
+
+    def refuses(self, encoder_outputs=None, **_):
+        raise UnboundLocalError("is_updated")
+
+    kept = transformers.WhisperForCausalLM.forward
+    transformers.WhisperForCausalLM.forward = refuses
+    try:
+        found = of_encoder_decoder(whisper())
+    finally:
+        transformers.WhisperForCausalLM.forward = kept
+    changed = {name for name, effect in found.items() if effect != clean[name]}
+    assert changed == {"assistant_model (its decoder)"}
+    assert found["assistant_model (its decoder)"] == ("raises", "UnboundLocalError: is_updated")

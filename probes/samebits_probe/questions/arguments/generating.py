@@ -22,8 +22,12 @@ from samebits_probe.questions.arguments.arguments import Facts, added_fields, ef
 _FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
 _GREEDY: Facts = {"do_sample": False, "max_new_tokens": 1}
 _TWO: Facts = {"do_sample": False, "max_new_tokens": 2}
+_DRAFTED: Facts = {**_TWO, "output_scores": False}
 _BEAMS: Facts = {"num_beams": 2, **_TWO}
 _SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
+
+
+_SOUND = "input_features"
 
 
 class Asked(NamedTuple):
@@ -32,14 +36,33 @@ class Asked(NamedTuple):
     name: str
     value: Any
     base: Facts
+    kind: str = ""
+    """What the value is, where an argument is given several."""
+
+    @property
+    def shown(self) -> str:
+        """The name by which the effect is kept."""
+        return f"{self.name} ({self.kind})" if self.kind else self.name
 
 
-def takes(model: Any, kwargs: Facts) -> bool:
-    """Return True if a model generates from these inputs of forward: one row of token ids."""
-    tokens = kwargs.get("input_ids")
-    is_row = isinstance(tokens, torch.Tensor) and tokens.dim() == 2 and tokens.shape[0] == 1
-    can_generate = bool(getattr(model, "can_generate", lambda: False)())
-    return is_row and kwargs.keys() <= {"input_ids", "attention_mask"} and can_generate
+def inputs(model: Any, kwargs: Facts) -> Facts | None:
+    """Return what generate() gets of the inputs of forward: one row of token ids, or of a sound.
+
+    None if the model does not generate from them.
+    """
+    if not getattr(model, "can_generate", lambda: False)():
+        return None
+    tokens, sound = kwargs.get("input_ids"), kwargs.get(_SOUND)
+    if _is_row(tokens, 2) and kwargs.keys() <= {"input_ids", "attention_mask"}:
+        return kwargs
+    # the ids of the decoder are what generate() makes
+    if _is_row(sound, 3) and kwargs.keys() <= {_SOUND, "decoder_input_ids"}:
+        return {_SOUND: sound}
+    return None
+
+
+def _is_row(value: Any, dimensions: int) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() == dimensions and value.shape[0] == 1
 
 
 def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
@@ -72,7 +95,7 @@ def asked(length: int, first: int, vocabulary: int) -> Iterator[Asked]:
     yield Asked("stopping_criteria", transformers.StoppingCriteriaList([_stops]), _TWO)
     # they only change how the same is computed, and must not raise
     yield Asked("use_cache", False, _TWO)
-    yield Asked("prompt_lookup_num_tokens", 2, {**_TWO, "output_scores": False})
+    yield Asked("prompt_lookup_num_tokens", 2, _DRAFTED)
     for name, value in (
         ("temperature", 0.5),
         ("top_k", 2),
@@ -89,6 +112,35 @@ def _stops(ids: torch.Tensor, _scores: Any, **_kwargs: Any) -> torch.Tensor:
     return torch.ones(ids.shape[0], dtype=torch.bool)
 
 
+def assistants(model: Any) -> Iterator[Asked]:
+    """Yield the model as its own assistant, and the decoder of an encoder-decoder model.
+
+    A token that an assistant proposes is taken only if the model chooses it, so nothing may change.
+    """
+    yield Asked("assistant_model", model, _DRAFTED)
+    if (decoder := _decoder_of(model)) is not None:
+        yield Asked("assistant_model", decoder, _DRAFTED, "its decoder")
+
+
+def _decoder_of(model: Any) -> Any:
+    """Return the decoder of a model, by the class that AutoModelForCausalLM has for it; None without one.
+
+    None, too, if it does not read what the encoder made, as that of Whisper does: generate() refuses it.
+    """
+    if not getattr(model.config, "is_encoder_decoder", False):
+        return None
+    classes = transformers.AutoModelForCausalLM._model_mapping
+    if type(model.config) not in classes:
+        return None
+    with suppress(Exception):  # the other class of the checkpoint is another question
+        decoder = classes[type(model.config)](copy.deepcopy(model.config))
+        if "encoder_outputs" not in inspect.signature(decoder.forward).parameters:
+            return None
+        decoder.load_state_dict(model.state_dict(), strict=False)
+        return decoder.to(model.dtype).eval()
+    return None
+
+
 class Generation:
     """One model, one prompt, and what generate() returns for each call that arguments are added to."""
 
@@ -101,11 +153,12 @@ class Generation:
         plain = self._of(_GREEDY)
         if plain is None:
             return {}
-        length = self._kwargs["input_ids"].shape[1]
+        length = plain.sequences.shape[1] - 1
         first = int(plain.sequences[0, -1])
+        all_asked = [*asked(length, first, plain.scores[0].shape[-1]), *assistants(self._model)]
         return {
-            each.name: {"named": _is_named(self._model, each.name)} | self._effect(each)
-            for each in asked(length, first, plain.scores[0].shape[-1])
+            each.shown: {"named": _is_named(self._model, each.name)} | self._effect(each)
+            for each in all_asked
             # where the call raises without the argument, too, the argument is not what it refuses
             if self._of(each.base) is not None
             and (each.base.get("max_new_tokens") == 1 or self._of(_TWO) is not None)

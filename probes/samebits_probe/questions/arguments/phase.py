@@ -31,8 +31,9 @@ def observe(session: Session) -> None:
         return
     large = bool(options.get("large"))
     facts = _of_forward(session, prompt.kwargs, large=large)
-    if facts and generating.takes(session.loaded.model, prompt.kwargs):
-        facts |= _of_generate(session, prompt.kwargs, large=large)
+    inputs = generating.inputs(session.loaded.model, prompt.kwargs)
+    if facts and inputs is not None:
+        facts |= _of_generate(session, inputs, large=large)
     if facts:
         session.answer("arguments", facts)
 
