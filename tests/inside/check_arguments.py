@@ -4,6 +4,7 @@ import torch
 import transformers
 from samebits_probe.questions.arguments.arguments import effects, given
 from samebits_probe.questions.arguments.generating import Generation, asked, assistants, inputs
+from samebits_probe.questions.arguments.states import held
 
 MAJOR = int(transformers.__version__.split(".")[0])
 SIZES = {
@@ -168,13 +169,21 @@ def test_generate_is_asked_with_one_row_of_tokens_or_of_a_sound():
 def whisper():
     torch.manual_seed(0)
     config = transformers.WhisperConfig(
-        **{"vocab_size": 64, "d_model": 32, "num_mel_bins": 8, "init_std": 0.3},
+        vocab_size=64,
+        d_model=32,
+        num_mel_bins=8,
+        init_std=0.3,
         **{f"{part}_layers": 2 for part in ("encoder", "decoder")},
         **{f"{part}_attention_heads": 4 for part in ("encoder", "decoder")},
         **{f"{part}_ffn_dim": 48 for part in ("encoder", "decoder")},
-        **{"max_source_positions": 16, "max_target_positions": 32, "decoder_start_token_id": 3},
-        **{"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2},
-        **{"suppress_tokens": None, "begin_suppress_tokens": None},
+        max_source_positions=16,
+        max_target_positions=32,
+        decoder_start_token_id=3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
     )
     return transformers.WhisperForConditionalGeneration(config).eval()
 
@@ -182,11 +191,16 @@ def whisper():
 def bart():
     torch.manual_seed(0)
     config = transformers.BartConfig(
-        **{"vocab_size": 64, "d_model": 32, "max_position_embeddings": 64, "init_std": 0.3},
+        vocab_size=64,
+        d_model=32,
+        max_position_embeddings=64,
+        init_std=0.3,
         **{f"{part}_layers": 2 for part in ("encoder", "decoder")},
         **{f"{part}_attention_heads": 4 for part in ("encoder", "decoder")},
         **{f"{part}_ffn_dim": 48 for part in ("encoder", "decoder")},
-        **{"forced_eos_token_id": None, "decoder_start_token_id": 3, "eos_token_id": 2},
+        forced_eos_token_id=None,
+        decoder_start_token_id=3,
+        eos_token_id=2,
     )
     return transformers.BartForConditionalGeneration(config).eval()
 
@@ -201,7 +215,9 @@ def of_encoder_decoder(model):
 
 
 def test_an_encoder_decoder_generates_with_an_assistant():
-    assert [each.shown for each in assistants(bart())] == ["assistant_model"]  # its decoder reads no encoder
+    assert [each.shown for each in assistants(bart())] == [
+        "assistant_model"
+    ]  # its decoder reads no encoder
     names = ["assistant_model", "assistant_model (its decoder)"]
     assert [each.shown for each in assistants(whisper())] == names
     for model in (bart(), whisper()):
@@ -215,7 +231,7 @@ def test_a_decoder_that_cannot_assist_shows():
     clean = of_encoder_decoder(whisper())
 
     def refuses(self, encoder_outputs=None, **_):
-        raise UnboundLocalError("is_updated")
+        raise UnboundLocalError
 
     kept = transformers.WhisperForCausalLM.forward
     transformers.WhisperForCausalLM.forward = refuses
@@ -225,4 +241,46 @@ def test_a_decoder_that_cannot_assist_shows():
         transformers.WhisperForCausalLM.forward = kept
     changed = {name for name, effect in found.items() if effect != clean[name]}
     assert changed == {"assistant_model (its decoder)"}
-    assert found["assistant_model (its decoder)"] == ("raises", "UnboundLocalError: is_updated")
+    effect, message = found["assistant_model (its decoder)"]
+    assert effect == "raises"
+    assert message.startswith("UnboundLocalError")
+
+
+def llama(model_class=transformers.LlamaForCausalLM):
+    torch.manual_seed(0)
+    return model_class(transformers.LlamaConfig(**SIZES, num_hidden_layers=3)).eval()
+
+
+def states(model, kwargs=IDS):
+    return held(model, {"short": kwargs}, lambda: None)
+
+
+class AddsInPlace(transformers.LlamaForCausalLM):
+    """Changes the second layer's output after it was taken, as Qwen3-VL 4.57 did with features of images."""
+
+    def forward(self, *args, **kwargs):
+        output = super().forward(*args, **kwargs)
+        if output.hidden_states is not None:
+            output.hidden_states[2].add_(1.0)
+        return output
+
+
+def test_entries_of_the_output_are_named_after_the_layers_that_they_hold():
+    clean = states(llama())
+    assert clean == {"short · hidden_states": ["embeddings", "layer 0", "layer 1", ""]}
+    assert states(llama(AddsInPlace)) == {
+        "short · hidden_states": ["embeddings", "layer 0", "", ""]
+    }
+
+
+def test_an_encoder_decoder_has_two_fields_of_hidden_states():
+    found = states(
+        whisper(), {"input_features": torch.randn(1, 8, 32), "decoder_input_ids": IDS["input_ids"]}
+    )
+    assert found["short · encoder_hidden_states"][1:-1] == ["layer 0"]
+    assert found["short · decoder_hidden_states"][1:-1] == ["layer 0"]
+
+
+def test_a_prompt_that_the_forward_refuses_has_no_entry():
+    assert states(Reads(), {**IDS, "pixel_values": torch.zeros(1)}) == {}
+    assert states(Reads()) == {}

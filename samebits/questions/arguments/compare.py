@@ -41,6 +41,19 @@ def differences(
                 )
 
 
+def other_states(
+    reference: ArgumentsSignal, candidate: ArgumentsSignal
+) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Yield prompt and field, and what its entries hold on each side, where that differs.
+
+    A side whose hooks see none of a field's entries says nothing: its layers are in no list.
+    """
+    for place in reference.states.keys() & candidate.states.keys():
+        before, after = reference.states[place], candidate.states[place]
+        if before != after and any(before) and any(after):
+            yield place, before, after
+
+
 def report(stack: str, reference: ArgumentsSignal, candidate: ArgumentsSignal) -> ArgumentsReport:
     """Compare the effects of two environments; ``stack`` is the reference's."""
     return ArgumentsReport(reference=stack, differences=tuple(differences(reference, candidate)))

@@ -1,4 +1,4 @@
-"""SB926 to SB929: arguments of forward and generate() that one release ignores or refuses."""
+"""SB926 to SB929 and SB947: arguments that one release ignores or refuses, and hidden states that it gives."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.arguments.compare import differences
+from samebits.questions.arguments.compare import differences, other_states
 from samebits.questions.arguments.records import ARGUMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from samebits.findings.case import Case
     from samebits.questions.arguments.records import ArgumentEffect, Kind, Method
@@ -46,9 +46,29 @@ def in_words(effect: ArgumentEffect, method: Method) -> str:
     return f"{words}{beside}{place}{named}"
 
 
+def _other_states(case: Case) -> Iterator[Sighting]:
+    """Yield the fields of hidden states whose entries hold something else, once for all prompts."""
+    pair = ARGUMENTS.on_both(case.reference, case.capture)
+    if pair is None:
+        return
+    seen = set()
+    for place, before, after in other_states(*pair):
+        field = place.rpartition(" ")[2]
+        if field not in seen:
+            seen.add(field)
+            sides = (states_in_words(side) for side in (before, after))
+            yield Sighting(f"forward(output_hidden_states=True): {place}", side_lines(case, *sides))
+
+
+def states_in_words(states: Sequence[str]) -> str:
+    """Return what the entries of a field hold."""
+    return ", ".join(state or "no layer's output" for state in states)
+
+
 RULES = (
     Rule("SB926", _of_kind("forward", "ignored")),
     Rule("SB927", _of_kind("forward", "refused")),
     Rule("SB928", _of_kind("generate", "ignored")),
     Rule("SB929", _of_kind("generate", "refused")),
+    Rule("SB947", _other_states),
 )

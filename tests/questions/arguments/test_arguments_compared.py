@@ -3,7 +3,7 @@
 import pytest
 
 from samebits.questions.arguments import QUESTION
-from samebits.questions.arguments.compare import differences
+from samebits.questions.arguments.compare import differences, other_states
 from samebits.questions.arguments.records import ArgumentsSignal
 from samebits.questions.arguments.section import SECTION
 from tests.support.asked import findings_of, report_of
@@ -92,6 +92,43 @@ def test_findings_name_the_argument_and_both_effects():
     assert ignored["SB928"].evidence[1] == "5.x: no effect; generate does not name it"
     assert codes_of(READ, RAISES, "generate").keys() == {"SB929"}
     assert not codes_of(READ, READ, "generate")
+
+
+HELD = ("embeddings", "layer 0", "layer 1", "")
+
+
+def states(*held, field="hidden_states"):
+    return ArgumentsSignal.model_validate({"states": {f"short · {field}": held}})
+
+
+@pytest.mark.parametrize(
+    ("after", "is_accused"),
+    [
+        (HELD, False),
+        (("embeddings", "layer 0", "", ""), True),
+        (HELD[:3], True),
+        # no hook of that release saw a layer
+        (("", "", "", ""), False),
+    ],
+)
+def test_hidden_states_that_hold_another_layer_are_accused(after, is_accused):
+    for sides in ((HELD, after), (after, HELD)):
+        assert bool([*other_states(*(states(*held) for held in sides))]) is is_accused
+
+
+def test_a_field_that_one_release_lacks_is_no_difference_of_its_entries():
+    assert not [*other_states(states(*HELD), states(*HELD, field="decoder_hidden_states"))]
+
+
+def test_the_finding_of_hidden_states_names_the_prompt_and_both_sides():
+    found = findings_of("arguments", states(*HELD), states("embeddings", "layer 0", "", ""))
+    assert found.keys() == {"SB947"}
+    assert found["SB947"].where == "forward(output_hidden_states=True): short · hidden_states"
+    assert found["SB947"].evidence == (
+        "4.48: embeddings, layer 0, layer 1, no layer's output",
+        "5.x: embeddings, layer 0, no layer's output, no layer's output",
+    )
+    assert not findings_of("arguments", states(*HELD), states(*HELD))
 
 
 def test_sections_list_what_differs_and_nothing_else():

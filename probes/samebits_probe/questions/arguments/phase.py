@@ -8,9 +8,11 @@ from samebits_probe.cell.phase import Phase
 from samebits_probe.model import load
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.process import progress
-from samebits_probe.questions.arguments import arguments, generating
+from samebits_probe.questions.arguments import arguments, generating, states
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from samebits_probe.cell.session import Session
 
 Facts = dict[str, Any]
@@ -26,12 +28,15 @@ def observe(session: Session) -> None:
     if options is None:
         return
     forwards = session.signals.get("forward", {})
-    prompt = next((i for name, i in session.prompts().items() if name in forwards), None)
-    if prompt is None:
+    answered = {name: i.kwargs for name, i in session.prompts().items() if name in forwards}
+    if not answered:
         return
+    first, richest = next(iter(answered)), max(answered, key=lambda name: len(answered[name]))
     large = bool(options.get("large"))
-    facts = _of_forward(session, prompt.kwargs, large=large)
-    inputs = generating.inputs(session.loaded.model, prompt.kwargs)
+    facts = _of_forward(session, answered[first], large=large)
+    if facts:
+        facts |= _of_states(session, {name: answered[name] for name in (first, richest)})
+    inputs = generating.inputs(session.loaded.model, answered[first])
     if facts and inputs is not None:
         facts |= _of_generate(session, inputs, large=large)
     if facts:
@@ -49,6 +54,17 @@ def _of_forward(session: Session, kwargs: Facts, *, large: bool) -> Facts:
     facts: Facts = {}
     with session.instrument("arguments"), progress.forwards(len(given) + 1, kwargs):
         facts["effects"] = arguments.effects(model, kwargs, given, before.restore)
+    return facts
+
+
+def _of_states(session: Session, prompts: Mapping[str, Facts]) -> Facts:
+    """Return what the hidden states of the output hold, for the first prompt and the one with most inputs."""
+    if session.no_time(len(prompts)):
+        return {}
+    model = session.loaded.model
+    facts: Facts = {}
+    with session.instrument("hidden states of the output"):
+        facts["states"] = states.held(model, prompts, Leftover(model).restore)
     return facts
 
 
