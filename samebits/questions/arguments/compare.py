@@ -48,7 +48,7 @@ def other_states(
 
     A side whose hooks see none of a field's entries says nothing: its layers are in no list.
     """
-    for place in reference.states.keys() & candidate.states.keys():
+    for place in (name for name in reference.states if name in candidate.states):
         before, after = reference.states[place], candidate.states[place]
         if before != after and any(before) and any(after):
             yield place, before, after

@@ -47,15 +47,15 @@ def in_words(effect: ArgumentEffect, method: Method) -> str:
 
 
 def _other_states(case: Case) -> Iterator[Sighting]:
-    """Yield the fields of hidden states whose entries hold something else, once for all prompts."""
+    """Yield the fields of hidden states whose entries hold something else, once for prompts with the same."""
     pair = ARGUMENTS.on_both(case.reference, case.capture)
     if pair is None:
         return
     seen = set()
     for place, before, after in other_states(*pair):
-        field = place.rpartition(" ")[2]
-        if field not in seen:
-            seen.add(field)
+        same = place.rpartition(" ")[2], before, after
+        if same not in seen:
+            seen.add(same)
             sides = (states_in_words(side) for side in (before, after))
             yield Sighting(f"forward(output_hidden_states=True): {place}", side_lines(case, *sides))
 

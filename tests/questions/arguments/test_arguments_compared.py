@@ -2,10 +2,12 @@
 
 import pytest
 
+from samebits.findings.case import Case
 from samebits.questions.arguments import QUESTION
 from samebits.questions.arguments.compare import differences, other_states
 from samebits.questions.arguments.records import ArgumentsSignal
 from samebits.questions.arguments.section import SECTION
+from samebits.questions.registry import findings
 from tests.support.asked import findings_of, report_of
 from tests.support.builders import Memory, sound
 
@@ -129,6 +131,29 @@ def test_the_finding_of_hidden_states_names_the_prompt_and_both_sides():
         "5.x: embeddings, layer 0, no layer's output, no layer's output",
     )
     assert not findings_of("arguments", states(*HELD), states(*HELD))
+
+
+def test_prompts_with_the_same_difference_are_one_finding():
+    images, changed = ("", "", "layer 1", ""), ("", "layer 0", "layer 1", "")
+    sides = (
+        {
+            "short · hidden_states": HELD,
+            "long · hidden_states": HELD,
+            "image · hidden_states": images,
+        },
+        {
+            "short · hidden_states": HELD[:3],
+            "long · hidden_states": HELD[:3],
+            "image · hidden_states": changed,
+        },
+    )
+    reference, candidate = (ArgumentsSignal.model_validate({"states": side}) for side in sides)
+    case = Case(
+        capture=sound(Memory(), "5.x", arguments=candidate),
+        reference=sound(Memory(), "4.48", arguments=reference),
+    )
+    places = [each.where.rpartition(": ")[2] for each in findings(case)]
+    assert places == ["short · hidden_states", "image · hidden_states"]
 
 
 def test_sections_list_what_differs_and_nothing_else():

@@ -195,8 +195,10 @@ class Generation:
 
 
 def _is_named(model: Any, name: str) -> bool:
+    """Return True if a generation config, generate(), or the one that a class of its own passes on to, names it."""
+    methods = (model.generate, transformers.GenerationMixin.generate)
     is_of_config = hasattr(transformers.GenerationConfig(), name)
-    return is_of_config or name in inspect.signature(model.generate).parameters
+    return is_of_config or any(name in inspect.signature(m).parameters for m in methods)
 
 
 def _effect_of(before: Any, after: Any) -> Facts:
