@@ -2,6 +2,7 @@
 
 import torch
 import transformers
+from samebits_probe.model.leftover import Leftover
 from samebits_probe.questions.arguments.arguments import effects, given
 from samebits_probe.questions.arguments.generating import Generation, asked, assistants, inputs
 from samebits_probe.questions.arguments.states import held
@@ -271,6 +272,19 @@ def test_entries_of_the_output_are_named_after_the_layers_that_they_hold():
     assert states(llama(AddsInPlace)) == {
         "short · hidden_states": ["embeddings", "layer 0", "", ""]
     }
+
+
+def test_states_are_the_same_after_what_a_forward_left_was_undone():
+    """Hooks with which 5.x records states stay on the model: to undo their mark would double them."""
+    model = llama()
+    for _ in range(2):
+        restore = Leftover(model).restore
+        assert held(model, {"short": IDS}, restore)["short · hidden_states"] == [
+            "embeddings",
+            "layer 0",
+            "layer 1",
+            "",
+        ]
 
 
 def test_an_encoder_decoder_has_two_fields_of_hidden_states():

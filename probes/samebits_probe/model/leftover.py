@@ -31,6 +31,9 @@ _NO_STATE = (
 )
 _OF_TORCH = frozenset(vars(torch.nn.Module())) - {"_buffers", "_parameters"}
 """Attributes that every module has: hooks and switches, which a forward does not set."""
+_STAYS = _OF_TORCH | {"_output_capturing_hooks_installed"}
+"""With it 5.x marks a model that has hooks. The hooks stay, so the mark does, too: a second set of hooks would give
+each hidden state twice."""
 
 
 class _Value(NamedTuple):
@@ -147,7 +150,7 @@ def _inner(value: Any) -> dict[Any, Any] | list[Any] | None:
 def _items(holder: dict[Any, Any] | list[Any]) -> list[tuple[Any, Any]]:
     if isinstance(holder, list):
         return list(enumerate(holder))
-    return [(key, value) for key, value in holder.items() if key not in _OF_TORCH]
+    return [(key, value) for key, value in holder.items() if key not in _STAYS]
 
 
 def _as_now(value: Any) -> _Value:
