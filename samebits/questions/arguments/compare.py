@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.arguments.records import ArgumentDifference, ArgumentsReport
 
@@ -41,17 +41,26 @@ def differences(
                 )
 
 
-def other_states(
-    reference: ArgumentsSignal, candidate: ArgumentsSignal
-) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """Yield prompt and field, and what its entries hold on each side, where that differs.
+class OtherStates(NamedTuple):
+    """What the entries of a field hold on two sides, for one prompt."""
+
+    prompt: str
+    field: str
+    reference: tuple[str, ...]
+    candidate: tuple[str, ...]
+
+
+def other_states(reference: ArgumentsSignal, candidate: ArgumentsSignal) -> Iterator[OtherStates]:
+    """Yield the fields of hidden states whose entries hold something else.
 
     A side whose hooks see none of a field's entries says nothing: its layers are in no list.
     """
-    for place in (name for name in reference.states if name in candidate.states):
-        before, after = reference.states[place], candidate.states[place]
-        if before != after and any(before) and any(after):
-            yield place, before, after
+    for prompt, fields in reference.states.items():
+        others = candidate.states.get(prompt, {})
+        for field, before in fields.items():
+            after = others.get(field, ())
+            if before != after and any(before) and any(after):
+                yield OtherStates(prompt, field, before, after)
 
 
 def report(stack: str, reference: ArgumentsSignal, candidate: ArgumentsSignal) -> ArgumentsReport:

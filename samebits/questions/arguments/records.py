@@ -43,9 +43,9 @@ class ArgumentsSignal(Answer):
     """Those of forward."""
     generate: dict[str, ArgumentEffect] = Field(default_factory=dict)
     """Those of generate(), of a model that generates from the prompt."""
-    states: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Prompt and field of the output, such as ``short · hidden_states`` -> the layer whose output each entry
-    holds, such as ``layer 3``; '' for none."""
+    states: dict[str, dict[str, tuple[str, ...]]] = Field(default_factory=dict)
+    """Prompt -> field of the output, such as ``hidden_states`` -> the layer whose output each entry holds, such as
+    ``layer 3``; '' for none."""
 
     def of(self, method: Method) -> dict[str, ArgumentEffect]:
         """Return argument -> effect for one method."""

@@ -52,12 +52,12 @@ def _other_states(case: Case) -> Iterator[Sighting]:
     if pair is None:
         return
     seen = set()
-    for place, before, after in other_states(*pair):
-        same = place.rpartition(" ")[2], before, after
-        if same not in seen:
-            seen.add(same)
-            sides = (states_in_words(side) for side in (before, after))
-            yield Sighting(f"forward(output_hidden_states=True): {place}", side_lines(case, *sides))
+    for each in other_states(*pair):
+        if each[1:] not in seen:
+            seen.add(each[1:])
+            sides = (states_in_words(side) for side in (each.reference, each.candidate))
+            place = f"forward(output_hidden_states=True): {each.prompt} · {each.field}"
+            yield Sighting(place, side_lines(case, *sides))
 
 
 def states_in_words(states: Sequence[str]) -> str:

@@ -100,7 +100,7 @@ HELD = ("embeddings", "layer 0", "layer 1", "")
 
 
 def states(*held, field="hidden_states"):
-    return ArgumentsSignal.model_validate({"states": {f"short · {field}": held}})
+    return ArgumentsSignal.model_validate({"states": {"short": {field: held}}})
 
 
 @pytest.mark.parametrize(
@@ -134,19 +134,10 @@ def test_the_finding_of_hidden_states_names_the_prompt_and_both_sides():
 
 
 def test_prompts_with_the_same_difference_are_one_finding():
-    images, changed = ("", "", "layer 1", ""), ("", "layer 0", "layer 1", "")
-    sides = (
-        {
-            "short · hidden_states": HELD,
-            "long · hidden_states": HELD,
-            "image · hidden_states": images,
-        },
-        {
-            "short · hidden_states": HELD[:3],
-            "long · hidden_states": HELD[:3],
-            "image · hidden_states": changed,
-        },
-    )
+    texts = ("short", "long")
+    before = dict.fromkeys(texts, HELD) | {"image": ("", "", "layer 1", "")}
+    after = dict.fromkeys(texts, HELD[:3]) | {"image": ("", "layer 0", "layer 1", "")}
+    sides = [{p: {"hidden_states": held} for p, held in side.items()} for side in (before, after)]
     reference, candidate = (ArgumentsSignal.model_validate({"states": side}) for side in sides)
     case = Case(
         capture=sound(Memory(), "5.x", arguments=candidate),

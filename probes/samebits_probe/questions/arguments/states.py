@@ -21,20 +21,21 @@ _ELSEWHERE = ""
 
 def held(
     model: Any, prompts: Mapping[str, dict[str, Any]], restore: Callable[[], None]
-) -> dict[str, list[str]]:
-    """Return prompt and field -> for each entry the layer whose output it holds, '' for none.
+) -> dict[str, dict[str, list[str]]]:
+    """Return prompt -> field -> for each entry the layer whose output it holds, '' for none.
 
     A layer has its number in its own list, as releases name the lists otherwise. A prompt with which the forward
     raises has no entry.
     """
-    facts: dict[str, list[str]] = {}
+    facts: dict[str, dict[str, list[str]]] = {}
     for name, kwargs in prompts.items():
         answer, outputs = _answer(model, kwargs)
         restore()
         for field in _FIELDS:
             entries = answer.get(field)
             if isinstance(entries, (tuple, list)):
-                facts[f"{name} · {field}"] = [_holder(entry, outputs) for entry in entries]
+                held_by = [_holder(entry, outputs) for entry in entries]
+                facts.setdefault(name, {})[field] = held_by
     return facts
 
 
