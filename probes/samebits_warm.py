@@ -30,13 +30,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.process.children import die_with_parent
+from samebits_wire.places import OF_A_RUN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 PROBES = Path(__file__).resolve().parent
-OF_A_RUN = {"HF_MODULES_CACHE", "SAMEBITS_COMMIT"}
-"""Variables that each run has of its own: no import of a keeper depends on them."""
 MESSAGE = 1 << 20
 """Maximum bytes of a message."""
 _CREDENTIALS = struct.Struct("3i")
@@ -143,7 +142,7 @@ class Keeper:
         return bool(select.select([listener], [], [], 0)[0])
 
     def _open(self, listener: socket.socket) -> None:
-        """Listen at the place; whoever finds the socket there can connect to it."""
+        """Listen at the place: the socket gets its name when it can be connected to."""
         new = self._place.with_suffix(".new")
         new.unlink(missing_ok=True)
         listener.bind(str(new))

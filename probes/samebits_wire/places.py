@@ -12,5 +12,7 @@ INSTEAD = "instead"
 """Folder beside it, before the stack's own, with what is there in place of the stack's version."""
 COMMIT_VARIABLE = "SAMEBITS_COMMIT"
 """Variable with the folder of one commit of a user's package, which comes before both."""
+OF_A_RUN = frozenset({"HF_MODULES_CACHE", COMMIT_VARIABLE})
+"""Variables that each run has of its own: no import of a process that stays between runs depends on them."""
 BESIDE = "../"
 """Begins a file of that package, where files of transformers are named from its folder on."""

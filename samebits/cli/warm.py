@@ -41,13 +41,13 @@ class WarmOptions(Record):
 def lines(options: WarmOptions, environ: Mapping[str, str]) -> list[str]:
     """Return the lines to print; with ``end`` the processes end."""
     folder = warm.home(environ)
-    found = warm.keepers(folder, end=options.end) if folder else []
-    if not found:
+    keepers = warm.keepers(folder, end=options.end) if folder else []
+    if not keepers:
         return [NOTHING]
     if options.end:
-        total = _megabytes(sum(keeper.memory for keeper in found))
-        return [f"Ended {plural(len(found), 'environment')}, which held {total}."]
-    rows = [_row(keeper) for keeper in found]
+        total = _megabytes(sum(keeper.memory for keeper in keepers))
+        return [f"Ended {plural(len(keepers), 'environment')}, which held {total}."]
+    rows = [_row(keeper) for keeper in keepers]
     return tabulate(rows, _COLUMNS, disable_numparse=True).splitlines()
 
 

@@ -24,7 +24,7 @@ from samebits.base.digests import digest_of
 from samebits.records.record import Record
 from samebits.stacks import probes
 from samebits.stacks.process import start_process
-from samebits_wire.places import STAMP
+from samebits_wire.places import OF_A_RUN, STAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 NEEDS = "it needs Linux, and a folder for sockets that only you may enter ($XDG_RUNTIME_DIR, or $TMPDIR)"
 SUFFIX = ".keeper"
-_OF_A_RUN = ("HF_MODULES_CACHE", "SAMEBITS_COMMIT")
-"""Variables that each run has of its own, as in probes/samebits_warm.py."""
 _INHERITED = ("Umask", "Cpus_allowed", "Mems_allowed", "CapEff", "NoNewPrivs", "Seccomp")
 """Lines of /proc/self/status on what a process has from its parent."""
 _NAMESPACES = ("mnt", "net", "pid", "user", "ipc", "uts")
@@ -77,9 +75,9 @@ def home(environ: Mapping[str, str]) -> Path | None:
     folder = Path(runtime) / "samebits" if runtime else _temporary()
     with contextlib.suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        is_own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
-        if is_own and not found.st_mode & 0o077 and len(os.fsencode(folder)) < _LONGEST - 30:
+        status = folder.lstat()
+        is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+        if is_own and not status.st_mode & 0o077 and len(os.fsencode(folder)) < _LONGEST - 30:
             return folder
     return None
 
@@ -110,9 +108,9 @@ def starter(folder: Path, stack: Stack, digest: str, seconds: float) -> Starter:
 def place_of(folder: Path, stack: Stack, digest: str, environment: Mapping[str, str]) -> Path:
     """Return the path of the socket of a stack's keeper for a run with these variables."""
     python = _beyond_links(stack.python)
-    found = (python.parents[1] / STAMP).stat()
-    variables = {k: v for k, v in environment.items() if k not in _OF_A_RUN}
-    parts = [str(python), found.st_mtime_ns, found.st_ino, digest, sorted(variables.items())]
+    stamp = (python.parents[1] / STAMP).stat()
+    variables = {k: v for k, v in environment.items() if k not in OF_A_RUN}
+    parts = [str(python), stamp.st_mtime_ns, stamp.st_ino, digest, sorted(variables.items())]
     return folder / (digest_of([*parts, *_inherited()])[:16] + SUFFIX)
 
 

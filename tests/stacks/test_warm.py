@@ -311,15 +311,6 @@ def test_limits_that_a_run_inherits_have_places_of_their_own(tmp_path, stack):
         os.umask(before)
 
 
-def test_the_variables_of_a_run_are_the_same_on_both_sides():
-    sys.path.insert(0, str(probes.PROBES))
-    try:
-        import samebits_warm as probe
-    finally:
-        sys.path.pop(0)
-    assert set(warm._OF_A_RUN) <= probe.OF_A_RUN
-
-
 def test_what_the_user_can_change_is_not_kept(stack):
     assert warm.can_stay(stack)
     assert not warm.can_stay(stack.model_copy(update={"source": "/checkout"}))

@@ -25,8 +25,6 @@ _TWO: Facts = {"do_sample": False, "max_new_tokens": 2}
 _DRAFTED: Facts = {**_TWO, "output_scores": False}
 _BEAMS: Facts = {"num_beams": 2, **_TWO}
 _SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
-
-
 _SOUND = "input_features"
 
 
