@@ -163,6 +163,8 @@ class Question:
     of_model: tuple[ModelSection, ...] = ()
     has_details: Callable[[list[Row], Report], bool] | None = None
     """Returns True if the rows of a model need a page for it."""
+    breaks: Callable[[Row, str], Sequence[str]] | None = None
+    """Returns its checks that are broken on a stack, so that advice to use the stack can say so."""
     contradicts: Callable[[Row, str, str, frozenset[Signal]], Sequence[str]] | None = None
     """Returns its checks that are broken on the first stack, hold on the second one, and are about one
     of the signals."""

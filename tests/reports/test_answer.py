@@ -174,6 +174,34 @@ def test_the_newest_release_that_works_is_recommended():
     assert {found.do for found in answers(report)} == {f"Use transformers {NEW}.0"}
 
 
+def test_advice_that_names_a_release_says_which_checks_it_fails():
+    """recurrent_gemma: the newest release repairs the decode, and pads and splits prompts wrongly."""
+
+    def advised(*broken):
+        decode = "full forward = prefill + decode"
+        holds = relation(decode, "33", 1e-6, promoted=1e-15)
+        fails = tuple(relation(name, "33", 1.0, promoted=1.0) for name in broken)
+        stacks = {OLD: (relation(decode, "33", 1.0, promoted=1.0),), NEW: (holds, *fails)}
+        asked = {stack: RelationsSignal(relations=made) for stack, made in stacks.items()}
+        answers = {"relations": RelationsOfRow(stacks=asked)}
+        repaired = diverged(step("decode", 1.0, 1.0))
+        return [
+            answer(one(cell, answers=answers)).do for cell in (repaired, of(NEW, Verdict.UNSTABLE))
+        ]
+
+    old = f"Stay with transformers {OLD}.0 (but it fails 1 consistency check: {{}})"
+    old = old.format("'full forward = prefill + decode'")
+    checks = "3 consistency checks: 'left padding', 'batch size' and 1 more"
+    advice = f"Use transformers {NEW}.0"
+    assert advised("left padding", "batch size", "causality") == [
+        f"{advice} (but it fails {checks})",
+        old,
+    ]
+    assert advised() == [advice, old]
+    kept = one(of("5.0", Verdict.IDENTICAL), of(NEW, Verdict.UNDECIDED), **relations(x4_57=1e-15))
+    assert answer(kept).do == "Stay with transformers 5.0.0 until you know which side is right"
+
+
 def test_a_release_is_recommended_only_if_it_works_in_all_variants_of_the_answer():
     half = Variant(dtype="bfloat16", attention="default")
     fails = of(NEW, Verdict.FAILED, failure=raised("load", "ValueError", "no"))

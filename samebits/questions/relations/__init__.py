@@ -6,7 +6,7 @@ from samebits.questions.question import ModelSection, Question, Section
 from samebits.questions.relations.ask import options
 from samebits.questions.relations.averages import averages
 from samebits.questions.relations.chart import charts
-from samebits.questions.relations.lines import contradicts
+from samebits.questions.relations.lines import breaks, contradicts
 from samebits.questions.relations.of_model import has_relation_details, relations_of
 from samebits.questions.relations.records import RELATIONS
 from samebits.questions.relations.rules import RULES
@@ -23,6 +23,7 @@ QUESTION = Question(
         ModelSection(51, lambda rows, _: averages(rows)),
     ),
     has_details=lambda rows, _: has_relation_details(rows),
+    breaks=breaks,
     contradicts=contradicts,
     brief=broken_line,
     charts=charts,

@@ -109,6 +109,15 @@ def contradicts(row: Row, stack: str, other: str, signals: frozenset[Signal]) ->
     ]
 
 
+def breaks(row: Row, stack: str) -> list[str]:
+    """Return the relations that a stack breaks, but for those that a model breaks by its design."""
+    return [
+        line.name
+        for line in lines([row])
+        if line.standing_on(stack) == Standing.BROKEN and not line.by_design()
+    ]
+
+
 def dtype_of(row: Row) -> str:
     """Return the dtype that the name of the row's variant begins with."""
     return row.variant.partition("-")[0]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from samebits.compare.describe import some
+from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import explaining, faults, sound
+from samebits.reports.answer.side import MAX_CHECKS, explaining, faults, sound
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import KINDS
 from samebits.reports.stories import is_reference
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +40,7 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if cell.judged is Verdict.FIXED:
         return f"Remove its entry under expected of {report.matrix}"
     right = _right(cell, side, rows, report)
-    use = _use(right, cell, report) if right else ""
+    use = _use(right, cell, rows, report) if right else ""
     defects = sorted(explaining(cell, report), key=lambda pair: KINDS.index(pair[0].kind))
     if defects:
         text = defects[0][0]
@@ -51,8 +54,8 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
         kept = _unchanged(rows[0]) or cell.reference.stack
         if cell.expected:
-            return f"Transformers {version(kept, report)} keeps the old numbers"
-        return f"{_use(kept, cell, report)} until you know which side is right"
+            return f"Transformers {version(kept, report)} keeps the old numbers{_but(kept, rows)}"
+        return f"{_use(kept, cell, rows, report)} until you know which side is right"
     return ""
 
 
@@ -70,13 +73,21 @@ def _replacement(cell: CellResult, text: RuleText) -> str:
     return f"{named[0]}: {text.instead[named[0]]}" if named else ""
 
 
-def _use(stack: str, cell: CellResult, report: Report) -> str:
+def _use(stack: str, cell: CellResult, rows: Sequence[Row], report: Report) -> str:
     order = [entry.id for entry in report.stacks]
     other = cell.reference.stack if cell.reference is not None else stack
     left = other if stack == cell.cell.stack else cell.cell.stack
     is_older = stack in order and left in order and order.index(stack) < order.index(left)
     verb = "Stay with" if is_older else "Use"
-    return f"{verb} transformers {version(stack, report)}"
+    return f"{verb} transformers {version(stack, report)}{_but(stack, rows)}"
+
+
+def _but(stack: str, rows: Sequence[Row]) -> str:
+    """Return which consistency checks of these rows a stack breaks; '' for none."""
+    asked = [question.breaks for question in questions() if question.breaks is not None]
+    broken = dict.fromkeys(name for breaks in asked for row in rows for name in breaks(row, stack))
+    checks = plural(len(broken), "consistency check")
+    return f" (but it fails {checks}: {some(map(repr, broken), MAX_CHECKS)})" if broken else ""
 
 
 def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:

@@ -27,7 +27,8 @@ CHECK = "consistency check"
 _MAX_REASON = 160
 _CLAIM = re.compile(r"(\d[\w.]*) is (wrong|right)\b")
 """How a sentence of a reason begins that names a side."""
-_MAX_CHECKS = 2
+MAX_CHECKS = 2
+"""Most consistency checks that a sentence names."""
 _MAX_FIELDS = 2
 
 
@@ -207,7 +208,7 @@ def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:
     if len(wrong) != 1:
         return Side()
     stack, other = wrong[0], sides[sides[0] == wrong[0]]
-    names = ", ".join(f"{name!r}" for name in broken[stack][:_MAX_CHECKS])
+    names = ", ".join(f"{name!r}" for name in broken[stack][:MAX_CHECKS])
     holds = f"which {'hold' if len(broken[stack]) > 1 else 'holds'} in {release(other, report)}"
     return Side(stack, (), f"{_wrong(stack, report)}: it breaks {names}, {holds}")
 
