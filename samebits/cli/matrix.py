@@ -24,6 +24,7 @@ from samebits.reports.formats.registry import GITHUB
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, save
 from samebits.terminal.progress import choose
+from samebits.terminal.screen import columns_of_terminal
 from samebits.terminal.summary import summary
 from samebits.text.numbers import plural
 
@@ -63,7 +64,9 @@ def run_cells(
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
     report, written = write_report(report, files, order, reports, Redaction(environ), progress(0))
-    lines = [spoken.log_line(line) for line in summary(report, written.opened)]
+    lines = [
+        spoken.log_line(line) for line in summary(report, written.opened, columns_of_terminal())
+    ]
     printed = Answer(report.exit_code, lines)
     if GITHUB in order.formats:
         publish_on_github(report, environ, spoken, {})

@@ -14,6 +14,7 @@ from samebits.reports import again
 from samebits.reports.formats.registry import GITHUB
 from samebits.reports.write import write
 from samebits.terminal.github import annotation_lines, append_summary
+from samebits.terminal.screen import columns_of_terminal
 from samebits.terminal.summary import summary
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ def rewrite_report(
     )
     if GITHUB in options.formats:
         publish_on_github(report, environ, spoken, {})
-    return [spoken.log_line(line) for line in summary(report, written.opened)]
+    return [
+        spoken.log_line(line) for line in summary(report, written.opened, columns_of_terminal())
+    ]
 
 
 def write_report(

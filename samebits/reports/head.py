@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 MAX_LINES = 10
 MAX_WIDTH = 200
 """Characters of a line, the first two excepted; the report has the whole text."""
+NEXT = "Next: "
+"""How the line begins that is a command."""
 _MAX_REASONS = 3
 _MAX_NOTES = 2
-_MAX_ANSWERS = 3
+_MAX_ANSWERS = 6
 _MAX_ABSENT = 2
 _MAX_STEPS = 4
 
@@ -36,24 +38,33 @@ _MAX_STEPS = 4
 def head(report: Report) -> list[str]:
     """Return at most ten lines: the result, its extent, the worst models, and what to do."""
     found = [answer for answer in answers(report) if not is_quiet(answer)]
-    worst = _first([_in_short(answer) for answer in found], _MAX_ANSWERS, "difference")
-    end = list(_to_do(found))
-    rest = [*_first(report.notes, _MAX_NOTES, "note"), *worst, *_notes(report)]
+    urgent, end = [*map(_short, _urgent(report))], [*map(_short, _next(found))]
+    room = MAX_LINES - 3 - len(end)  # three rows of a terminal for each line of them, and it has 24
+    shown = max(2, min(room - len(urgent), _MAX_ANSWERS))
+    worst = _first(
+        [_in_short(answer, is_one=len(found) == 1) for answer in found], shown, "difference"
+    )
     lines = [f"{report.matrix}: {result(report)}.", clip(headline(report), 2 * MAX_WIDTH)]
-    return list(map(visible, [*lines, *map(_short, [*rest[: MAX_LINES - 2 - len(end)], *end])]))
+    lines += [*urgent, *worst, *map(_short, _notes(report))][:room]
+    return list(map(visible, [*lines, *end]))
 
 
 def notes(report: Report) -> list[str]:
     """Return the lines below the heading of report.md, which has the worst models in a table."""
-    lines = [headline(report), *_first(report.notes, _MAX_NOTES, "note"), *_notes(report)]
+    lines = [headline(report), *_urgent(report), *_notes(report)]
     return list(map(visible, map(_short, lines[:MAX_LINES])))
+
+
+def _urgent(report: Report) -> Iterator[str]:
+    """Yield what was left out of a run against the user's will."""
+    yield from _first(report.notes, _MAX_NOTES, "note")
+    yield from filter(None, [code_line(report)])
+    yield from reasons(report)
+    yield from _absent(report)
 
 
 def _notes(report: Report) -> Iterator[str]:
     """Yield what else is to be said of a run: what is not about one model first."""
-    yield from filter(None, [code_line(report)])
-    yield from _reasons(report)
-    yield from _absent(report)
     yield from filter(None, (*briefs(report), left_line(report)))
     yield from _first(moves(report), _MAX_STEPS, "step")
     yield from _first(steps_lines(report), _MAX_NOTES, "note")
@@ -70,8 +81,8 @@ def _short(line: str) -> str:
     return clip(on_one_line(line), MAX_WIDTH)
 
 
-def _reasons(report: Report) -> list[str]:
-    """Return why the exit code is not 0, where no model says it."""
+def reasons(report: Report) -> list[str]:
+    """Return why the exit code is not 0, where no answer about a model says it."""
     if report.exit_code in (PASS, UNASKED):
         return []
     broken = [f"{s.id} could not be built: {s.failure}" for s in report.stacks if s.failure]
@@ -93,10 +104,15 @@ def _first(lines: Sequence[str], most: int, noun: str) -> list[str]:
     return [*lines[:shown], f"… and {plural(len(lines) - shown, f'more {noun}')}"]
 
 
-def _in_short(answer: Answer) -> str:
+def _in_short(answer: Answer, *, is_one: bool) -> str:
+    """Return the four answers about a model in one line; of two ways out the first, if it is one of several."""
     known = "known: " if answer.is_known else ""
+    do = answer.do.replace("`", "")
+    do = do if is_one else do.partition(". Or: ")[0]
     line = f"{answer.model}: {known}{answer.change}"
-    return "; ".join(filter(None, (line, answer.since, answer.side.why)))
+    since = answer.since.partition(" (")[0]
+    said = "; ".join(filter(None, (line, since, answer.side.why)))
+    return on_one_line(f"{clip(said, MAX_WIDTH)}. To do: {do}" if do else clip(said, MAX_WIDTH))
 
 
 def _absent(report: Report) -> Iterator[str]:
@@ -110,12 +126,9 @@ def _absent(report: Report) -> Iterator[str]:
     yield from _first(lines, _MAX_ABSENT, "model")
 
 
-def _to_do(found: Sequence[Answer]) -> Iterator[str]:
-    """Yield what to do about the worst model that fails the run, and what says more of it."""
+def _next(found: Sequence[Answer]) -> Iterator[str]:
+    """Yield the command that says more of the worst model that fails the run."""
     for answer in found[:1]:
-        if answer.cell.verdict.passes:
-            return
-        if answer.do:
-            yield f"To do ({answer.model}): {answer.do.replace('`', '')}"
-        if command := answer.command or answer.cell.reproduce:
-            yield f"Next: {command}"
+        command = answer.command or answer.cell.reproduce
+        if command and not answer.cell.verdict.passes:
+            yield f"{NEXT}{command}"

@@ -53,8 +53,13 @@ _MARKS = {
 
 def columns() -> int:
     """Return the width of the terminal that standard output is, at most :data:`WIDTH`."""
+    return columns_of_terminal() or WIDTH
+
+
+def columns_of_terminal() -> int:
+    """Return the width of the terminal, at most :data:`WIDTH`; 0 if standard output is none."""
     if not sys.stdout.isatty():
-        return WIDTH
+        return 0
     return min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns)
 
 

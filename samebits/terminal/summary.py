@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from samebits.records.ids import Verdict
-from samebits.reports.head import head
+from samebits.reports.head import NEXT, head
 from samebits.text.markdown import visible
 from samebits.text.names import CAPSULES
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from samebits.records.report import Report
@@ -22,13 +23,22 @@ MAX_PASTES = 3
 """Models for which lines to write are printed; the report has those of all."""
 
 
-def summary(report: Report, paths: Sequence[Path]) -> list[str]:
+def summary(report: Report, paths: Sequence[Path], width: int = 0) -> list[str]:
     """Return the lines to print, with control characters made visible.
 
-    ``paths`` are the files to open, one per format.
+    ``paths`` are the files to open, one per format. Sentences are broken at ``width``, unless it is 0; commands, paths
+    and lines to paste never are.
     """
     lines = [*to_paste(report), *_capsules(report, paths[0]), where(paths)]
-    return [*map(visible, lines), *head(report)]
+    return [*map(visible, lines), *_broken(head(report), width)]
+
+
+def _broken(lines: Sequence[str], width: int) -> Iterator[str]:
+    for line in lines:
+        if width and not line.startswith(NEXT):
+            yield from textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
+        else:
+            yield line
 
 
 def where(paths: Sequence[Path]) -> str:

@@ -22,6 +22,7 @@ from samebits.reports.answer import (
 )
 from samebits.reports.document import render
 from samebits.reports.formats import github, junit
+from samebits.reports.head import head
 from samebits.reports.issue import new_issue
 from samebits.reports.sections.the_worst import MAX_OF_KIND
 from tests.support.builders import ladder_step
@@ -189,9 +190,9 @@ def test_advice_that_names_a_release_says_which_checks_it_fails():
             answer(one(cell, answers=answers)).do for cell in (repaired, of(NEW, Verdict.UNSTABLE))
         ]
 
-    old = f"Stay with transformers {OLD}.0 (but it fails 1 consistency check: {{}})"
-    old = old.format("'full forward = prefill + decode'")
-    checks = "3 consistency checks: 'left padding', 'batch size' and 1 more"
+    check = "the consistency check 'full forward = prefill + decode'"
+    old = f"Stay with transformers {OLD}.0 (but it fails {check})"
+    checks = "3 consistency checks, such as 'left padding'"
     advice = f"Use transformers {NEW}.0"
     assert advised("left padding", "batch size", "causality") == [
         f"{advice} (but it fails {checks})",
@@ -245,19 +246,23 @@ def relations(**broken):
 LOST = NEVER_WRITTEN.model_copy(update={"code": "SB704", "name": "decoding differs"})
 
 
-def half_repaired(*signals):
+PADDED = NEVER_WRITTEN.model_copy(update={"code": "SB705", "name": "padding changes rows"})
+
+
+def half_repaired(*signals, beside=()):
     """Return a report whose reference has two defects: 5.9 repairs one, 5.23 both.
 
-    ``signals`` are those in which 5.9 differs.
+    ``signals`` are those in which 5.9 differs; ``beside`` are defects that explain 5.23 beside SB301.
     """
     one_off = Explanation(code="SB704", where="a cache", stack=OLD)
-    last = (Explanation(code="SB301", where="w", stack=OLD),)
+    codes = ("SB301", *beside)
+    last = tuple(Explanation(code=code, where="w", stack=OLD) for code in codes)
     middle = diverged(step("decode", 1.0, 1.0), stack="5.9", explained_by=(one_off,))
     middle = middle.model_copy(update={"signals": signals})
     newest = diverged(step("logits", 1.0, 1.0), step("decode", 2.0, 2.0), explained_by=last)
     own = (*differs("logits", 1.0), *differs("decode", 2.0))
     newest = newest.model_copy(update={"signals": own})
-    return one(middle, newest, rules=(NEVER_WRITTEN, LOST))
+    return one(middle, newest, rules=(NEVER_WRITTEN, LOST, PADDED))
 
 
 def test_a_release_with_the_defect_of_the_reference_is_marked_and_not_recommended():
@@ -272,6 +277,28 @@ def test_a_release_with_the_defect_of_the_reference_is_marked_and_not_recommende
     clean = half_repaired(*differs("logits", 3.0), *differs("decode", 1.0))
     assert faults(clean.rows[0], clean) == {OLD: ("SB704", "SB301")}
     assert not any("another way (" in found.side.why for found in answers(clean))
+
+
+def test_of_several_defects_the_one_is_shared_that_alone_explains_what_comes_first():
+    """gemma2: SDPA drops the soft-cap until 5.2, and 4.48 has a broken cache, too."""
+    report = half_repaired(*differs("decode", 1.0), beside=("SB704",))
+    assert faults(report.rows[0], report)["5.9"] == ("SB301",)
+    # padding can explain the logits as well, and 5.9 need not have what explains them
+    clean = half_repaired(*differs("decode", 1.0), beside=("SB704", "SB705"))
+    assert "5.9" not in faults(clean.rows[0], clean)
+
+
+def test_a_release_after_one_that_is_wrong_in_another_way_repairs_the_reference():
+    unstable = of(
+        "5.0", Verdict.UNSTABLE, explained_by=(Explanation(code="SB301", where="w", stack="5.0"),)
+    )
+    decode = diverged(step("decode", 16.0, 16.0))
+    report = one(unstable, decode, **relations(x4_57=1.0, x5_23=1e-15))
+    found = next(a for a in answers(report) if a.after.startswith(NEW))
+    assert found.since == f"fixed in {NEW} (5.0 is wrong in another way)"
+    rounds = one(of("5.0", Verdict.UNDECIDED), decode, **relations(x4_57=1.0, x5_23=1e-15))
+    found = next(a for a in answers(rounds) if a.after.startswith(NEW))
+    assert found.since == f"since {NEW} (5.0 differs in another way)"
 
 
 def test_a_release_that_contradicts_itself_is_wrong_if_the_other_does_not():
@@ -367,6 +394,15 @@ def test_new_and_newest_come_first_and_then_the_worst():
     rows = [each.model for each in worst_first(report.rows)]
     assert rows[0] == "falcon"
     assert rows[-2:] == ["llama", "llama"]
+
+
+def test_each_model_has_its_worst_answer_before_any_has_a_second_one():
+    fails = of("5.0", Verdict.FAILED, failure=raised("load", "ValueError", "no"))
+    first = one(fails, of(NEW, Verdict.FAILED, failure=raised("load", "KeyError", "no"))).rows[0]
+    second = renamed(one(diverged(step("logits", 1.0, 1.0))).rows[0], model="n")
+    report = ended(with_rows(first, second))
+    assert [found.model for found in answers(report)] == ["m", "n", "m"]
+    assert [line.partition(":")[0] for line in head(report)[2:5]] == ["m", "n", "m"]
 
 
 def test_what_only_rounds_never_hides_a_known_change():

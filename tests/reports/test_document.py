@@ -238,7 +238,7 @@ def test_what_needs_attention_says_by_which_name_it_is_known():
     report = finding_in("falcon", Verdict.FAILED, "SB701")
     attention = rendered(report).partition("## Needs attention")[2].partition("\n## ")[0]
     assert "| SB701 " in attention
-    assert any(line.endswith("(SB701)") for line in summary(report, [Path("r.md")]))
+    assert any("(SB701). To do: " in line for line in summary(report, [Path("r.md")]))
     quiet = rendered(finding_in("falcon", Verdict.IDENTICAL, "SB701"))
     assert "SB701" not in quiet.partition("## Needs attention")[2].partition("\n## ")[0]
 
@@ -452,8 +452,8 @@ def test_summary_says_why_a_model_is_absent_from_all_stacks():
 def test_summary_names_the_worst_rows_and_counts_the_others():
     report = many(only_rows("falcon"), 15)
     lines = summary(report, [Path("r.md")])
-    assert sum(line.startswith("falcon") for line in lines) == 2
-    assert "… and 13 more differences" in lines
+    assert sum(line.startswith("falcon") for line in lines) == 3
+    assert "… and 12 more differences" in lines
 
 
 def test_the_terminal_ends_with_the_lines_on_top_of_the_report():
@@ -463,6 +463,14 @@ def test_the_terminal_ends_with_the_lines_on_top_of_the_report():
         top = document.render(report)["report.md"].split("\n\n")[1]
         assert top.splitlines() == [f"- {prose(line, 500)}" for line in notes(report)]
         assert lines[1].startswith(notes(report)[0][:150])
+
+
+def test_sentences_of_the_summary_are_broken_for_a_terminal_between_words_and_commands_never():
+    lines = summary(sample_report(), [Path("r.md")], 40)
+    assert all(len(line) <= 40 for line in lines if not line.startswith(("Next: ", "Report: ")))
+    joined = " ".join(line.removeprefix("  ") for line in lines)
+    assert joined == " ".join(summary(sample_report(), [Path("r.md")]))
+    assert any(line.startswith("Next: ") and len(line) > 40 for line in lines)
 
 
 def test_summary_has_short_lines():

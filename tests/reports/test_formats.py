@@ -358,5 +358,5 @@ def test_a_failure_has_the_remedy_of_its_finding():
     assert wanted in parsed(workflow_commands(report)[0])[2]
     assert "compute it in forward" in summary(report)
     assert any(
-        "To do (falcon): " in line and "compute it in forward" in line for line in head(report)
+        line.startswith("falcon: ") and "compute it in forward" in line for line in head(report)
     )

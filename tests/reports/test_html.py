@@ -263,10 +263,11 @@ def test_the_answers_stand_above_the_matrix_and_on_the_page_of_each_model(report
     found = [each for each in answers(report) if not is_quiet(each)]
     files = site.folder(report, ())
     top = answers_of(files[HOME])
-    assert [row[0].split()[0] for row in top] == [
-        each.model for each in found[: site.MAX_SUMMARIES]
-    ]
-    assert [row[2] for row in top] == [each.start for each in found[: site.MAX_SUMMARIES]]
+    n = min(site.MAX_SUMMARIES, len({each.model for each in found}))
+    assert [row[0].split()[0] for row in top] == [each.model for each in found[:n]]
+    assert [row[2] for row in top] == [each.start for each in found[:n]]
+    assert "with verdict" not in files[HOME]
+    assert "5.15 could not be built" in files[HOME]
     assert files[HOME].index('class="data answers"') < files[HOME].index("data-matrix")
     for each in found:
         page = files[f"html/models/{each.model}.html"]
@@ -293,6 +294,7 @@ def test_a_model_that_only_rounds_is_answered_on_its_page_and_not_above_the_matr
     made = report.model_copy(update={"rows": (with_cells(row, *rounding), other)})
     files = site.folder(made, ())
     assert answers_of(files[HOME]) == []
+    assert re.search(r"Only rounding, no action needed: <a [^>]*>llama</a>\.", files[HOME])
     (told,) = answers_of(files["html/models/llama.html"])
     assert told[1:] == [
         "rounding only (logits 1e-06)",
@@ -403,6 +405,22 @@ def test_the_first_difference_is_marked_in_its_layer_if_it_has_no_box(report):
     assert marked.start == "attention.kernel: short · model.layers.0.self_attn"
     differing = [s for s in stages if s.outcome not in ("identical", "not compared")]
     assert marked is differing[0]
+
+
+def test_a_defect_of_the_reference_that_both_ends_repaired_is_none_of_the_upgrade(report):
+    made = row_of(report, R, D, D, letters="ABC")
+    reference, *others = made.cells
+    first = reference.cell.stack
+    both = [Explanation(code=code, where="x", stack=first) for code in ("SB704", "SB605")]
+    shown = [
+        cell.model_copy(update={"explained_by": tuple(both[:n]), "reference": reference.cell})
+        for cell, n in zip(others, (1, 2), strict=False)
+    ]
+    row = with_cells(made, reference, *shown)
+    changed = report.model_copy(update={"rows": (row,)})
+    middle, last = (cell.cell.stack for cell in shown)
+    assert [*upgrade.upgrade(changed, middle, last).codes] == ["SB605"]
+    assert [*upgrade.upgrade(changed, first, last).codes] == ["SB704", "SB605"]
 
 
 def test_what_to_do_is_sorted_by_the_worst_change_and_rounding_is_folded(report):

@@ -184,7 +184,7 @@ def test_a_page_counts_the_sources_and_names_what_is_odd():
         "| float32-sdpa | 4.48 | 1 | 1 | | | | |",
         "| float32-sdpa, bfloat16-sdpa | 5.0 | 4 | 1 | 1 | 1 | 1 | 1 |",
         (
-            "| variants | environments | kind | source | unwritten elements | second load "
+            "| variants | environments | kind | source | uninitialised elements | second load "
             "| fresh model | reported as missing | note | tensors |"
         ),
         (

@@ -12,6 +12,7 @@ from samebits.reports.answer.of_model import (
     is_quiet,
     kind_of,
     of_cell,
+    only_rounding,
     worst_first,
 )
 from samebits.reports.answer.result import passing, result
@@ -29,6 +30,7 @@ __all__ = [
     "is_quiet",
     "kind_of",
     "of_cell",
+    "only_rounding",
     "passing",
     "result",
     "side",

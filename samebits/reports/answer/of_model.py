@@ -14,7 +14,7 @@ from samebits.reports.stories import EVERY_RELEASE, QUIET, group_cells, holds, i
 from samebits.text.lists import grouped
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report, Row
@@ -85,10 +85,13 @@ class Answer(NamedTuple):
 def answers(report: Report) -> list[Answer]:
     """Return an answer for each way in which a model differs from its reference, the worst first.
 
-    New differences precede those that the matrix file lists, and rounding is last. Models that have none are left out.
+    New differences precede those that the matrix file lists, and rounding is last. A model's worst one precedes the
+    second one of any other model. Models that have none are left out.
     """
     found = [_joined(same, report) for same in grouped(_ways(report.rows), _same_way).values()]
-    return sorted(found, key=lambda answer: _rank(answer, report))
+    found.sort(key=lambda answer: _rank(answer, report))
+    first = {answer.model: answer for answer in reversed(found)}
+    return sorted(found, key=lambda a: (is_quiet(a), a.is_known, a is not first[a.model]))
 
 
 def answer(report: Report) -> Answer | None:
@@ -107,6 +110,12 @@ def of_cell(cell: CellResult, report: Report) -> Answer:
 def is_quiet(answer: Answer) -> bool:
     """Return True for an answer that needs no action: what differs only rounds."""
     return kind_of(answer.cell) in (Verdict.ROUNDING, Verdict.IDENTICAL)
+
+
+def only_rounding(found: Sequence[Answer]) -> list[str]:
+    """Return the models about which every answer is quiet."""
+    worse = {answer.model for answer in found if not is_quiet(answer)}
+    return [*dict.fromkeys(answer.model for answer in found if answer.model not in worse)]
 
 
 def kind_of(cell: CellResult) -> Verdict:
@@ -210,6 +219,8 @@ def _since(
         return f"since {start} ({previous} is wrong in another way{gone})"
     if is_fixed and (holds(before) or set(side_of.codes) & {*wrong.get(before.cell.stack, ())}):
         return f"fixed in {start} ({previous} is wrong)"
+    if is_fixed and before.cell.stack in wrong:
+        return f"fixed in {start} ({previous} is wrong in another way{gone})"
     if holds(before):
         return f"since {start} ({previous} is the last without it{gone})"
     other = "only rounds" if before.judged is Verdict.ROUNDING else "differs in another way"

@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.compare.describe import some
 from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import MAX_CHECKS, explaining, faults, sound
+from samebits.reports.answer.side import explaining, faults, sound
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import KINDS
 from samebits.reports.stories import is_reference
-from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,9 +83,11 @@ def _use(stack: str, cell: CellResult, rows: Sequence[Row], report: Report) -> s
 def _but(stack: str, rows: Sequence[Row]) -> str:
     """Return which consistency checks of these rows a stack breaks; '' for none."""
     asked = [question.breaks for question in questions() if question.breaks is not None]
-    broken = dict.fromkeys(name for breaks in asked for row in rows for name in breaks(row, stack))
-    checks = plural(len(broken), "consistency check")
-    return f" (but it fails {checks}: {some(map(repr, broken), MAX_CHECKS)})" if broken else ""
+    broken = [*dict.fromkeys(n for breaks in asked for row in rows for n in breaks(row, stack))]
+    if not broken:
+        return ""
+    checks = f"{len(broken)} consistency checks, such as" if broken[1:] else "the consistency check"
+    return f" (but it fails {checks} {broken[0]!r})"
 
 
 def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:

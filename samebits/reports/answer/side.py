@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.failing import failing_signals
 from samebits.findings.rulebook import plain_title
 from samebits.questions import questions
+from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release, version
 from samebits.reports.answer.sentences import SENTENCE, first_sentences
@@ -27,8 +28,7 @@ CHECK = "consistency check"
 _MAX_REASON = 160
 _CLAIM = re.compile(r"(\d[\w.]*) is (wrong|right)\b")
 """How a sentence of a reason begins that names a side."""
-MAX_CHECKS = 2
-"""Most consistency checks that a sentence names."""
+_MAX_CHECKS = 2
 _MAX_FIELDS = 2
 
 
@@ -143,13 +143,14 @@ def _with_shared(found: Side, cell: CellResult, row: Row, report: Report) -> Sid
 def _shared(cell: CellResult, row: Row, report: Report) -> tuple[str, ...]:
     """Return the defects of the reference that a cell has too.
 
-    Another cell of the row differs from the reference, and a defect of the reference explains it. A
-    cell with the reference's numbers in the first signal in which that one fails has its defect.
+    Another cell of the row differs from the reference, and one defect of the reference explains the first signal in
+    which it fails. A cell with the reference's numbers in that signal has this defect.
     """
     if cell.judged not in (Verdict.IDENTICAL, Verdict.ROUNDING, Verdict.DIVERGED):
         return ()
     failing = {signal.signal for signal in failing_signals(cell)}
     repaired = {text.code for text, stack in explaining(cell, report) if stack == _before(cell)}
+    explains = {rule.code: rule.explains for rule in rules()}
     shared: dict[str, None] = {}
     for other in row.cells:
         if other.judged is not Verdict.DIVERGED or other.reference != cell.reference:
@@ -157,10 +158,11 @@ def _shared(cell: CellResult, row: Row, report: Report) -> tuple[str, ...]:
         defects = [text for text, stack in explaining(other, report) if stack == _before(other)]
         if not defects:
             continue
-        # of several defects, nothing says which signal each one changes
-        signals = [signal.signal for signal in failing_signals(other)]
-        if failing.isdisjoint(signals[:1] if len(defects) == 1 else signals):
-            shared.update(dict.fromkeys(text.code for text in defects if text.kind == "silent"))
+        # the first signal that fails rests on no other one, so what can explain it does
+        signals = [signal.signal for signal in failing_signals(other)][:1]
+        first = [text for text in defects if explains.get(text.code, set()) & set(signals)]
+        if failing.isdisjoint(signals) and len(first) == 1:
+            shared.update(dict.fromkeys(text.code for text in first if text.kind == "silent"))
     return tuple(code for code in shared if code not in repaired)
 
 
@@ -208,7 +210,7 @@ def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:
     if len(wrong) != 1:
         return Side()
     stack, other = wrong[0], sides[sides[0] == wrong[0]]
-    names = ", ".join(f"{name!r}" for name in broken[stack][:MAX_CHECKS])
+    names = ", ".join(f"{name!r}" for name in broken[stack][:_MAX_CHECKS])
     holds = f"which {'hold' if len(broken[stack]) > 1 else 'holds'} in {release(other, report)}"
     return Side(stack, (), f"{_wrong(stack, report)}: it breaks {names}, {holds}")
 

@@ -19,8 +19,9 @@ from markupsafe import Markup
 
 from samebits.base.finding_pages import KINDS as RULE_KINDS
 from samebits.records.ids import Verdict
-from samebits.reports.answer import answers, is_quiet, passing, result
+from samebits.reports.answer import answers, is_quiet, only_rounding, passing, result
 from samebits.reports.commands import compare_two
+from samebits.reports.head import reasons
 from samebits.reports.html import bands, matrix, model, upgrade
 from samebits.reports.html.addresses import (
     FOLDER,
@@ -35,6 +36,7 @@ from samebits.reports.html.addresses import (
 from samebits.reports.html.answers import Answers, summaries
 from samebits.reports.html.prose import with_code
 from samebits.reports.html.states import MEANINGS, class_of
+from samebits.reports.sections.the_worst import MAX_NAMES
 from samebits.reports.stories import row_name
 from samebits.text.lists import grouped
 from samebits.text.markdown import visible
@@ -64,7 +66,7 @@ LICENCES = (
 )
 
 
-MAX_SUMMARIES = 3
+MAX_SUMMARIES = 6
 """Limit for the answers above the matrix, which shows the other models."""
 
 
@@ -155,7 +157,9 @@ def only_model(report: Report) -> str:
 
 def _home(report: Report, addresses: Addresses) -> Page:
     lines = matrix.lines(report, HOME, addresses, Answers(report))
-    worst = [answer for answer in answers(report) if not is_quiet(answer)]
+    found = answers(report)
+    worst = [answer for answer in found if not is_quiet(answer)]
+    n_shown = min(MAX_SUMMARIES, len({answer.model for answer in worst}))
     body = _body(
         "matrix.html.jinja",
         report,
@@ -167,8 +171,10 @@ def _home(report: Report, addresses: Addresses) -> Page:
         ranks=matrix.ranks(),
         headline=f"{report.matrix}: {result(report, with_limits=False)}",
         limits=passing(report),
-        summaries=summaries(report, HOME, addresses)[: min(MAX_SUMMARIES, len(worst))],
-        n_more=max(0, len(worst) - MAX_SUMMARIES),
+        summaries=summaries(report, HOME, addresses)[:n_shown],
+        n_more=len(worst) - n_shown,
+        rounding=[(name, addresses.page(HOME, model_page(name))) for name in only_rounding(found)],
+        most=MAX_NAMES,
         pair=upgrade.default_pair(report),
         legend=legend(report),
         rules=rules_of(report, "model", "release"),
@@ -271,7 +277,15 @@ def _body(
         return addresses.page(path, target, place)
 
     navigation = _navigation(report, path, addresses)
-    text = _filled(template, report=report, to=to, navigation=navigation, path=path, **values)
+    text = _filled(
+        template,
+        report=report,
+        reasons=reasons(report),
+        to=to,
+        navigation=navigation,
+        path=path,
+        **values,
+    )
     return Markup(text)
 
 

@@ -98,8 +98,18 @@ class Change(NamedTuple):
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Codes of the findings that explain the verdict in the later stack."""
-        return tuple(dict.fromkeys(e.code for e in self.after.explained_by))
+        """Codes of the findings that explain the verdict in the later stack.
+
+        A defect of the reference that neither stack has is none of them.
+        """
+        reference = self.after.reference
+        gone = {
+            explanation.code
+            for explanation in self.before.explained_by
+            if reference is not None
+            and explanation.stack == reference.stack != self.before.cell.stack
+        }
+        return tuple(dict.fromkeys(e.code for e in self.after.explained_by if e.code not in gone))
 
 
 class Upgrade(NamedTuple):

@@ -287,7 +287,14 @@ def _unusual_tensors(rows: Iterable[Row]) -> Markdown:
     )
     if not lines:
         return EMPTY
-    headers = ["variants", "environments", "kind", "source", "unwritten elements", "second load"]
+    headers = [
+        "variants",
+        "environments",
+        "kind",
+        "source",
+        "uninitialised elements",
+        "second load",
+    ]
     headers += ["fresh model", "reported as missing", "note", "tensors"]
     table_rows = [[", ".join(line.variants), ", ".join(line.stacks), *line.cells] for line in lines]
     title = titled("Tensors that are not loaded, tied or derived, or that could not be checked")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 TITLE = "One call changes the next"
 INTRO = (
     "After all prompts and generate() the first prompt runs once more. In these cells it gives "
-    "different bytes than the first time. Where the reference gives the same bytes both times, the "
-    "signal `state` differs and the cell does not pass."
+    "different bytes than the first time. Where the reference gives the same bytes both times, "
+    "`state` differs, which fails the run."
 )
 MAX_MODELS = 6
 """Limit for the models that a line names."""

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from samebits.findings.rulebook import text_with_code
-from samebits.reports.answer import answers, is_quiet, kind_of
+from samebits.reports.answer import answers, is_quiet, kind_of, only_rounding
 from samebits.text.blocks import first_of, heading, link, page, table
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, prose
 from samebits.text.names import page_path
@@ -87,10 +87,8 @@ def _line(answer: Answer) -> list[str]:
 
 def _rounding(found: list[Answer]) -> Markdown:
     """Return the models that only round in some release, which need no action."""
-    worse = {answer.model for answer in found if not is_quiet(answer)}
-    names = dict.fromkeys(answer.model for answer in found if answer.model not in worse)
-    if not names:
+    links = [link(name, page_path(name)) for name in only_rounding(found)]
+    if not links:
         return EMPTY
-    links = [link(name, page_path(name)) for name in names]
     listed = first_of(links, MAX_NAMES)
     return fill("Only rounding, no action needed ({}): {}.", plural(len(links), "model"), listed)
