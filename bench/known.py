@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rulebook import text_with_code
 from samebits.questions.registry import rules
+from samebits.questions.relations.lines import breaks
 from samebits.records.ids import Verdict
 from samebits.reports import again
+from samebits.reports.answer.side import faults, sound
 from samebits.reports.packed import NAME
 from samebits.reports.stories import SEVERITY
 from samebits.text.blocks import heading, link, page, table
@@ -46,9 +48,13 @@ MARKS = {
 _INTRO = """\
 The zoo has tiny models of many architectures. Each was compared under several releases of transformers. Search this page for your \
 model's type, as config.json has it. A model whose config switches other things on may be hit by more: `samebits check` your \
-own. A mark compares with the reference, and says nothing about which of the two is right; the model's page and the finding do."""
+own. A mark compares with the reference; `✗` and `✓` say which side is right, where something shows it."""
 
-_LEGEND = "`=` the same bits · `≈` rounding · `≠` behaviour change · `?` undecided · `-` not in this release"
+WRONG, RIGHT = "**✗**", "✓"
+_LEGEND = (
+    "`=` the same bits · `≈` rounding · `≠` behaviour change · `✗` wrong, as a finding, a consistency check or zoo.yaml "
+    "says · `✓` differs from a release that is wrong, and fails no consistency check · `?` undecided · `-` not in this release"
+)
 
 
 def render(report: Report) -> str:
@@ -85,22 +91,26 @@ def _severity(rows: Iterable[Row]) -> int:
 
 def _table(models: list[list[Row]], report: Report, titles: Mapping[str, str]) -> Markdown:
     releases = [stack.transformers or stack.id for stack in report.stacks]
-    lines = [
-        [
-            link(rows[0].model, f"../reports/zoo/{page_path(rows[0].model)}"),
-            *(_mark(rows, stack.id) for stack in report.stacks),
-            _findings(rows, titles),
-        ]
-        for rows in models
-    ]
+    lines = []
+    for rows in models:
+        wrong = {stack for row in rows for stack in faults(row, report)}
+        right = set.intersection(*({*sound(row, report)} for row in rows))
+        marks = [_mark(rows, stack.id, wrong, right) for stack in report.stacks]
+        name = link(rows[0].model, f"../reports/zoo/{page_path(rows[0].model)}")
+        lines.append([name, *marks, _findings(rows, titles)])
     return table(["model", *releases, "findings"], lines)
 
 
-def _mark(rows: list[Row], stack: str) -> Markdown:
-    """Return the worst mark of a model under a release, over its variants."""
+def _mark(rows: list[Row], stack: str, wrong: set[str], right: set[str]) -> Markdown:
+    """Return the worst mark of a model under a release, over its variants, or which side is right."""
     judged = [c.judged or c.verdict for row in rows for c in row.cells if c.cell.stack == stack]
     order = [*SEVERITY, Verdict.ROUNDING, Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT]
     worst = min(judged, key=order.index, default=Verdict.ABSENT)
+    if worst not in (Verdict.FAILED, Verdict.UNSTABLE):
+        if stack in wrong:
+            return Markdown(WRONG)
+        if worst is Verdict.DIVERGED and stack in right and not any(breaks(r, stack) for r in rows):
+            return Markdown(RIGHT)
     return Markdown(MARKS.get(worst, str(worst)))
 
 
