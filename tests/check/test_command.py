@@ -247,11 +247,15 @@ def test_the_class_of_transformers_may_be_asked_for(runner, folder, capsys):
     assert not runner.matrix.models[0].trust_remote_code
 
 
-def test_a_folder_of_this_machine_is_in_no_report(runner, folder, monkeypatch):
+def test_a_folder_of_this_machine_is_in_no_report(runner, folder, monkeypatch, capsys):
+    """The user's own terminal has it: the next command could not be pasted."""
     (folder / "other").mkdir()
     monkeypatch.chdir(folder / "other")
     main(folder, str(folder / "llama"))
     assert runner.order.command == "samebits check '…/llama'"
+    out = capsys.readouterr().out
+    (command,) = [line for line in out.splitlines() if line.startswith("  next ")]
+    assert f" samebits check {folder / 'llama'} --releases " in command
 
 
 def test_a_folder_below_the_working_directory_is_named_from_there(runner, folder):
