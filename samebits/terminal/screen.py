@@ -252,10 +252,10 @@ def _remark(cell: CellResult) -> str:
 def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
     """Yield the known defects that explain no verdict, in one line each; last those that no release changed."""
     changed: list[Advice] = []
-    unchanged: list[str] = []
+    unchanged: list[Advice] = []
     for defect in beside(report.cells, report, places):
         if _is_everywhere(defect.code, report):
-            unchanged.append(defect.code)
+            unchanged.append(defect)
         else:
             changed.append(defect)
     for defect in changed[:MAX_BESIDE]:
@@ -263,7 +263,9 @@ def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
     if more := [defect.code for defect in changed[MAX_BESIDE:]]:
         yield f"Beside the verdict, too: {', '.join(more)} (the report has them)"
     if unchanged:
-        yield f"In every release alike: {', '.join(unchanged)} (the report has them)"
+        codes = ", ".join(defect.code for defect in unchanged)
+        named = codes if unchanged[1:] else unchanged[0].heading
+        yield f"In every release alike: {named}"
 
 
 def _is_everywhere(code: str, report: Report) -> bool:

@@ -173,7 +173,7 @@ def test_a_finding_of_every_release_alike_is_no_change():
     (line,) = (
         line for line in lines(report(first, same, rules=(NEVER_WRITTEN,))) if "SB301" in line
     )
-    assert line == "In every release alike: SB301 (the report has them)"
+    assert line == "In every release alike: SB301 a buffer is never written (model.inv_freq)"
 
 
 def test_the_side_that_has_the_defect_is_named_be_it_the_reference():
