@@ -170,6 +170,14 @@ def test_every_command_of_a_page_can_be_typed(path):
         check(command, whole=False)
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_the_first_commands_work_from_a_clone(page):
+    """No index has samebits before its first release, so uvx finds none."""
+    typed, _ = commands((ROOT / page).read_text("utf-8"))
+    assert typed[0].startswith("pip install .")
+    assert not [command for command in typed if "uvx" in command]
+
+
 def test_the_pages_have_commands():
     typed = [command for path in PAGES for command in commands(path.read_text("utf-8"))[0]]
     assert len(typed) > 60

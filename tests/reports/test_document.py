@@ -186,6 +186,13 @@ def test_a_known_difference_has_a_mark_on_its_number_that_the_report_explains():
     assert "\u2020" not in rendered(only_rows("falcon", "llama"))
 
 
+def test_report_md_counts_the_pages_of_models_and_verdicts_md_links_each():
+    files = document.render(sample_report())
+    pages = [path for path in files if path.startswith("models/")]
+    assert f"- models/: {len(pages)} pages, one for each model with details;" in files["report.md"]
+    assert all(f"({path}" in files["verdicts.md"] for path in pages)
+
+
 def steps_of(report):
     """step and what -> the models, of the table that goes from one environment to the next."""
     lines = rendered(report).partition("from one environment to the next")[2].partition("\n## ")[0]
