@@ -67,7 +67,9 @@ LICENCES = (
 
 
 MAX_SUMMARIES = 6
-"""Limit for the answers above the matrix, which shows the other models."""
+"""Limit for the models that all have their answer above the matrix."""
+SOME_SUMMARIES = 3
+"""Number of answers above the matrix where more models differ: the matrix is to be on the first screen."""
 
 
 class Page(NamedTuple):
@@ -159,7 +161,8 @@ def _home(report: Report, addresses: Addresses) -> Page:
     lines = matrix.lines(report, HOME, addresses, Answers(report))
     found = answers(report)
     worst = [answer for answer in found if not is_quiet(answer)]
-    n_shown = min(MAX_SUMMARIES, len({answer.model for answer in worst}))
+    n_models = len({answer.model for answer in worst})
+    n_shown = n_models if n_models <= MAX_SUMMARIES else SOME_SUMMARIES
     body = _body(
         "matrix.html.jinja",
         report,
