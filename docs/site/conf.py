@@ -50,8 +50,8 @@ html_use_index = False
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {"navigation_with_keys": True}
-pygments_style = "friendly"
-pygments_dark_style = "monokai"
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
 
 copybutton_prompt_text = "$ "
 copybutton_only_copy_prompt_lines = True

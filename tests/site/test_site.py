@@ -105,6 +105,16 @@ def test_links_lead_to_a_page_and_a_place(pages):
     assert [*broken(pages, SITE.resolve())] == []
 
 
+def test_the_theme_is_for_keyboards_and_screen_readers_too(pages):
+    """What axe reported of its headings, code blocks and drawers; the contrast of code is that of its style."""
+    for path in pages:
+        text = path.read_text("utf-8")
+        assert 'role="heading">' not in text, path
+        assert "<pre><span></span>" not in text, path
+        assert '<aside class="sidebar-drawer">' not in text, path
+        assert '<th class="head"><p></p></th>' not in text, path
+
+
 def test_nothing_comes_from_elsewhere(pages):
     assert [*remote(pages)] == []
     for path in SITE.rglob("*.css"):
