@@ -44,6 +44,7 @@ _REPAIRS = {
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
     "<pre><span></span>": '<pre tabindex="0"><span></span>',
     '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Navigation">',
+    '<th class="head"><p></p></th>': '<td class="head"></td>',
     '<div id="search-results">': '<h1>Search</h1><div id="search-results">',
 }
 """HTML of the theme -> the same with what a keyboard and a screen reader need."""
