@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 MAX_LINES = 10
 MAX_WIDTH = 200
 """Characters of a line, the first two excepted; the report has the whole text."""
-NEXT = "Next: "
-"""How the line begins that is a command."""
 _MAX_REASONS = 3
 _MAX_NOTES = 2
 _MAX_ANSWERS = 6
@@ -37,16 +35,32 @@ _MAX_STEPS = 4
 
 def head(report: Report) -> list[str]:
     """Return at most ten lines: the result, its extent, the worst models, and what to do."""
-    found = [answer for answer in answers(report) if not is_quiet(answer)]
-    urgent, end = [*map(_short, _urgent(report))], [*map(_short, _next(found))]
-    room = MAX_LINES - 3 - len(end)  # three rows of a terminal for each line of them, and it has 24
+    return [*sentences(report), *next_command(report)]
+
+
+def sentences(report: Report) -> list[str]:
+    """Return the lines of the head but for its command."""
+    found = _worse(report)
+    urgent = [*map(_short, _urgent(report))]
+    room = MAX_LINES - 4  # three rows of a terminal for each line of them, and it has 24
     shown = max(2, min(room - len(urgent), _MAX_ANSWERS))
-    worst = _first(
-        [_in_short(answer, is_one=len(found) == 1) for answer in found], shown, "difference"
-    )
+    in_short = [_in_short(answer, is_one=len(found) == 1) for answer in found]
+    worst = _first(in_short, shown, "difference")
     lines = [f"{report.matrix}: {result(report)}.", clip(headline(report), 2 * MAX_WIDTH)]
-    lines += [*urgent, *worst, *map(_short, _notes(report))][:room]
-    return list(map(visible, [*lines, *end]))
+    return list(map(visible, [*lines, *[*urgent, *worst, *map(_short, _notes(report))][:room]]))
+
+
+def next_command(report: Report) -> list[str]:
+    """Return the line with the command that says more of the worst model, if it fails the run."""
+    for answer in _worse(report)[:1]:
+        command = answer.command or answer.cell.reproduce
+        if command and not answer.cell.verdict.passes:
+            return [visible(_short(f"Next: {command}"))]
+    return []
+
+
+def _worse(report: Report) -> list[Answer]:
+    return [answer for answer in answers(report) if not is_quiet(answer)]
 
 
 def notes(report: Report) -> list[str]:
@@ -124,11 +138,3 @@ def _absent(report: Report) -> Iterator[str]:
     }
     lines = [f"{model} is absent from all environments: {why}" for model, why in reasons.items()]
     yield from _first(lines, _MAX_ABSENT, "model")
-
-
-def _next(found: Sequence[Answer]) -> Iterator[str]:
-    """Yield the command that says more of the worst model that fails the run."""
-    for answer in found[:1]:
-        command = answer.command or answer.cell.reproduce
-        if command and not answer.cell.verdict.passes:
-            yield f"{NEXT}{command}"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import textwrap
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from samebits.records.ids import Verdict
-from samebits.reports.head import NEXT, head
+from samebits.reports.head import next_command, sentences
 from samebits.text.markdown import visible
 from samebits.text.names import CAPSULES
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from samebits.records.report import Report
@@ -30,15 +31,13 @@ def summary(report: Report, paths: Sequence[Path], width: int = 0) -> list[str]:
     and lines to paste never are.
     """
     lines = [*to_paste(report), *_capsules(report, paths[0]), where(paths)]
-    return [*map(visible, lines), *_broken(head(report), width)]
-
-
-def _broken(lines: Sequence[str], width: int) -> Iterator[str]:
-    for line in lines:
-        if width and not line.startswith(NEXT):
-            yield from textwrap.wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)
-        else:
-            yield line
+    said = sentences(report)
+    if width:
+        broken = (
+            textwrap.wrap(x, width, subsequent_indent="  ", break_on_hyphens=False) for x in said
+        )
+        said = [*chain.from_iterable(broken)]
+    return [*map(visible, lines), *said, *next_command(report)]
 
 
 def where(paths: Sequence[Path]) -> str:
