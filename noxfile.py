@@ -106,7 +106,7 @@ def tests(session: nox.Session) -> None:
         return
     # a file stays with its worker, as tests of a file share the runs that they look at
     slowest = ("--durations=20", "--durations-min=10")
-    session.run("pytest", "-m", "not stacks", "-n", "auto", "--dist", "loadfile", *slowest)
+    session.run("pytest", "-m", "not stacks and not long", "-n", "auto", "--dist", "loadfile", *slowest)
     real = ("tests/real", "-m", "not long")
     session.run("pytest", *real, "-n", "2", "--dist", "loadfile", *slowest)
 
@@ -119,7 +119,7 @@ def tests_long(session: nox.Session) -> None:
     """
     install(session, "tests")
     session.run("pytest", *map(str, ROOT.glob("tests/real/long_*.py")), *session.posargs)
-    session.run("pytest", "tests/real", "-m", "long", *session.posargs)
+    session.run("pytest", "tests", "-m", "long", *session.posargs)
 
 
 @nox.session(default=False)
@@ -222,7 +222,7 @@ def fixes(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False)
 def bisect(session: nox.Session) -> None:
     """Bisect published regressions to their commits on a clone of transformers; write docs/bisect.md."""
-    run_module(session, "bench.bisect")
+    run_module(session, "bench.bisection")
 
 
 @nox.session(venv_backend="none", default=False)

@@ -209,6 +209,11 @@ def test_the_folder_of_probes_shadows_no_installable_module():
     }
 
 
+def test_the_folder_of_the_bench_shadows_no_module_of_the_standard_library():
+    # an interpreter that runs a script of it has the folder first on sys.path
+    assert not {path.stem for path in (ROOT / "bench").iterdir()} & sys.stdlib_module_names
+
+
 @pytest.mark.processes
 def test_running_host_loads_no_torch():
     code = "import sys, samebits.cli; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
