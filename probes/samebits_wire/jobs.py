@@ -311,6 +311,7 @@ class Rungs(TypedDict):
     decodes: list[str] | None
     own_decodes: list[str] | None
     is_whole: bool
+    float32: bool
     tables: bool
     probes: list[str]
     probe_files: list[ProbeFile]
