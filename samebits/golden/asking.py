@@ -198,6 +198,7 @@ def _change(step: Step, row: Row, report: Report | None) -> Change:
         after=_shown(step.after, step.package),
         verdict=str(cell.judged),
         headline=cell.headline,
+        constant=_constant(cell),
         since="" if report is None or cell.judged in _QUIET else of_cell(cell, report).since,
         cause=_cause(cell),
     )
@@ -205,6 +206,11 @@ def _change(step: Step, row: Row, report: Report | None) -> Change:
 
 def _shown(spec: StackSpec, package: str) -> str:
     return spec.torch if package == "torch" else spec.transformers
+
+
+def _constant(cell: CellResult) -> str:
+    ladder = cell.ladder
+    return ladder.reason if ladder is not None and ladder.rule == "stored constant" else ""
 
 
 def _cause(cell: CellResult) -> str:

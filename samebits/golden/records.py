@@ -106,6 +106,8 @@ class Change(Record):
     after: str
     verdict: str
     headline: str
+    constant: str = ""
+    """Why it diverged, if only by a number that is stored or computed at the load."""
     since: str = ""
     cause: str = ""
 

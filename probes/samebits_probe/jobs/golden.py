@@ -15,10 +15,11 @@ import json
 import os
 import random
 import sys
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import safetensors.torch
@@ -275,9 +276,8 @@ class _Calls:
         self._folder, self._keeper, self._in_float64 = folder, keeper, in_float64
         self._outputs: list[tuple[int, dict[str, torch.Tensor]]] = []
         self._depth = 0
-        self._loads: dict[int, Fact] = {}
-        self._states: dict[Any, str] = {}
-        self._twins: dict[int, Any] = {}
+        self._loads: WeakKeyDictionary[Any, Fact] = WeakKeyDictionary()
+        self._states: WeakKeyDictionary[Any, tuple[Any, str]] = WeakKeyDictionary()
 
     @property
     def count(self) -> int:
@@ -334,7 +334,7 @@ class _Calls:
         plain = kwargs.keys() <= _PLAIN or all(
             key.startswith("_") for key in kwargs.keys() - _PLAIN
         )
-        self._loads[id(model)] = {
+        self._loads[model] = {
             "source": str(folder.absolute()) if folder.is_dir() else str(source),
             "revision": kwargs.get("revision"),
             "attention": kwargs.get("attn_implementation"),
@@ -344,39 +344,39 @@ class _Calls:
         }
 
     def _generated(self, model: Any, generate: Any, args: Any, kwargs: Fact) -> Any:
+        def described() -> Fact:
+            return self._model(model) | {"unable": "generate() computed it, in many forwards"}
+
+        return self._watched(model, generate, args, kwargs, described)
+
+    def _outermost(self, model: Any, forward: Any, args: Any, kwargs: Fact) -> Any:
+        def described() -> Fact:
+            return self._given(model, args, kwargs) | self._model(model)
+
+        return self._watched(model, forward, args, kwargs, described)
+
+    def _watched(
+        self, model: Any, function: Any, args: Any, kwargs: Fact, described: Callable[[], Fact]
+    ) -> Any:
+        """Call a function of a model, and record it if nothing else that is recorded called it."""
         if self._depth:
-            return generate(model, *args, **kwargs)
+            return function(model, *args, **kwargs)
+        progress.tick(f"call {self.count + 1}")
+        fact = None
+        if len(self.facts) < _MAX_CALLS:
+            with suppress(Exception):  # of a model that is like no other; the test goes on
+                fact = described()
         self._depth += 1
         try:
             with self._precision(model) as (used, widened):
                 given = {key: widened(value) for key, value in kwargs.items()}
-                returned = generate(used, *map(widened, args), **given)
+                returned = function(used, *map(widened, args), **given)
         finally:
             self._depth -= 1
-        if len(self.facts) < _MAX_CALLS:
-            fact = self._model(model) | {"inputs": {}, "constants": {}, "file": ""}
-            self._keep(fact | {"unable": "generate() computed it, in many forwards"}, returned)
+        if fact is None:
+            self.left_out += 1
         else:
-            self.left_out += 1
-        return returned
-
-    def _outermost(self, model: Any, forward: Any, args: Any, kwargs: Fact) -> Any:
-        if self._depth:
-            return forward(model, *args, **kwargs)
-        if len(self.facts) >= _MAX_CALLS:
-            self.left_out += 1
-            return forward(model, *args, **kwargs)
-        progress.tick(f"forward {self.count + 1}")
-        fact = self._model(model) | self._given(model, args, kwargs)
-        self._depth += 1
-        try:
-            with self._precision(model) as (used, widened):
-                returned = forward(
-                    used, *map(widened, args), **{k: widened(v) for k, v in kwargs.items()}
-                )
-        finally:
-            self._depth -= 1
-        self._keep(fact, returned)
+            self._keep(fact, returned)
         return returned
 
     def _precision(self, model: Any) -> Any:
@@ -415,13 +415,14 @@ class _Calls:
 
     def _model(self, model: Any) -> Fact:
         """Return what a model is, and where the same one can be loaded from."""
-        load, state = self._loads.get(id(model), {}), self._state(model)
+        load, state = self._loads.get(model, {}), self._state(model)
         is_as_loaded = bool(load) and load["plain"] and load["state"] == state
         is_as_loaded = is_as_loaded and load["config"] == _config(model)
         kind = type(model)
         module = "transformers" if hasattr(transformers, kind.__name__) else kind.__module__
         first = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
-        source = load["source"] if is_as_loaded else str(self._saved(model, state))
+        saved = "" if is_as_loaded or self._in_float64 else str(self._saved(model, state))
+        source = load["source"] if is_as_loaded else saved
         return {
             "model_class": "" if own.is_own(kind.__module__) else f"{module}:{kind.__name__}",
             "source": source,
@@ -442,13 +443,15 @@ class _Calls:
         return folder
 
     def _state(self, model: Any) -> str:
-        """Return a digest of all weights, whatever their names."""
-        tensors = [*model.parameters(), *model.buffers()]
-        key = tuple((t.data_ptr(), t._version, t.dtype) for t in tensors)
-        if key not in self._states:
-            hashes = sorted(tensor_hash(p) for p in model.parameters())
-            self._states[key] = str(hashing.hasher("".join(hashes).encode()).hexdigest())
-        return self._states[key]
+        """Return a digest of all weights, whatever their names and how many have the same."""
+        parameters = [*model.parameters()]
+        key = [(id(p), p.data_ptr(), p._version, p.dtype) for p in parameters]
+        before, digest = self._states.get(model, (None, ""))
+        if key != before:
+            hashes = sorted({tensor_hash(p) for p in parameters})
+            digest = str(hashing.hasher("".join(hashes).encode()).hexdigest())
+            self._states[model] = key, digest
+        return digest
 
 
 def _config(model: Any) -> str:
