@@ -126,23 +126,21 @@ async def run(options: Options, environ: Mapping[str, str], say: Callable[[str],
     started = time.monotonic()
     first, last = environments(options)
     root = checks_folder(environ)
-    specs = [first] if first == last else [first, last]
-    runs: list[Runs] = []
     runner = Runner(root, environ, LOCK_AGE)
+    wish = Wish(options.releases, options.repo, options.packages, options.trust_remote_code)
+    asker = Asker(root, environ, _quiet, say, wish)
+    runs: list[Runs] = []
     try:
-        for spec in specs:
+        for spec in [first] if first == last else [first, last]:
             say(f"{spec.id}: running {options.test}")
             runs.append(await runner.run(spec, options.test, options.packages))
+        pairs = [*judge.pairs(runs[0], runs[-1])]
+        answers = await _asked(pairs, asker, steps(first, last), say)
     except TestError as error:
         raise NotRunError(str(error)) from error
     finally:
         runner.end()
-    reference, candidate = runs[0], runs[-1]
-    pairs = [*judge.pairs(reference, candidate)]
-    wish = Wish(options.releases, options.repo, options.packages, options.trust_remote_code)
-    asker = Asker(root, environ, _quiet, say, wish)
-    answers = await _asked(pairs, asker, steps(first, last), say)
-    store = Store(root)
+    store, (reference, candidate) = Store(root), (runs[0], runs[-1])
     judged = [judge.judgement(pair, _of(pair, answers), store) for pair in pairs]
     return Golden(
         test=options.test,
@@ -171,9 +169,7 @@ async def _asked(
 ) -> dict[int, Asked]:
     cases: dict[int, Case] = {}
     for pair in pairs:
-        others = {call.number: call for call in pair.calls(1)}
-        for position, call in enumerate(judge.to_ask(pair)):
-            other = others.get(call.number) or pair.calls(1)[position]
+        for call, other in judge.to_ask(pair):
             source = pair.sides[0].calls[pair.actual]
             names = {source[1]} if source is not None else {*call.outputs}
             before = cases[call.number].outputs if call.number in cases else frozenset()

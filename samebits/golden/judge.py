@@ -90,11 +90,11 @@ def _numbered(run: Watched) -> Iterator[tuple[tuple[str, str, int, int], Compare
         seen[place] += 1
 
 
-def to_ask(pair: Pair) -> list[Called]:
-    """Return the calls of the reference that samebits is to run in both environments."""
+def to_ask(pair: Pair) -> list[tuple[Called, Called]]:
+    """Return the calls that samebits is to run in both environments, as each of them made it."""
     if settled(pair) is not None:
         return []
-    return [call for call in pair.calls(0) if not call.unable]
+    return [calls for calls in _zip(pair.calls(0), pair.calls(1)) if not calls[0].unable]
 
 
 def settled(pair: Pair) -> tuple[Kind, str] | None:
@@ -143,8 +143,8 @@ def _other_given(first: Sequence[Called], second: Sequence[Called]) -> tuple[Kin
             )
         if a.made and a.state != b.state:
             return "other weights", (
-                f"the {_name(a)} that the test makes, or changes, has other weights before the call: expected values "
-                "of a model with random weights follow from how they are drawn"
+                f"the {_name(a)} that the test makes, or changes, has other weights before the call: they are drawn, "
+                "initialised or changed in another way"
             )
         if a.dtype != b.dtype:
             return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -45,18 +46,18 @@ class Runner:
     """Builds environments with pytest beside them, and runs a test in each."""
 
     def __init__(self, root: Path, environ: Mapping[str, str], max_age: float) -> None:
-        self.root = root / "golden"
+        self._folder = root / "golden" / uuid.uuid4().hex[:12]
         installer = Installer(environ, max_age=max_age)
         self._installer, self._environ = installer, environ
         self._builder = StackBuilder(root, installer, stacks=stacks_folder(root, environ))
         self._packages = PackageBuilder(root, Path.cwd(), installer)
         self._slots = Slots(usable_cores(), usable_cores())
         self._store = root
-        self._id = uuid.uuid4().hex[:12]
 
     def end(self) -> None:
-        """End what builds environments."""
+        """End what builds environments, and remove what the tests left."""
         self._installer.end()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     async def run(self, spec: StackSpec, test: str, packages: Sequence[str]) -> Runs:
         """Return what a test leaves in an environment.
@@ -71,7 +72,7 @@ class Runner:
         extended = await asyncio.to_thread(
             self._packages.extend, stack, spec.python, wanted, spec.packages
         )
-        folder = self.root / self._id / spec.id
+        folder = self._folder / spec.id
         environment = probe_environment(
             self._environ, needs_hub=True, modules_cache=str(folder / "modules")
         )

@@ -166,7 +166,7 @@ def test_a_model_with_random_weights_that_are_drawn_otherwise(story):
     candidate = story.side(moved(0.3), moved(0.3), holds=False, made=True, state="2")
     judged = story.judged(reference, candidate)
     assert judged.kind == "other weights"
-    assert "how they are drawn" in judged.reason
+    assert "other weights before the call" in judged.reason
 
 
 def test_other_weights_of_the_same_files_are_the_releases_doing(story):

@@ -331,9 +331,9 @@ class _Calls:
         if source is None or not isinstance(model, transformers.PreTrainedModel):
             return
         folder = Path(str(source))
-        plain = kwargs.keys() <= _PLAIN or all(
-            key.startswith("_") for key in kwargs.keys() - _PLAIN
-        )
+        # Auto classes pass on more, of which what begins with an underscore is for the hub
+        given = {name for name, value in kwargs.items() if value not in (None, False, {})}
+        plain = all(name in _PLAIN or name.startswith("_") for name in given)
         self._loads[model] = {
             "source": str(folder.absolute()) if folder.is_dir() else str(source),
             "revision": kwargs.get("revision"),
