@@ -200,7 +200,7 @@ def _change(step: Step, row: Row, report: Report | None) -> Change:
         headline=cell.headline,
         constant=_constant(cell),
         since="" if report is None or cell.judged in _QUIET else of_cell(cell, report).since,
-        cause=_cause(cell),
+        cause=_cause(row, cell),
     )
 
 
@@ -213,6 +213,7 @@ def _constant(cell: CellResult) -> str:
     return ladder.reason if ladder is not None and ladder.rule == "stored constant" else ""
 
 
-def _cause(cell: CellResult) -> str:
-    """Return the first operation that differs."""
-    return "" if cell.cause is None else cell.cause.headline
+def _cause(row: Row, cell: CellResult) -> str:
+    """Return the first operation that differs; of releases with the same bits only the first is traced."""
+    alike = (other for other in (cell, *row.cells) if other.judged == cell.judged)
+    return next((other.cause.headline for other in alike if other.cause is not None), "")

@@ -173,7 +173,7 @@ def judgement(pair: Pair, asked: Sequence[Asked], values: TensorSource) -> Judge
             _elsewhere(numbers) if not all(holds) else "the environments compute the same values"
         )
     elif kind == "rounding" and not any(holds):
-        reason = f"{reason}; {_elsewhere(numbers)}".removeprefix("; ")
+        reason = "; ".join(filter(None, (reason, _elsewhere(numbers))))
     side = pair.sides[0]
     changes = tuple(change for answer in asked for change in answer.changes)
     return Judged(
