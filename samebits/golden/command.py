@@ -168,17 +168,23 @@ async def _asked(
     pairs: Sequence[Pair], asker: Asker, way: Sequence[Step], say: Callable[[str], None]
 ) -> dict[int, Asked]:
     cases: dict[int, Case] = {}
+    numbers: dict[str, int] = {}
+    stands_for: dict[int, int] = {}
     for pair in pairs:
         for call, other in judge.to_ask(pair):
+            # tests of one class call the same model with the same inputs
+            number = numbers.setdefault(f"{call.what} {other.what}", call.number)
+            stands_for[call.number] = number
             source = pair.sides[0].calls[pair.actual]
             names = {source[1]} if source is not None else {*call.outputs}
-            before = cases[call.number].outputs if call.number in cases else frozenset()
-            cases[call.number] = Case(call, other, frozenset(names | before))
+            case = cases.setdefault(number, Case(call, other, frozenset()))
+            cases[number] = case._replace(outputs=case.outputs | names)
     if not cases or not way:
         return {}
     calls = "one call of a model" if len(cases) == 1 else f"{len(cases)} calls of models"
     say(f"running {calls} in both environments")
-    return await asker.ask(cases, way)
+    answers = await asker.ask(cases, way)
+    return {number: answers[other] for number, other in stands_for.items()}
 
 
 def _of(pair: Pair, answers: Mapping[int, Asked]) -> list[Asked]:

@@ -62,6 +62,11 @@ class Called(Record):
     outputs: dict[str, str] = Field(default_factory=dict)
     """Name -> hash."""
 
+    @property
+    def what(self) -> str:
+        """What decides its outputs, and these, as text: calls with the same one are the same."""
+        return self.model_dump_json(exclude={"number", "test", "file"})
+
 
 class Watched(Record):
     """What one run of a test left."""

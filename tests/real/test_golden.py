@@ -17,6 +17,8 @@ from samebits.stacks.installer import Installer
 from tests.real.conftest import NEW, SHARED, share_stacks
 from tests.support.clones import FOLDER
 
+pytestmark = pytest.mark.long
+
 NORM = f"{FOLDER}/models/llama/modeling_llama.py"
 VARIANCE = "variance = hidden_states.pow(2).mean(-1, keepdim=True)"
 EPSILON = "variance + self.variance_epsilon"
