@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.base.errors import SamebitsError
 from samebits.bisect import command as bisect
 from samebits.check.command import LOCK_AGE
 from samebits.golden.judge import Asked
@@ -169,7 +170,10 @@ class Asker:
             return ()
         options = bisect.Options(model=model, first=ends[0], last=ends[1], repo=repo)
         one = matrix.model_copy(update={"models": (matrix.model(model),)})
-        found = await bisect.bisected(one, options, self._environ, self._say)
+        try:
+            found = await bisect.bisected(one, options, self._environ, self._say)
+        except SamebitsError as error:  # the judgement stands without it
+            return (str(error),)
         return tuple(bisect.lines(found))
 
 
