@@ -28,6 +28,7 @@ HOST_FLOORS = [
     {"pipeline"},
     {"check"},
     {"gate", "bisect"},
+    {"golden"},
     {"cli", "schemas", "pytest_plugin"},
     {"__main__", "manual"},
 ]
