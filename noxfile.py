@@ -106,7 +106,9 @@ def tests(session: nox.Session) -> None:
         return
     # a file stays with its worker, as tests of a file share the runs that they look at
     slowest = ("--durations=20", "--durations-min=10")
-    session.run("pytest", "-m", "not stacks and not long", "-n", "auto", "--dist", "loadfile", *slowest)
+    session.run(
+        "pytest", "-m", "not stacks and not long", "-n", "auto", "--dist", "loadfile", *slowest
+    )
     real = ("tests/real", "-m", "not long")
     session.run("pytest", *real, "-n", "2", "--dist", "loadfile", *slowest)
 
