@@ -38,7 +38,7 @@ def matrix(folder, files=(), stack_packages=(), **changed):
 
 
 def packages(matrix):
-    (model,) = with_added_packages(matrix).models
+    (model,) = with_added_packages(matrix, [matrix.models[0].name]).models
     assert model.added == model.packages[len(matrix.models[0].packages) :]
     return model.packages
 
