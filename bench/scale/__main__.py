@@ -18,14 +18,16 @@ from bench.scale.simulate import RELEASES, Simulation
 FORMAT_VERSION = 1
 # History of FORMAT_VERSION:
 # 1: first.
-SIZES = (60, 300)
+SIZES = (50, 250)
 """Models of the two simulated runs; what the second adds is the rate of a cell."""
+N_RELEASES = 12
+"""Releases of both."""
 SUBMITTED = 3000
 
 
 def simulated(models: int, folder: Path) -> dict[str, Any]:
     """Run a simulation and return what it took; its files are removed."""
-    simulation = Simulation(folder / str(models), models, RELEASES)
+    simulation = Simulation(folder / str(models), models, RELEASES[:N_RELEASES])
     simulation.prepare()
     simulation.cluster()
     simulation.head()
@@ -52,7 +54,7 @@ def main() -> None:
         "--models", default=sizes, help=f"models of both simulations (default: {sizes})"
     )
     options = parser.parse_args()
-    sizes = [int(size) for size in options.models.split(",")]
+    numbers = [int(size) for size in options.models.split(",")]
     (WORK / "bench").mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=WORK / "bench"))
     results: dict[str, Any] = {
@@ -65,7 +67,7 @@ def main() -> None:
         if options.quick:
             print(json.dumps(simulated(10, folder), indent=1))
             return
-        results["simulated"] = [simulated(size, folder) for size in sizes]
+        results["simulated"] = [simulated(size, folder) for size in numbers]
         results["submitted"] = submitted(SUBMITTED, folder)
         results["real"] = real.measure(folder / "real")
     finally:

@@ -29,27 +29,28 @@ def of_store(real: Mapping[str, Any]) -> tuple[float, float]:
     """Return objects and bytes per cell."""
     kinds = real["store"].values()
     objects, size = (sum(kind[key] for kind in kinds) for key in ("objects", "bytes"))
-    return objects / real["cells"], size / real["cells"]
+    return float(objects / real["cells"]), float(size / real["cells"])
 
 
 def per_cell(small: Mapping[str, Any], large: Mapping[str, Any], key: str) -> float:
     """Return what one more cell adds, from two simulated runs of different sizes."""
-    return float(large[key] - small[key]) / (large["cells"] - small["cells"])
+    return float((large[key] - small[key]) / (large["cells"] - small["cells"]))
 
 
 def fixed(small: Mapping[str, Any], large: Mapping[str, Any], key: str) -> float:
     """Return what is left for no cell."""
-    return float(small[key]) - per_cell(small, large, key) * small["cells"]
+    return float(small[key] - per_cell(small, large, key) * small["cells"])
 
 
 def growth(small: Mapping[str, Any], large: Mapping[str, Any], key: str) -> float:
     """Return what a cell of the larger run takes over what one of the smaller takes; 1 is linear."""
-    return (large[key] / large["cells"]) / (small[key] / small["cells"])
+    return float(large[key] / large["cells"] / (small[key] / small["cells"]))
 
 
 def lines(
     bench: Mapping[str, Any],
     scale: Mapping[str, Any],
+    real_size: Mapping[str, Any],
     models: int = MODELS,
     releases: int = RELEASES,
 ) -> list[Line]:
@@ -65,6 +66,14 @@ def lines(
             found.append(
                 Line(f"CPU hours of jobs, {level}, {where}", formula, f"{cells * cpu / 3600:,.0f}")
             )
+    sized = real_size["models"][0]
+    for level in ("quick", "default"):
+        cost = sized["levels"][level]
+        cpu = cost["cpu"] / len(cost["verdicts"])
+        shown = "--quick" if level == "quick" else level
+        name = f"CPU hours of jobs, {shown}, all, models of {sized['parameters'] / 1e9:.2f} B ({sized['name']})"
+        formula = f"cells \N{MULTIPLICATION SIGN} {cpu:.1f} s / 3600"
+        found.append(Line(name, formula, f"{cells * cpu / 3600:,.0f}"))
     objects, size = of_store(real)
     found += [
         Line(

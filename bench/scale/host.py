@@ -96,7 +96,7 @@ def _as_samebits(kind: str, words: Sequence[str]) -> int:
     """Run a command line of samebits with fake stacks."""
     watched = _Watched(Path(words[words.index("--matrix") + 1]).parents[1])
     probes.STACK = Path(__file__).with_name("fake_stack.py")
-    opening.Scheduler = partial(Scheduler, builder=watched.built)  # type: ignore[misc, assignment]
+    setattr(opening, "Scheduler", partial(Scheduler, builder=watched.built))  # noqa: B010
     code = cli.main(words, os.environ)
     watched.leave(kind, code)
     return code if code in {2, 3} else 0  # what the cells show is no failure of the simulation
@@ -117,7 +117,7 @@ def nothing(_words: list[str], _folder: str) -> None:
 def _on_cluster(kind: str, matrix: Path, store: str) -> int:
     """Send all cells to a local cluster of Ray, and wait for them."""
     watched = _Watched(matrix.parents[1])
-    cluster.host = task if kind == "cluster" else nothing
+    setattr(cluster, "host", task if kind == "cluster" else nothing)  # noqa: B010
     if kind == "submit":
         cluster.MODELS_PER_CELL = sys.maxsize
     else:  # a task for each environment: what a start takes is told apart, and is no rate of cells

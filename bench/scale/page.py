@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
+from bench.page import REAL_SIZE
 from bench.page import RESULTS as BENCH
 from bench.scale.estimate import MODELS, RELEASES, growth, lines
+from samebits.pipeline.cluster import CELLS_PER_TASK, MODELS_PER_CELL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PATH = Path(__file__).resolve().parents[2] / "docs" / "scale.md"
 RESULTS = Path(__file__).parents[1] / "scale.json"
@@ -17,7 +22,7 @@ RESULTS = Path(__file__).parents[1] / "scale.json"
 HEAD = """\
 # Scale
 
-Written by `nox -s scale` from `bench/scale.json` and `bench/results.json`; do not edit.
+Written by `nox -s scale` from `scale.json`, `results.json` and `real_size.json` in `bench/`; do not edit.
 `nox -s scale -- --quick` simulates a few cells in some minutes and writes nothing here.
 
 What would a run of {models:,} models of the hub under {releases} releases take, in one dtype? No such run was made. The
@@ -26,14 +31,15 @@ figures are rates that were measured, times the number of cells, and the formula
 ## Inputs
 
 - *CPU seconds of jobs*: those of the whole matrix in [performance](performance.md), over its {bench_cells} cells. Its models are
-  tiny, so this is what samebits asks and not what a model's size adds. A model of 0.27 B parameters takes the
-  multiples of its bare forwards that stand there.
-- *Objects, bytes, captures and report*: a real run of {real_models} tiny models, {real_cells} cells, with a store in a folder.
+  tiny. What a model of real size takes is that of the first one there, over its cells. Both have the machine of that page.
+- *Objects, bytes, captures and report*: a real run of {real_models} tiny models, {real_cells} cells, default level, with a store
+  in a folder. Releases with the same bits share tensors, and models of the hub need no checkpoint that is made: of many releases
+  a cell leaves less.
 - *samebits' own time, and memory*: simulated runs. samebits, its scheduler, the store (a folder) and Ray (local) are the
   real ones. Only a stack's process is fake: it leaves a small capture at once, the same one for all cells. The head
   has a work folder of its own and takes everything from the store. Level `--quick`.
 
-Rates were measured on {cores} cores of {cpu}, which other programs used as well.
+All but the CPU seconds of jobs was measured on {cores} cores of {cpu}, which other programs used as well.
 
 ## {models:,} models, {releases} releases
 """
@@ -50,18 +56,19 @@ LIMITS = """\
 - **matrix.yaml.** A file has at most 1 MB and 50,000 values: some 10,000 models with short ids.
 - **A task reads the whole matrix.** So tasks grow with the matrix: one has a cell for each {per_cell} models, and at least
   {least}. With a fixed size the readings would grow with the square of the models.
-- **Requests.** A cell costs a handful of requests to the store, one after the other. To compare two releases of
-  packages, the head asks the hub for the small files of each model once.
+- **Objects.** Each tensor is an object of its own, and tensors are most of the objects. A store that bills requests bills
+  each of them.
+- **report.json.** It is one file, and whoever reads it has it in memory as a whole.
+- **Questions to the hub.** Each task, and the head, ask the hub for the small files of their own models, which say what packages
+  a model needs. So a model is asked for in each release, unless the worker has it in its cache.
 
-What grew with the square of rows, models or tasks when this page was first written was mended: the
+What grew with the square of models, rows or tasks when this page was first written was mended: the
 [changelog](../CHANGELOG.md) has it.
 """
 
 
-def render(bench: dict[str, Any], scale: dict[str, Any]) -> str:
+def render(bench: dict[str, Any], scale: dict[str, Any], real_size: dict[str, Any]) -> str:
     """Return the document."""
-    from samebits.pipeline.cluster import CELLS_PER_TASK, MODELS_PER_CELL  # noqa: PLC0415
-
     real, machine = scale["real"], scale["machine"]
     head = HEAD.format(
         models=MODELS,
@@ -74,7 +81,7 @@ def render(bench: dict[str, Any], scale: dict[str, Any]) -> str:
     )
     parts = [
         head.strip(),
-        _table(["quantity", "formula", "result"], lines(bench, scale)),
+        _table(["quantity", "formula", "result"], lines(bench, scale, real_size)),
         "## Objects of a store",
         _table(
             ["kind", "objects per cell", "kB per cell"],
@@ -97,40 +104,40 @@ def render(bench: dict[str, Any], scale: dict[str, Any]) -> str:
 def _simulated(scale: dict[str, Any]) -> list[str]:
     small, large = scale["simulated"]
     ms = 1e3
-    rows = [
-        ["tasks on Ray", "tasks", lambda run: f"{run['tasks']:,}"],
-        [
+    rows: list[tuple[str, str, Callable[[dict[str, Any]], str]]] = [
+        ("tasks on Ray", "tasks", lambda run: f"{run['tasks']:,}"),
+        (
             "start of a task, CPU s",
             "until its first environment",
             lambda run: f"{run['task_start_cpu'] / run['tasks']:.2f}",
-        ],
-        [
+        ),
+        (
             "a cell on a worker, CPU ms",
             "the rest of the tasks / cells",
             lambda run: f"{(run['task_cpu'] - run['task_start_cpu']) / run['cells'] * ms:.1f}",
-        ],
-        [
+        ),
+        (
             "a cell on the head, CPU ms",
             "CPU of the head / cells",
             lambda run: f"{run['head_cpu'] / run['cells'] * ms:.1f}",
-        ],
-        ["memory of the head, MB", "most at once", lambda run: f"{run['head_peak_mb']:.0f}"],
-        [
+        ),
+        ("memory of the head, MB", "most at once", lambda run: f"{run['head_peak_mb']:.0f}"),
+        (
             "objects per cell",
             "all objects / cells",
             lambda run: f"{run['objects'] / run['cells']:.2f}",
-        ],
-        [
+        ),
+        (
             "report, kB per cell",
             "all its files / cells",
             lambda run: f"{run['report_bytes'] / run['cells'] / ms:.1f}",
-        ],
+        ),
     ]
     headers = ["", "formula", *(f"{run['cells']:,} cells" for run in (small, large))]
     text = (
         f"{small['cells']:,} and {large['cells']:,} cells. A cell of the larger run takes "
         f"{growth(small, large, 'head_cpu'):.2f} of the head's CPU time that one of the smaller takes, start included: "
-        "what grows with the square of the cells would be more than 1."
+        f"1 is linear, and what grows with the square of the cells would be {large['cells'] / small['cells']:.0f}."
     )
     sent = scale["submitted"]
     ray = (
@@ -141,7 +148,7 @@ def _simulated(scale: dict[str, Any]) -> list[str]:
     )
     return [
         text,
-        _table(headers, [[name, how, *map(show, (small, large))] for name, how, show in rows]),
+        _table(headers, [[name, how, show(small), show(large)] for name, how, show in rows]),
         ray,
     ]
 
@@ -152,7 +159,7 @@ def _table(headers: list[str], rows: list[Any]) -> str:
 
 def document() -> str:
     """Return the document of the committed results."""
-    return render(*(json.loads(path.read_text("utf-8")) for path in (BENCH, RESULTS)))
+    return render(*(json.loads(path.read_text("utf-8")) for path in (BENCH, RESULTS, REAL_SIZE)))
 
 
 def main() -> None:

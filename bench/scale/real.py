@@ -7,6 +7,7 @@ import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 from bench.place import Place, zoo_cut
+from samebits.questions import questions
 from samebits.storage.store import Store
 
 if TYPE_CHECKING:
@@ -20,7 +21,12 @@ def measure(folder: Path) -> dict[str, Any]:
     place = Place(folder, zoo_cut(MODELS, ["float32"], STACKS))
     store = folder / "store"
     place.samebits("--store", str(store))
-    report = place.report()
+    return counted(place, store)
+
+
+def counted(place: Place, store: Path) -> dict[str, Any]:
+    """Return what a run has left in its store, its work folder and its report."""
+    folder, report = place.folder, place.report()
     cells = sum(len(row["cells"]) for row in report["rows"])
     objects: dict[str, dict[str, int]] = {}
     for path in store.rglob("*"):
@@ -42,6 +48,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 def _in_memory(work: Path) -> int:
     """Return the bytes that all captures hold together, as a run keeps them until its end."""
+    assert questions()  # captures hold their answers, which are read by what they register
     store, paths = Store(work), sorted(work.glob("captures/*/*/*/*/[ab].json"))
     store.read_capture(paths[0])  # what the first one loads is not counted
     gc.collect()

@@ -21,6 +21,20 @@ SPENT = [
 BENCH = {"whole": {"cells": 10, "spent": SPENT}, "quick_level": {"spent": SPENT[:2]}}
 
 
+REAL_SIZE = {
+    "models": [
+        {
+            "name": "dense",
+            "parameters": 270_000_000,
+            "levels": {
+                "quick": {"cpu": 40.0, "verdicts": ["reference", "identical"]},
+                "default": {"cpu": 80.0, "verdicts": ["reference", "identical"]},
+            },
+        }
+    ]
+}
+
+
 def simulated(cells):
     """Return the figures of a run that is linear in its cells."""
     return {
@@ -68,7 +82,7 @@ SCALE = {
 
 
 def figures(**asked):
-    return {line.quantity: line for line in estimate.lines(BENCH, SCALE, **asked)}
+    return {line.quantity: line for line in estimate.lines(BENCH, SCALE, REAL_SIZE, **asked)}
 
 
 def test_every_figure_is_its_formula_of_recorded_inputs():
@@ -76,6 +90,10 @@ def test_every_figure_is_its_formula_of_recorded_inputs():
     assert found["cells"].value == "36,000"
     hours = {name.removeprefix("CPU hours of jobs, "): line.value for name, line in found.items()}
     assert (hours["--quick, workers"], hours["--quick, head"]) == ("36", "0")
+    assert (
+        hours["--quick, all, models of 0.27 B (dense)"],
+        hours["default, all, models of 0.27 B (dense)"],
+    ) == ("200", "400")
     assert (hours["default, workers"], hours["default, head"]) == ("36", "18")
     assert (
         found["CPU hours of jobs, default, head"].formula
@@ -102,14 +120,14 @@ def test_what_is_fixed_is_no_rate_and_a_square_shows():
 
 
 def test_the_page_has_every_figure():
-    text = page.render(BENCH, SCALE)
-    for line in estimate.lines(BENCH, SCALE):
+    text = page.render(BENCH, SCALE, REAL_SIZE)
+    for line in estimate.lines(BENCH, SCALE, REAL_SIZE):
         assert line.quantity in text
         assert line.value in text
     assert "| captures |" in text
     other = copy.deepcopy(SCALE)
     other["machine"]["cpu"] = "another one"
-    assert page.render(BENCH, other) == text.replace("a processor", "another one")
+    assert page.render(BENCH, other, REAL_SIZE) == text.replace("a processor", "another one")
 
 
 def test_the_committed_page_is_that_of_the_committed_results():
@@ -141,5 +159,5 @@ def test_a_tiny_run_has_every_cell_once_and_the_head_computes_none_again(tmp_pat
     assert 0 < found["task_start_cpu"] < found["task_cpu"]
     report = json.loads((tmp_path / "head" / "reports" / "latest" / "report.json").read_text())
     verdicts = Counter(cell["verdict"] for row in report["rows"] for cell in row["cells"])
-    assert verdicts == {"identical": 6}
-    assert report["spent"] == [], "the store had all of it"
+    assert verdicts == {"reference": 3, "identical": 3}
+    assert "spent" not in report, "the store had all of it"
