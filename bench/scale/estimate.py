@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+TIMES = "\N{MULTIPLICATION SIGN}"
 MODELS, RELEASES = 10_000, 34
 ON_WORKERS = frozenset({"cell a", "cell b", "build", "inputs", "imports"})
 """Kinds of jobs that a shard does; a merge, and the head of a cluster, do the others."""
@@ -55,63 +56,59 @@ def lines(
     releases: int = RELEASES,
 ) -> list[Line]:
     """Return every figure of a run of so many models under so many releases, in one dtype."""
-    cells, whole = models * releases, bench["whole"]
-    real, (small, large) = scale["real"], scale["simulated"]
-    found = [Line("cells", "models \N{MULTIPLICATION SIGN} releases", f"{cells:,}")]
+    cells = models * releases
+    return [
+        Line("cells", f"models {TIMES} releases", f"{cells:,}"),
+        *_jobs(cells, bench, real_size["models"][0]),
+        *_store(cells, scale["real"]),
+        *_own(cells, *scale["simulated"], scale["real"]),
+    ]
+
+
+def _jobs(cells: int, bench: Mapping[str, Any], sized: Mapping[str, Any]) -> Iterator[Line]:
+    whole = bench["whole"]
     for level, spent in (("--quick", bench["quick_level"]["spent"]), ("default", whole["spent"])):
         for where, cpu in zip(
             ("workers", "head"), cpu_per_cell(spent, whole["cells"]), strict=True
         ):
-            formula = f"cells \N{MULTIPLICATION SIGN} {cpu:.3f} s / 3600"
-            found.append(
-                Line(f"CPU hours of jobs, {level}, {where}", formula, f"{cells * cpu / 3600:,.0f}")
-            )
-    sized = real_size["models"][0]
-    for level in ("quick", "default"):
-        cost = sized["levels"][level]
+            name = f"CPU hours of jobs, {level}, {where}"
+            yield Line(name, f"cells {TIMES} {cpu:.3f} s / 3600", f"{cells * cpu / 3600:,.0f}")
+    size = f"models of {sized['parameters'] / 1e9:.2f} B ({sized['name']})"
+    for key, level in (("quick", "--quick"), ("default", "default")):
+        cost = sized["levels"][key]
         cpu = cost["cpu"] / len(cost["verdicts"])
-        shown = "--quick" if level == "quick" else level
-        name = f"CPU hours of jobs, {shown}, all, models of {sized['parameters'] / 1e9:.2f} B ({sized['name']})"
-        formula = f"cells \N{MULTIPLICATION SIGN} {cpu:.1f} s / 3600"
-        found.append(Line(name, formula, f"{cells * cpu / 3600:,.0f}"))
+        name = f"CPU hours of jobs, {level}, all, {size}"
+        yield Line(name, f"cells {TIMES} {cpu:.1f} s / 3600", f"{cells * cpu / 3600:,.0f}")
+
+
+def _store(cells: int, real: Mapping[str, Any]) -> Iterator[Line]:
     objects, size = of_store(real)
-    found += [
-        Line(
-            "objects in the store",
-            f"cells \N{MULTIPLICATION SIGN} {objects:.1f}",
-            f"{cells * objects:,.0f}",
-        ),
-        Line(
-            "bytes in the store",
-            f"cells \N{MULTIPLICATION SIGN} {size / 1e3:.0f} kB",
-            f"{cells * size / 1e9:,.0f} GB",
-        ),
-    ]
-    cell_cpu = (large["task_cpu"] - large["task_start_cpu"]) / large["cells"]
-    found.append(_hours("samebits' own CPU hours on workers", cells, cell_cpu))
-    found.append(
-        _hours("samebits' own CPU hours on the head", cells, per_cell(small, large, "head_cpu"))
-    )
-    base = fixed(small, large, "head_peak_mb")
-    bare = per_cell(small, large, "head_peak_mb") / 1e3
-    held = real["captures_in_memory_bytes"] / real["cells"] / 1e9
-    found += [
-        Line(
-            "memory of the head, fake captures",
-            f"{base:.0f} MB + cells \N{MULTIPLICATION SIGN} {bare * 1e6:.1f} kB",
-            f"{base / 1e3 + cells * bare:,.1f} GB",
-        ),
-        Line(
-            "memory of real captures on the head",
-            f"cells \N{MULTIPLICATION SIGN} {held * 1e6:.0f} kB",
-            f"{cells * held:,.0f} GB",
-        ),
-    ]
-    report = real["report_json_bytes"] / real["cells"]
-    formula = f"cells \N{MULTIPLICATION SIGN} {report / 1e3:.1f} kB"
-    return [*found, Line("report.json", formula, f"{cells * report / 1e9:,.1f} GB")]
+    formula = f"cells {TIMES} {objects:.1f}"
+    yield Line("objects in the store", formula, f"{cells * objects:,.0f}")
+    formula = f"cells {TIMES} {size / 1e3:.0f} kB"
+    yield Line("bytes in the store", formula, f"{cells * size / 1e9:,.0f} GB")
+
+
+def _own(
+    cells: int, small: Mapping[str, Any], large: Mapping[str, Any], real: Mapping[str, Any]
+) -> Iterator[Line]:
+    """Yield what samebits takes itself, and what the head holds."""
+    seconds = (large["task_cpu"] - large["task_start_cpu"]) / large["cells"]
+    yield _hours("samebits' own CPU hours on workers", cells, seconds)
+    yield _hours("samebits' own CPU hours on the head", cells, per_cell(small, large, "head_cpu"))
+    base, more = (of(small, large, "head_peak_mb") for of in (fixed, per_cell))
+    formula = f"{base:.0f} MB + cells {TIMES} {more * 1e3:.1f} kB"
+    total = f"{(base + cells * more) / 1e3:,.1f} GB"
+    yield Line("memory of the head, fake captures", formula, total)
+    for name, key in (
+        ("memory of real captures on the head", "captures_in_memory_bytes"),
+        ("report.json", "report_json_bytes"),
+    ):
+        held = real[key] / real["cells"]
+        formula = f"cells {TIMES} {held / 1e3:.1f} kB"
+        yield Line(name, formula, f"{cells * held / 1e9:,.1f} GB")
 
 
 def _hours(quantity: str, cells: int, seconds: float) -> Line:
-    formula = f"cells \N{MULTIPLICATION SIGN} {seconds * 1e3:.1f} ms / 3600"
+    formula = f"cells {TIMES} {seconds * 1e3:.1f} ms / 3600"
     return Line(quantity, formula, f"{cells * seconds / 3600:,.1f}")

@@ -106,7 +106,7 @@ def test_every_figure_is_its_formula_of_recorded_inputs():
     assert found["samebits' own CPU hours on workers"].value == "0.1"
     assert found["samebits' own CPU hours on the head"].value == "0.2"
     assert found["memory of the head, fake captures"].value == "1.9 GB"
-    assert found["memory of real captures on the head"].value == "18 GB"
+    assert found["memory of real captures on the head"].value == "18.0 GB"
     assert found["report.json"].value == "0.7 GB"
 
 
