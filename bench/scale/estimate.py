@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 TIMES = "\N{MULTIPLICATION SIGN}"
@@ -61,7 +61,7 @@ def lines(
         Line("cells", f"models {TIMES} releases", f"{cells:,}"),
         *_jobs(cells, bench, real_size["models"][0]),
         *_store(cells, scale["real"]),
-        *_own(cells, *scale["simulated"], scale["real"]),
+        *_own(cells, scale["simulated"], scale["real"]),
     ]
 
 
@@ -90,9 +90,10 @@ def _store(cells: int, real: Mapping[str, Any]) -> Iterator[Line]:
 
 
 def _own(
-    cells: int, small: Mapping[str, Any], large: Mapping[str, Any], real: Mapping[str, Any]
+    cells: int, simulated: Sequence[Mapping[str, Any]], real: Mapping[str, Any]
 ) -> Iterator[Line]:
     """Yield what samebits takes itself, and what the head holds."""
+    small, large = simulated
     seconds = (large["task_cpu"] - large["task_start_cpu"]) / large["cells"]
     yield _hours("samebits' own CPU hours on workers", cells, seconds)
     yield _hours("samebits' own CPU hours on the head", cells, per_cell(small, large, "head_cpu"))
