@@ -191,6 +191,14 @@ def bench_real(session: nox.Session) -> None:
     run_module(session, "bench.real_size")
 
 
+@nox.session(default=False)
+def scale(session: nox.Session) -> None:
+    """Simulate a run of many cells on Ray with fake stacks; write docs/scale.md; --quick takes minutes."""
+    install(session, "tests")
+    session.install("-e", ".[ray]")
+    session.run("python", "-m", "bench.scale", *session.posargs)
+
+
 @nox.session(venv_backend="none", default=False)
 def levels(session: nox.Session) -> None:
     """Run zoo.yaml at every level and list what only a deeper level sees; takes hours on two cores."""
