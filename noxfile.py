@@ -106,7 +106,9 @@ def tests(session: nox.Session) -> None:
         return
     # a file stays with its worker, as tests of a file share the runs that they look at
     slowest = ("--durations=20", "--durations-min=10")
-    session.run("pytest", "-m", "not stacks", "-n", "auto", "--dist", "loadfile", *slowest)
+    session.run(
+        "pytest", "-m", "not stacks and not long", "-n", "auto", "--dist", "loadfile", *slowest
+    )
     real = ("tests/real", "-m", "not long")
     session.run("pytest", *real, "-n", "2", "--dist", "loadfile", *slowest)
 
@@ -119,7 +121,7 @@ def tests_long(session: nox.Session) -> None:
     """
     install(session, "tests")
     session.run("pytest", *map(str, ROOT.glob("tests/real/long_*.py")), *session.posargs)
-    session.run("pytest", "tests/real", "-m", "long", *session.posargs)
+    session.run("pytest", "tests", "-m", "long", *session.posargs)
 
 
 @nox.session(default=False)
@@ -189,6 +191,14 @@ def bench_real(session: nox.Session) -> None:
     run_module(session, "bench.real_size")
 
 
+@nox.session(default=False)
+def scale(session: nox.Session) -> None:
+    """Simulate a run of many cells on Ray with fake stacks; write docs/scale.md; --quick takes minutes."""
+    install(session, "tests")
+    session.install("-e", ".[ray]")
+    session.run("python", "-m", "bench.scale", *session.posargs)
+
+
 @nox.session(venv_backend="none", default=False)
 def levels(session: nox.Session) -> None:
     """Run zoo.yaml at every level and list what only a deeper level sees; takes hours on two cores."""
@@ -222,7 +232,7 @@ def fixes(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False)
 def bisect(session: nox.Session) -> None:
     """Bisect published regressions to their commits on a clone of transformers; write docs/bisect.md."""
-    run_module(session, "bench.bisect")
+    run_module(session, "bench.bisection")
 
 
 @nox.session(venv_backend="none", default=False)

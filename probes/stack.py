@@ -75,6 +75,7 @@ KINDS = {
     "build": "samebits_probe.jobs.build",
     "capsule": "samebits_probe.jobs.capsule",
     "cell": "samebits_probe.cell.cell",
+    "golden": "samebits_probe.jobs.golden",
     "graft": "samebits_probe.graft.graft",
     "inputs": "samebits_probe.jobs.inputs",
     "ladder": "samebits_probe.jobs.ladder",

@@ -1,8 +1,7 @@
 """JSON schemas of the files that people and other programs read and write.
 
-These are matrix.yaml, report.json, expected.json of a capsule, samebits.lock and what samebits verify
-prints as JSON. All other files are between samebits
-and itself: their records define them. ``python -m samebits.schemas`` writes samebits/schemas/, for
+These are matrix.yaml, report.json, expected.json of a capsule, samebits.lock, and what samebits
+verify, bisect and golden print as JSON. All other files are between samebits and itself: their records define them. ``python -m samebits.schemas`` writes samebits/schemas/, for
 editors and for readers in other languages; tests/test_schemas.py keeps the copies equal.
 """
 
@@ -16,6 +15,8 @@ from pydantic.json_schema import GenerateJsonSchema
 
 import samebits.questions  # noqa: F401  whose answers the report has
 from samebits.base.field_texts import text_of
+from samebits.bisect.records import Bisection
+from samebits.golden.records import Golden
 from samebits.matrix.spec import MatrixFile
 from samebits.records.capsule import CapsuleFile
 from samebits.records.lock import LockFile
@@ -35,6 +36,8 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "report.schema.json": (Report, "report.json"),
     "lock.schema.json": (LockFile, "samebits.lock"),
     "verification.schema.json": (VerificationFile, "samebits verify --format json"),
+    "bisection.schema.json": (Bisection, "samebits bisect --format json"),
+    "golden.schema.json": (Golden, "samebits golden --format json"),
 }
 
 

@@ -233,6 +233,34 @@ class TensorsJob(JobKeys):
     """Its folder."""
 
 
+class TestSource(TypedDict):
+    """What stands in the place of a model: the code of the test may run, and may use the network."""
+
+    source: str
+    trust_remote_code: bool
+
+
+@final
+class GoldenJob(JobKeys):
+    """Run a test of the user's and record what it compares."""
+
+    kind: Literal["golden"]
+    result: str
+    test: str
+    """A node id of pytest."""
+    folder: str
+    """Where pytest starts."""
+    calls: str
+    """A folder for what forwards are given."""
+    float64: bool
+    """Whether forwards are computed in float64."""
+    seed: int
+    """Of the generators, before the test."""
+    threads: int
+    store: LimitedStore
+    model: TestSource
+
+
 class InputsJob(JobKeys):
     """Choose the inputs of a model."""
 
@@ -311,6 +339,7 @@ class Rungs(TypedDict):
     decodes: list[str] | None
     own_decodes: list[str] | None
     is_whole: bool
+    float32: bool
     tables: bool
     probes: list[str]
     probe_files: list[ProbeFile]

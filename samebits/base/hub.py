@@ -15,11 +15,14 @@ def is_reached(id_: str, revision: str | None) -> bool:
     It is asked once per process, and waits for five seconds at most.
     """
     from huggingface_hub import (  # noqa: PLC0415  takes a second, and only models of the hub need it
+        constants,
         errors,
         get_hf_file_metadata,
         hf_hub_url,
     )
 
+    if constants.HF_HUB_OFFLINE:  # to make the request that is then refused takes milliseconds
+        return False
     try:
         url = hf_hub_url(id_, "config.json", revision=revision)
         get_hf_file_metadata(url, timeout=_PATIENCE)

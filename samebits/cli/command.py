@@ -36,6 +36,7 @@ from samebits.cli.matrix import run_cells
 from samebits.cli.parser import ALONE, parsed
 from samebits.cli.report import ReportOptions, rewrite_report
 from samebits.gate import command as gate
+from samebits.golden import command as golden
 from samebits.reports import issue
 from samebits.reports.html import plot
 from samebits.text.terminal import TerminalText
@@ -58,8 +59,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         return run_cells(options, arguments, environ, spoken)
     if options.command == "check":
         return check_model(options, arguments, environ, spoken)
-    if options.command == "bisect":
-        return _bisected(options, environ, spoken)
+    if options.command in ("bisect", "golden"):
+        return _found(options, environ, spoken)
     if options.command in ("record", "verify"):
         return _gated(options, environ, spoken)
     if options.command == "report":
@@ -79,17 +80,17 @@ _WRITERS: dict[str, tuple[Any, Callable[[Any], list[str]]]] = {
 """Command that only writes files -> its options, and what writes and returns the lines to print."""
 
 
-def _bisected(
+def _found(
     options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
 ) -> tuple[int, list[str]]:
-    """Find the commits at which a model's bits change."""
+    """Find the commits at which a model's bits change, or why a test's values moved."""
+    command: Any = bisect if options.command == "bisect" else golden
     check_cache(environ)
     say = partial(spoken.say, stream=sys.stderr)
-    found = Redaction(environ).record(
-        run_async(bisect.run(record_of(bisect.Options, options), environ, say))
-    )
-    shown = [found.model_dump_json(indent=1)] if options.format == "json" else bisect.lines(found)
-    return bisect.exit_code(found), list(map(spoken.text, shown))
+    work = command.run(record_of(command.Options, options), environ, say)
+    found = Redaction(environ).record(run_async(work))
+    shown = [found.model_dump_json(indent=1)] if options.format == "json" else command.lines(found)
+    return command.exit_code(found), list(map(spoken.text, shown))
 
 
 def _gated(

@@ -19,6 +19,7 @@ from samebits.cli import warm
 from samebits.cli.report import ReportOptions
 from samebits.defaults import command as defaults
 from samebits.gate import command as gate
+from samebits.golden import command as golden
 from samebits.lint import command as lint
 from samebits.matrix.known import near
 from samebits.matrix.plan import Selection
@@ -105,6 +106,7 @@ _COMMANDS = {
     "merge": _MERGE,
     "check": _CHECK,
     "bisect": bisect.HELP,
+    "golden": golden.HELP,
     "init": _INIT,
     "report": _REPORT,
     "issue": _ISSUE,
@@ -123,6 +125,7 @@ _GROUPS = {
     "Start": {
         "check": "compare one model under two releases of transformers",
         "bisect": "find the commit of transformers, or of your package, at which a model's bits change",
+        "golden": "say whether a test's expected values moved by rounding or by another function",
         "lint": lint.HELP,
         "defaults": defaults.HELP,
     },
@@ -247,6 +250,7 @@ def _add_options(parsers: Mapping[str, _Parser]) -> None:
     add_options(merge, Files, reports="reports/latest")
     for parser in (matrix, merge):
         add_options(parser, Order, "repro")
+    add_options(parsers["golden"], golden.Options)
     add_options(parsers["init"], init.Options)
     add_options(parsers["report"], ReportOptions, reports="that of REPORT.json")
     add_options(parsers["issue"], issue.Options)

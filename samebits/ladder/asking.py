@@ -45,6 +45,8 @@ class Ask(Record):
     """Nothing is taken from the cell's own run."""
     probes: tuple[Signal, ...] = ()
     """Files of the user's whose probes to run in float32 and float64."""
+    float32: bool = False
+    """Compute the float32 rung of a large model of a smaller dtype, which is left out at first."""
     tables: bool = False
     """Compute a model's own tables again in float64. A table that was rounded when the model was
     made leaves a part of the difference to code that evaluates its formula."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.compare.describe import short, some
 from samebits.compare.outcome import differing_items, differs, has_other_shape
 from samebits.compare.phases import STORED
+from samebits.compare.standing import LEAKED
 from samebits.records.ids import EXPLANATORY
 from samebits.records.ladder import ON_LADDER, Decider
 from samebits.records.subject import Reason
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         Flip,
         Kind,
         Ladder,
+        LadderFile,
         LadderStep,
         Rule,
         Side,
@@ -327,6 +329,17 @@ def is_left_over(ladder: Ladder) -> bool:
     """Return True if float64 leaves a part of a difference, as a rounded table does."""
     return ladder.kind == "undecided" and any(
         step.kind == "undecided" and step.float64 for step in ladder.steps
+    )
+
+
+def lacks_float32(ladder: Ladder, files: tuple[LadderFile, LadderFile]) -> bool:
+    """Return True if a side left out the float32 rung, and float64 alone left a step undecided."""
+    dtype = files[0].cell.variant.dtype
+    is_left_out = dtype != "float32" and any(
+        file.failure is None and "float32" not in file.rungs for file in files
+    )
+    return is_left_out and any(
+        step.kind == "undecided" and step.note != LEAKED for step in ladder.steps
     )
 
 

@@ -20,6 +20,7 @@ from samebits.compare.standing import LEAKED, NOT_FINITE, PARTLY, judged
 from samebits.ladder.distance import Distance, own_errors, tensor_distance
 from samebits.records.ladder import LadderStep
 from samebits.records.subject import Reason, Subject
+from samebits_wire.rounding import shrinks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,6 +41,9 @@ SAME_FACT = (
     "dtype; a probe that returns the tensor it is made from can tell"
 )
 HIDDEN = "hidden in the variant's dtype, in which both sides have the same numbers"
+
+_FLOAT32_SHARE = {"bfloat16": 2.0**-15, "float16": 2.0**-13}
+"""Dtype -> the unit roundoff of float32 (2**-24, IEEE 754), in that of the dtype (2**-9, 2**-11)."""
 
 Refs = tuple["TensorRef | None", "TensorRef | None"]
 
@@ -192,14 +196,15 @@ def step(climb: Climb, tensor: Tensor) -> LadderStep:
         float32 = tensor.own
     low = tensor_distance(*float32, values, rows)
     high = tensor_distance(*tensor.rungs["float64"], values, rows)
+    rounded = tensor.own if low is None else float32
     self_errors = [
-        tensor_distance(a, b, values, rows) for a, b in zip(float32, float64, strict=True)
+        tensor_distance(a, b, values, rows) for a, b in zip(rounded, float64, strict=True)
     ]
     noises = [
         tensor_distance(a, b, values, rows)
         for a, b in zip(float32, tensor.rungs["noise"], strict=True)
     ]
-    kind, note, reason = verdict(own, low, high, self_errors, noises)
+    kind, note, reason = verdict(own, low, high, self_errors, noises, climb.dtype)
     if climb.leaks and kind in ("diverged", "undecided") and own and own.finite_alike:
         kind, note, reason = "undecided", LEAKED, None
     return LadderStep(
@@ -222,12 +227,14 @@ def verdict(
     high: Distance | None,
     errors: list[Distance | None],
     noises: list[Distance | None],
+    dtype: str = "float32",
 ) -> tuple[Kind, str, Reason | None]:
     """Return the judgement of one tensor from its rungs, and a note if the slope did not decide.
 
-    ``errors`` is the distance of each side's float32 from its float64: all rounding in float32,
-    including rounding that both sides share. ``noises`` is the distance of float32 from float32
-    with another order of summation.
+    ``errors`` is the distance of each side's float32 (of ``dtype``, if ``low`` was left out) from
+    its float64: all rounding in it, including rounding that both sides share. ``noises`` is the distance of float32 from float32
+    with another order of summation. Where ``low`` was left out, the difference in ``dtype`` must
+    shrink by as much as rounding in ``dtype`` and in float32 do together.
     """
     if own is None:
         return "undecided", "the values of both sides are not stored", None
@@ -244,6 +251,8 @@ def verdict(
     before = low.max_abs if low is not None else own.max_abs
     before = before or _largest(errors) or 0.0
     kind = judged(before, high.max_abs)
+    if low is None and not shrinks(before * _FLOAT32_SHARE.get(dtype, 1.0), high.max_abs):
+        kind = "diverged" if kind == "diverged" else "undecided"
     if own.same_values:
         if kind == "rounding":
             return "same", "", None

@@ -13,7 +13,7 @@ from samebits.compare.pair import ended
 from samebits.compare.phases import incomplete_at
 from samebits.ladder.asking import asks, is_repeated, merged, whole, without_known
 from samebits.ladder.judge import informing_steps, ladder
-from samebits.ladder.rule import is_left_over
+from samebits.ladder.rule import is_left_over, lacks_float32
 from samebits.records.capture import Unfinished
 from samebits.records.ids import Verdict
 
@@ -69,13 +69,24 @@ async def judge_by_ladder(
         return ladder(*pairs[cell], result.signals, result.splits, values, files)
 
     if deep:
-        jobs = {cell: (whole(pair[0]), whole(pair[1])) for cell, pair in jobs.items()}
+        jobs = {
+            cell: _with((whole(pair[0]), whole(pair[1])), float32=True)
+            for cell, pair in jobs.items()
+        }
     files = await _ladder_files(pairs, jobs, values, climb)
     steps = {cell: informing_steps(*pair, values, files.get(cell)) for cell, pair in pairs.items()}
     pairs = {cell: pair for cell, pair in pairs.items() if differs(by_cell[cell])}
     ladders = {cell: judged(cell, files.get(cell)) for cell in pairs}
+    with_float32 = {
+        cell: _with(pair_jobs, float32=True)
+        for cell, pair_jobs in jobs.items()
+        if cell in ladders and lacks_float32(ladders[cell], files[cell])
+    }
+    jobs |= with_float32
+    for cell, cell_files in (await _ladder_files(pairs, with_float32, values, climb)).items():
+        ladders[cell], files[cell] = judged(cell, cell_files), cell_files
     with_tables = {
-        cell: (_with_tables(pair_jobs[0]), _with_tables(pair_jobs[1]))
+        cell: _with(pair_jobs, tables=True)
         for cell, pair_jobs in jobs.items()
         if cell in ladders and is_left_over(ladders[cell])
     }
@@ -125,8 +136,9 @@ def _is_the_machine(failure: Failure) -> bool:
 TABLES = "tables that a model computes at construction were computed again in float64"
 
 
-def _with_tables(ask: Ask) -> Ask:
-    return ask.model_copy(update={"tables": True})
+def _with(asks: tuple[Ask, Ask], **changes: bool) -> tuple[Ask, Ask]:
+    reference, candidate = asks
+    return reference.model_copy(update=changes), candidate.model_copy(update=changes)
 
 
 async def _ladder_files(

@@ -18,7 +18,7 @@ from samebits.records.question import keys
 from samebits_wire.vocabularies import PROCESSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from samebits.matrix.spec import Matrix, ModelSpec
 
@@ -64,17 +64,21 @@ _KEYS = frozenset(
 )
 
 
-def with_added_packages(matrix: Matrix) -> Matrix:
+def with_added_packages(matrix: Matrix, of_hub: Collection[str]) -> Matrix:
     """Return the matrix with the packages that the files of its models need.
+
+    Of those on the hub only the models ``of_hub``: each costs requests, in every shard of a run.
 
     A model, or a stack, that lists one of a group has what it lists: ``packages: [pillow]`` is the way
     to Pillow alone.
     """
     of_stacks = {_name(package) for stack in matrix.stacks for package in stack.packages}
-    folder = Path(matrix.path).parent
-    return matrix.model_copy(
-        update={"models": tuple(_with_added(model, folder, of_stacks) for model in matrix.models)}
+    folder, asked = Path(matrix.path).parent, {*of_hub}
+    models = (
+        _with_added(model, folder, of_stacks) if model.hub is None or model.name in asked else model
+        for model in matrix.models
     )
+    return matrix.model_copy(update={"models": tuple(models)})
 
 
 def _with_added(model: ModelSpec, folder: Path, of_stacks: set[str]) -> ModelSpec:

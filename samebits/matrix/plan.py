@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated
 
@@ -68,7 +68,7 @@ class Plan(Record):
     stacks: tuple[str, ...]
     """Ids of the stacks that have cells, oldest first."""
 
-    @property
+    @cached_property
     def cells(self) -> tuple[CellId, ...]:
         """Return every cell once, in the order models, variants, stacks."""
         return tuple(cell for row in self.rows for cell in row.cells)
@@ -76,11 +76,15 @@ class Plan(Record):
     @property
     def models(self) -> tuple[str, ...]:
         """Return the names of the models that have cells, in the order of the matrix."""
-        return tuple(dict.fromkeys(row.model for row in self.rows))
+        return tuple(self.rows_of)
 
-    def cells_of(self, stack: str) -> tuple[CellId, ...]:
-        """Return the cells of one stack, in order."""
-        return tuple(cell for cell in self.cells if cell.stack == stack)
+    @cached_property
+    def rows_of(self) -> dict[str, tuple[PlannedRow, ...]]:
+        """The rows of each model that has cells, in the order of the matrix."""
+        rows: dict[str, list[PlannedRow]] = {}
+        for row in self.rows:
+            rows.setdefault(row.model, []).append(row)
+        return {model: tuple(of_model) for model, of_model in rows.items()}
 
 
 def first_on_cpu(plan: Plan, is_wanted: Callable[[str], bool]) -> tuple[PlannedRow, ...]:

@@ -9,6 +9,7 @@ not say, such as the name of a model, which is its key in the file.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, Self
 
@@ -701,7 +702,14 @@ class Matrix(Record):
 
     def model(self, name: str) -> ModelSpec:
         """Return the model of that name."""
-        return next(model for model in self.models if model.name == name)
+        if self.by_name[0] is not self.models:  # a copy with other models keeps what was computed
+            del self.__dict__["by_name"]
+        return self.by_name[1][name]
+
+    @cached_property
+    def by_name(self) -> tuple[tuple[ModelSpec, ...], dict[str, ModelSpec]]:
+        """The models, and the same by their names: every job of a cell asks for its model."""
+        return self.models, {model.name: model for model in self.models}
 
     def stack(self, id: str) -> StackSpec:
         """Return the stack of that id."""

@@ -92,7 +92,7 @@ class RunCheckpoints:
         finally:
             self._scope.progress.advance("checkpoints")
             self._n_done += 1
-            if self._n_done == len(self._scope.plan.models):
+            if self._n_done == len(self.tasks):
                 self._scope.phases.end("checkpoints")
         if not checkpoint.pinned:
             self._scope.dependencies.mark_unrepeatable(
@@ -116,7 +116,7 @@ class RunCheckpoints:
         ]
 
     def _choosing(self, model: ModelSpec) -> list[StackSpec]:
-        rows = (row for row in self._scope.whole.rows if row.model == model.name)
+        rows = self._scope.whole.rows_of.get(model.name, ())
         selected = {cell.stack for row in rows for cell in row.cells}
         specs = [spec for spec in self._scope.matrix.stacks if spec.id in selected]
         return sorted(
@@ -128,7 +128,7 @@ class RunCheckpoints:
 
         A shard builds the stacks that come first, until one of them can choose.
         """
-        if self._scope.whole == self._scope.plan:
+        if len(self._scope.whole.cells) == len(self._scope.plan.cells):
             return await self._feeder.choose(model, checkpoint, self._choosers(model))
         specs, fed = self._choosing(model), checkpoint
         for number, spec in enumerate(specs, 1):

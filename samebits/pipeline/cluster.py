@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +34,8 @@ MAX_RETRIES = 3
 """How often a task is started again if its worker dies or its host fails."""
 CELLS_PER_TASK = 16
 """Cells of one task, so that an import of a stack serves several."""
+MODELS_PER_CELL = 20
+"""Models of a matrix for each cell of a task, if that makes more: every task reads the whole matrix."""
 _POLL = 2.0
 """Seconds between two looks at the tasks, for the line on the terminal."""
 _PR_SET_PDEATHSIG = 1
@@ -49,7 +52,9 @@ class ClusterError(SamebitsError):
 
 def n_tasks(plan: Plan) -> int:
     """Return into how many tasks the cells are cut: one stack each, and at most so many cells."""
-    return sum(-(-len(plan.cells_of(stack)) // CELLS_PER_TASK) for stack in plan.stacks)
+    most = max(CELLS_PER_TASK, len(plan.models) // MODELS_PER_CELL)
+    cells = Counter(cell.stack for cell in plan.cells)
+    return sum(-(-n // most) for n in cells.values())
 
 
 class Task(NamedTuple):
@@ -82,16 +87,17 @@ def run(address: str, tasks: Sequence[Task], folder: Path, say: Callable[[str], 
             tasks = [task._replace(resources=task.resources.most(here)) for task in tasks]
         for line in unmet((task.resources for task in tasks), machines):
             say(line)
-        numbers = {_start(ray, task, folder): number for number, task in enumerate(tasks, 1)}
+        remote = ray.remote(host)  # once: each one is a function of its own to every worker
+        numbers = {_start(remote, task, folder): number for number, task in enumerate(tasks, 1)}
         return _failures(ray, numbers, say)
     finally:
         if started:
             ray.shutdown()
 
 
-def _start(ray: Any, task: Task, folder: Path) -> Any:  # noqa: ANN401  no types without the extra
+def _start(remote: Any, task: Task, folder: Path) -> Any:  # noqa: ANN401  no types without the extra
     options = {"max_retries": MAX_RETRIES, "retry_exceptions": True, **task.resources.options()}
-    return ray.remote(host).options(**options).remote(list(task.words), str(folder))
+    return remote.options(**options).remote(list(task.words), str(folder))
 
 
 def host(words: list[str], folder: str) -> None:

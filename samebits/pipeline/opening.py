@@ -83,12 +83,15 @@ async def planned(
     progress: Callable[[int], Progress],
     dependencies: Dependencies,
     matrix: Matrix | None = None,
+    *,
+    asks_hub: bool = True,
 ) -> tuple[Matrix, Plan]:
     """Return the matrix of a run, with the releases that it asks for, and the plan of all cells.
 
-    ``matrix`` takes the place of the file that the order names.
+    ``matrix`` takes the place of the file that the order names. The hub is asked which packages the models of
+    the run, or of its shard, need; unless ``asks_hub``, it is not.
     """
-    matrix = with_added_packages(at_level(matrix or load.load(order.matrix), order.level))
+    matrix = with_added_packages(at_level(matrix or load.load(order.matrix), order.level), ())
     _hint(matrix, progress)
     _depend_on_probes(matrix, dependencies)
     if order.merged is None:
@@ -101,7 +104,9 @@ async def planned(
             matrix = await _with_releases(matrix, order, environ, dependencies)
         finally:
             release_progress.close()
-    return matrix, plan(matrix, order.selection)
+    whole = plan(matrix, order.selection)
+    part = whole if order.shard is None else shards.part(whole, *order.shard)
+    return with_added_packages(matrix, part.models if asks_hub else ()), whole
 
 
 def _hint(matrix: Matrix, progress: Callable[[int], Progress]) -> None:

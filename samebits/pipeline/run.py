@@ -142,7 +142,7 @@ async def run_on_cluster(
 
     """
     assert order.on is not None
-    matrix, whole = await planned(order, environ, progress, Dependencies())
+    matrix, whole = await planned(order, environ, progress, Dependencies(), asks_hub=False)
     if order.store is None and order.on != cluster.LOCAL:
         msg = (
             "a cluster needs a store that all of its workers see: add --store, such as s3://bucket"
@@ -156,9 +156,9 @@ async def run_on_cluster(
     tasks = [
         cluster.Task(
             [*words, "--shard", f"{number}/{of}"],
-            resources.of_cells(matrix, shards.part(whole, number, of).cells, jobs),
+            resources.of_cells(matrix, cells, jobs),
         )
-        for number in range(1, of + 1)
+        for number, cells in enumerate(shards.cut(whole, of), 1)
     ]
     shown_progress = progress(0)
     try:

@@ -235,7 +235,7 @@ class Scheduler:
         """
         ended = self._outcomes.setdefault(row.model, {})
         ended |= {cell: outcomes[cell.stack] for cell in row.cells}
-        if len(ended) == sum(len(r.cells) for r in self.scope.plan.rows if r.model == row.model):
+        if len(ended) == sum(len(r.cells) for r in self.scope.plan.rows_of[row.model]):
             for line in failures.lines(ended):
                 self.scope.progress.failure(line)
 

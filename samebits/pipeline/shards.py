@@ -37,10 +37,14 @@ class ShardsError(SamebitsError):
 
 def part(plan: Plan, number: int, of: int) -> Plan:
     """Return the cells of one shard, in rows; ``number`` counts from 1."""
+    return only(plan, set(cut(plan, of)[number - 1]))
+
+
+def cut(plan: Plan, of: int) -> list[list[CellId]]:
+    """Return the cells of every shard."""
     order = {stack: position for position, stack in enumerate(plan.stacks)}
     cells = sorted(plan.cells, key=lambda cell: order[cell.stack])  # stable: models in their order
-    start, end = (len(cells) * n // of for n in (number - 1, number))
-    return only(plan, set(cells[start:end]))
+    return [cells[len(cells) * n // of : len(cells) * (n + 1) // of] for n in range(of)]
 
 
 def only(plan: Plan, cells: set[CellId]) -> Plan:
@@ -57,9 +61,15 @@ def only(plan: Plan, cells: set[CellId]) -> Plan:
 
 
 def run_of(matrix: Matrix, order: Order, probes: str) -> str:
-    """Return the digest of what the shards of one run share."""
+    """Return the digest of what the shards of one run share.
+
+    Packages that nobody listed follow from the files of models, and a shard only asks for its own.
+    """
     asked = [order.selection.model_dump(mode="json"), order.level]
     facts = matrix.model_dump(mode="json", exclude={"path"})
+    for model in facts["models"]:
+        added = model.pop("added")
+        model["packages"] = [name for name in model["packages"] if name not in added]
     return digest_of([facts, asked, probes, order.kernels])[:16]
 
 

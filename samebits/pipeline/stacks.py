@@ -18,6 +18,7 @@ from samebits.stacks.packages import (
     PackageBuilder,
     PackagesError,
     installations,
+    variables_of,
     with_versions,
 )
 from samebits.stacks.places import stacks_folder
@@ -25,7 +26,6 @@ from samebits.stacks.process import StackProcess, mend_nothing
 from samebits.stacks.system import SYSTEM
 from samebits_wire.atomic import read_whole, replace
 from samebits_wire.folders import without_folders
-from samebits_wire.places import COMMIT_VARIABLE, PACKAGES_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -304,18 +304,11 @@ class RunStacks:
                 kernels=self._scope.order.kernels,
             )
             is_extended = isinstance(stack, ExtendedStack)
-            own = {PACKAGES_VARIABLE: stack.folder} if isinstance(stack, ExtendedStack) else {}
-            if stack.source is not None:
-                own["PYTHONPATH"] = (
-                    stack.source
-                )  # which Python puts before the environment's own packages
-            if stack.commit is not None:
-                own[COMMIT_VARIABLE] = stack.commit
             name = f"{stack.id}-{stack.lock_digest[:12]}" if is_extended else stack.id
             self.processes[key] = StackProcess(
                 stack.id,
                 stack.python,
-                self.environment | own,
+                self.environment | variables_of(stack),
                 self._scope.root / "logs" / f"{name}-{self._scope.id}.log",
                 self._scope.slots,
                 self._starter_of(stack),

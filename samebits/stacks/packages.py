@@ -30,7 +30,7 @@ from samebits.stacks.installer import filled
 from samebits.stacks.lock import FORM, is_lock, joined, package_of, pinned_versions, without
 from samebits.stacks.system import ignoring
 from samebits_wire.folders import without_folders
-from samebits_wire.places import INSTEAD
+from samebits_wire.places import COMMIT_VARIABLE, INSTEAD, PACKAGES_VARIABLE
 
 if TYPE_CHECKING:
     import subprocess
@@ -324,6 +324,16 @@ class PackageBuilder:
                 (temporary / name).mkdir(parents=True)
         contents.write(temporary, contents.listed(temporary))
         return added
+
+
+def variables_of(stack: Stack) -> dict[str, str]:
+    """Return the variables that tell the process of a stack where its packages and sources are."""
+    own = {PACKAGES_VARIABLE: stack.folder} if isinstance(stack, ExtendedStack) else {}
+    if stack.source is not None:
+        own["PYTHONPATH"] = stack.source  # which Python puts before the environment's own packages
+    if stack.commit is not None:
+        own[COMMIT_VARIABLE] = stack.commit
+    return own
 
 
 def installations(stack: Stack) -> list[Path]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
@@ -98,6 +99,9 @@ class RowCache:
         self._shown = shown
         self._paths: dict[tuple[str, str], Path] = {}
         self._found: dict[tuple[str, str], KeptRow] = {}
+        self._files_of: dict[tuple[str, str], list[str]] = {}
+        """Row -> the first so many files of the dependencies that belong to it."""
+        self._n_sorted = 0
 
     def find(self, row: PlannedRow, captures: CaptureFiles) -> KeptRow | None:
         """Return the cached row if every file that it was computed from is unchanged."""
@@ -135,15 +139,16 @@ class RowCache:
         return any(str(cell) in self._dependencies.unrepeatable.values() for cell in row.cells)
 
     def _files(self, row: PlannedRow) -> Mapping[str, Identity | None]:
-        folders = tuple(
-            f"{os.path.abspath(self._root)}/{folder}/{row.model}/{row.variant}/"  # noqa: PTH100
-            for folder in {kind.folder for kind in kinds() if kind.of_row}
-        )
-        return {
-            path: state
-            for path, state in self._dependencies.files.items()
-            if path.startswith(folders)
-        }
+        files = self._dependencies.files
+        folders = {kind.folder for kind in kinds() if kind.of_row}
+        root = f"{os.path.abspath(self._root)}/"  # noqa: PTH100
+        if len(files) > self._n_sorted:  # to look at every file for every row takes their product
+            for path in islice(files, self._n_sorted, None):
+                names = path.removeprefix(root).split("/", 3)
+                if path.startswith(root) and len(names) > 3 and names[0] in folders:
+                    self._files_of.setdefault((names[1], names[2]), []).append(path)
+            self._n_sorted = len(files)
+        return {path: files[path] for path in self._files_of.get(_key(row), ())}
 
     def _path(self, row: PlannedRow, captures: CaptureFiles) -> Path:
         captures_by_cell = {

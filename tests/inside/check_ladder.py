@@ -215,6 +215,33 @@ def test_noise_is_measured_where_float64_is_refused_and_not_where_it_is_chaotic(
     assert list(Cell(determinism.CHAOTIC).climb()) == ["float64", "own"]
 
 
+def test_float32_of_a_large_model_is_left_out_until_it_is_asked_for():
+    class Cell(ladder.Ladder):
+        def __init__(self, copy_bytes, refused="", *, dtype="bfloat16", **asked):
+            self._copy_bytes, self.refused = copy_bytes, refused
+            self.job = {"task": {"float32": False, "probe_files": []} | asked}
+            self.source = SimpleNamespace(dtype=dtype)
+            self.loaded = SimpleNamespace(model=None)
+
+        def _promoted(self, dtype):
+            return ladder._empty_rung(self.refused if dtype == torch.float64 else "")
+
+        def _noise(self):
+            return ladder._empty_rung()
+
+        def _rung(self, *_):
+            return ladder._empty_rung()
+
+    large = 1 << 30
+    assert list(Cell(large).climb()) == ["float64", "own"]
+    assert list(Cell(large, dtype="float32").climb()) == ["float64", "own"]
+    every = ["float64", "float32", "own"]
+    assert list(Cell(1 << 20).climb()) == every
+    assert list(Cell(large, float32=True).climb()) == every
+    assert list(Cell(large, probe_files=["mine.py"]).climb()) == every
+    assert list(Cell(large, "an operation").climb()) == ["float64", "float32", "noise", "own"]
+
+
 class Chaotic(torch.nn.Module):
     """An embedding and as many turns of the logistic map as told."""
 

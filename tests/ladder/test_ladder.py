@@ -359,6 +359,25 @@ def test_the_float32_rung_is_what_float64_is_laid_beside_and_not_the_variants_ow
     assert verdict(own, low, apart_by(1e-13), [], [])[0] == "rounding"
 
 
+@pytest.mark.parametrize(
+    ("high", "kind"),
+    [
+        (SHRUNK * 2.0**-15, "rounding"),
+        (SHRUNK * 2.0**-15 * 1.01, "undecided"),
+        (KEPT * 0.99, "undecided"),
+        (KEPT, "diverged"),
+    ],
+)
+def test_without_float32_a_difference_in_bfloat16_must_shrink_by_both_roundings(high, kind):
+    assert verdict(apart_by(1.0), None, apart_by(high), [], [], "bfloat16")[0] == kind
+
+
+def test_equal_bits_without_float32_are_judged_by_the_rounding_of_their_own_dtype():
+    own, errors = apart_by(0.0, same=True), [apart_by(1e-2), apart_by(1e-2)]
+    for high, kind in ((0.0, "same"), (1e-14, "same"), (1e-6, "undecided"), (1e-2, "undecided")):
+        assert verdict(own, None, apart_by(high), errors, [], "bfloat16")[0] == kind
+
+
 def test_bits_that_are_equal_in_the_own_dtype_may_hide_another_function():
     own = apart_by(0.0, same=True)
     errors = [apart_by(1e-6), apart_by(1e-6)]
@@ -707,6 +726,36 @@ def test_what_is_identical_climbs_nothing(memory):
     assert found.verdict == "identical"
     assert found.ladder is None
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict", "n_asked"),
+    [
+        (1e-6, 1e-13, "rounding", 1),
+        (1e-6, 1e-7, "undecided", 3),
+        (1e-6, 5e-7, "diverged", 2),
+        (1e-2, 1e-2, "diverged", 1),
+    ],
+)
+def test_the_float32_rung_is_computed_where_float64_alone_leaves_a_step_undecided(
+    memory, low, high, verdict, n_asked
+):
+    far = {"hidden": HIDDEN + np.float32(1e-2), "logits": LOGITS + np.float32(1e-2)}
+    sides = (
+        capture(memory, "4.48", dtype="bfloat16"),
+        capture(memory, "5.x", dtype="bfloat16", **far),
+    )
+
+    def files_of(cell, ask):
+        sizes = {"float64": high} | ({"float32": low} if ask.float32 else {})
+        is_candidate = cell.stack == "5.x"
+        rungs = {name: rung(memory, by=size * is_candidate) for name, size in sizes.items()}
+        return LadderFile(cell=cell, rungs=rungs)
+
+    (_, found), asked = looked(memory, sides, files_of)
+    assert found.verdict == verdict, found.ladder.reason
+    assert len(asked) == n_asked
+    assert all(step.float32 == pytest.approx(low) for step in found.ladder.steps) or n_asked == 1
 
 
 def test_a_part_that_float64_leaves_is_looked_at_again_with_exact_tables(memory, pair):

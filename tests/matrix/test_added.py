@@ -38,7 +38,7 @@ def matrix(folder, files=(), stack_packages=(), **changed):
 
 
 def packages(matrix):
-    (model,) = with_added_packages(matrix).models
+    (model,) = with_added_packages(matrix, [matrix.models[0].name]).models
     assert model.added == model.packages[len(matrix.models[0].packages) :]
     return model.packages
 
@@ -178,3 +178,23 @@ def test_a_loss_of_boxes_is_no_reason_where_no_step_is_trained_or_the_user_lists
         update={"models": (model.model_copy(update={"packages": ("scipy",)}),)}
     )
     assert packages(listed) == ("scipy", *IMAGES)
+
+
+def test_the_hub_is_asked_for_models_of_the_run_alone(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "samebits.matrix.added._hub_files", lambda m, _: iter(asked.append(m.name) or ())
+    )
+    models = tuple(model_spec(name, hub=f"org/{name}") for name in ("one", "two"))
+    matrix = Matrix(path="m.yaml", stacks=(stack_spec("4.57"),), reference="4.57", models=models)
+    assert with_added_packages(matrix, ()).models == models
+    assert asked == []
+    with_added_packages(matrix, ["two"])
+    assert {*asked} == {"two"}
+
+
+def test_a_copy_of_a_matrix_with_other_models_finds_those():
+    first, second = (model_spec(name) for name in ("one", "two"))
+    matrix = Matrix(path="m.yaml", stacks=(stack_spec("4.57"),), reference="4.57", models=(first,))
+    assert matrix.model("one") == first
+    assert matrix.model_copy(update={"models": (second,)}).model("two") == second

@@ -13,6 +13,7 @@ from samebits.cli import run as run_command
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix
 from samebits.pipeline import shards
+from samebits.pipeline.order import Order
 from samebits.records.shard import ShardRecord
 from samebits.storage.shared import SharedStore
 from samebits.storage.sharing import Sharing
@@ -73,6 +74,18 @@ def test_shards_in_processes_of_their_own_are_of_one_run(tmp_path):
         for seed in range(6)
     }
     assert len(runs) == 1
+
+
+def test_what_a_shard_learns_of_its_own_models_leaves_the_run_the_same():
+    listed = recipe().model_copy(update={"packages": ("timm",)})
+    learned = listed.model_copy(update={"packages": ("timm", "pillow"), "added": ("pillow",)})
+    other = listed.model_copy(update={"packages": ("timm", "pillow")})
+
+    def run(model):
+        matrix = Matrix(path="m", stacks=(stack_spec("4.57"),), reference="4.57", models=(model,))
+        return shards.run_of(matrix, Order(), "probes")
+
+    assert run(learned) == run(listed) != run(other)
 
 
 def record(number, of=2, **changed):

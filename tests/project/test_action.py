@@ -1,7 +1,8 @@
 """action.yml and the reusable workflow: every step runs here as it is written, minus the service.
 
 uv and gh are programs of the test; samebits is the real one, over stacks that are programs of the
-test, too. The model ``odd`` computes something else under the later stack.
+test, too. The model ``odd`` computes something else under the later stack. The tests that are marked
+as long are for changes of action.yml, of the workflow, and of samebits/check/bump.py.
 """
 
 import json
@@ -76,6 +77,7 @@ def test_the_action_passes_where_all_bits_are_kept(tmp_path):
     assert json.loads(Path(outputs["report"]).read_text("utf-8"))["exit_code"] == 0
 
 
+@pytest.mark.long
 def test_a_run_that_built_nothing_saves_no_second_cache(service):
     first = Run(service)
     first.action(fail="false")
@@ -129,6 +131,7 @@ def test_another_question_has_another_cache(tmp_path):
     assert len(keys) == len(asked)
 
 
+@pytest.mark.long
 def test_no_cache_and_no_artifact(service):
     run = Run(service)
     run.action(cache="false", artifact="", fail="false")
@@ -186,6 +189,7 @@ def test_a_mistake_in_the_matrix_fails_without_a_report(service):
     assert "modles" in run.output
 
 
+@pytest.mark.long
 def test_a_report_of_an_earlier_run_is_not_taken_for_this_one(service):
     Run(service).action(fail="false")
     (service.workspace / "matrix.yaml").write_text("modles: {}\n")
@@ -223,12 +227,14 @@ def test_a_bump_is_compared_and_answered_in_one_comment_that_is_updated(tmp_path
     assert "'samebits-bump.yaml', '--environments', 'before,after'" in asked[0]
 
 
+@pytest.mark.long
 def test_a_bump_that_keeps_all_bits_passes_and_says_so(tmp_path):
     service, event = bumped(tmp_path, "healthy")
     assert Run(service, event=event).action(bump="true")["exit-code"] == "0"
     assert len(service.comments) == 1
 
 
+@pytest.mark.long
 def test_the_workflow_hands_a_bump_on(tmp_path):
     service, event = bumped(tmp_path, "odd", before="transformers>=4.48", after="transformers>=5")
     run = Run(service, event=event)
@@ -240,6 +246,7 @@ def test_the_workflow_hands_a_bump_on(tmp_path):
     )
 
 
+@pytest.mark.long
 def test_where_no_version_moves_nothing_runs_and_nothing_is_said(tmp_path):
     service, event = bumped(tmp_path, "odd", after="transformers==4.48.0  # why")
     run = Run(service, event=event)
@@ -251,6 +258,7 @@ def test_where_no_version_moves_nothing_runs_and_nothing_is_said(tmp_path):
     assert not service.summary.exists()
 
 
+@pytest.mark.long
 def test_a_comment_about_a_bump_that_was_taken_back_says_so(tmp_path):
     service, event = bumped(tmp_path, "healthy")
     Run(service, event=event).action(bump="true")
@@ -262,6 +270,7 @@ def test_a_comment_about_a_bump_that_was_taken_back_says_so(tmp_path):
     assert "no version moves" in comment["body"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("refused", ["GET", "POST"])
 def test_without_a_token_that_may_write_the_summary_has_the_answer(tmp_path, refused):
     service, event = bumped(tmp_path, "healthy")
@@ -273,6 +282,7 @@ def test_without_a_token_that_may_write_the_summary_has_the_answer(tmp_path, ref
     assert "transformers 4.48.0 → 5.0.0" in service.summary.read_text("utf-8")
 
 
+@pytest.mark.long
 def test_a_range_is_answered_by_what_to_do_and_no_run(tmp_path):
     service, event = bumped(tmp_path, "odd", before="transformers>=4.48", after="transformers>=5")
     run = Run(service, event=event)
@@ -331,12 +341,14 @@ def test_what_diverges_opens_one_issue_and_no_second_one(service):
     assert len(service.issues) == 1
 
 
+@pytest.mark.long
 def test_a_clean_run_opens_no_issue(tmp_path):
     service = project(tmp_path, "healthy")
     assert workflow(service, issue=True) == 0
     assert service.issues == []
 
 
+@pytest.mark.long
 def test_a_second_model_gets_an_issue_of_its_own(service):
     text = (service.workspace / "matrix.yaml").read_text()
     (service.workspace / "matrix.yaml").write_text(text.replace("  odd:", "  healthy-too:"))
@@ -351,6 +363,7 @@ def test_a_second_model_gets_an_issue_of_its_own(service):
     assert second["title"].startswith("samebits: segfault ")
 
 
+@pytest.mark.long
 def test_a_closed_issue_is_not_opened_again_for_the_same_release(service):
     workflow(service, issue=True)
     service.close_issues()
@@ -358,6 +371,7 @@ def test_a_closed_issue_is_not_opened_again_for_the_same_release(service):
     assert len(service.issues) == 1
 
 
+@pytest.mark.long
 def test_no_issue_unless_it_is_asked_for(service):
     assert workflow(service) == 1
     assert service.issues == []

@@ -28,6 +28,7 @@ HOST_FLOORS = [
     {"pipeline"},
     {"check"},
     {"gate", "bisect"},
+    {"golden"},
     {"cli", "schemas", "pytest_plugin"},
     {"__main__", "manual"},
 ]
@@ -207,6 +208,11 @@ def test_the_folder_of_probes_shadows_no_installable_module():
         "samebits_probe",
         "samebits_wire",
     }
+
+
+def test_the_folder_of_the_bench_shadows_no_module_of_the_standard_library():
+    # an interpreter that runs a script of it has the folder first on sys.path
+    assert not {path.stem for path in (ROOT / "bench").iterdir()} & sys.stdlib_module_names
 
 
 @pytest.mark.processes

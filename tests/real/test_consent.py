@@ -15,6 +15,8 @@ from samebits.terminal.summary import summary
 from tests.real.conftest import NEW, OLD, SHARED, WORK
 from tests.support import canaries
 
+pytestmark = pytest.mark.long  # for changes of what code of a folder may run: samebits/base, model/load.py, check_consent.py has the probes' half
+
 MIDDLE = "4.57"
 """A release that runs custom_generate of a folder without trust."""
 REFUSED = ("generates", "maps")

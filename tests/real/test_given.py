@@ -8,6 +8,8 @@ import pytest
 from samebits.reports.write import write
 from tests.real.conftest import NEW, OLD, write_planted
 
+pytestmark = pytest.mark.long  # for changes of inputs that matrix.yaml gives
+
 PLANTS = {"planted": "another power", "mixed": "mixed rows", "clean": "none"}
 SETS = ["declared", "given", "own"]
 OWN = """

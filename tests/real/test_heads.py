@@ -21,6 +21,8 @@ import sys, torch
 folder, heads = sys.argv[1], dict(part.split("=") for part in sys.argv[2:])
 sys.path.insert(0, folder)
 import modeling_heads
+
+pytestmark = pytest.mark.long  # for changes of model/outputs.py and compare/outputs.py
 for name, auto_class in heads.items():
     torch.manual_seed(0)
     model_class = getattr(modeling_heads, name)

@@ -10,6 +10,8 @@ from samebits.questions.processors.records import PROCESSORS
 from samebits.records.capture import NO_DEVICE
 from tests.support.model_packages import make_checkpoint, make_package
 
+pytestmark = pytest.mark.long  # for changes of model/packages.py and of samebits/stacks/packages.py
+
 MATRIX = """
 stacks: ["4.48", "5.x"]
 defaults: {usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, relations: false, crossings: false, training: false}

@@ -4,11 +4,14 @@ import os
 import shutil
 import sys
 
+import pytest
+
 from samebits.base.patches import patched_files
 from tests.real.conftest import ROOT, share_stacks
 from tests.support.actions import Run, Service, StepFailed
 
 EXAMPLE = ROOT / "examples" / "downstream"
+pytestmark = pytest.mark.long  # for changes of action.yml and of the workflow
 PASSED_ON = ("UV_", "PIP_", "SSL_", "REQUESTS_")
 """Variables that say where packages come from."""
 

@@ -33,6 +33,8 @@ import inspect, os, time
 import transformers
 from transformers import LlamaForCausalLM
 
+pytestmark = pytest.mark.long  # for changes of progress, budgets and partial captures; tests/faults has them with false stacks
+
 def spin():
     while True:
         pass

@@ -1,7 +1,7 @@
 """The job that runs one cell on every rung of the precision ladder: native dtype, float32, float64.
 
 Expects the job of a cell with ``ladder``: result (a path), forced (row -> token ids), rounded
-(tensor -> dtype), tables (compute them again in float64), decodes and own_decodes (which prompts to
+(tensor -> dtype), tables (compute them again in float64), float32 (compute that rung of a large model too), decodes and own_decodes (which prompts to
 decode on all rungs and in the own dtype, None for all), again (what to compute once more with all
 tensors aligned in memory, such as ``forward short``) and observed (the logits of that in the cell's
 run). Writes the file that samebits/records/ladder.py reads, completely or not at all.
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which it shares the large parameters of its model."""
+_SMALL_COPY = 256 << 20
+"""Bytes of a copy in float64 up to which the float32 rung costs too little to be left out."""
 _REASON_LENGTH = 300
 _WATCHED_COST = 10
 """Cost limit of a forward in float64 with every operation seen by Python, in plain forwards."""
@@ -113,10 +115,10 @@ class Ladder:
         """Return the results of every rung; the native one is last, as it may leave state."""
         progress.begin("float64")
         rungs = {"float64": self._promoted(torch.float64)}
-        if self.source.dtype != "float32":
+        refused = rungs["float64"]["refused"]
+        if self.source.dtype != "float32" and (refused or self._needs_float32()):
             progress.begin("float32")
             rungs["float32"] = self._promoted(torch.float32)
-        refused = rungs["float64"]["refused"]
         # where rounding is as large as the numbers, everything is within it
         if refused and determinism.CHAOTIC not in refused.values():
             progress.begin("noise")
@@ -124,6 +126,11 @@ class Ladder:
         progress.begin(f"own {self.source.dtype}")
         rungs["own"] = self._rung(self.loaded.model, nullcontext())
         return rungs
+
+    def _needs_float32(self) -> bool:
+        """Return False if float64 alone decides most differences, and the rung costs much."""
+        asked = self.job["task"]
+        return asked["float32"] or bool(asked["probe_files"]) or self._copy_bytes <= _SMALL_COPY
 
     def not_decoded(self) -> list[str]:
         """Return the prompts that are not decoded in the own dtype, as their decodes are known."""
@@ -239,10 +246,15 @@ class Ladder:
                 answers.append(answer)
         return answers
 
+    @cached_property
+    def _copy_bytes(self) -> int:
+        """Bytes of the parameters in float64."""
+        n = sum(p.numel() for p in self.loaded.model.parameters())
+        return int(n * torch.float64.itemsize)
+
     def _has_no_room(self, slots: int) -> bool:
         """Return True if a copy in float64 is above the limit, or takes more memory than is free."""
-        size = sum(p.numel() for p in self.loaded.model.parameters()) * torch.float64.itemsize
-        return size > _COPY_LIMIT or bool(memory.shortage(size, slots))
+        return self._copy_bytes > _COPY_LIMIT or bool(memory.shortage(self._copy_bytes, slots))
 
     def _chaotic(self, twin: Any) -> bool:
         """Return True if the first prompt is chaotic; tried last, as it may leave state."""

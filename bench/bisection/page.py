@@ -19,7 +19,7 @@ _HEAD = """\
 commit is known, and two releases around it. A case is *found* if that very commit is named, *wrong* if others are
 and it is not. Another commit beside it that changes the model's bits, too, is counted as such. Each named commit was
 tried, and so was the one before it. Seconds are of a machine of two cores that did other work as well. Cases of
-[cases.yaml](../bench/bisect/cases.yaml) that the table does not have were not searched yet.
+[cases.yaml](../bench/bisection/cases.yaml) that the table does not have were not searched yet.
 
 Commits of a package (`--package-repo`) are none of these cases. They were searched in timm, by hand: see
 [find the commit](how-to/find-the-commit.md).

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from bench.bisect import page
+from bench.bisection import page
 from bench.fixes import proof
 from bench.machine import machine
 from bench.place import WORK
