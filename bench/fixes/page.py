@@ -18,6 +18,8 @@ COMMITS = "https://github.com/huggingface/transformers/commit"
 KEYS = ("found", "named", "listed", "silent")
 _Z = 1.959964
 """Quantile of the normal distribution for 95 %."""
+_BUILT_ON = {4: 16}
+"""Draw -> number of its first proven cases that were opened earlier than its rest, and built on before."""
 _LENGTH = 160
 """Characters of a cell."""
 
@@ -35,8 +37,8 @@ the folder and no hint (level *default*). Level *all* is a matrix with every que
 
 Each draw is run once before anything is built on its misses, and estimates what a check finds. Checks were built on
 the misses of draw 1 (8 of 16 found when it was opened), later on those of draw 2 (10 of 15 when it was opened) and
-of draw 3 (8 of 19 when it was opened) and of the first 16 cases of draw 4 (6 of 16 when they were opened). The figures
-of a draw whose misses were built on show what is kept. Where fewer cases ran than are proven, the run of the draw ended
+of draw 3 (8 of 19 when it was opened) and of the first 16 cases of draw 4 (6 of 16 when they were opened). The rest of
+draw 4 was opened last; nothing is built on it. The figures of cases whose misses were built on show what is kept. Where fewer cases ran than are proven, the run of the draw ended
 with its time: they are the first ones of the drawn order, none in between is left out, and nothing is built on the rest.
 
 - *found*: a verdict that fails the run, a finding or a fact of the report shows the difference.
@@ -70,12 +72,12 @@ def section(results: dict[str, Any]) -> list[str]:
 
 
 def sentence(results: dict[str, Any]) -> str:
-    """Return the figures of the last draw at the default level, for README.md; '' if it did not run."""
+    """Return the figures of what was opened last at the default level, for README.md; '' if nothing ran."""
     cases = ran(results, "default")
     if not cases:
         return ""
     last = max(case["draw"] for case in cases)
-    cases = [case for case in cases if case["draw"] == last]
+    *_, (_, _, cases) = _parts([case for case in cases if case["draw"] == last], last)
     figures = counts(cases, "default")
     low, high = interval(figures["found"], len(cases))
     return (
@@ -117,11 +119,22 @@ def _figures(results: dict[str, Any]) -> list[list[Any]]:
     rows = []
     for level in levels_of(results):
         for draw in draws_of(results):
-            cases = [case for case in ran(results, level) if case["draw"] == draw]
-            n_proven = sum(commit["status"] == "proven" for commit in decided(draw))
-            shares = [_share(count, len(cases)) for count in counts(cases, level).values()]
-            rows.append([level, draw, n_proven, len(cases), *shares])
+            of_draw = [case for case in ran(results, level) if case["draw"] == draw]
+            for name, n_proven, cases in _parts(of_draw, draw):
+                shares = [_share(count, len(cases)) for count in counts(cases, level).values()]
+                rows.append([level, name, n_proven, len(cases), *shares])
     return rows
+
+
+def _parts(cases: list[dict[str, Any]], draw: int) -> list[tuple[str, int, list[dict[str, Any]]]]:
+    """Return name, number of proven cases, and cases that ran, of each part of a draw that was opened at once."""
+    proven = [commit.get("sha") for commit in decided(draw) if commit["status"] == "proven"]
+    n = _BUILT_ON.get(draw, 0)
+    first = [case for case in cases if case["sha"] in proven[:n]]
+    rest = [case for case in cases if case not in first]
+    if not (first and rest):
+        return [(str(draw), len(proven), cases)]
+    return [(f"{draw}, the first {n}", n, first), (f"{draw}, the rest", len(proven) - n, rest)]
 
 
 def decided(draw: int) -> list[dict[str, Any]]:

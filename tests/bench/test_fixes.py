@@ -293,6 +293,22 @@ def test_the_sentence_has_the_figures_of_the_last_draw_at_the_default_level():
     assert page.sentence(results(only_all)) == ""
 
 
+def test_cases_of_a_draw_that_were_built_on_are_not_counted_with_its_rest(monkeypatch):
+    shas = ("aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc")
+    order = [{"status": "proven", "sha": sha} for sha in shas]
+    monkeypatch.setattr(page, "decided", lambda _: order)
+    monkeypatch.setattr(page, "_BUILT_ON", {2: 1})
+    opened = [result(shas[0], found=True), result(shas[1], silent=True)]
+    text = page.sentence(results(*opened))
+    assert text.startswith("Of 1 fixes drawn")
+    assert "found 0 " in text
+    assert [row[:5] for row in page._figures(results(*opened))] == [
+        ["default", "2, the first 1", 1, 1, "1 (21% to 100%)"],
+        ["default", "2, the rest", 2, 1, "0 (0% to 79%)"],
+    ]
+    assert "found 1 " in page.sentence(results(opened[0]))
+
+
 def test_a_run_of_one_level_keeps_what_other_levels_and_cases_gave(monkeypatch):
     monkeypatch.setattr(run, "proven", lambda: [(2, {"sha": sha}) for sha in ("a", "b")])
     earlier = {"cases": [{"sha": "b", "levels": {"all": 1}}]}
