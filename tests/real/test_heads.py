@@ -7,6 +7,8 @@ import pytest
 
 from tests.real.conftest import NEW, OLD
 
+pytestmark = pytest.mark.long  # for changes of model/outputs.py and compare/outputs.py
+
 CODE = Path(__file__).parent / "planted" / "modeling_heads.py"
 HEADS = {
     "PlantedForSequenceClassification": ("AutoModelForSequenceClassification", "logits"),
@@ -21,8 +23,6 @@ import sys, torch
 folder, heads = sys.argv[1], dict(part.split("=") for part in sys.argv[2:])
 sys.path.insert(0, folder)
 import modeling_heads
-
-pytestmark = pytest.mark.long  # for changes of model/outputs.py and compare/outputs.py
 for name, auto_class in heads.items():
     torch.manual_seed(0)
     model_class = getattr(modeling_heads, name)

@@ -11,6 +11,8 @@ import pytest
 from samebits.storage.store import Store
 from tests.real.conftest import NEW, OLD, write_safetensors
 
+pytestmark = pytest.mark.long  # for changes of budgets; tests/faults has false stacks
+
 TIMEOUT = 6
 FIRST = "os.open(os.path.join({folder!r}, 'flag'), os.O_CREAT | os.O_EXCL)"
 """Raises in every process but the first."""
@@ -32,8 +34,6 @@ CODE = """
 import inspect, os, time
 import transformers
 from transformers import LlamaForCausalLM
-
-pytestmark = pytest.mark.long  # for changes of progress, budgets and partial captures; tests/faults has them with false stacks
 
 def spin():
     while True:
