@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -18,8 +17,7 @@ from samebits.matrix.levels import at_level
 from samebits.pipeline.order import Order
 from samebits.stacks.places import checks_folder
 from samebits.stacks.slots import usable_cores
-from samebits.terminal.progress import Progress
-from samebits.text.terminal import PLAIN
+from samebits.terminal.progress import silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -102,7 +100,7 @@ async def bisected(
         checks=True,
         program=("samebits", "check", options.model),
     )
-    trials = Trials(at_level(matrix, "quick"), subject, order, environ, _quiet)
+    trials = Trials(at_level(matrix, "quick"), subject, order, environ, silent)
     request = Request(options.model, *ends, subject.place, usable_cores(), explains, subject.name)
     finder = Finder(history, trials, request, say)
     finder.notes += subject.notes
@@ -130,17 +128,6 @@ def _subject(matrix: Matrix, options: Options) -> tuple[Subject, History, tuple[
 def _with(models: Iterable[ModelSpec], packages: tuple[str, ...]) -> tuple[ModelSpec, ...]:
     """Return models with packages beside those that the user listed."""
     return tuple(m.model_copy(update={"packages": (*m.packages, *packages)}) for m in models)
-
-
-class _Quiet(Progress):
-    """Says nothing: there are many short runs, and a line for each of their commits."""
-
-    def note(self, text: str) -> None:
-        """Leave a line out."""
-
-
-def _quiet(total: int) -> Progress:
-    return _Quiet(total, time.monotonic, PLAIN)
 
 
 def exit_code(found: Bisection) -> int:

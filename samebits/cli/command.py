@@ -60,7 +60,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     if options.command == "check":
         return check_model(options, arguments, environ, spoken)
     if options.command in ("bisect", "golden"):
-        return _found(options, environ, spoken)
+        return _judged(options, environ, spoken)
     if options.command in ("record", "verify"):
         return _gated(options, environ, spoken)
     if options.command == "report":
@@ -80,7 +80,7 @@ _WRITERS: dict[str, tuple[Any, Callable[[Any], list[str]]]] = {
 """Command that only writes files -> its options, and what writes and returns the lines to print."""
 
 
-def _found(
+def _judged(
     options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
 ) -> tuple[int, list[str]]:
     """Find the commits at which a model's bits change, or why a test's values moved."""
@@ -88,9 +88,11 @@ def _found(
     check_cache(environ)
     say = partial(spoken.say, stream=sys.stderr)
     work = command.run(record_of(command.Options, options), environ, say)
-    found = Redaction(environ).record(run_async(work))
-    shown = [found.model_dump_json(indent=1)] if options.format == "json" else command.lines(found)
-    return command.exit_code(found), list(map(spoken.text, shown))
+    record = Redaction(environ).record(run_async(work))
+    shown = (
+        [record.model_dump_json(indent=1)] if options.format == "json" else command.lines(record)
+    )
+    return command.exit_code(record), list(map(spoken.text, shown))
 
 
 def _gated(

@@ -20,8 +20,7 @@ from samebits.matrix.values import id_of_release, is_source
 from samebits.records.record import Record
 from samebits.stacks.places import checks_folder
 from samebits.storage.store import Store
-from samebits.terminal.progress import Progress
-from samebits.text.terminal import PLAIN
+from samebits.terminal.progress import silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -128,7 +127,7 @@ async def run(options: Options, environ: Mapping[str, str], say: Callable[[str],
     root = checks_folder(environ)
     runner = Runner(root, environ, LOCK_AGE)
     wish = Wish(options.releases, options.repo, options.packages, options.trust_remote_code)
-    asker = Asker(root, environ, _quiet, say, wish)
+    asker = Asker(root, environ, silent, say, wish)
     runs: list[Runs] = []
     try:
         for spec in [first] if first == last else [first, last]:
@@ -212,17 +211,6 @@ def _notes(reference: Runs, candidate: Runs, pairs: Sequence[Pair]) -> Iterator[
         yield "the test makes many calls of models, and only the first of them were recorded"
     if len(reference.first.compared) != len(candidate.first.compared):
         yield "one environment reaches comparisons that the other one does not"
-
-
-class _Quiet(Progress):
-    """Says nothing: a run of samebits has few cells here."""
-
-    def note(self, text: str) -> None:
-        """Leave a line out."""
-
-
-def _quiet(total: int) -> Progress:
-    return _Quiet(total, time.monotonic, PLAIN)
 
 
 def exit_code(found: Golden) -> int:

@@ -201,6 +201,18 @@ class Ticker:
             self._thread.join(_MAX_LAST_LINE)
 
 
+class Silent(Progress):
+    """Writes nothing: the command has many short runs, and lines of its own."""
+
+    def note(self, text: str) -> None:
+        """Leave a line out."""
+
+
+def silent(total: int) -> Progress:
+    """Return progress that nobody sees."""
+    return Silent(total, time.monotonic, PLAIN)
+
+
 class Plain(Progress):
     """Whole lines without control codes, for logs and pipes; successful cells write no line."""
 

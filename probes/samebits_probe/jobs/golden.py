@@ -15,7 +15,7 @@ import json
 import os
 import random
 import sys
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,36 +110,23 @@ class _Recorder:
     def install(self) -> None:
         """Record from now on."""
         self._calls.install()
-        close = torch.testing.assert_close
-
-        @wraps(close)
-        def assert_close(actual: Any, expected: Any, *args: Any, **kwargs: Any) -> None:
-            __tracebackhide__ = True
-            try:
-                close(actual, expected, *args, **kwargs)
-            except AssertionError as error:
-                if not self._note("torch.testing.assert_close", actual, expected, kwargs, error):
-                    raise
-            else:
-                self._note("torch.testing.assert_close", actual, expected, kwargs, None)
-
-        torch.testing.assert_close = assert_close
+        name = "torch.testing.assert_close"  # whose tolerances follow from the dtypes, see _note
+        torch.testing.assert_close = self._asserting(torch.testing.assert_close, name, {})
         for holder, name, shown in (
             (torch, "allclose", "torch.allclose"),
             (torch.Tensor, "allclose", "torch.allclose"),
             (np, "allclose", "numpy.allclose"),
         ):
             setattr(holder, name, self._answering(getattr(holder, name), shown))
-        np.testing.assert_allclose = self._asserting(np.testing.assert_allclose)
+        name, usual = "numpy.testing.assert_allclose", {"rtol": 1e-7, "atol": 0.0}
+        np.testing.assert_allclose = self._asserting(np.testing.assert_allclose, name, usual)
 
     def _answering(self, close: Callable[..., bool], name: str) -> Callable[..., bool]:
         """Return a comparison that answers as before, and is recorded."""
 
         @wraps(close)
         def allclose(first: Any, second: Any, *args: Any, **kwargs: Any) -> bool:
-            if (
-                self._in_float64
-            ):  # which the expected values are not, and torch compares no two dtypes
+            if self._in_float64:  # the expected values are not, and torch compares no two dtypes
                 first, second = _widened(first), _widened(second)
             holds = close(first, second, *args, **kwargs)
             named = dict(zip(("rtol", "atol"), args, strict=False)) | kwargs
@@ -149,21 +136,27 @@ class _Recorder:
 
         return allclose
 
-    def _asserting(self, close: Callable[..., None]) -> Callable[..., None]:
+    def _asserting(
+        self, close: Callable[..., None], name: str, usual: dict[str, float]
+    ) -> Callable[..., None]:
+        """Return an assertion that is recorded, and raises only where it could not be."""
+        signature = inspect.signature(close)
+
         @wraps(close)
-        def assert_allclose(actual: Any, desired: Any, *args: Any, **kwargs: Any) -> None:
+        def asserted(*args: Any, **kwargs: Any) -> None:
             __tracebackhide__ = True
-            named = {"rtol": 1e-7, "atol": 0.0} | dict(zip(("rtol", "atol"), args, strict=False))
-            named |= kwargs
+            given = signature.bind(*args, **kwargs).arguments
+            actual, expected = [*given.values()][:2]
+            named = usual | given
             try:
-                close(actual, desired, *args, **kwargs)
+                close(*args, **kwargs)
             except AssertionError as error:
-                if not self._note("numpy.testing.assert_allclose", actual, desired, named, error):
+                if not self._note(name, actual, expected, named, error):
                     raise
             else:
-                self._note("numpy.testing.assert_allclose", actual, desired, named, None)
+                self._note(name, actual, expected, named, None)
 
-        return assert_allclose
+        return asserted
 
     def _note(
         self, function: str, first: Any, second: Any, named: Fact, error: Exception | None
@@ -257,13 +250,16 @@ def _pairs(first: Any, second: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor
 
 def _tensor(value: Any) -> torch.Tensor | None:
     if torch.is_tensor(value):
-        plain = value.layout is torch.strided and not value.is_meta and not value.is_quantized
-        return value.detach().cpu().clone() if plain else None
+        return value.detach().cpu().clone() if _is_plain(value) else None
     try:
         numbers = np.asarray(value)
         return torch.from_numpy(numbers.copy()) if numbers.dtype.kind in "fiub" else None
     except (TypeError, ValueError):
         return None
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_quantized)
 
 
 class _Calls:
@@ -380,9 +376,7 @@ class _Calls:
         return returned
 
     def _precision(self, model: Any) -> Any:
-        if not self._in_float64:
-            return nullcontext((model, lambda value: value))
-        return _float64(model)
+        return _float64(model) if self._in_float64 else nullcontext((model, lambda value: value))
 
     def _keep(self, fact: Fact, returned: Any) -> None:
         outputs = dict(_tensors(returned))
@@ -458,23 +452,13 @@ def _config(model: Any) -> str:
     return json.dumps(model.config.to_dict(), sort_keys=True, default=str)
 
 
-class _float64:  # noqa: N801  a context manager
-    """Computes a forward in float64, on a copy of its model, and gives floats of its arguments in float64."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __enter__(self) -> tuple[Any, Callable[[Any], Any]]:
-        native = next(
-            (p.dtype for p in self._model.parameters() if p.is_floating_point()), torch.float32
-        )
-        twin = precision.copy_in(torch.float64, self._model, {})
-        self._mode = precision.arithmetic_in(torch.float64, native)
-        self._mode.__enter__()
-        return twin, _widened
-
-    def __exit__(self, *raised: object) -> None:
-        self._mode.__exit__(*raised)  # type: ignore[arg-type]
+@contextmanager
+def _float64(model: Any) -> Iterator[tuple[Any, Callable[[Any], Any]]]:
+    """Compute in float64; yield a copy of the model, and what widens the floats of its arguments."""
+    native = next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
+    twin = precision.copy_in(torch.float64, model, {})
+    with precision.arithmetic_in(torch.float64, native):
+        yield twin, _widened
 
 
 def _widened(value: Any) -> Any:
@@ -484,7 +468,7 @@ def _widened(value: Any) -> Any:
 def _tensors(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the plain tensors that a forward returned, by name."""
     if torch.is_tensor(value):
-        if value.layout is torch.strided and not value.is_meta and not value.is_quantized:
+        if _is_plain(value):
             yield name or "0", value.detach()
     elif isinstance(value, dict) or hasattr(value, "items"):
         for key, part in value.items():
