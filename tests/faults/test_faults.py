@@ -255,7 +255,7 @@ def test_nothing_outlives_the_host_and_the_next_run_goes_on(host, tmp_path, name
 
 
 ENDINGS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-KILLS = 50
+KILLS = [12, pytest.param(50, marks=pytest.mark.long)]
 
 
 @pytest.fixture(scope="module")
@@ -268,11 +268,14 @@ def undisturbed(host, tmp_path_factory):
     return bench
 
 
-def test_a_run_that_was_killed_anywhere_ends_with_the_same_report(host, undisturbed, tmp_path):
-    """Fifty times a run is ended at a random moment, and the next one goes on from there."""
+@pytest.mark.parametrize("n_kills", KILLS)
+def test_a_run_that_was_killed_anywhere_ends_with_the_same_report(
+    host, undisturbed, tmp_path, n_kills
+):
+    """A run is ended at a random moment, again and again, and the next one goes on from there."""
     chance = random.Random(20)
     kills, benches = 0, []
-    while kills < KILLS:
+    while kills < n_kills:
         bench = Bench(tmp_path / str(len(benches)), "healthy", "odd")
         benches.append(bench)
         left, longest = chance.randint(4, 12), undisturbed.took
@@ -289,7 +292,7 @@ def test_a_run_that_was_killed_anywhere_ends_with_the_same_report(host, undistur
         assert host.run(bench) == 1, bench.said
         assert "Traceback" not in bench.said
         assert bench.without_times == undisturbed.without_times
-    assert len(benches) > 3
+    assert len(benches) > n_kills / 14
 
 
 def test_a_run_whose_stacks_are_killed_ends_with_the_same_report(host, undisturbed, tmp_path):

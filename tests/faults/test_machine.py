@@ -27,6 +27,26 @@ def starts(bench, fault, times):
     (folder / "starts").write_text(f"{fault} {times}")
 
 
+def a_sound_run(host, folder, *models):
+    """Return a run that nothing disturbed, and its exit code."""
+    bench = Bench(folder, *models)
+    return bench, host.run(bench)
+
+
+@pytest.fixture(scope="module")
+def healthy(host, tmp_path_factory):
+    bench, code = a_sound_run(host, tmp_path_factory.mktemp("healthy"), "healthy")
+    assert code == 0, bench.said
+    return bench.without_times
+
+
+@pytest.fixture(scope="module")
+def healthy_and_odd(host, tmp_path_factory):
+    bench, code = a_sound_run(host, tmp_path_factory.mktemp("odd"), "healthy", "odd")
+    assert code == 1, bench.said
+    return bench.without_times
+
+
 def verdicts(bench):
     return {name: cell["verdict"] for name, cell in bench.cells().items()}
 
@@ -40,13 +60,13 @@ WORDS = {
 
 
 @pytest.mark.parametrize("fault", WORDS)
-def test_a_start_that_the_machine_ends_is_tried_again_and_is_no_failure(host, tmp_path, fault):
-    plain = Bench(tmp_path / "plain", "healthy")
-    assert host.run(plain) == 0, plain.said
-    bench = Bench(tmp_path / "faulty", "healthy")
+def test_a_start_that_the_machine_ends_is_tried_again_and_is_no_failure(
+    host, healthy, tmp_path, fault
+):
+    bench = Bench(tmp_path, "healthy")
     starts(bench, fault, 1)
     assert host.run(bench, "--fresh") == 0, bench.said
-    assert bench.without_times == plain.without_times
+    assert bench.without_times == healthy
     starts(bench, fault, 1000)
     assert host.run(bench, "--fresh") == 3, bench.said
     assert set(verdicts(bench).values()) == {"not finished"}
@@ -57,7 +77,7 @@ def test_a_start_that_the_machine_ends_is_tried_again_and_is_no_failure(host, tm
     assert "the end of its log" not in bench.said
     starts(bench, fault, 0)
     assert host.run(bench) == 0, bench.said
-    assert bench.without_times == plain.without_times
+    assert bench.without_times == healthy
     assert bench.all_end(), bench.processes()
 
 
@@ -132,17 +152,17 @@ def test_what_lies_in_the_place_of_kept_files_stops_no_run_and_thins_no_report(h
 
 
 @pytest.mark.parametrize("room", range(6))
-def test_a_work_folder_without_room_for_what_is_kept_costs_no_report(host, tmp_path, room):
-    plain = Bench(tmp_path / "plain", "healthy", "odd")
-    plain_code = host.run(plain)
-    bench = Bench(tmp_path / "full", "healthy", "odd")
+def test_a_work_folder_without_room_for_what_is_kept_costs_no_report(
+    host, healthy_and_odd, tmp_path, room
+):
+    bench = Bench(tmp_path, "healthy", "odd")
     bench.room = room
-    assert host.run(bench) == plain_code, bench.said
-    assert bench.without_times == plain.without_times
+    assert host.run(bench) == 1, bench.said
+    assert bench.without_times == healthy_and_odd
     assert "No space left" not in bench.said
     bench.room = None
-    assert host.run(bench) == plain_code, bench.said
-    assert bench.without_times == plain.without_times
+    assert host.run(bench) == 1, bench.said
+    assert bench.without_times == healthy_and_odd
 
 
 # the end of a run

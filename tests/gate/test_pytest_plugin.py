@@ -152,6 +152,7 @@ def test_another_lock_can_be_named(project):
     assert project.lock.with_name("other.lock").exists()
 
 
+@pytest.mark.long
 @pytest.mark.processes
 def test_workers_of_xdist_write_one_lock(project):
     pytest.importorskip("xdist")

@@ -209,6 +209,7 @@ def event_of(base, head):
     return {"pull_request": {"number": "5", "base": {"sha": base}, "head": {"sha": head}}}
 
 
+@pytest.mark.long
 def test_a_bump_is_compared_and_answered_in_one_comment_that_is_updated(tmp_path):
     service, event = bumped(tmp_path, "healthy", "odd")
     for n_updates in (0, 1):

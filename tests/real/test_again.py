@@ -11,6 +11,8 @@ import pytest
 
 from tests.real.conftest import share_stacks
 
+pytestmark = pytest.mark.long  # for changes of storage/receipt.py and of caches
+
 ROOT = Path(__file__).parents[2]
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:|\d\d:\d\d UTC")
 MATRIX = """\

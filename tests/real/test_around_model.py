@@ -6,6 +6,8 @@ from samebits.questions.usage.records import signals_of
 from samebits.reports import document
 from tests.support.pages import beside_models
 
+pytestmark = pytest.mark.long  # for changes of questions/usage and questions/relations
+
 MATRIX = """
 stacks: ["4.48", "4.57", "5.2", "5.x"]
 defaults:

@@ -8,6 +8,8 @@ import pytest
 from samebits import questions
 from tests.real.conftest import NEW, OLD
 
+pytestmark = pytest.mark.long  # for changes of how the core asks questions
+
 CUSTOM = Path(__file__).parents[1] / "custom"
 DEFECTS = ("inv-freq-buffer", "no-post-init", "cache-truthiness")
 """Planted defects: other numbers, an exception, and one that decoding shows."""

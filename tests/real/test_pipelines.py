@@ -11,6 +11,8 @@ from samebits.questions.registry import findings
 from tests.real.conftest import NEW, OLD
 from tests.support.builders import Memory, sound
 
+pytestmark = pytest.mark.long  # for changes of questions/pipelines
+
 ROOT = Path(__file__).parents[2]
 MAKE = """
 import json, sys, torch, transformers

@@ -12,6 +12,8 @@ from tests.real.conftest import NEW, OLD
 from tests.support.builders import Memory, sound
 from tests.support.processor_kinds import KINDS, PAIRED, declare, write, write_llava, write_pair
 
+pytestmark = pytest.mark.long  # for changes of questions/processors
+
 ROOT = Path(__file__).parents[2]
 ASK = """
 import json, logging, sys, warnings

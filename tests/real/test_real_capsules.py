@@ -14,6 +14,8 @@ from samebits.records.capsule import CapsuleFile
 from samebits.reports.write import write
 from tests.real.conftest import ROOT
 
+pytestmark = pytest.mark.long  # for changes of capsules/ and of the probes' capsules
+
 DEFECTS = ("first layer", "raises")
 CUSTOM = ROOT / "tests" / "custom"
 MATRIX = """\

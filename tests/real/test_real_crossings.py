@@ -6,6 +6,8 @@ import pytest
 
 from samebits.questions.crossings.records import crossed
 
+pytestmark = pytest.mark.long  # for changes of questions/crossings
+
 TINY = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": None}
 HEADS = {"intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2}
 MAMBA = {"state_size": 8, "num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 16}

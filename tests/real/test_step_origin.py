@@ -14,6 +14,10 @@ from samebits.questions import training
 from samebits.questions.training.records import steps_of
 from samebits.reports import document
 
+pytestmark = (
+    pytest.mark.long
+)  # for changes of questions/training/origin.py and of how a step is traced
+
 CODE = Path(__file__).parent / "planted" / "modeling_backward.py"
 PLANTS = {"clean": "", "slope": "slope", "unmasked": "unmasked", "tied": "tied"}
 MATRIX = """

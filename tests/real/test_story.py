@@ -7,6 +7,8 @@ import pytest
 
 from samebits.matrix.plan import Selection
 
+pytestmark = pytest.mark.long  # for changes of findings/
+
 CUSTOM = Path(__file__).parents[1] / "custom"
 STORY = [f"open-sci-ref/{name}" for name in ("all", *(f"repair-{n}" for n in range(1, 6)))]
 STACKS = ["4.48", "4.57", "5.2", "5.x"]

@@ -11,6 +11,8 @@ import pytest
 from samebits.storage.store import Store
 from tests.real.conftest import NEW, OLD, ROOT
 
+pytestmark = pytest.mark.long  # for changes of what a process of an environment is given
+
 RECORD = """        logits = self.lm_head(outputs.last_hidden_state)
         frame, callers = sys._getframe(), set()
         while frame is not None:

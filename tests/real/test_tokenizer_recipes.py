@@ -5,6 +5,8 @@ import pytest
 from samebits.matrix.plan import Selection
 from samebits.questions.texts.records import reports_of
 
+pytestmark = pytest.mark.long  # for changes of tokenizers that recipes make
+
 MATRIX = """
 stacks: ["4.48", "5.x"]
 defaults: {greedy: 0, relations: false, usage: false, arguments: false, changes: false, other_classes: false, pipelines: false, crossings: false, training: false, prompts: {short: "Hello world"}}

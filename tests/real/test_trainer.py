@@ -8,6 +8,8 @@ from samebits.questions.trainer.records import runs_of
 from samebits.questions.training.records import steps_of
 from samebits.reports import document
 
+pytestmark = pytest.mark.long  # for changes of questions/trainer
+
 MATRIX = """
 stacks: ["4.48", "5.2", "5.x"]
 defaults: {dtypes: [float32], greedy: 0, relations: false, usage: false, arguments: false, other_classes: false, pipelines: false, crossings: false,

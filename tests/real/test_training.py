@@ -14,6 +14,8 @@ from samebits.questions import training
 from samebits.questions.training.records import steps_of
 from samebits.reports import document
 
+pytestmark = pytest.mark.long  # for changes of questions/training
+
 CODE = Path(__file__).parent / "planted" / "modeling_training.py"
 PLANTS = {
     "clean": "",

@@ -9,6 +9,8 @@ import pytest
 from samebits.stacks import warm
 from tests.real.conftest import NEW, OLD, ROOT, run_samebits, share_stacks
 
+pytestmark = pytest.mark.long  # for changes of stacks/warm.py
+
 HEALTHY = "path: '{custom}/healthy', trust_remote_code: true"
 MATRIX = f"""\
 stacks: ["{OLD}", "{NEW}"]

@@ -10,6 +10,8 @@ from samebits.questions.usage.records import UsageSignal
 from tests.real.conftest import NEW, OLD
 from tests.support.builders import sound_case
 
+pytestmark = pytest.mark.long  # for changes of questions/usage
+
 ROOT = Path(__file__).parents[2]
 ASK = """
 import json, logging, sys

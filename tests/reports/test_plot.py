@@ -99,6 +99,7 @@ def test_a_damaged_report_is_named(report):
         plot.write_chart(options(report))
 
 
+@pytest.mark.long
 def test_the_committed_report_of_an_earlier_version_can_be_drawn(drawn, tmp_path):
     """The README and a how-to show this command."""
     zoo = Path(__file__).parents[2] / "reports" / "zoo" / "report.json"
