@@ -10,8 +10,8 @@ from samebits.findings.rulebook import advice, plain_title, title
 from samebits.questions.made_models import made_models
 from samebits.questions.usage.answers import USAGES
 from samebits.questions.usage.records import signals_of
-from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
-from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
+from samebits.text.blocks import bullets, codes, first_of, heading, link, page, slug, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.moments import moment
 from samebits.text.numbers import count, part, plural
 
@@ -29,7 +29,8 @@ PAGE = "api-checks.md"
 MAX_GROUPS = 2
 """Limit for the groups of models that report.md shows of each usage; the page has them all."""
 MAX_MODELS = 2
-ALL_MODELS = 10_000
+PAGE_MODELS = 12
+"""Limit for the names in one place of the page; the page of each model has its own answers."""
 
 Answers = dict[str, str]
 """Stack -> answer; stacks without an answer are left out."""
@@ -86,8 +87,9 @@ def around_page(report: Report) -> Markdown:
     if _models_tried(report.rows):
         blocks += [
             heading(2, "All groups of models"),
+            prose("The page of each model has its answers that differ between environments."),
             made_models(report.rows, signals_of),
-            _answer_table(report, ALL_MODELS, ALL_MODELS),
+            _answer_table(report, len(report.rows), PAGE_MODELS),
             _skip_table(report.rows),
         ]
     return page(blocks)
@@ -188,7 +190,7 @@ def _answer_table(report: Report, max_groups: int, max_models: int) -> Markdown:
         groups = [group for group in _groups(usage, report.rows) if _disagrees(group)]
         for group in groups[:max_groups]:
             answers = [group.answers.get(stack, "") for stack in stacks]
-            lines.append([usage.what, _names(group.models, max_models), *answers])
+            lines.append([usage.what, first_of(group.models, max_models), *answers])
     return table(["what a user does", "models", *stacks], lines)
 
 
@@ -231,12 +233,6 @@ def _agrees(answers: Answers, group: Group, stacks: set[str]) -> bool:
     return bool(answers) and answers == {s: a for s, a in group.answers.items() if s in stacks}
 
 
-def _names(models: tuple[str, ...], limit: int) -> Markdown:
-    rest = len(models) - limit
-    shown = join(models[:limit])
-    return fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
-
-
 def _finding(text: RuleText, report: Report) -> Markdown:
     """Return one finding with its evidence for the first model in every stack, and its advice."""
     return page(
@@ -265,18 +261,15 @@ def _sightings(rule_code: str, report: Report) -> Iterator[Markdown]:
 
 
 def _extent(finding: StackFinding, rows: Iterable[Row], stack: str) -> Markdown:
-    """Return the models for which a finding is true in one stack.
-
-    The shorter list is given: these models, or all others.
-    """
+    """Return the models for which a finding is true in one stack: these, or all others if fewer."""
     observed = _observed_models(finding.code, rows, stack)
     others = [model for model in observed if model not in finding.models]
     if not others:
         return fill("in {}: all models, {}", stack, count(len(observed)))
     share = part(len(finding.models), len(observed))
     if len(others) < len(finding.models):
-        return fill("in {}: {} models, all but {}", stack, share, codes(others, ALL_MODELS))
-    return fill("in {}: {} models, {}", stack, share, codes(finding.models, ALL_MODELS))
+        return fill("in {}: {} models, all but {}", stack, share, codes(others))
+    return fill("in {}: {} models, {}", stack, share, codes(finding.models))
 
 
 def _skip_table(rows: Iterable[Row]) -> Markdown:
