@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from samebits.lint.guards import behind_guards
+from samebits.lint.guards import behind_guards, lines_behind_guards, share_flags
 from samebits.lint.problem import Problem
 from samebits.lint.project import Project
 from samebits.lint.registry import rules
@@ -81,14 +81,19 @@ def _read(
 def _problems(sources: dict[Path, Source], say: Callable[[str], None]) -> Iterator[Problem]:
     """Yield what the rules report, in their order, and no comment ignores.
 
-    A file that is imported only where the code asks for the release is the author's answer to it.
+    A file that is imported, or a function that is called, only where the code asks for the release is the author's
+    answer to it.
     """
     project = Project(sources.values())
-    guarded = behind_guards(sources)
+    share_flags(sources)
+    guarded, lines = behind_guards(sources), lines_behind_guards(sources)
     for rule in rules():
         say(f"looking for {rule.code}, {rule.page.name}")
         for problem in rule.check(project):
-            if problem.path not in guarded and not _ignored(sources[problem.path], problem):
+            answered = problem.path in guarded or any(
+                problem.line in each for each in lines.get(problem.path, ())
+            )
+            if not answered and not _ignored(sources[problem.path], problem):
                 yield problem
 
 

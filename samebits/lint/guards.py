@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from samebits.lint.source import Source
+    from samebits.lint.source import Function, Source
 
 _QUESTIONS = {"hasattr", "signature", "getfullargspec", "find_spec", "import_module", "callable"}
 _WORDS = re.compile(
@@ -21,6 +21,7 @@ _WORDS = re.compile(
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 _USE_ERRORS = {"AttributeError", "TypeError", "KeyError", "RuntimeError", "ValueError"}
 _ANY = {"Exception", "BaseException"}
+Assignment = ast.Assign | ast.AnnAssign
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -74,17 +75,75 @@ def behind_guards(sources: Mapping[Path, Source]) -> set[Path]:
         behind |= more
 
 
+def share_flags(sources: Mapping[Path, Source]) -> None:
+    """Let each file know the flags that it imports from another one, which asked for the release."""
+    by_name: dict[str, list[Path]] = {}
+    for path in sources:
+        name = path.parent.name if path.stem == "__init__" else path.stem
+        by_name.setdefault(name, []).append(path)
+    own = {path: _release_flags(source) for path, source in sources.items()}
+    for source in sources.values():
+        source.imported_flags = frozenset(
+            alias.name
+            for node in source.by_kind.get(ast.ImportFrom, ())
+            for path in by_name.get((node.module or "").rpartition(".")[2], ())
+            for alias in node.names
+            if alias.name in own[path] and alias.asname is None
+        )
+
+
+def lines_behind_guards(sources: Mapping[Path, Source]) -> dict[Path, list[range]]:
+    """Return the lines of functions that the code calls only below a question about the release.
+
+    Functions of modules alone: transformers calls methods, too.
+    """
+    found: dict[str, list[tuple[Path, Function]]] = {}
+    for path, source in sources.items():
+        for function in source.by_kind.get(ast.FunctionDef, ()):
+            if source.parents[function] is source.tree:
+                found.setdefault(function.name, []).append((path, function))
+    places = {name: each[0] for name, each in found.items() if len(each) == 1}
+    uses: dict[str, list[tuple[Source, ast.AST]]] = {}
+    for source in sources.values():
+        for node in (*source.by_kind.get(ast.Name, ()), *source.by_kind.get(ast.Attribute, ())):
+            name = node.id if isinstance(node, ast.Name) else node.attr
+            if name in places:
+                uses.setdefault(name, []).append((source, node))
+    behind: set[ast.AST] = set()
+    while True:
+        more = {
+            places[name][1]
+            for name, nodes in uses.items()
+            if places[name][1] not in behind
+            and all(
+                _asks_release(source, node) or not behind.isdisjoint(source.ancestors(node))
+                for source, node in nodes
+            )
+        }
+        if not more:
+            break
+        behind |= more
+    lines: dict[Path, list[range]] = {}
+    for path, function in places.values():
+        if function in behind:
+            last = function.end_lineno or function.lineno
+            lines.setdefault(path, []).append(range(function.lineno, last + 1))
+    return lines
+
+
 _MAX_DEPTH = 12
 _RELEASE = re.compile(r"version|transformers_(?:ge|gt|le|lt|v?\d)", re.IGNORECASE)
 
 
 def _asks_release(source: Source, node: ast.AST) -> bool:
-    """Return True below an ``if`` whose condition names a version."""
+    """Return True below an ``if`` whose condition names a version, or a flag that was made of one."""
+    flags = _release_flags(source) | source.imported_flags
     inner = node
     for outer in source.ancestors(node):
         if isinstance(outer, ast.If) and inner is not outer.test:
-            names = (n for n in ast.walk(outer.test) if isinstance(n, (ast.Name, ast.Attribute)))
-            if any(_RELEASE.search(n.id if isinstance(n, ast.Name) else n.attr) for n in names):
+            nodes = (n for n in ast.walk(outer.test) if isinstance(n, (ast.Name, ast.Attribute)))
+            names = {n.id if isinstance(n, ast.Name) else n.attr for n in nodes}
+            if names & flags or any(map(_RELEASE.search, names)):
                 return True
         inner = outer
     return False
@@ -140,10 +199,11 @@ def _left_before(source: Source, outer: ast.AST, inner: ast.stmt) -> bool:
 
 def _asks(source: Source, test: ast.AST) -> bool:
     """Return True if an expression depends on the release or on which names exist."""
+    flags = _flags(source) | source.imported_flags
     for node in ast.walk(test):
         if isinstance(node, (ast.Name, ast.Attribute)):
             name = node.id if isinstance(node, ast.Name) else node.attr
-            if name in _QUESTIONS or _WORDS.search(name) or name in _flags(source):
+            if name in _QUESTIONS or _WORDS.search(name) or name in flags:
                 return True
     return False
 
@@ -151,27 +211,69 @@ def _asks(source: Source, test: ast.AST) -> bool:
 @cache
 def _flags(source: Source) -> frozenset[str]:
     """Return names that are assigned from such a question, or beside an import that may fail."""
-    names: set[str] = set()
-    for node in source.nodes:
-        if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+    return frozenset(
+        name
+        for node in _assignments(source)
+        if _is_question(node) or _beside_import(source, node)
+        for name in _targets(node)
+    )
+
+
+@cache
+def _release_flags(source: Source) -> frozenset[str]:
+    """Return names of a module that are assigned from a version, or beside an import of transformers that may fail."""
+    return frozenset(
+        name
+        for node in _assignments(source)
+        if _names_version(node) or _beside_import(source, node, "transformers")
+        for name in _targets(node)
+    )
+
+
+def _assignments(source: Source) -> Iterator[Assignment]:
+    for kind in (ast.Assign, ast.AnnAssign):
+        yield from (node for node in source.by_kind.get(kind, ()) if node.value is not None)
+
+
+def _targets(node: Assignment) -> Iterator[str]:
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        if isinstance(target, ast.Name):
+            yield target.id
+        elif isinstance(target, ast.Attribute):
+            yield target.attr
+
+
+def _is_question(node: Assignment) -> bool:
+    assert node.value is not None
+    return any(
+        (
+            isinstance(inner, (ast.Name, ast.Attribute))
+            and (inner.id if isinstance(inner, ast.Name) else inner.attr) in _QUESTIONS
+        )
+        or (isinstance(inner, ast.Name) and _WORDS.search(inner.id))
+        or (isinstance(inner, ast.Attribute) and inner.attr == "__version__")
+        for inner in ast.walk(node.value)
+    )
+
+
+def _names_version(node: Assignment) -> bool:
+    """Return True if a value compares the version of transformers."""
+    assert node.value is not None
+    names = {inner.id for inner in ast.walk(node.value) if isinstance(inner, ast.Name)}
+    attributes = {inner.attr for inner in ast.walk(node.value) if isinstance(inner, ast.Attribute)}
+    return ("transformers" in names and "__version__" in attributes) or any(
+        map(_RELEASE.search, names)
+    )
+
+
+def _beside_import(source: Source, node: ast.AST, package: str = "") -> bool:
+    """Return True in a try that expects an import to fail: one of a package, if it is given."""
+    for outer in source.ancestors(node):
+        if not isinstance(outer, ast.Try):
             continue
-        value = node.value
-        asks = any(
-            (
-                isinstance(inner, (ast.Name, ast.Attribute))
-                and (inner.id if isinstance(inner, ast.Name) else inner.attr) in _QUESTIONS
-            )
-            or (isinstance(inner, ast.Name) and _WORDS.search(inner.id))
-            or (isinstance(inner, ast.Attribute) and inner.attr == "__version__")
-            for inner in ast.walk(value)
-        )
-        beside = any(
-            isinstance(outer, ast.Try)
-            and any(_exception_names(h.type) & (_IMPORT_ERRORS | _ANY) for h in outer.handlers)
-            for outer in source.ancestors(node)
-        )
-        if asks or beside:
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            names |= {t.id for t in targets if isinstance(t, ast.Name)}
-            names |= {t.attr for t in targets if isinstance(t, ast.Attribute)}
-    return frozenset(names)
+        imports = [inner for inner in ast.walk(outer) if isinstance(inner, ast.ImportFrom)]
+        is_of_package = any((each.module or "").startswith(package) for each in imports)
+        errors = [_exception_names(h.type) & (_IMPORT_ERRORS | _ANY) for h in outer.handlers]
+        if any(errors) and (not package or is_of_package):
+            return True
+    return False

@@ -68,6 +68,8 @@ class Source:
         self.nodes: list[ast.AST] = []
         self.by_kind: dict[type[ast.AST], list[Any]] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
+        self.imported_flags: frozenset[str] = frozenset()
+        """Names from other files of the project that hold an answer about the release."""
         todo: list[ast.AST] = [self.tree]
         while todo:
             node = todo.pop()

@@ -341,6 +341,52 @@ def test_a_module_behind_a_question_about_the_release_is_not_reached(tmp_path, i
     assert out.count("SB101") == 2 * expected
 
 
+FLAGS = """\
+try:
+    from transformers.distributed import shard
+    has_sharding = True
+except ImportError:
+    has_sharding = False
+"""
+"""A flag that asks for the release, and is read by other files."""
+OTHER_FLAGS = FLAGS.replace("transformers.distributed", "flash_attn")
+CALLED = f"def load():\n    {BAD}"
+
+
+@pytest.mark.parametrize(
+    ("flags", "call", "expected"),
+    [
+        (FLAGS, "if has_sharding:\n    load()\n", 0),
+        (FLAGS, "def outer():\n    load()\nif has_sharding:\n    outer()\n", 0),
+        (FLAGS, "if has_sharding:\n    load()\nload()\n", 1),
+        (FLAGS, "", 1),  # somebody else calls it
+        (OTHER_FLAGS, "if has_sharding:\n    load()\n", 1),
+        (FLAGS, "if is_peft_available():\n    load()\n", 1),
+    ],
+)
+def test_a_function_that_is_called_below_a_question_about_the_release_alone_is_not_reached(
+    tmp_path, flags, call, expected
+):
+    package = tmp_path / "p"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "flags.py").write_text(flags)
+    (package / "x.py").write_text(CALLED)
+    imports = "from p.flags import has_sharding\nfrom p.x import load\n"
+    (package / "y.py").write_text(imports + call)
+    code, out, _ = run(package)
+    assert (code, out.count("SB101")) == (expected, expected)
+
+
+def test_a_flag_of_another_file_is_a_question_about_the_release(tmp_path):
+    (tmp_path / "flags.py").write_text(FLAGS)
+    bad = tmp_path / "bad.py"
+    bad.write_text(f"from flags import has_sharding\nif has_sharding:\n    {BAD}")
+    assert run(tmp_path)[0] == 0
+    bad.write_text(f"from flags import has_sharding\nif not torch:\n    {BAD}")
+    assert run(tmp_path)[0] == 1
+
+
 def test_a_long_run_says_how_far_it_is(bad, monkeypatch):
     assert run(bad)[2] == ""
     monkeypatch.setattr(command, "_PATIENCE", 0.0)

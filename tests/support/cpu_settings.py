@@ -39,13 +39,13 @@ FAILING = (Verdict.DIVERGED, Verdict.UNDECIDED, Verdict.FAILED, Verdict.UNSTABLE
 def cut(variants):
     """Return the zoo with these models and dtypes alone, and few questions that make no verdict."""
     zoo = yaml.safe_load((ROOT / "zoo.yaml").read_text("utf-8"))
-    plain = {"relations": False, "crossings": False, "usage": False, "samples": 0, "greedy": 6}
+    plain = {"relations": False, "save_load": False, "usage": False, "samples": 0, "greedy": 6}
     models = {
         name: zoo["models"][name] | plain | {"dtypes": dtypes, "attention": "default"}
         for name, dtypes in variants.items()
     }
     entries = [found for entry in zoo["expected"] if (found := cut_entry(entry, variants))]
-    return zoo | {"stacks": [OLD, NEW], "models": models, "expected": entries}
+    return zoo | {"environments": [OLD, NEW], "models": models, "expected": entries}
 
 
 def cut_entry(entry, dtypes):
@@ -54,7 +54,7 @@ def cut_entry(entry, dtypes):
     variants = {f"{dtype}-default" for name in models for dtype in dtypes[name]}
     found = {
         "model": models,
-        "stack": named(entry["stack"], (OLD, NEW)),
+        "environment": named(entry["environment"], (OLD, NEW)),
         "variant": named(entry.get("variant", "*"), variants),
     }
     return entry | found if all(found.values()) else None
