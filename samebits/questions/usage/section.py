@@ -10,8 +10,8 @@ from samebits.findings.rulebook import advice, plain_title, title
 from samebits.questions.made_models import made_models
 from samebits.questions.usage.answers import USAGES
 from samebits.questions.usage.records import signals_of
-from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
-from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
+from samebits.text.blocks import bullets, codes, first_of, heading, link, page, slug, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.moments import moment
 from samebits.text.numbers import count, part, plural
 
@@ -188,7 +188,7 @@ def _answer_table(report: Report, max_groups: int, max_models: int) -> Markdown:
         groups = [group for group in _groups(usage, report.rows) if _disagrees(group)]
         for group in groups[:max_groups]:
             answers = [group.answers.get(stack, "") for stack in stacks]
-            lines.append([usage.what, _names(group.models, max_models), *answers])
+            lines.append([usage.what, first_of(group.models, max_models), *answers])
     return table(["what a user does", "models", *stacks], lines)
 
 
@@ -229,12 +229,6 @@ def _stacks_of(rows: Iterable[Row]) -> set[str]:
 def _agrees(answers: Answers, group: Group, stacks: set[str]) -> bool:
     """Return True if a model gave the group's answers, or none, in all of its stacks."""
     return bool(answers) and answers == {s: a for s, a in group.answers.items() if s in stacks}
-
-
-def _names(models: tuple[str, ...], limit: int) -> Markdown:
-    rest = len(models) - limit
-    shown = join(models[:limit])
-    return fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
 
 
 def _finding(text: RuleText, report: Report) -> Markdown:
