@@ -325,7 +325,7 @@ def keep(
             return
         stack._import_everything = lambda: facts
         mark = learned.mark()
-        stack.main([])
+        stack.main()
         learned.write(mark, Path(order["learned"]))
 
     keeper(place, become).serve(learned.read)

@@ -15,8 +15,7 @@ none.
 
 A child is a session of its own. Its output goes to ``log``, of which the end is kept, and all
 processes that it started end with it. A segfault, a hang or a monkey-patch in it does not affect
-other jobs. The exception that ended it is returned as ``"said"``. ``--one job.json`` runs one job
-in this process, which is how jobs run where there is no fork.
+other jobs. The exception that ended it is returned as ``"said"``.
 
 transformers imports most of its modules, and torch's compiler, only when a model is loaded, which
 would take seconds in every child. A child therefore writes down what it learned (process.learned),
@@ -38,7 +37,6 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import sys
 import time
 import traceback
@@ -65,8 +63,6 @@ LAST_WORDS_LIMIT = 4096
 """Maximum bytes of the exception that a child reports at its end."""
 _TICK = 0.5
 """Seconds between two looks at the children: at their progress, and whether they have ended."""
-_IMPORT_ALLOWANCE = 900.0
-"""Seconds on top of a job's limit for a new interpreter to import the modules of the job."""
 _HEARTBEAT = 10.0
 """Seconds between two lines that list the running jobs."""
 
@@ -344,43 +340,6 @@ def _kill_group(pid: int) -> None:
         return  # the group has ended, or belongs to another user
 
 
-def spawn(job: Job) -> dict[str, Any]:
-    """Run ``job`` in a new interpreter and wait for it; used where fork is missing."""
-    path = Path(job["log"]).with_suffix(".job.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(job), "utf-8")
-    board_path = path.with_suffix(".progress")
-    board = progress.Board.at(board_path, float(job["timeout"]))
-    board.write(board.read()._replace(allowance=_IMPORT_ALLOWANCE))
-    watcher = progress.Watcher(board, 0)
-    started, stalled = time.monotonic(), ""
-    command = [sys.executable, __file__, "--one", str(path), str(board_path)]
-    with (
-        Path(job["log"]).open("wb") as log,
-        # a question of transformers must not read the next job as its answer
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log) as process,
-    ):
-        while process.poll() is None and not stalled:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_TICK)
-            stalled = watcher.stalled() if watcher.is_overdue() else ""
-        if stalled:
-            process.kill()
-    step = watcher.look()
-    board.close()
-    board_path.unlink(missing_ok=True)
-    return {
-        "id": job["id"],
-        "exit": None if stalled else process.returncode,
-        "signal": None,
-        "timed_out": bool(stalled),
-        "seconds": round(time.monotonic() - started, 4),
-        "phase": step.phase,
-        "step": step.place,
-        "stalled": stalled,
-    }
-
-
 def answer(answers: IO[str], message: dict[str, Any]) -> None:
     """Write one line to the host."""
     answers.write(json.dumps(message) + "\n")
@@ -501,32 +460,18 @@ def _answers_pipe() -> IO[str]:
     return answers
 
 
-def main(arguments: list[str]) -> None:
-    """Serve, or run the one job whose file is named."""
+def main() -> None:
+    """Import what jobs need, and serve."""
     own.use_packages()
-    if arguments[:1] == ["--one"]:
-        job = json.loads(Path(arguments[1]).read_text("utf-8"))
-        if arguments[2:]:
-            progress.use(progress.Board.at(Path(arguments[2])))
-        marks.MARKS.install()
-        with contextlib.suppress(ImportError):  # the job itself says what is missing
-            _module_of(job)
-        _restrict(job)
-        perform(job)
-        return
     # while it imports it would notice the end of its input late
     die_with_parent(os.getppid(), signal.SIGTERM)
     answers = _answers_pipe()
     gc.disable()
     answer(answers, {"ready": _import_everything()})
-    if hasattr(os, "fork"):
-        signal.signal(signal.SIGTERM, _end_input)
-        inherit_orphans()
-        serve(answers)
-        return
-    for line in sys.stdin:
-        answer(answers, spawn(json.loads(line)))
+    signal.signal(signal.SIGTERM, _end_input)
+    inherit_orphans()
+    serve(answers)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

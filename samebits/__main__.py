@@ -18,6 +18,10 @@ def main() -> None:
         from samebits.defaults.command import main as defaults  # noqa: PLC0415  as lint
 
         sys.exit(defaults(sys.argv[2:]))
+    if not hasattr(os, "fork"):
+        sys.exit(
+            "samebits runs models in forked processes, which this system lacks: use Linux or macOS"
+        )
     # a run holds a million records, and Python would look through them every 700 new ones
     gc.set_threshold(50_000, 20, 100)
     from samebits.storage.receipt import lookup  # noqa: PLC0415  slow, and lint does without

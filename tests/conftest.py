@@ -20,8 +20,7 @@ def no_processes(request, monkeypatch):
     if any(request.node.get_closest_marker(mark) for mark in MARKS):
         return
     for module, name in STARTERS:
-        if hasattr(module, name):  # Windows has no fork
-            monkeypatch.setattr(module, name, refusal(module, name))
+        monkeypatch.setattr(module, name, refusal(module, name))
     monkeypatch.setattr(socket, "getaddrinfo", only_this_machine)
 
 

@@ -302,15 +302,6 @@ def test_options_become_an_order(runner, folder):
     assert runner.environ == {"HOME": "/h"}
 
 
-def test_former_names_of_options_are_read_with_a_hint(runner, capsys):
-    main("matrix", "--stacks", "4.48")
-    main("matrix", "--stacks=4.48")
-    hint = "--stacks is now called --environments; both are read\n"
-    assert capsys.readouterr().err == 2 * hint
-    assert runner.order.selection.environments == ("4.48",)
-    assert runner.order.command == "samebits matrix --environments 4.48"
-
-
 def test_every_option_reaches_the_order():
     """An option is a field of the order, or it is one of those that several fields follow from."""
     options = vars(parsed(["matrix"], PLAIN)).keys()

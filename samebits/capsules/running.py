@@ -94,9 +94,6 @@ class Commands:
 
 def _kill(process: subprocess.Popen[str]) -> None:
     """End a command and all processes that it started."""
-    if not hasattr(os, "killpg"):
-        process.kill()
-        return
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -287,13 +286,8 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
     return {**make_parser(PLAIN)[1], **alone}
 
 
-_RENAMED = {"--stacks": "--environments", "--stack-package": "--environment-package"}
-"""Former names of options -> their names now, as for the keys of matrix.yaml."""
-
-
 def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace:
     """Return the options; an unknown option is reported with the usage of the command."""
-    arguments = [_with_present_name(word, spoken) for word in arguments]
     parser, commands = make_parser(spoken)
     if not arguments:
         parser.print_help()
@@ -307,15 +301,6 @@ def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace
         hint = hint.replace('"', '"--', 1)
         command.error(f"unknown option or argument: {' '.join(unknown)}{hint}")
     return options
-
-
-def _with_present_name(word: str, spoken: TerminalText) -> str:
-    """Return a word with the name that its option has now; a former one is answered with a hint."""
-    name, *value = word.split("=", 1)
-    now = _RENAMED.get(name, name)
-    if now != name:
-        spoken.say(f"{name} is now called {now}; both are read", sys.stderr)
-    return "=".join([now, *value])
 
 
 _SESSION = re.compile(r"^def\s+matrix\s*\(", re.MULTILINE)

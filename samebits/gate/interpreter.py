@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -129,7 +128,7 @@ def _refuse_of_a_model(folder: Path, checkpoints: set[Path]) -> None:
 
 
 def _program(environment: Path) -> Path:
-    return environment / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    return environment / "bin/python"
 
 
 def read_interpreter(python: Path, run: Run | None = None) -> Installed:

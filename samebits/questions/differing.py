@@ -10,7 +10,7 @@ from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from samebits.records.question import Key
     from samebits.records.report import Report, Row
@@ -32,6 +32,20 @@ def differing_lines(lines: Iterable[list[str]]) -> list[Line]:
     return [
         line_of(name, answers) for name, *answers in lines if len(set(answers) - {NOT_OBSERVED}) > 1
     ]
+
+
+def fact_lines(facts: Mapping[str, Mapping[str, str]], stacks: Iterable[str]) -> list[list[str]]:
+    """Return the name of each fact and what it is on the stacks, from stack -> fact -> value."""
+    names = dict.fromkeys(name for of_stack in facts.values() for name in of_stack)
+    stacks = list(stacks)
+    return [[n, *(facts.get(s, {}).get(n, NOT_OBSERVED) for s in stacks)] for n in names]
+
+
+def first_lines(headers: Sequence[str], lines: Sequence[Sequence[str]], limit: int) -> Markdown:
+    """Return a table of the first lines, and how many more are in report.json."""
+    more = len(lines) - limit
+    rest = prose(f"{plural(more, 'more line')} in report.json.") if more > 0 else EMPTY
+    return page([table(headers, lines[:limit]), rest])
 
 
 def once_for_models(models: Mapping[str, Iterable[Line]]) -> list[Line]:

@@ -138,9 +138,7 @@ def _temporary_files(
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make renames survive a power cut, on systems that can open folders."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
+    """Make renames survive a power cut."""
     descriptor = os.open(folder, os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -12,7 +12,6 @@ no part of the lock, and nothing that the stack resolves or imports can depend o
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -555,14 +554,10 @@ def transformers_folder(stack: Stack) -> Path:
 
 def interpreter_of(folder: Path) -> Path:
     """Return the interpreter of the environment in a folder."""
-    if os.name == "nt":
-        return folder / "Scripts" / "python.exe"
     return folder / "bin" / "python"
 
 
 def _site_packages(folder: Path) -> Path:
-    if os.name == "nt":
-        return folder / "Lib" / "site-packages"
     return next(folder.glob("lib/python3*/site-packages"))
 
 

@@ -20,7 +20,6 @@ import contextlib
 import json
 import re
 import signal
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -626,7 +625,7 @@ async def start_process(
             env=dict(environment),
             limit=_LINE_LIMIT,
             # only the host gets a Ctrl-C, and then ends its children in order
-            start_new_session=sys.platform != "win32",
+            start_new_session=True,
         )
     return _PipedProcess(process, log)
 

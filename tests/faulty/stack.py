@@ -423,4 +423,4 @@ stack.perform = perform
 stack._import_everything = import_everything
 stack._HEARTBEAT = 0.2
 if __name__ == "__main__":
-    stack.main(sys.argv[1:])
+    stack.main()

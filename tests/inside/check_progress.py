@@ -6,7 +6,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import stack
 import torch
 from raising import raised
 from samebits_probe.cell.session import Session
@@ -38,18 +37,6 @@ def test_what_is_written_is_read():
     assert here.read()._replace(beats=step.beats) == step
     progress.tick(allowance=float("nan"))
     assert here.read().allowance == 0.0
-
-
-def test_a_board_in_a_file_is_that_of_both_processes():
-    path = Path(tempfile.mkdtemp()) / "board"
-    mine = progress.Board.at(path, 3.0)
-    pid = os.fork()
-    if not pid:
-        progress.use(progress.Board.at(path))
-        progress.begin("load")
-        os._exit(0)
-    os.waitpid(pid, 0)
-    assert (mine.read().phase, mine.read().pid, mine.limit) == ("load", pid, 3.0)
 
 
 def test_a_forward_may_take_what_the_ones_before_took_and_before_them_what_its_size_tells():
@@ -133,34 +120,6 @@ def test_what_is_written_to_a_disk_is_progress_while_something_is_loaded():
     finally:
         (Path(folder) / "file").unlink()
         Path(folder).rmdir()
-
-
-def spawned(script, timeout=2.0):
-    """Run a job in an interpreter of its own, as where there is no fork."""
-    folder = Path(tempfile.mkdtemp())
-    (folder / "script.py").write_text(script)
-    return stack.spawn(
-        {
-            "id": "1",
-            "kind": "capsule",
-            "script": str(folder / "script.py"),
-            "run": "a",
-            "threads": 1,
-            "result": str(folder / "result.json"),
-            "log": str(folder / "log"),
-            "timeout": timeout,
-            "store": {"root": str(folder), "limit": 0},
-        }
-    )
-
-
-def test_without_fork_progress_is_read_from_a_file():
-    found = spawned("import torch\ndef measure():\n    return torch.ones(2)", 120.0)
-    assert (found["exit"], found["timed_out"], found["stalled"]) == (0, False, "")
-    found = spawned("import time\ndef measure():\n    time.sleep(60)")
-    assert (found["exit"], found["timed_out"]) == (None, True)
-    assert (found["phase"], found["step"]) == ("script", "load and run")
-    assert found["stalled"].startswith("no progress for ")
 
 
 # children that wait

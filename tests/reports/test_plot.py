@@ -66,15 +66,6 @@ def test_every_chart_of_a_cell_has_a_name(report, drawn, tmp_path, number):
     assert drawn[0]["background"] == "white"
 
 
-def test_the_former_name_of_a_chart_is_read_with_a_hint(report, drawn, monkeypatch):
-    chart = charts_of(cell_with_charts())[0]._replace(name="float64 check")
-    monkeypatch.setattr(plot, "charts_of", lambda _: [chart])
-    hint, line = plot.write_chart(options(report, chart="ladder"))
-    assert hint == "The chart ladder is now called 'float64 check'; both are read"
-    assert line == f"{chart.title}: {report.with_name('float64-check.svg')}"
-    assert len(drawn) == 1
-
-
 MISTAKES = {
     "no report": ({"report": "none.json"}, "There is no report"),
     "no cell": ({"cell": "gemma2/float32@9"}, "Its cells with that model: "),

@@ -40,8 +40,6 @@ def refusal(device: str) -> str:
 
     A device's context does not work in a forked child, and a thread pool only if it is given up first.
     """
-    if not hasattr(os, "fork"):
-        return "this platform has no fork"
     if device != "cpu":
         return f"a model on {device} cannot be used in a fork; a variant on the CPU is tried"
     if not threads.release():

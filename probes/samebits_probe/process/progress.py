@@ -83,25 +83,10 @@ class Board:
     first, so that a reader could see a limit of 0 seconds and end a job that was well.
     """
 
-    def __init__(self, limit: float = LIMIT, memory: mmap.mmap | None = None) -> None:
-        self._memory = mmap.mmap(-1, _SIZE) if memory is None else memory
+    def __init__(self, limit: float = LIMIT) -> None:
+        self._memory = mmap.mmap(-1, _SIZE)
         head = memoryview(self._memory)[:_HEAD_SIZE]
         self._counts, self._seconds = head.cast("Q"), head.cast("d")
-        if memory is None:
-            self._begin(limit)
-
-    @classmethod
-    def at(cls, path: Path, limit: float | None = None) -> Board:
-        """Return the board in a file, a new one if a limit is given; used where fork is missing."""
-        if limit is not None:
-            path.write_bytes(bytes(_SIZE))
-        with path.open("r+b") as file:
-            board = cls(memory=mmap.mmap(file.fileno(), _SIZE))
-        if limit is not None:
-            board._begin(limit)
-        return board
-
-    def _begin(self, limit: float) -> None:
         self._seconds[_LIMIT] = limit
         self.write(Step(0, "start", "", 0, 0, 0.0, moves=False, depth=0, pid=os.getpid()))
 

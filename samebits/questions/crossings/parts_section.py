@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.questions.crossings.parts import OUTCOMES
 from samebits.questions.texts.compare import position_in_words
-from samebits.text.blocks import folded, heading, link, page, table, titled
+from samebits.text.blocks import first_of, folded, heading, link, page, table, titled
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.names import page_path
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 TITLE = "Tokenizers, processors and generation settings, saved and loaded"
 _MAX_LINES = 40
-_MAX_MODELS = 6
+MAX_MODELS = 6
+"""Limit for the models that a line names."""
 _MAX_OPERATIONS = 3
 _MAX_MESSAGE = 110
 
@@ -46,7 +47,7 @@ def parts_of_run(
     rows = [
         [
             pairs_in_words(group[0].pairs),
-            _models(group),
+            linked_models(dict.fromkeys(loss.model for loss in group)),
             group[0].first.part,
             *_in_words(group[0].first),
         ]
@@ -102,11 +103,9 @@ def _line_key(loss: PartLoss) -> Hashable:
     return tuple(loss.pairs), part.part, part.outcome, operations, type_name
 
 
-def _models(group: Sequence[PartLoss]) -> Markdown:
-    names = list(dict.fromkeys(loss.model for loss in group))
-    shown = join(link(name, page_path(name)) for name in names[:_MAX_MODELS])
-    rest = len(names) - _MAX_MODELS
-    return fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
+def linked_models(names: Iterable[str]) -> Markdown:
+    """Return the first models, each with a link to its page, and the number of those left out."""
+    return first_of([link(name, page_path(name)) for name in names], MAX_MODELS)
 
 
 def _in_words(part: PartCrossing, n_operations: int = _MAX_OPERATIONS) -> tuple[Markdown, Markdown]:

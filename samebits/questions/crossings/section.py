@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.questions.crossings.parts_section import parts_of_model, parts_of_run
+from samebits.questions.crossings.parts_section import linked_models, parts_of_model, parts_of_run
 from samebits.questions.crossings.records import crossed
 from samebits.text.blocks import (
     bullets,
@@ -14,14 +14,13 @@ from samebits.text.blocks import (
     fence,
     folded,
     heading,
-    link,
     page,
     table,
     titled,
 )
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
-from samebits.text.names import numbered, page_path
+from samebits.text.names import numbered
 from samebits.text.numbers import count, exact, number, plural
 
 if TYPE_CHECKING:
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
 TITLE = "Saved by one release, loaded by another"
 
 ARROW = " \N{RIGHTWARDS ARROW} "
-
-MAX_MODELS = 6
-"""Limit for the models that a line names."""
 
 MAX_FIELDS = 3
 """Limit for the config fields in a line of report.md; the page of the model has all of them."""
@@ -228,17 +224,11 @@ def _line(group: list[Loss]) -> list[str]:
     largest = f"max abs {number(max(sizes))}" if sizes and logits == "differs" else logits
     return [
         _pairs(loss.pairs),
-        _models([member.model for member in group]),
+        linked_models(member.model for member in group),
         Markdown(f"**{loss.first.outcome}**"),
         _loss_in_short(loss.first),
         "" if loss.first.failure else largest,
     ]
-
-
-def _models(names: list[str]) -> Markdown:
-    shown = join(link(name, page_path(name)) for name in names[:MAX_MODELS])
-    rest = len(names) - MAX_MODELS
-    return fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
 
 
 def _loss_in_short(crossing: Crossing) -> Markdown:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from samebits.questions.differing import NOT_OBSERVED, differing_lines, line_of, once_for_models
+from samebits.questions.differing import (
+    NOT_OBSERVED,
+    differing_lines,
+    fact_lines,
+    first_lines,
+    line_of,
+    once_for_models,
+)
 from samebits.questions.processors.records import ASIDE, PROCESSORS
 from samebits.text.blocks import codes, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
@@ -125,12 +132,7 @@ def processors_differ(rows: Iterable[Row]) -> bool:
 
 
 def _lines(answer: ProcessorsOfRow, stacks: list[str]) -> list[list[str]]:
-    facts = {stack: _facts(answer, stack) for stack in answer.stacks}
-    names = dict.fromkeys(name for of_stack in facts.values() for name in of_stack)
-    return [
-        [name, *(facts.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)]
-        for name in names
-    ]
+    return fact_lines({stack: _facts(answer, stack) for stack in answer.stacks}, stacks)
 
 
 def _facts(answer: ProcessorsOfRow, stack: str) -> dict[str, str]:
@@ -221,11 +223,8 @@ def _differences(answer: ProcessorsOfRow) -> Markdown:
         "RMS",
         "RMS in float64",
     ]
-    shown = table([*headers, _reference(answer), "this environment"], lines[:_MAX_DIFFERENCES])
-    more = len(lines) - _MAX_DIFFERENCES
-    return page(
-        [shown, prose(f"{plural(more, 'more line')} in report.json.") if more > 0 else EMPTY]
-    )
+    headers += [_reference(answer), "this environment"]
+    return first_lines(headers, lines, _MAX_DIFFERENCES)
 
 
 def _size(size: float | None) -> Markdown:

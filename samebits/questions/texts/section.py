@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.questions.differing import NOT_OBSERVED, differing_lines, once_for_models
+from samebits.questions.differing import (
+    NOT_OBSERVED,
+    differing_lines,
+    fact_lines,
+    first_lines,
+    once_for_models,
+)
 from samebits.questions.texts.compare import GROUPS, position_in_words
 from samebits.questions.texts.records import reports_of
 from samebits.text.blocks import heading, page, table
@@ -78,11 +84,7 @@ def _differences(row: Row) -> Markdown:
         return EMPTY
     reference = next(iter(reports.values())).reference
     headers = ["environment", "operation", "differ", "first", reference, "this environment"]
-    shown = table(headers, lines[:_MAX_DIFFERENCES])
-    more = len(lines) - _MAX_DIFFERENCES
-    return page(
-        [shown, prose(f"{plural(more, 'more line')} in report.json.") if more > 0 else EMPTY]
-    )
+    return first_lines(headers, lines, _MAX_DIFFERENCES)
 
 
 def tokenizers_differ(rows: Iterable[Row]) -> bool:
@@ -105,26 +107,17 @@ def _lines(row: Row, stacks: list[str]) -> list[list[str]]:
         stack: _facts(signal, first) | _text_facts(stack, row)
         for stack, signal in row.tokenizers.items()
     }
-    names = dict.fromkeys(name for facts in facts_by_stack.values() for name in facts)
-    lines = [
-        [name, *(facts_by_stack.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)]
-        for name in names
-    ]
-    return [*lines, *_attributes(row, stacks)]
+    return [*fact_lines(facts_by_stack, stacks), *_attributes(row, stacks)]
 
 
 def _attributes(row: Row, stacks: list[str]) -> list[list[str]]:
     """Return the attributes that differ between releases."""
-    by_stack = {stack: signal.attributes for stack, signal in row.tokenizers.items()}
-    names = dict.fromkeys(name for attributes in by_stack.values() for name in attributes)
-    lines = (
-        [
-            f"attribute {name}",
-            *(by_stack.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks),
-        ]
-        for name in names
-    )
-    return [line for line in lines if len(set(line[1:]) - {NOT_OBSERVED}) > 1]
+    attributes = {stack: signal.attributes for stack, signal in row.tokenizers.items()}
+    return [
+        [f"attribute {name}", *values]
+        for name, *values in fact_lines(attributes, stacks)
+        if len(set(values) - {NOT_OBSERVED}) > 1
+    ]
 
 
 def _facts(signal: TokenizerSignal, first: TokenizerSignal) -> Facts:

@@ -24,10 +24,6 @@ SCALE = 2.0
 _MAX_NAMED = 8
 
 
-_FORMER = "ladder"
-"""Former name of the chart of the float64 check."""
-
-
 class PlotError(SamebitsError):
     """A chart cannot be written."""
 
@@ -53,16 +49,10 @@ def write_chart(options: Options) -> list[str]:
         ReportFileError: the report cannot be read.
 
     """
-    name = "float64 check" if options.chart == _FORMER else options.chart
-    chart = _chart(_cell(_report(options.report), options.cell), name)
+    chart = _chart(_cell(_report(options.report), options.cell), options.chart)
     output = options.output or options.report.with_name(f"{chart.id}.svg")
     output.write_bytes(_drawn(chart, output.suffix.lower()))
-    hint = (
-        [f"The chart {_FORMER} is now called {name!r}; both are read"]
-        if name != options.chart
-        else []
-    )
-    return [*hint, f"{chart.title}: {output}"]
+    return [f"{chart.title}: {output}"]
 
 
 def _report(path: Path) -> Report:

@@ -3,7 +3,6 @@
 import pytest
 
 from samebits.findings.case import Case
-from samebits.questions.arguments import QUESTION
 from samebits.questions.arguments.compare import differences, other_states
 from samebits.questions.arguments.records import ArgumentsSignal
 from samebits.questions.arguments.section import SECTION
@@ -157,7 +156,3 @@ def test_sections_list_what_differs_and_nothing_else():
     assert not SECTION.has_details(same.rows, same)
     assert not SECTION.of_run(same)
     assert not SECTION.of_model(list(same.rows), same)
-
-
-def test_a_row_without_arguments_has_no_answer():
-    assert QUESTION.of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None

@@ -2,12 +2,10 @@
 
 import pytest
 
-from samebits.questions.classes import QUESTION
 from samebits.questions.classes.compare import differences
 from samebits.questions.classes.records import ClassesSignal
 from samebits.questions.classes.section import SECTION
 from tests.support.asked import findings_of, report_of
-from tests.support.builders import Memory, sound
 
 READ = {
     "model_class": "BertModel",
@@ -85,17 +83,8 @@ def test_a_load_that_raises_on_one_side_is_named_with_its_exception():
     assert "planted" in " ".join(found["SB931"].evidence)
 
 
-def test_sections_list_what_differs_and_nothing_else():
+def test_sections_say_what_each_side_reads():
     report = report_of("classes", signal(READ), signal(UNREAD))
-    assert SECTION.has_details(report.rows, report)
     for text in (SECTION.of_run(report), SECTION.of_model(list(report.rows), report)):
         assert "AutoModel" in text
         assert "0 of 40 tensors read" in text
-    same = report_of("classes", signal(READ), signal(READ))
-    assert not SECTION.has_details(same.rows, same)
-    assert not SECTION.of_run(same)
-    assert not SECTION.of_model(list(same.rows), same)
-
-
-def test_a_row_without_classes_has_no_answer():
-    assert QUESTION.of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None

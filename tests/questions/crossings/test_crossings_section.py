@@ -71,11 +71,6 @@ def rows(text):
     return {first: rest for first, *rest in cells}
 
 
-def test_nothing_without_crossings():
-    assert section() == ""
-    assert TITLE not in beside_models(document.render(report()))
-
-
 def test_models_that_lose_nothing_are_one_sentence():
     text = section(model("gpt2"), model("bert"))
     assert "2 models, 18 pairs of saver and loader: 18 give the same bits back" in text

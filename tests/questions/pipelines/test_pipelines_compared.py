@@ -201,8 +201,6 @@ def test_without_a_task_that_was_asked_nothing_is_shown():
     report = sample_report().model_copy(update={"rows": (one,)})
     assert not of_run(report)
     assert "not asked: the checkpoint has no tokenizer" in of_model([one], report)
-    assert QUESTION.of_captures({"4.48": sound(Memory(), "4.48")}, "4.48") is None
-    assert not of_model([same_everywhere("m", "float32")], report)
 
 
 def test_a_model_that_raises_by_itself_is_not_accused_again():

@@ -33,10 +33,6 @@ def test_without_the_reference_s_the_first_stack_is_compared_with():
     assert {s: report.reference for s, report in answer.compared.items()} == {"c": "a"}
 
 
-def test_a_row_without_processors_has_no_answer():
-    assert of_row(a=None, b=None) is None
-
-
 def test_a_row_of_an_earlier_report_is_read():
     answer = of_row(a=OTHER, b=PLAIN)
     facts = answer.model_dump(mode="json")

@@ -36,11 +36,6 @@ def report_with(**signals):
     return report.model_copy(update={"rows": (row, *report.rows[1:])})
 
 
-def test_no_processors_no_section():
-    assert processors(sample_report()) == ""
-    assert processors_of(list(sample_report().rows), sample_report()) == ""
-
-
 def test_equal_processors_are_one_sentence():
     report = report_with(a=PLAIN, b=PLAIN)
     assert "return the same bytes in all releases" in processors(report)

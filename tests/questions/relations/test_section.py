@@ -110,13 +110,6 @@ def test_the_sample_shows_every_kind_of_fact():
         assert any(getattr(s, field) for s in signals), field
 
 
-def test_without_relations_there_is_no_section():
-    rows = tuple(r for r in sample_report().rows if not signals_of(r))
-    assert section(*rows) == ""
-    assert "Relations inside" not in "".join(documents(*rows).values())
-    assert broken_line(sample_report().model_copy(update={"rows": rows})) == ""
-
-
 def test_the_headline_counts_and_says_where():
     text = section(
         row(x5_0=signal(relation(NAME, "3 tokens", 1.0, promoted=1.0), holding("causality"))),

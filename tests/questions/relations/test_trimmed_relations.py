@@ -41,7 +41,3 @@ def test_zeros_of_relations_that_hold_are_left_out(before, kept):
     assert (after == before) == kept
     assert (after.holds, after.distance, after.case) == (before.holds, before.distance, before.case)
     assert bool(after.layers and after.positions) == kept
-
-
-def test_a_row_without_relations_says_nothing_of_them():
-    assert QUESTION.of_captures({"4.48": capture()}, "4.48") is None

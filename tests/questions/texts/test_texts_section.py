@@ -35,12 +35,6 @@ def lines(text):
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
-def test_models_without_a_tokenizer_have_no_section():
-    assert tokenizers(report(row("llama"))) == ""
-    assert tokenizers_of([row("llama")], report()) == ""
-    assert not tokenizers_differ([row("llama")])
-
-
 def test_only_what_differs_is_told_and_models_alike_share_a_line():
     parted = {"v4_48": signal(), "v5_x": signal(padding_side="right")}
     text = tokenizers(report(row("a", **parted), row("b", **parted)))

@@ -13,7 +13,6 @@ from tests.questions.training.test_training_section import (
     with_answers,
     with_training,
 )
-from tests.support.sample_report import sample_report
 
 CHANGE = {"subject": "argument", "name": "optim", "reference": "a", "candidate": "b"}
 BY = {"losses": [2.5], "rows": [3], "items": [7], "rates": [5e-5]}
@@ -25,11 +24,6 @@ def with_trainer(*, steps=None, **runs):
     steps = steps or {stack: step() for stack in runs}
     reports = {stack: TrainerReport.model_validate(run) for stack, run in runs.items()}
     return with_answers(training=TrainingOfRow(stacks=steps), trainer=TrainerOfRow(stacks=reports))
-
-
-def test_a_report_without_trainer_has_no_part():
-    assert by_trainer(sample_report()) == ""
-    assert by_trainer_of(sample_report().rows) == ""
 
 
 def test_what_trainer_does_otherwise_is_listed_with_the_argument_that_restores_it():

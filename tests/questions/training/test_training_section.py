@@ -56,11 +56,6 @@ def with_training(**steps):
     return with_answers(training=TrainingOfRow(stacks=steps))
 
 
-def test_a_report_without_training_has_no_section():
-    assert training(sample_report()) == ""
-    assert training_of(sample_report().rows) == ""
-
-
 def test_a_step_that_diverged_is_named_with_both_numbers_and_formulas():
     diverged = compared("diverged", first=ITEM, items=[ITEM], counts={"diverged": 1})
     report, row = with_training(**{"4.48": step(), "5.0": step(comparison=diverged)})

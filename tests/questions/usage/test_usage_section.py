@@ -84,12 +84,6 @@ def met(rows, *codes, stack="5.9"):
     return of_stacks(cells).get(stack, ())
 
 
-def test_nothing_tried_says_nothing():
-    documents = reports_document.render(report(row()))
-    assert "API checks" not in beside_models(documents)
-    assert PAGE not in documents
-
-
 def test_stacks_that_agree_have_no_line():
     text = section(
         beside_models(
