@@ -19,9 +19,11 @@ def main() -> None:
 
         sys.exit(defaults(sys.argv[2:]))
     if not hasattr(os, "fork"):
-        sys.exit(
-            "samebits runs models in forked processes, which this system lacks: use Linux or macOS"
+        write(
+            sys.stderr,
+            "samebits forks its processes, which this system cannot: use Linux or macOS\n",
         )
+        sys.exit(2)
     # a run holds a million records, and Python would look through them every 700 new ones
     gc.set_threshold(50_000, 20, 100)
     from samebits.storage.receipt import lookup  # noqa: PLC0415  slow, and lint does without
