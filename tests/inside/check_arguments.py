@@ -3,6 +3,7 @@
 import torch
 import transformers
 from samebits_probe.model.leftover import Leftover
+from samebits_probe.questions.arguments import ones
 from samebits_probe.questions.arguments.arguments import effects, given
 from samebits_probe.questions.arguments.generating import Generation, asked, assistants, inputs
 from samebits_probe.questions.arguments.states import held
@@ -296,3 +297,34 @@ def test_an_encoder_decoder_has_two_fields_of_hidden_states():
 def test_a_prompt_that_the_forward_refuses_has_no_entry():
     assert states(Reads(), {**IDS, "pixel_values": torch.zeros(1)}) == {}
     assert states(Reads()) == {}
+
+
+class Packs(Plain):
+    """A forward with an image that takes its place for the start of a row, unless a mask says otherwise."""
+
+    start = 1
+
+    def forward(self, input_ids, pixel_values=None, attention_mask=None, use_cache=True):
+        logits = self.logits(input_ids)
+        if attention_mask is None and not use_cache:
+            logits = torch.cat([logits[:, :1], logits[:, 1:] * self.start], dim=1)
+        return {"logits": logits}
+
+
+class StaysApart(Packs):
+    start = 3
+
+
+def test_a_planted_forward_that_is_another_with_a_mask_of_ones_shows_and_its_twin_does_not():
+    image = {**IDS, "pixel_values": torch.ones(1, 3, 4, 4)}
+    hidden = {**image, "attention_mask": torch.arange(9)[None].clamp(max=1)}
+    for model_class, effect in ((Packs, "none"), (StaysApart, "other numbers")):
+        model = model_class().eval()
+        model.dtype = torch.float32
+        found = ones.effects(model, {"short": IDS, "image": image}, lambda: None)
+        assert found == {"image": {"named": True, "effect": effect}}
+        with_mask = {**image, "attention_mask": torch.ones_like(IDS["input_ids"])}
+        assert ones.effects(model, {"image": with_mask}, lambda: None) == found
+        assert not ones.effects(model, {"short": IDS, "image": hidden}, lambda: None)
+        model.dtype = torch.bfloat16
+        assert not ones.effects(model, {"image": image}, lambda: None)

@@ -43,3 +43,13 @@ def test_embeddings_and_outputs_are_copied_before_they_change():
 def test_an_output_without_tensors_is_none():
     assert first_tensor(None) is None
     assert first_tensor((None, 3)) is None
+
+
+def test_a_list_may_have_none_in_place_of_a_layer_which_keeps_its_number():
+    model = Model()
+    model.h.insert(1, None)  # as the conv_layers of Informer end
+    assert [name for name, _ in layers(model)] == ["h.0", "h.2", "h.3"]
+    with recorded(model):
+        pass
+    plain = [name for name, _ in layers(Model())]
+    assert plain == ["h.0", "h.1", "h.2"]

@@ -30,7 +30,10 @@ def layers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
         if not isinstance(module, torch.nn.ModuleList) or name.startswith(containers):
             continue
         containers += (f"{name}.",)
-        named_layers += [(f"{name}.{index}", layer) for index, layer in enumerate(module)]
+        # a list may hold None in place of a layer that is left out: Informer's last one of its conv_layers
+        named_layers += [
+            (f"{name}.{index}", layer) for index, layer in enumerate(module) if layer is not None
+        ]
     return named_layers
 
 

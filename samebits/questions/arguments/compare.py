@@ -19,23 +19,26 @@ if TYPE_CHECKING:
 
 METHODS: tuple[Method, ...] = ("forward", "generate")
 _UNDECIDED = frozenset({"rounding"})
+_CHANGED = "other numbers"
 _UNREAD: Mapping[str, Kind] = {"none": "ignored", "raises": "refused"}
 
 
 def differences(
     reference: ArgumentsSignal, candidate: ArgumentsSignal
 ) -> Iterator[ArgumentDifference]:
-    """Yield the arguments that the reference reads, and the candidate ignores or refuses.
+    """Yield the arguments that one side reads, and the other one ignores or refuses.
 
-    Nothing is said of an argument that no side names: there is no promise that ``**kwargs`` has an effect.
+    Nothing is said of an argument that no side names: there is no promise that ``**kwargs`` has an effect. A
+    reference that does not name it is of a time before the argument, and has nothing to answer for.
     """
     for method in METHODS:
         first, second = reference.of(method), candidate.of(method)
         for name in first.keys() & second.keys():
             before, after = first[name], second[name]
-            if not (before.named or after.named):
-                continue
-            if kind := _kind(method, before, after):
+            kind = _kind(method, before, after) if before.named or after.named else None
+            if kind is None and before.named and after.named:
+                kind = _kind_of_reference(method, before, after)
+            if kind:
                 yield ArgumentDifference(
                     argument=name, method=method, kind=kind, reference=before, candidate=after
                 )
@@ -63,19 +66,44 @@ def other_states(reference: ArgumentsSignal, candidate: ArgumentsSignal) -> Iter
                 yield OtherStates(prompt, field, before, after)
 
 
+def masked_otherwise(
+    reference: ArgumentsSignal, candidate: ArgumentsSignal
+) -> Iterator[tuple[str, ArgumentEffect, ArgumentEffect]]:
+    """Yield the prompts of which a mask of ones changes the numbers on one side alone, with both effects.
+
+    A side that raises without the mask or with it says nothing: a mask may be required.
+    """
+    for prompt in reference.ones.keys() & candidate.ones.keys():
+        sides = reference.ones[prompt], candidate.ones[prompt]
+        effects = {side.effect for side in sides}
+        if effects in ({_CHANGED, "none"}, {_CHANGED, "rounding"}):
+            yield prompt, *sides
+
+
 def report(stack: str, reference: ArgumentsSignal, candidate: ArgumentsSignal) -> ArgumentsReport:
     """Compare the effects of two environments; ``stack`` is the reference's."""
     return ArgumentsReport(reference=stack, differences=tuple(differences(reference, candidate)))
 
 
-def _kind(method: Method, before: ArgumentEffect, after: ArgumentEffect) -> Kind | None:
-    """Return what became of an argument that the reference reads; None if it is read still.
+def _kind_of_reference(
+    method: Method, before: ArgumentEffect, after: ArgumentEffect
+) -> Kind | None:
+    """Return what the reference does with an argument that the candidate reads.
 
-    A release that reads an argument more has nothing to answer for. An argument of generate() may
-    choose another way to the same tokens, so that it has no effect to lose, and may be refused still.
+    None for one without an effect on generate(): a default, such as BART's end that is forced in 4.x, may hide it.
     """
-    if method == "generate" and before.effect == "none" and after.effect == "raises":
+    kind = _kind(method, after, before)
+    return None if method == "generate" and kind == "ignored" else kind
+
+
+def _kind(method: Method, reads: ArgumentEffect, other: ArgumentEffect) -> Kind | None:
+    """Return what one release does with an argument that another one reads; None if it reads it, too.
+
+    An argument of generate() may choose another way to the same tokens, so that it has no effect to lose, and
+    may be refused still.
+    """
+    if method == "generate" and reads.effect == "none" and other.effect == "raises":
         return "refused"
-    if before.effect in _UNREAD or _UNDECIDED & {before.effect, after.effect}:
+    if reads.effect in _UNREAD or _UNDECIDED & {reads.effect, other.effect}:
         return None
-    return _UNREAD.get(after.effect)
+    return _UNREAD.get(other.effect)

@@ -19,7 +19,7 @@ Effect = Literal[
 
 
 Kind = Literal["ignored", "refused"]
-"""ignored: an argument has an effect in the reference, and none in the candidate. refused: the candidate raises."""
+"""What one side does with an argument that has an effect on the other. ignored: it has none. refused: the call raises."""
 Method = Literal["forward", "generate"]
 """The method of the model that is called."""
 
@@ -46,6 +46,9 @@ class ArgumentsSignal(Answer):
     states: dict[str, dict[str, tuple[str, ...]]] = Field(default_factory=dict)
     """Prompt -> field of the output, such as ``hidden_states`` -> the layer whose output each entry holds, such as
     ``layer 3``; '' for none."""
+
+    ones: dict[str, ArgumentEffect] = Field(default_factory=dict)
+    """Prompt with an image, a video or a sound -> what an attention mask of ones changes."""
 
     def of(self, method: Method) -> dict[str, ArgumentEffect]:
         """Return argument -> effect for one method."""

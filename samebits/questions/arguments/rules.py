@@ -1,4 +1,4 @@
-"""SB926 to SB929 and SB947: arguments that one release ignores or refuses, and hidden states that it gives."""
+"""SB926 to SB929, SB947, SB948: arguments that one release ignores or refuses, hidden states, masks of ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.arguments.compare import differences, other_states
+from samebits.questions.arguments.compare import differences, masked_otherwise, other_states
 from samebits.questions.arguments.records import ARGUMENTS
 
 if TYPE_CHECKING:
@@ -65,10 +65,18 @@ def states_in_words(states: Sequence[str]) -> str:
     return ", ".join(state or "no layer's output" for state in states)
 
 
+def _masked_otherwise(case: Case) -> Iterator[Sighting]:
+    pair = ARGUMENTS.on_both(case.reference, case.capture)
+    for prompt, *effects in masked_otherwise(*pair) if pair else ():
+        sides = (in_words(side, "forward") for side in effects)
+        yield Sighting(f"forward(attention_mask=ones): {prompt}", side_lines(case, *sides))
+
+
 RULES = (
     Rule("SB926", _of_kind("forward", "ignored")),
     Rule("SB927", _of_kind("forward", "refused")),
     Rule("SB928", _of_kind("generate", "ignored")),
     Rule("SB929", _of_kind("generate", "refused")),
     Rule("SB947", _other_states),
+    Rule("SB948", _masked_otherwise),
 )

@@ -26,7 +26,8 @@ SECTION = Differing(
     title="Arguments of forward and generate()",
     thing="argument",
     intro="{}: forward, and generate() where the model has it, are called with one argument more at a time. "
-    "Listed is what the reference reads, and an environment ignores or refuses. It does not affect the verdict.",
+    "Listed is what the reference reads, and an environment ignores or refuses. Where both name the argument, it may be "
+    "the reference that does so. It does not affect the verdict.",
     key=ARGUMENTS,
     name=lambda difference: call_of(difference.method, difference.argument),
     in_words=_effect,

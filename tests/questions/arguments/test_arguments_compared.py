@@ -31,9 +31,14 @@ def kinds(before, after):
     ("before", "after", "kind"),
     [
         (READ, NONE, "ignored"),
-        # it is read by one release more
+        # a release before the argument has nothing to answer for
         (NONE, READ, None),
         (RAISES, READ, None),
+        # that names it, and does not read it
+        (NONE | {"named": True}, READ, "ignored"),
+        (RAISES | {"named": True}, READ, "refused"),
+        (RAISES | {"named": True}, NONE | {"named": True}, None),
+        (RAISES | {"named": True}, {"named": True, "effect": "rounding"}, None),
         (READ, RAISES, "refused"),
         ({"named": True, "effect": "another shape"}, NONE, "ignored"),
         (READ, READ, None),
@@ -58,8 +63,12 @@ def test_what_one_side_reads_and_the_other_does_not_is_accused(before, after, ki
         (READ, RAISES, "refused"),
         # another way to the same tokens has no effect to lose, and may be refused
         ({"named": True, "effect": "none"}, RAISES, "refused"),
+        # a default of the reference may hide it
         ({"named": True, "effect": "none"}, READ, None),
         (RAISES, READ, None),
+        (RAISES, NONE, None),
+        (RAISES | {"named": True}, NONE | {"named": True}, "refused"),
+        (RAISES | {"named": True}, RAISES | {"named": True}, None),
         (READ, READ, None),
         ({"named": True, "effect": "rounding"}, NONE, None),
         ({"named": False, "effect": "none"}, RAISES, None),
@@ -144,6 +153,30 @@ def test_prompts_with_the_same_difference_are_one_finding():
     )
     places = [each.where.rpartition(": ")[2] for each in findings(case)]
     assert places == ["short · hidden_states", "image · hidden_states"]
+
+
+def masked(effect):
+    return ArgumentsSignal.model_validate({"ones": {"image": {"named": True, "effect": effect}}})
+
+
+@pytest.mark.parametrize(
+    ("other", "is_accused"),
+    [("none", True), ("rounding", True), ("other numbers", False), ("raises", False)],
+)
+def test_a_mask_of_ones_that_changes_numbers_on_one_side_alone_is_accused(other, is_accused):
+    for sides in (
+        (masked("other numbers"), masked(other)),
+        (masked(other), masked("other numbers")),
+    ):
+        assert findings_of("arguments", *sides).keys() == ({"SB948"} if is_accused else set())
+    assert not findings_of("arguments", masked("none"), masked("rounding"))
+    assert not findings_of("arguments", masked("other numbers"), ArgumentsSignal())
+
+
+def test_the_finding_of_a_mask_of_ones_names_the_prompt_and_both_effects():
+    found = findings_of("arguments", masked("other numbers"), masked("none"))["SB948"]
+    assert found.where == "forward(attention_mask=ones): image"
+    assert found.evidence == ("4.48: other numbers", "5.x: no effect")
 
 
 def test_sections_list_what_differs_and_nothing_else():

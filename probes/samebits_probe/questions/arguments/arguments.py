@@ -69,20 +69,21 @@ def effects(
         Exception: what the forward raises without any of the arguments.
 
     """
-    plain = _answer(model, kwargs, restore)
+    plain = answer(model, kwargs, restore)
     facts: dict[str, Facts] = {}
     for name, value in values.items():
         named = {"named": forks.accepts(model, name)}
         try:
-            answer = _answer(model, {**kwargs, name: value}, restore)
+            other = answer(model, {**kwargs, name: value}, restore)
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             facts[name] = named | raised(error)
         else:
-            facts[name] = named | _effect(plain, answer)
+            facts[name] = named | _effect(plain, other)
     return facts
 
 
-def _answer(model: Any, kwargs: Facts, restore: Callable[[], None]) -> Any:
+def answer(model: Any, kwargs: Facts, restore: Callable[[], None]) -> Any:
+    """Return what forward gives; ``restore`` undoes what it leaves."""
     try:
         with torch.no_grad():
             return model(**kwargs)
@@ -98,18 +99,18 @@ def raised(error: Exception) -> Facts:
     return {"effect": "raises", "message": reason, "at": next(reversed(places), "")}
 
 
-def _effect(plain: Any, answer: Any) -> Facts:
+def _effect(plain: Any, other: Any) -> Facts:
     """Return the effect: another form, other fields, other numbers, or none."""
-    if isinstance(plain, tuple) is not isinstance(answer, tuple):
-        return {"effect": "another form", "message": type(answer).__name__}
-    if added := added_fields(plain, answer):
+    if isinstance(plain, tuple) is not isinstance(other, tuple):
+        return {"effect": "another form", "message": type(other).__name__}
+    if added := added_fields(plain, other):
         return added
-    return effect_of(layers.logits_of(plain), layers.logits_of(answer))
+    return effect_of(layers.logits_of(plain), layers.logits_of(other))
 
 
-def added_fields(plain: Any, answer: Any) -> Facts:
+def added_fields(plain: Any, other: Any) -> Facts:
     """Return the effect of an argument that adds fields; empty if it adds none."""
-    added = sorted(_fields(answer) - _fields(plain))
+    added = sorted(_fields(other) - _fields(plain))
     return {"effect": "more fields", "message": ", ".join(added)} if added else {}
 
 
@@ -127,7 +128,7 @@ def effect_of(before: torch.Tensor | None, after: torch.Tensor | None) -> Facts:
     return {"effect": "other numbers" if part > _CLEAR else "rounding"}
 
 
-def _fields(answer: Any) -> set[str]:
+def _fields(output: Any) -> set[str]:
     return (
-        {str(k) for k, v in answer.items() if v is not None} if hasattr(answer, "items") else set()
+        {str(k) for k, v in output.items() if v is not None} if hasattr(output, "items") else set()
     )

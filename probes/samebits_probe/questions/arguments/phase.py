@@ -8,7 +8,7 @@ from samebits_probe.cell.phase import Phase
 from samebits_probe.model import load
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.process import progress
-from samebits_probe.questions.arguments import arguments, generating, states
+from samebits_probe.questions.arguments import arguments, generating, ones, states
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +36,7 @@ def observe(session: Session) -> None:
     facts = _of_forward(session, answered[first], large=large)
     if facts:
         facts |= _of_states(session, {name: answered[name] for name in (first, richest)})
+        facts |= _of_ones(session, answered)
     inputs = generating.inputs(session.loaded.model, answered[first])
     if facts and inputs is not None:
         facts |= _of_generate(session, inputs, large=large)
@@ -65,6 +66,15 @@ def _of_states(session: Session, prompts: Mapping[str, Facts]) -> Facts:
     facts: Facts = {}
     with session.instrument("hidden states of the output"):
         facts["states"] = states.held(model, prompts, Leftover(model).restore)
+    return facts
+
+
+def _of_ones(session: Session, prompts: Mapping[str, Facts]) -> Facts:
+    """Return what a mask of ones changes for a prompt with more than text."""
+    model = session.loaded.model
+    facts: Facts = {}
+    with session.instrument("an attention mask of ones"):
+        facts["ones"] = ones.effects(model, prompts, Leftover(model).restore)
     return facts
 
 
