@@ -355,7 +355,7 @@ def test_commits_since_last_night_that_change_the_file_are_listed(tmp_path):
     _, body = opened(tmp_path)
     assert "1 commit of 2 since" in body
     assert "Steady the norm (#8)" in body
-    assert f"transformers@{shas[2]}" in body
+    assert f"./transformers@{shas[2]}" in body
     assert "A page" not in body
 
 
