@@ -33,6 +33,12 @@ def write(results: dict[str, Any]) -> None:
     PAGE.write_text(page(content, yaml.safe_load(JUDGED.read_text("utf-8")) or {}), "utf-8")
 
 
+def read() -> dict[str, Any]:
+    """Return the results of the last replay."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
+    return found
+
+
 def page(results: dict[str, Any], judged: dict[str, Any]) -> str:
     """Return the page."""
     nights, causes = results["nights"], results["causes"]
