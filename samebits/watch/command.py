@@ -208,7 +208,7 @@ def _commits(repo: Path, since: str, last: str, files: set[str]) -> Beside:
 async def _suspects(
     matrix: Path, asked: bisect.Options, environ: Mapping[str, str], say: Callable[[str], None]
 ) -> tuple[str, ...]:
-    """Return the lines of a bisection between last night and this, for one model."""
+    """Return the commits that a bisection between last night and this names for one model."""
     whole = load.load(matrix)
     models = tuple(model for model in whole.models if model.name == asked.model)
     one = whole.model_copy(update={"models": models, "expected": ()})
@@ -216,7 +216,12 @@ async def _suspects(
         found = await bisect.bisected(one, asked, environ, say, explains=False)
     except SamebitsError as error:
         return (f"not found: {error}",)
-    return tuple(bisect.lines(found))
+    unproven = " (or one before it, which could not be tried)"
+    told = [
+        f"{c.sha[:_SHORT]} {c.date} {c.title}{'' if c.is_proven else unproven}"
+        for c in found.culprits
+    ]
+    return (*(told or (found.failure,)), f"tried {found.n_tried} of {found.n_commits} commits")
 
 
 def _script(path: Path, model: str, release: str, commit: str) -> str:

@@ -50,7 +50,7 @@ class Beside(NamedTuple):
     since: str = ""
     """The last night's commit, or the release."""
     suspects: tuple[str, ...] = ()
-    """Lines of a bisection, if one was asked for."""
+    """What a bisection names, one line each, if one was asked for."""
     script: str = ""
     """A matrix file that shows it, and its command."""
 
