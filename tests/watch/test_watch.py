@@ -5,10 +5,13 @@ import json
 import pytest
 
 from samebits import cli
+from samebits.bisect.history import HistoryError
+from samebits.bisect.records import Bisection, Culprit
 from samebits.records.capture import Failure, Frame
 from samebits.records.ids import Verdict
 from samebits.records.trace import Side, SourceDiff
 from samebits.reports.json import render
+from samebits.watch import command
 from samebits.watch.causes import grouped, night_of
 from samebits.watch.nights import changes
 from samebits.watch.records import WatchFile
@@ -357,6 +360,38 @@ def test_commits_since_last_night_that_change_the_file_are_listed(tmp_path):
     assert "Steady the norm (#8)" in body
     assert f"./transformers@{shas[2]}" in body
     assert "A page" not in body
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("is_found", [True, False])
+def test_a_bisection_names_commits_or_says_why_not(tmp_path, monkeypatch, is_found):
+    shas = clone(tmp_path / "clone", ("Start", {}), ("Steady the norm (#8)", {"x": "b"}))
+    culprit = Culprit(sha=shas[1], date="2026-07-01", title="Steady the norm (#8)", before=shas[0])
+    asked = []
+
+    async def bisected(matrix, options, *_, **__):
+        asked.append(([model.name for model in matrix.models], options.first, options.last))
+        if not is_found:
+            msg = "the clone has no such commit"
+            raise HistoryError(msg)
+        ends = {"model": "llama", "first": "a", "last": "b", "commits": (shas[0], shas[1])}
+        return Bisection(
+            **ends, culprits=(culprit,), n_commits=2, n_suspected=1, n_tried=2, seconds=1
+        )
+
+    monkeypatch.setattr(command.bisect, "bisected", bisected)
+    (tmp_path / "matrix.yaml").write_text(
+        'version: 1\nenvironments: ["5.x"]\nmodels:\n  llama: {build: {architecture: llama}}\n'
+        "  t5: {build: {architecture: t5}}\n"
+    )
+    told(tmp_path, report(*same("llama"), commit=shas[0][:10]))
+    planted = report(diverged("llama", changed("llama")), commit=shas[1][:10])
+    planted = planted.model_copy(update={"matrix_path": str(tmp_path / "matrix.yaml")})
+    told(tmp_path, planted, "--repo", tmp_path / "clone", "--bisect")
+    _, body = opened(tmp_path)
+    assert asked == [(["llama"], shas[0][:10], shas[1])]
+    assert (f"{shas[1][:10]} 2026-07-01 Steady the norm (#8)" in body) == is_found
+    assert ("not found: the clone has no such commit" in body) != is_found
 
 
 def test_files_of_another_form_are_said(tmp_path):
