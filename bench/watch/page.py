@@ -20,7 +20,7 @@ _HEAD = """\
 # The night watch, replayed
 
 `nox -s watch` runs the models of [watch.yaml](../examples/github/watch.yaml) at commits of transformers' main, each
-against the release that it descends from, and gives the reports to [samebits watch](how-to/github-actions.md#every-night-transformers-main)
+against the release that it descends from, and gives the reports to [samebits watch](how-to/night-watch.md)
 in their order. Each cause was then judged by reading the commits between two nights
 ([judged.yaml](../bench/watch/judged.yaml)): *true*, if a commit changes what the models compute; *false*, if none does.
 """

@@ -14,6 +14,7 @@ from samebits.base.digests import digest_of
 from samebits.jobs.cells import NOT_STARTED
 from samebits.records.ids import Verdict
 from samebits.records.trace import GIVEN
+from samebits.reports.plain import on_one_line
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def night_of(report: Report) -> Night:
         cell, base = by_stack.get(main.id), by_stack.get(reference.id)
         cells.setdefault(row.model, [])
         if reason := main.failure or _blocked(cell, base):
-            blocked.setdefault(row.model, " ".join(reason.split()))
+            blocked.setdefault(row.model, on_one_line(reason))
         elif cell is not None:
             cells[row.model].append(cell)
     watched = {model: found for model, found in cells.items() if model not in blocked}
