@@ -236,6 +236,12 @@ def bisect(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def watch(session: nox.Session) -> None:
+    """Replay the night watch over transformers' main on a clone; write docs/watch.md."""
+    run_module(session, "bench.watch")
+
+
+@nox.session(venv_backend="none", default=False)
 def coverage(session: nox.Session) -> None:
     """Make and run a tiny model of every type that a release knows; write docs/coverage.md. Takes hours."""
     run_module(session, "bench.coverage")

@@ -1,7 +1,7 @@
 """JSON schemas of the files that people and other programs read and write.
 
-These are matrix.yaml, report.json, expected.json of a capsule, samebits.lock, and what samebits
-verify, bisect and golden print as JSON. All other files are between samebits and itself: their records define them. ``python -m samebits.schemas`` writes samebits/schemas/, for
+These are matrix.yaml, report.json, expected.json of a capsule, samebits.lock, watch.json, and what
+samebits verify, bisect and golden print as JSON. All other files are between samebits and itself: their records define them. ``python -m samebits.schemas`` writes samebits/schemas/, for
 editors and for readers in other languages; tests/test_schemas.py keeps the copies equal.
 """
 
@@ -22,6 +22,7 @@ from samebits.records.capsule import CapsuleFile
 from samebits.records.lock import LockFile
 from samebits.records.report import Report
 from samebits.records.verification import VerificationFile
+from samebits.watch.records import WatchFile
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -38,6 +39,7 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "verification.schema.json": (VerificationFile, "samebits verify --format json"),
     "bisection.schema.json": (Bisection, "samebits bisect --format json"),
     "golden.schema.json": (Golden, "samebits golden --format json"),
+    "watch.schema.json": (WatchFile, "watch.json of samebits watch"),
 }
 
 

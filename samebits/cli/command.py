@@ -40,6 +40,7 @@ from samebits.golden import command as golden
 from samebits.reports import issue
 from samebits.reports.html import plot
 from samebits.text.terminal import TerminalText
+from samebits.watch import command as watch
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +60,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         return run_cells(options, arguments, environ, spoken)
     if options.command == "check":
         return check_model(options, arguments, environ, spoken)
-    if options.command in ("bisect", "golden"):
+    if options.command in _JUDGES:
         return _judged(options, environ, spoken)
     if options.command in ("record", "verify"):
         return _gated(options, environ, spoken)
@@ -79,12 +80,15 @@ _WRITERS: dict[str, tuple[Any, Callable[[Any], list[str]]]] = {
 }
 """Command that only writes files -> its options, and what writes and returns the lines to print."""
 
+_JUDGES: dict[str, Any] = {"bisect": bisect, "golden": golden, "watch": watch}
+"""Command that answers with a record -> its module."""
+
 
 def _judged(
     options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
 ) -> tuple[int, list[str]]:
-    """Find the commits at which a model's bits change, or why a test's values moved."""
-    command: Any = bisect if options.command == "bisect" else golden
+    """Find the commits at which a model's bits change, why a test's values moved, or what a night changed."""
+    command = _JUDGES[options.command]
     check_cache(environ)
     say = partial(spoken.say, stream=sys.stderr)
     work = command.run(record_of(command.Options, options), environ, say)

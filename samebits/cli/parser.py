@@ -26,6 +26,7 @@ from samebits.pipeline.order import Files, Order
 from samebits.reports import issue
 from samebits.reports.html import plot
 from samebits.text.terminal import PLAIN
+from samebits.watch import command as watch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -110,6 +111,7 @@ _COMMANDS = {
     "report": _REPORT,
     "issue": _ISSUE,
     "bump": bump.HELP_AT_LENGTH,
+    "watch": watch.HELP,
     "plot": _PLOT,
     "record": gate.RECORD_HELP,
     "verify": gate.VERIFY_HELP,
@@ -143,6 +145,7 @@ _GROUPS = {
         "plot": plot.HELP,
         "issue": issue.HELP,
         "bump": bump.HELP,
+        "watch": "draft an issue for each new cause by which transformers' main differs",
         "warm": warm.HELP,
     },
 }
@@ -254,6 +257,7 @@ def _add_options(parsers: Mapping[str, _Parser]) -> None:
     add_options(parsers["report"], ReportOptions, reports="that of REPORT.json")
     add_options(parsers["issue"], issue.Options)
     add_options(parsers["bump"], bump.Options)
+    add_options(parsers["watch"], watch.Options)
     add_options(parsers["plot"], plot.Options)
     add_options(parsers["warm"], warm.WarmOptions)
     for name, options in (("record", gate.RecordOptions), ("verify", gate.VerifyOptions)):

@@ -8,6 +8,7 @@ as long are for changes of action.yml, of the workflow, and of samebits/check/bu
 import json
 import os
 import re
+import shutil
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -378,6 +379,35 @@ def test_no_issue_unless_it_is_asked_for(service):
     assert service.issues == []
 
 
+def test_the_watch_opens_one_issue_for_a_cause_and_closes_it_when_the_cause_is_gone(service):
+    for _ in range(2):
+        assert workflow(service, watch=True) == 1
+        (issue,) = service.issues
+        assert issue["state"] == "OPEN"
+    assert issue["title"].startswith("samebits watch: odd differs, and float64 does not tell how")
+    assert "https://github.com/someone/project/actions/runs/7" in issue["body"]
+    templates = Path(service.environ["HF_HOME"])
+    for path in templates.rglob("*odd*"):
+        path.write_bytes(path.with_name(path.name.replace("odd", "healthy")).read_bytes())
+    shutil.rmtree(service.workspace / ".samebits")
+    assert workflow(service, watch=True) == 0
+    (issue,) = service.issues
+    assert (issue["state"], issue["stateReason"]) == ("CLOSED", "COMPLETED")
+    assert issue["comment"].startswith("Gone: ")
+
+
+@pytest.mark.long
+def test_a_night_without_a_report_opens_one_issue_about_the_watch(tmp_path):
+    service = Service(tmp_path, RECORDER)
+    only = tmp_path / "only_watch.py"
+    only.write_text(ONLY_BUMP.replace("bump", "watch"))
+    service.environ["FAKE_SAMEBITS"] = os.pathsep.join((sys.executable, str(only), PROGRAM[1]))
+    for _ in range(2):
+        assert workflow(service, watch=True) == 5
+        (issue,) = service.issues
+    assert "could not be looked at" in issue["title"]
+
+
 def test_a_mistake_opens_no_issue(service):
     (service.workspace / "matrix.yaml").write_text("modles: {}\n")
     assert workflow(service, issue=True) == 2
@@ -436,7 +466,7 @@ def test_the_same_action_has_the_same_commit_everywhere():
     assert {name: c for name, c in commits.items() if len(c) > 1} == {}
 
 
-@pytest.mark.parametrize("name", ["bump.yml", "check.yml", "newest.yml"])
+@pytest.mark.parametrize("name", ["bump.yml", "check.yml", "newest.yml", "watch.yml"])
 def test_inputs_of_the_examples_exist(name):
     document = read(ROOT / "examples" / "github" / name)
     called = read(ROOT / ".github" / "workflows" / "samebits.yml")["on"]["workflow_call"]["inputs"]

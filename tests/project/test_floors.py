@@ -28,7 +28,7 @@ HOST_FLOORS = [
     {"pipeline"},
     {"check"},
     {"gate", "bisect"},
-    {"golden"},
+    {"golden", "watch"},
     {"cli", "schemas", "pytest_plugin"},
     {"__main__", "manual"},
 ]

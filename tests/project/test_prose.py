@@ -65,6 +65,10 @@ ALLOWED: dict[tuple[str, str], str] = {
         "re.search('^__version__ = \"([^\"]+)\"', self.text('__init__.py'), re.MULTILINE)",
     ): "files of transformers, of its setup.py and of a wheel",
     (
+        "watch/text.py",
+        r"re.compile('^<!-- samebits watch 1: (\\{.*\\}) -->$', re.MULTILINE)",
+    ): "the mark in an issue, with JSON in it, which the watch reads back from GitHub",
+    (
         "base/errors.py",
         r"""re.compile(f"OSError: \\[Errno (?:{'|'.join(map(str, sorted(MACHINE_ERRORS)))})\\]")""",
     ): "Python's own words for an OSError, as a job reports its last exception",

@@ -72,6 +72,11 @@ for name in ("--label", "--state", "--limit", "--json"):
 created = issue.add_parser("create", allow_abbrev=False)
 for name in ("--title", "--label", "--body-file"):
     created.add_argument(name, required=True)
+for name, option in (("edit", "--body-file"), ("close", "--comment")):
+    changed = issue.add_parser(name, allow_abbrev=False)
+    changed.add_argument("number", type=int)
+    changed.add_argument("--title")
+    changed.add_argument(option, required=True)
 label = kinds.add_parser("label").add_subparsers(dest="what", required=True)
 made = label.add_parser("create", allow_abbrev=False)
 made.add_argument("name")
@@ -85,8 +90,15 @@ elif asked.what == "create":
     body = open(asked.body_file).read()
     assert len(body) < 65536
     new = {"title": asked.title, "body": body, "state": "OPEN", "label": asked.label}
+    new |= {"stateReason": None, "number": len(issues["issues"]) + 1}
     issues["issues"].append(new)
     print("https://github.com/someone/project/issues/1")
+elif asked.what in ("edit", "close"):
+    (found,) = [i for i in issues["issues"] if i["number"] == asked.number]
+    if asked.what == "edit":
+        found |= {"title": asked.title, "body": open(asked.body_file).read()}
+    else:
+        found |= {"state": "CLOSED", "stateReason": "COMPLETED", "comment": asked.comment}
 else:
     assert asked.state == "all"
     fields = asked.json.split(",")

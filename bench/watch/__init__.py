@@ -1,0 +1,1 @@
+"""The night watch, replayed over the commits of two months."""

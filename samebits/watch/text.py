@@ -1,0 +1,181 @@
+"""The texts of issues: what a maintainer reads of a cause, and the mark by which the next night finds it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import ValidationError
+
+from samebits.reports.answer import of_cell
+from samebits.reports.plain import advice, beginning, on_one_line
+from samebits.text.blocks import bullets, fence, heading, page
+from samebits.text.markdown import Markdown, code, fill, join, prose, shorten
+from samebits.text.numbers import plural
+from samebits.watch.records import Known
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import Report
+    from samebits.watch.causes import Group, Night
+    from samebits.watch.records import WatchFile
+
+MAX_CHARACTERS = 60_000
+"""Length of a text; GitHub refuses one of more than 65,536 characters."""
+_MARK = re.compile(r"^<!-- samebits watch 1: (\{.*\}) -->$", re.MULTILINE)
+_MAX_TITLE = 160
+_MAX_MODELS = 6
+_WORDS = {
+    "differs": ("computes something else", "compute something else"),
+    "raises": ("raises", "raise"),
+    "absent": ("is not there any more", "are not there any more"),
+}
+_UNDECIDED = "differs, and float64 does not tell how", "differ, and float64 does not tell how"
+_DONE = """\
+Is it meant? Close this issue as *not planned*: then no other one is opened about this cause. Else it is closed by \
+itself, after a night in which all of these models ran and none shows it. Closed in another way, it comes back as long \
+as the cause is there."""
+
+
+class Beside(NamedTuple):
+    """What an issue says beside the report."""
+
+    commits: tuple[str, ...] = ()
+    """Commits since the last night that change a file which the cause names, one line each."""
+    n_commits: int | None = None
+    """All commits since then; None: the clone was not asked."""
+    since: str = ""
+    """The last night's commit, or the release."""
+    suspects: tuple[str, ...] = ()
+    """What a bisection names, one line each, if one was asked for."""
+    script: str = ""
+    """A matrix file that shows it, and its command."""
+
+
+def mark(known: Known) -> str:
+    """Return a comment that readers do not see; it cannot end early, whatever a message holds."""
+    kept = known.model_dump(mode="json", exclude={"number", "decided"})
+    text = json.dumps(kept, sort_keys=True).replace("--", "-\\u002d").replace(">", "\\u003e")
+    return f"<!-- samebits watch 1: {text} -->"
+
+
+def marked(body: str) -> Known | None:
+    """Return the cause that an issue is about; None if it is about none."""
+    match = _MARK.match(body.replace("\r\n", "\n"))
+    if match is None:
+        return None
+    try:
+        return Known.model_validate_json(match[1])
+    except ValidationError:
+        return None
+
+
+def title(known: Known, group: Group | None) -> str:
+    """Return the title of an issue."""
+    models = known.models
+    names = models[0] if len(models) == 1 else plural(len(models), "model")
+    if group is None:
+        return f"samebits watch: {names} could not be looked at"
+    words = (_WORDS[known.kind] if group.is_known else _UNDECIDED)[len(models) > 1]
+    place = _place(group.cells[0])
+    text = f"samebits watch: {names} {words} on transformers main{f': {place}' if place else ''}"
+    return shorten(on_one_line(text), _MAX_TITLE)
+
+
+def _place(cell: CellResult) -> str:
+    if cell.failure is not None:
+        return f"{cell.failure.type}: {cell.failure.in_short}"
+    cause = cell.cause.beyond or cell.cause if cell.cause else None
+    side = cause and (cause.candidate if cause.candidate.source else cause.reference)
+    return side.function or side.tensor if side else ""
+
+
+def text_of(
+    known: Known, group: Group | None, night: Night, report: Report | None, beside: Beside
+) -> str:
+    """Return the text of an issue; its first line is the mark."""
+    if group is None or report is None:
+        return _trouble(known, night)
+    compared = f"main at {{}} against {night.reference}, {{}}."
+    models = join(map(code, known.models), ", ")
+    blocks = [Markdown(mark(known)), fill(compared, code(night.commit or "?"), models)]
+    blocks += [_of_model(model, group, report) for model in group.models[:_MAX_MODELS]]
+    if diff := _diff(group.cells[0]):
+        blocks += [heading(3, "Lines that changed there"), fence(diff, "diff")]
+    blocks += [*_commits(beside)]
+    if beside.script:
+        blocks += [heading(3, "To see it again"), fence(beside.script, "bash")]
+    blocks += [heading(3, "What to do"), Markdown(_DONE)]
+    return f"{_fitting(blocks)}\n"
+
+
+def _fitting(blocks: list[Markdown]) -> str:
+    """Return the blocks without the longest ones of the middle, if they are too long."""
+    while len(text := page(blocks)) > MAX_CHARACTERS and len(blocks) > 3:
+        longest = max(blocks[2:-1], key=len)
+        blocks = [block for block in blocks if block is not longest]
+    return text[:MAX_CHARACTERS]
+
+
+def _of_model(model: str, group: Group, report: Report) -> Markdown:
+    """Return what the report says of a model; what the model wrote is in a fence, where GitHub notifies nobody."""
+    cells = [cell for cell in group.cells if cell.cell.model == model]
+    lines = [*of_cell(cells[0], report).lines, *beginning(cells[0]).lines]
+    lines += [line for defect in advice(cells[:1], report) for line in defect.lines]
+    variants = ", ".join(str(cell.cell.variant) for cell in cells)
+    title = fill("{}, {}", code(model), prose(variants))
+    return page([heading(3, title), fence("\n".join(map(on_one_line, lines)))])
+
+
+def _diff(cell: CellResult) -> str:
+    cause = cell.cause.beyond or cell.cause if cell.cause else None
+    diffs = cause.diffs if cause else ()
+    return "\n".join(f"{d.function}  {d.candidate}\n{d.diff}" for d in diffs[:2])
+
+
+def _commits(beside: Beside) -> Iterator[Markdown]:
+    """Yield the commits; in a fence no number becomes a reference to an issue of another project."""
+    if beside.suspects:
+        yield heading(3, "Found by bisection")
+        yield fence("\n".join(map(on_one_line, beside.suspects)))
+    if beside.n_commits is None:
+        return
+    named = f"{plural(len(beside.commits), 'commit')} of {beside.n_commits} since {{}}"
+    yield heading(3, "Commits that change these files")
+    yield fill(named + " {}.", code(beside.since), "change a file that the difference names")
+    if beside.commits:
+        yield fence("\n".join(map(on_one_line, beside.commits)))
+
+
+def _trouble(known: Known, night: Night) -> str:
+    """Return the text about models that could not be looked at: nothing was closed or opened for them."""
+    listed = (fill("{}: {}", code(model), code(why, limit=300)) for model, why in night.blocked)
+    text = (
+        "These models could not be looked at. That says nothing of main: no issue about them was opened or closed. This "
+        "issue is closed by itself after a night in which all of them ran."
+    )
+    return page([Markdown(mark(known)), Markdown(text), bullets(listed)])[:MAX_CHARACTERS] + "\n"
+
+
+def closing(known: Known, night: Night, before: WatchFile) -> str:
+    """Return the comment with which an issue is closed."""
+    if known.kind == "watch":
+        return "All models ran again.\n"
+    now = f"transformers main at `{night.commit}` does what {night.reference} does"
+    models = ", ".join(f"`{model}`" for model in known.models)
+    if before.reference and known.reference != night.reference:
+        return (
+            f"{now}, for {models}. The issue was opened against {known.reference}, so the change may be a part of "
+            f"{night.reference} now: `samebits check MODEL --from {known.reference} --to {night.reference}` shows it.\n"
+        )
+    return f"Gone: {now}, for {models}.\n"
+
+
+def summary(known: Known, verb: str) -> str:
+    """Return one line for the terminal."""
+    where = f" #{known.number}" if known.number else ""
+    first = known.signs[0] if known.signs else ""
+    return f"{verb:<8}{where} {known.kind}: {', '.join(known.models)}  {first}".rstrip()
