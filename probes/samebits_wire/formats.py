@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 18
+CAPTURE: Final = 19
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -27,6 +27,8 @@ CAPTURE: Final = 18
 #     a prompt with images, forwards from embeddings.
 # 18: what arguments of generate() change, what other classes read of the checkpoint, several videos and conversations
 #     with videos; no forks.
+# 19: which layer's output each entry of hidden_states holds, and what a mask of ones changes beside an image, a
+#     video or a sound.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

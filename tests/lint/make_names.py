@@ -20,6 +20,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 OUT = Path(__file__).parents[2] / "samebits" / "lint" / "names.json"
@@ -269,7 +270,8 @@ def written(table):
 
 def main(arguments):
     folders = {r: Path(folder).absolute() for r, _, folder in (a.partition("=") for a in arguments)}
-    read_out = {release: read(folder.resolve()) for release, folder in folders.items()}
+    with ProcessPoolExecutor() as processes:
+        read_out = dict(zip(folders, processes.map(read, map(Path.resolve, folders.values()))))
     marks = list(folders)
     every_module = sorted(set().union(*(modules for modules, _ in read_out.values())))
     names = {}
