@@ -1,4 +1,4 @@
-"""The table of names that transformers has in eight releases: ``names.json``."""
+"""The table of names that transformers has in every minor release since 4.48: ``names.json``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def table() -> dict[str, Any]:
 
 
 def mask_of(module: str, name: str) -> str | None:
-    """Return ``11100000``, one character per release of the table; None if all have the name."""
+    """Return ``111…000``, one character per release of the table; None if all have the name."""
     rows = table()["names"].get(module)
     if rows is None:
         return None

@@ -1,4 +1,4 @@
-"""The table of what calls, attributes, tasks and variables transformers has in eight releases: ``uses.json``."""
+"""The table of what calls, attributes, tasks and variables transformers has in every minor release since 4.48: ``uses.json``."""
 
 from __future__ import annotations
 

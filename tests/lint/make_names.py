@@ -2,8 +2,8 @@
 
     python tests/lint/make_names.py 4.48=FOLDER 4.57=FOLDER …     (each the folder "transformers")
 
-The table has the releases 4.48.3, 4.53.3, 4.57.6, 5.0.0, 5.2.0, 5.9.0, 5.15.0 and 5.23.0, from their
-wheels. Nothing is imported to read a release. A name counts as importable if any statement of the
+The table has every minor release from 4.48 to 5.24, with a patch release of it that lay in an environment, else
+X.Y.0 from its wheel. Nothing is imported to read a release. A name counts as importable if any statement of the
 module binds it, in any branch: a table made this way says "missing" only where no branch has it.
 Only names that a later release lacks are kept, and those of the library's own modules (not of its
 models) that an earlier one lacks.
@@ -12,7 +12,7 @@ A release also makes names while it runs: aliases such as BertTokenizerFast, who
 transformers.tokenization_utils_fast in 5.x. No statement binds those. So each FOLDER that lies in an
 environment is asked, by that environment's interpreter, for every name that the table calls missing,
 and a row that one of them contradicts is dropped: another release may make the same name. FOLDER of
-4.48, 4.57, 5.2 and 5.23 must be that of the stack; tests/lint/test_names.py asks them again.
+4.48, 4.57, 5.2 and 5.24 must be that of the stack; tests/real/long_lint_names.py asks them again.
 """
 
 import ast
@@ -271,7 +271,8 @@ def written(table):
 def main(arguments):
     folders = {r: Path(folder).absolute() for r, _, folder in (a.partition("=") for a in arguments)}
     with ProcessPoolExecutor() as processes:
-        read_out = dict(zip(folders, processes.map(read, map(Path.resolve, folders.values()))))
+        found = processes.map(read, map(Path.resolve, folders.values()))
+        read_out = dict(zip(folders, found, strict=True))
     marks = list(folders)
     every_module = sorted(set().union(*(modules for modules, _ in read_out.values())))
     names = {}

@@ -22,13 +22,13 @@ _NAMES = {"past_key_values", "past_key_value", "past_kv", "kv_cache", "cache"}
 _SURE = {"past_key_values", "past_key_value"}
 
 _REMOVED = {
-    "key_cache": (since("4.57"), "cache.layers[i].keys if the cache has layers"),
-    "value_cache": (since("4.57"), "cache.layers[i].values if the cache has layers"),
-    "seen_tokens": (since("4.57"), "cache.get_seq_length()"),
-    "_seen_tokens": (since("4.57"), "cache.get_seq_length()"),
-    "get_usable_length": (since("4.57"), "cache.get_seq_length()"),
-    "get_max_length": (between("4.53", "5.9"), "the length that the cache was made with"),
-    "get_max_cache_shape": (since("5.23"), "the length that the cache was made with"),
+    "key_cache": (since("4.56"), "cache.layers[i].keys if the cache has layers"),
+    "value_cache": (since("4.56"), "cache.layers[i].values if the cache has layers"),
+    "seen_tokens": (since("4.54"), "cache.get_seq_length()"),
+    "_seen_tokens": (since("4.54"), "cache.get_seq_length()"),
+    "get_usable_length": (since("4.54"), "cache.get_seq_length()"),
+    "get_max_length": (between("4.49", "5.12"), "the length that the cache was made with"),
+    "get_max_cache_shape": (since("5.20"), "the length that the cache was made with"),
     "to_legacy_cache": (since("5.0"), "the cache itself"),
     "from_legacy_cache": (since("5.0"), "DynamicCache()"),
 }
@@ -92,7 +92,7 @@ def _subscripts(project: Project) -> Iterator[Problem]:
                 source,
                 node,
                 "a cache is no longer a tuple of tuples: TypeError, it is not subscriptable",
-                since("5.0", note="None for an empty cache in 4.57"),
+                since("5.0", note="None for an empty cache in 4.54 to 4.57"),
                 "use cache.get_seq_length(), and what cache.update() returns",
             )
 
@@ -127,7 +127,7 @@ def _crops(project: Project) -> Iterator[Problem]:
             source,
             node,
             "crop() refuses the number of tokens to keep: ValueError",
-            since("5.23"),
+            since("5.20"),
             "pass the number of tokens to remove, as a negative number, if there are any",
         )
 
@@ -169,7 +169,7 @@ def _truth(project: Project) -> Iterator[Problem]:
                     tested,
                     f"an empty cache counts as true, so `if {tested.id}` takes the prompt for a "
                     "continuation",
-                    union(between("4.57", "4.57"), since("5.1")),
+                    union(between("4.56", "4.57"), since("5.1")),
                     f"write {tested.id} is not None and {tested.id}.get_seq_length() > 0",
                 )
 

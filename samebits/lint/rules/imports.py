@@ -182,7 +182,7 @@ def _no_generation(project: Project) -> Iterator[Problem]:
             entry.source,
             entry.node.bases[0],
             f"{entry.name} does not derive from GenerationMixin, so it has no generate()",
-            since("4.50") if prepares else since("4.50", note="generate() of 4.48 refuses it too"),
+            since("4.52") if prepares else since("4.52", note="generate() of 4.51 refuses it too"),
             "derive the head from GenerationMixin, too",
             _mixin_edits(entry) if prepares else (),
         )
@@ -215,15 +215,15 @@ _METHODS = {
     "_tie_or_clone_weights": (since("5.0"), "assign the weight: head.weight = embedding.weight"),
     "_tie_encoder_decoder_weights": (since("5.0"), "declare the ties in _tied_weights_keys"),
     "get_extended_attention_mask": (
-        since("5.23"),
+        since("5.17"),
         "compute (1 - mask[:, None, None, :]) * torch.finfo(dtype).min yourself",
     ),
     "invert_attention_mask": (
-        since("5.23"),
+        since("5.17"),
         "compute (1 - mask[:, None, None, :]) * torch.finfo(dtype).min yourself",
     ),
     "create_extended_attention_mask_for_decoder": (
-        since("5.23"),
+        since("5.17"),
         "compute the causal mask yourself",
     ),
 }

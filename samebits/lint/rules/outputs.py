@@ -96,7 +96,7 @@ def _tuple_edits(source: Source, node: ast.Subscript) -> list[Edit]:
     ]
 
 
-_KEEP = {"num_logits_to_keep": since("4.53"), "logits_to_keep": between("4.48", "4.52")}
+_KEEP = {"num_logits_to_keep": since("4.52"), "logits_to_keep": between("4.48", "4.48")}
 
 
 def _logits_to_keep(project: Project) -> Iterator[Problem]:
@@ -145,7 +145,7 @@ def _positions(project: Project) -> Iterator[Problem]:
             taken[0],
             "generate() passes the positions of the whole text, and this method does not cut them to "
             "the tokens that are fed: RuntimeError about sizes",
-            since("5.9"),
+            since("5.3"),
             "delete the method, or cut position_ids[:, -input_ids.shape[1] :] in every case",
         )
 
