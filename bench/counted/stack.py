@@ -159,4 +159,4 @@ def _import_and_count() -> dict[str, Any]:
 stack._import_everything = _import_and_count
 
 if __name__ == "__main__":
-    stack.main(sys.argv[1:])
+    stack.main()

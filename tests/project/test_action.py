@@ -379,6 +379,7 @@ def test_no_issue_unless_it_is_asked_for(service):
     assert service.issues == []
 
 
+@pytest.mark.long
 def test_the_watch_opens_one_issue_for_a_cause_and_closes_it_when_the_cause_is_gone(service):
     for _ in range(2):
         assert workflow(service, watch=True) == 1
