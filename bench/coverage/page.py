@@ -48,7 +48,10 @@ def short(reason: str) -> str:
             return found.expand(words)
     text = re.sub(r"^(NoneMade: )?heads by[^:]*images by \d+: ", "", reason).replace("|", "/")
     text = " ".join(text.split())
-    return text if len(text) <= _LENGTH else f"{text[:_LENGTH].rstrip()} …"
+    if len(text) <= _LENGTH:
+        return text
+    # cut between words: a part of a word is none
+    return f"{text[: _LENGTH + 1].rpartition(' ')[0] or text[:_LENGTH]} …"
 
 
 def facts(

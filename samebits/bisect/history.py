@@ -18,6 +18,8 @@ _INIT = f"{FOLDER}/__init__.py"
 _PULL = re.compile(r"\(#(\d+)\)\s*$")
 _VERSION = re.compile(rb'^__version__ = "([^"]+)"', re.MULTILINE)
 _CHUNK = 64
+_MIN_SHA = 4
+"""Characters of the shortest name of a commit that git takes."""
 
 
 class HistoryError(SamebitsError):
@@ -81,7 +83,8 @@ class History:
             HistoryError: the clone has none.
 
         """
-        if releases and fits(VERSION, named):
+        # ten characters of a commit may all be digits
+        if releases and fits(VERSION, named) and len(named.partition(".")[0]) < _MIN_SHA:
             return self._of_release(named)
         words = ("rev-parse", "--verify", "--quiet", "--end-of-options")
         tags = [f"v{named}"] if fits(VERSION, named) else []

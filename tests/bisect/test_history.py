@@ -50,6 +50,8 @@ def test_a_commit_or_a_branch_is_itself(repo):
     sha = at(repo, "Three")
     assert History(repo).end(sha[:12]).sha == sha
     assert History(repo).end("main").how == ""
+    git(repo, "branch", "1234567890", sha)  # as the beginning of a commit may be
+    assert History(repo).end("1234567890").sha == sha
     with pytest.raises(HistoryError, match="no commit"):
         History(repo).end("0123abcd")
 
