@@ -25,6 +25,7 @@ from samebits.matrix import load, yamltext
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.reports import json as report_json
+from samebits.reports.cell.cause import shown_cause
 from samebits.stacks.places import checks_folder
 from samebits.stacks.source import read as read_source
 from samebits.terminal.progress import silent
@@ -94,48 +95,49 @@ async def night(repo: Path, commit: str) -> Report:
 
 def replayed(history: History) -> dict[str, Any]:
     """Return what each night with a report changed, and the life of each cause."""
-    state, told, causes = WatchFile(), [], dict[str, dict[str, Any]]()
+    state, shown, causes = WatchFile(), [], dict[str, dict[str, Any]]()
     for path in sorted(FOLDER.glob("20*.json")):
         report = report_json.read(path.read_bytes())
-        seen = night_of(report)
-        found = changes(state, seen)
-        for known, group in found.opens:
+        tonight = night_of(report)
+        changed = changes(state, tonight)
+        for cause, group in changed.opens:
             since = state.commit or history.end(report.reference).sha
-            causes[known.id] = {
-                **known.model_dump(mode="json", exclude={"number", "decided"}),
+            causes[cause.id] = {
+                **cause.model_dump(mode="json", exclude={"number", "decided"}),
                 "opened": path.stem,
                 "since": since[:10],
-                "night": seen.commit,
+                "night": tonight.commit,
                 "headline": _headline(group),
                 "commits": [
-                    f"{c.sha[:10]} {c.title}" for c in history.line(since, seen.commit).commits[1:]
+                    f"{c.sha[:10]} {c.title}"
+                    for c in history.line(since, tonight.commit).commits[1:]
                 ],
                 "closed": "",
             }
-        for known in found.closes:
-            causes[known.id] |= {"closed": path.stem, "against": seen.reference}
-        told.append(
+        for cause in changed.closes:
+            causes[cause.id] |= {"closed": path.stem, "against": tonight.reference}
+        shown.append(
             {
                 "day": path.stem,
-                "commit": seen.commit,
-                "reference": seen.reference,
+                "commit": tonight.commit,
+                "reference": tonight.reference,
                 "counts": {str(verdict): n for verdict, n in report.counts.items() if n},
                 "seconds": report.seconds,
                 "cpu": round(sum(spent.cpu for spent in report.spent)),
-                "opened": [known.id for known, _ in found.opens],
-                "edited": [known.id for known, _ in found.edits],
-                "closed": [known.id for known in found.closes],
+                "opened": [cause.id for cause, _ in changed.opens],
+                "edited": [cause.id for cause, _ in changed.edits],
+                "closed": [cause.id for cause in changed.closes],
             }
         )
-        state = found.after
-    return {"nights": told, "causes": [*causes.values()], "open": [k.id for k in state.causes]}
+        state = changed.after
+    return {"nights": shown, "causes": [*causes.values()], "open": [k.id for k in state.causes]}
 
 
 def _headline(group: Group | None) -> str:
     if group is None:
         return ""
     cell = group.cells[0]
-    cause = cell.cause.beyond or cell.cause if cell.cause else None
+    cause = shown_cause(cell)
     return cause.headline if cause else cell.headline
 
 

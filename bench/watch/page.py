@@ -35,8 +35,8 @@ def write(results: dict[str, Any]) -> None:
 
 def read() -> dict[str, Any]:
     """Return the results of the last replay."""
-    found: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
-    return found
+    results: dict[str, Any] = json.loads(RESULTS.read_text("utf-8"))
+    return results
 
 
 def page(results: dict[str, Any], judged: dict[str, Any]) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from samebits.lint.source import Function, Source
@@ -21,7 +21,10 @@ _WORDS = re.compile(
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 _USE_ERRORS = {"AttributeError", "TypeError", "KeyError", "RuntimeError", "ValueError"}
 _ANY = {"Exception", "BaseException"}
-Assignment = ast.Assign | ast.AnnAssign
+_Assignment = ast.Assign | ast.AnnAssign
+_T = TypeVar("_T")
+_Use = tuple[bool, frozenset[_T]]
+"""One use of a file or a function: whether it is below a question about the release, and what it stands in."""
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 
@@ -55,24 +58,30 @@ def behind_guards(sources: Mapping[Path, Source]) -> set[Path]:
         parts = parts[:-1] if parts[-1] == "__init__" else parts
         for start in range(max(len(parts) - _MAX_DEPTH, 0), len(parts)):
             by_end.setdefault(parts[start:], []).append(path)
-    importers: dict[Path, list[tuple[Path, bool]]] = {}
+    uses: dict[Path, list[_Use[Path]]] = {}
     for path, source in sources.items():
         for node in (*source.by_kind.get(ast.ImportFrom, ()), *source.by_kind.get(ast.Import, ())):
-            asks = _asks_release(source, node)
+            use = _asks_release(source, node), frozenset({path})
             for module in _modules(path, node):
                 targets = by_end.get(module, [])
                 if len(targets) == 1 and targets[0] != path:
-                    importers.setdefault(targets[0], []).append((path, asks))
-    behind: set[Path] = set()
+                    uses.setdefault(targets[0], []).append(use)
+    return _only_below(uses)
+
+
+def _only_below(uses: Mapping[_T, Iterable[_Use[_T]]]) -> set[_T]:
+    """Return what is used only below a question about the release, or inside of what is itself used so."""
+    below: set[_T] = set()
     while True:
         more = {
-            path
-            for path, places in importers.items()
-            if path not in behind and all(asks or owner in behind for owner, asks in places)
+            used
+            for used, places in uses.items()
+            if used not in below
+            and all(asks or not below.isdisjoint(owners) for asks, owners in places)
         }
         if not more:
-            return behind
-        behind |= more
+            return below
+        below |= more
 
 
 def share_flags(sources: Mapping[Path, Source]) -> None:
@@ -97,38 +106,29 @@ def lines_behind_guards(sources: Mapping[Path, Source]) -> dict[Path, list[range
 
     Functions of modules alone: transformers calls methods, too.
     """
-    found: dict[str, list[tuple[Path, Function]]] = {}
+    by_name: dict[str, list[tuple[Path, Function]]] = {}
     for path, source in sources.items():
         for function in source.by_kind.get(ast.FunctionDef, ()):
             if source.parents[function] is source.tree:
-                found.setdefault(function.name, []).append((path, function))
-    places = {name: each[0] for name, each in found.items() if len(each) == 1}
-    uses: dict[str, list[tuple[Source, ast.AST]]] = {}
+                by_name.setdefault(function.name, []).append((path, function))
+    places = {name: each[0] for name, each in by_name.items() if len(each) == 1}
+    uses: dict[ast.AST, list[_Use[ast.AST]]] = {}
     for source in sources.values():
         for node in (*source.by_kind.get(ast.Name, ()), *source.by_kind.get(ast.Attribute, ())):
-            name = node.id if isinstance(node, ast.Name) else node.attr
-            if name in places:
-                uses.setdefault(name, []).append((source, node))
-    behind: set[ast.AST] = set()
-    while True:
-        more = {
-            places[name][1]
-            for name, nodes in uses.items()
-            if places[name][1] not in behind
-            and all(
-                _asks_release(source, node) or not behind.isdisjoint(source.ancestors(node))
-                for source, node in nodes
-            )
-        }
-        if not more:
-            break
-        behind |= more
+            if (name := _name(node)) in places:
+                use = _asks_release(source, node), frozenset(source.ancestors(node))
+                uses.setdefault(places[name][1], []).append(use)
+    below = _only_below(uses)
     lines: dict[Path, list[range]] = {}
     for path, function in places.values():
-        if function in behind:
+        if function in below:
             last = function.end_lineno or function.lineno
             lines.setdefault(path, []).append(range(function.lineno, last + 1))
     return lines
+
+
+def _name(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 _MAX_DEPTH = 12
@@ -142,7 +142,7 @@ def _asks_release(source: Source, node: ast.AST) -> bool:
     for outer in source.ancestors(node):
         if isinstance(outer, ast.If) and inner is not outer.test:
             nodes = (n for n in ast.walk(outer.test) if isinstance(n, (ast.Name, ast.Attribute)))
-            names = {n.id if isinstance(n, ast.Name) else n.attr for n in nodes}
+            names = set(map(_name, nodes))
             if names & flags or any(map(_RELEASE.search, names)):
                 return True
         inner = outer
@@ -202,7 +202,7 @@ def _asks(source: Source, test: ast.AST) -> bool:
     flags = _flags(source) | source.imported_flags
     for node in ast.walk(test):
         if isinstance(node, (ast.Name, ast.Attribute)):
-            name = node.id if isinstance(node, ast.Name) else node.attr
+            name = _name(node)
             if name in _QUESTIONS or _WORDS.search(name) or name in flags:
                 return True
     return False
@@ -230,12 +230,12 @@ def _release_flags(source: Source) -> frozenset[str]:
     )
 
 
-def _assignments(source: Source) -> Iterator[Assignment]:
+def _assignments(source: Source) -> Iterator[_Assignment]:
     for kind in (ast.Assign, ast.AnnAssign):
         yield from (node for node in source.by_kind.get(kind, ()) if node.value is not None)
 
 
-def _targets(node: Assignment) -> Iterator[str]:
+def _targets(node: _Assignment) -> Iterator[str]:
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         if isinstance(target, ast.Name):
             yield target.id
@@ -243,20 +243,17 @@ def _targets(node: Assignment) -> Iterator[str]:
             yield target.attr
 
 
-def _is_question(node: Assignment) -> bool:
+def _is_question(node: _Assignment) -> bool:
     assert node.value is not None
     return any(
-        (
-            isinstance(inner, (ast.Name, ast.Attribute))
-            and (inner.id if isinstance(inner, ast.Name) else inner.attr) in _QUESTIONS
-        )
+        (isinstance(inner, (ast.Name, ast.Attribute)) and _name(inner) in _QUESTIONS)
         or (isinstance(inner, ast.Name) and _WORDS.search(inner.id))
         or (isinstance(inner, ast.Attribute) and inner.attr == "__version__")
         for inner in ast.walk(node.value)
     )
 
 
-def _names_version(node: Assignment) -> bool:
+def _names_version(node: _Assignment) -> bool:
     """Return True if a value compares the version of transformers."""
     assert node.value is not None
     names = {inner.id for inner in ast.walk(node.value) if isinstance(inner, ast.Name)}

@@ -14,6 +14,7 @@ from samebits.base.digests import digest_of
 from samebits.jobs.cells import NOT_STARTED
 from samebits.records.ids import Verdict
 from samebits.records.trace import GIVEN
+from samebits.reports.cell.cause import shown_cause
 from samebits.reports.plain import on_one_line
 from samebits.reports.stories import is_reference
 
@@ -138,8 +139,7 @@ def _signs(cell: CellResult) -> Iterator[tuple[Kind, set[str]]]:
     if cell.compared is Verdict.UNSTABLE:
         yield "differs", {f"{model} is unstable: {_general(', '.join(cell.unstable_signals))}"}
     elif cell.compared in _DIFFERENT:
-        cause = cell.cause.beyond or cell.cause if cell.cause else None
-        yield "differs", set(_of_cause(cause, model)) or set(_unexplained(cell))
+        yield "differs", set(_of_cause(shown_cause(cell), model)) or set(_unexplained(cell))
 
 
 def _of_failure(failure: Failure) -> Iterator[str]:
@@ -167,7 +167,7 @@ def _of_cause(cause: Cause | None, model: str) -> Iterator[str]:
 
 def _unexplained(cell: CellResult) -> Iterator[str]:
     """Yield the defects that explain a difference without a cause, else where it shows."""
-    yield from (f"finding {known.code}" for known in cell.explained_by)
+    yield from (f"finding {defect.code}" for defect in cell.explained_by)
     if not cell.explained_by and (first := cell.decisive) is not None:
         yield f"{cell.cell.model}: {first.signal}"
     elif not cell.explained_by:

@@ -23,7 +23,7 @@ from samebits.stacks.source import FOLDER, PACKAGE
 from samebits.watch import text
 from samebits.watch.causes import Night, night_of
 from samebits.watch.nights import changes
-from samebits.watch.records import Known, WatchFile
+from samebits.watch.records import KnownCause, WatchFile
 from samebits.watch.text import Beside
 from samebits_wire.atomic import replace
 
@@ -81,7 +81,8 @@ class Options(Record):
 class Result(Record):
     """What the command prints."""
 
-    said: tuple[str, ...]
+    summary: tuple[str, ...]
+    """One line for each cause."""
     state: WatchFile
 
 
@@ -98,21 +99,21 @@ async def run(options: Options, environ: Mapping[str, str], say: Callable[[str],
         night_of(report) if report else Night(blocked=(("all models", "the run left no report"),))
     )
     before = _before(options)
-    found = changes(before, night)
+    changed = changes(before, night)
     redacted = Redaction(environ)
     files: dict[str, str] = {}
-    for verb, causes in (("open", found.opens), ("edit", found.edits)):
-        for known, group in causes:
-            beside = await _beside(known, group, before, night, report, options, environ, say)
-            body = text.text_of(known, group, night, report, beside)
-            name = known.id if verb == "open" or known.number is None else known.number
-            files[f"{verb}-{name}.md"] = f"{text.title(known, group)}\n\n{body}"
-    for known in found.closes:
-        files[f"close-{known.number or known.id}.md"] = text.closing(known, night, before)
+    for verb, causes in (("open", changed.opens), ("edit", changed.edits)):
+        for cause, group in causes:
+            beside = await _beside(cause, group, before, night, report, options, environ, say)
+            body = text.text_of(cause, group, night, report, beside)
+            name = cause.id if verb == "open" or cause.number is None else cause.number
+            files[f"{verb}-{name}.md"] = f"{text.title(cause, group)}\n\n{body}"
+    for cause in changed.closes:
+        files[f"close-{cause.number or cause.id}.md"] = text.closing(cause, night, before)
     _write(options.output, {name: redacted.text(content) for name, content in files.items()})
-    state = redacted.record(found.after)
+    state = redacted.record(changed.after)
     replace(options.state, state.model_dump_json(indent=1) + "\n")
-    return Result(said=tuple(_said(night, found)), state=state)
+    return Result(summary=tuple(_summary(night, changed)), state=state)
 
 
 def _before(options: Options) -> WatchFile:
@@ -128,16 +129,16 @@ def _before(options: Options) -> WatchFile:
     return state.model_copy(update={"causes": tuple(_of_issues(options.known))})
 
 
-def _of_issues(path: Path) -> Iterator[Known]:
+def _of_issues(path: Path) -> Iterator[KnownCause]:
     """Yield the causes that issues are about: open ones, and those that somebody closed as not planned."""
     try:
         listed = json.loads(path.read_bytes())
         for item in listed:
-            known = text.marked(item["body"] or "")
+            cause = text.marked(item["body"] or "")
             is_open = item["state"].upper() == "OPEN"
             decided = not is_open and (item["stateReason"] or "").upper() == "NOT_PLANNED"
-            if known is not None and (is_open or decided):
-                yield known.model_copy(update={"number": int(item["number"]), "decided": decided})
+            if cause is not None and (is_open or decided):
+                yield cause.model_copy(update={"number": int(item["number"]), "decided": decided})
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         msg = f"{shown(str(path))} does not hold issues, as gh prints them"
         raise WatchError(msg) from error
@@ -154,7 +155,7 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
 
 
 async def _beside(
-    known: Known,
+    cause: KnownCause,
     group: Group | None,
     before: WatchFile,
     night: Night,
@@ -174,7 +175,7 @@ async def _beside(
     if full and path.exists():
         script = _script(path, group.models[0], night.reference, full[0])
         beside = beside._replace(script=script)
-        if options.bisect and not known.number and known.kind != "absent":
+        if options.bisect and not cause.number and cause.kind != "absent":
             asked = bisect.Options(model=group.models[0], first=since, last=full[0], repo=repo)
             suspects = await _suspects(path, asked, environ, say)
             beside = beside._replace(suspects=suspects)
@@ -201,8 +202,8 @@ def _commits(repo: Path, since: str, last: str, files: set[str]) -> Beside:
         return Beside()
     inside = {f"{FOLDER}/{f.removeprefix(f'{PACKAGE}/')}" for f in files if f.startswith(PACKAGE)}
     touching = [c for c in line.commits[1:] if inside & {edit.path for edit in c.edits}]
-    told = [f"{c.sha[:_SHORT]} {c.date} {c.title}" for c in touching[-_MAX_COMMITS:]]
-    return Beside(tuple(told), len(line.commits) - 1, since[:_SHORT])
+    commits = [f"{c.sha[:_SHORT]} {c.date} {c.title}" for c in touching[-_MAX_COMMITS:]]
+    return Beside(tuple(commits), len(line.commits) - 1, since[:_SHORT])
 
 
 async def _suspects(
@@ -217,11 +218,11 @@ async def _suspects(
     except SamebitsError as error:
         return (f"not found: {error}",)
     unproven = " (or one before it, which could not be tried)"
-    told = [
+    commits = [
         f"{c.sha[:_SHORT]} {c.date} {c.title}{'' if c.is_proven else unproven}"
         for c in found.culprits
     ]
-    return (*(told or (found.failure,)), f"tried {found.n_tried} of {found.n_commits} commits")
+    return (*(commits or (found.failure,)), f"tried {found.n_tried} of {found.n_commits} commits")
 
 
 def _script(path: Path, model: str, release: str, commit: str) -> str:
@@ -239,24 +240,24 @@ def _script(path: Path, model: str, release: str, commit: str) -> str:
     return "\n".join((*commands, "samebits matrix --matrix watch.yaml --quick --causes"))
 
 
-def _said(night: Night, found: Changes) -> Iterator[str]:
+def _summary(night: Night, changed: Changes) -> Iterator[str]:
     where = f"main {night.commit or '?'} against {night.reference or '?'}"
     looked = len(night.models) - len(night.blocked)
     yield f"{where}: {looked} of {len(night.models)} models looked at"
-    yield from (text.summary(known, "open") for known, _ in found.opens)
-    yield from (text.summary(known, "edit") for known, _ in found.edits)
-    yield from (text.summary(known, "close") for known in found.closes)
-    touched = {known.id for known, _ in (*found.opens, *found.edits)}
+    yield from (text.summary(cause, "open") for cause, _ in changed.opens)
+    yield from (text.summary(cause, "edit") for cause, _ in changed.edits)
+    yield from (text.summary(cause, "close") for cause in changed.closes)
+    touched = {cause.id for cause, _ in (*changed.opens, *changed.edits)}
     yield from (
-        text.summary(known, "quiet" if known.decided else "still")
-        for known in found.after.causes
-        if known.id not in touched
+        text.summary(cause, "quiet" if cause.decided else "still")
+        for cause in changed.after.causes
+        if cause.id not in touched
     )
 
 
 def lines(result: Result) -> Iterable[str]:
     """Return what the terminal shows."""
-    return result.said
+    return result.summary
 
 
 def exit_code(_result: Result) -> int:

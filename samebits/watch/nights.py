@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.digests import digest_of
-from samebits.watch.records import Known, WatchFile
+from samebits.watch.records import KnownCause, WatchFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.watch.causes import Group, Night
 
 WATCH = "watch"
@@ -20,11 +18,11 @@ _DIGITS = 12
 class Changes(NamedTuple):
     """What is to be done after a night."""
 
-    opens: tuple[tuple[Known, Group | None], ...]
+    opens: tuple[tuple[KnownCause, Group | None], ...]
     """New causes with their cells; None: the watch itself could not look."""
-    edits: tuple[tuple[Known, Group | None], ...]
+    edits: tuple[tuple[KnownCause, Group | None], ...]
     """Causes whose models or signs are others now."""
-    closes: tuple[Known, ...]
+    closes: tuple[KnownCause, ...]
     after: WatchFile
     """What is open then; new causes have no number yet."""
 
@@ -36,27 +34,27 @@ def changes(before: WatchFile, night: Night) -> Changes:
     nothing that could hide it: a model that raises elsewhere, or that differs elsewhere first, proves nothing.
     """
     left = list(night.groups)
-    opens: list[tuple[Known, Group | None]] = []
-    edits: list[tuple[Known, Group | None]] = []
-    closes: list[Known] = []
-    kept: list[Known] = []
-    for known in before.causes:
-        if known.id == WATCH:
+    opens: list[tuple[KnownCause, Group | None]] = []
+    edits: list[tuple[KnownCause, Group | None]] = []
+    closes: list[KnownCause] = []
+    kept: list[KnownCause] = []
+    for cause in before.causes:
+        if cause.id == WATCH:
             continue
-        met = [g for g in night.groups if g.kind == known.kind and set(g.signs) & set(known.signs)]
+        met = [g for g in night.groups if g.kind == cause.kind and set(g.signs) & set(cause.signs)]
         left = [group for group in left if group not in met]
-        if known.decided:
-            kept.append(known)
+        if cause.decided:
+            kept.append(cause)
         elif met:
-            now = _seen_again(known, met, night)
-            edits += [(now, _joined(met))] if now != known else []
+            now = _seen_again(cause, met, night)
+            edits += [(now, _joined(met))] if now != cause else []
             kept.append(now)
-        elif _is_gone(known, night):
-            closes.append(known)
+        elif _is_gone(cause, night):
+            closes.append(cause)
         else:
-            kept.append(known)
+            kept.append(cause)
     for group in left:
-        known = Known(
+        cause = KnownCause(
             id=digest_of(list(group.signs))[:_DIGITS],
             kind=group.kind,
             signs=group.signs,
@@ -64,36 +62,36 @@ def changes(before: WatchFile, night: Night) -> Changes:
             since=night.commit,
             reference=night.reference,
         )
-        opens.append((known, group))
+        opens.append((cause, group))
     ran = len(night.blocked) < len(night.models)
-    own = list(_own(before, night))
+    old = next((cause for cause in before.causes if cause.id == WATCH), None)
+    own = _own(old, night) if night.blocked else None
     after = WatchFile(
         commit=night.commit if ran else before.commit,
         reference=night.reference if ran else before.reference,
-        causes=(*kept, *(known for known, _ in opens), *own),
+        causes=(*kept, *(cause for cause, _ in opens), *filter(None, [own])),
     )
-    old = next((known for known in before.causes if known.id == WATCH), None)
     if own and old is None:
-        opens.append((own[0], None))
-    elif own and own[0] != old and not own[0].decided:
-        edits.append((own[0], None))
-    elif old is not None and not own and not old.decided:
+        opens.append((own, None))
+    elif own and own != old and not own.decided:
+        edits.append((own, None))
+    elif old is not None and own is None and not old.decided:
         closes.append(old)
     return Changes(tuple(opens), tuple(edits), tuple(closes), after)
 
 
-def _is_gone(known: Known, night: Night) -> bool:
-    models = set(known.models) & night.models
-    clear = night.same if known.kind == "differs" else night.computes
+def _is_gone(cause: KnownCause, night: Night) -> bool:
+    models = set(cause.models) & night.models
+    clear = night.same if cause.kind == "differs" else night.computes
     return bool(models) and models <= clear
 
 
-def _seen_again(known: Known, met: list[Group], night: Night) -> Known:
+def _seen_again(cause: KnownCause, met: list[Group], night: Night) -> KnownCause:
     """Return a cause with tonight's models and signs; models that could not be looked at stay."""
-    unseen = {model for model, _ in night.blocked} & set(known.models)
+    unseen = {model for model, _ in night.blocked} & set(cause.models)
     group = _joined(met)
     models = tuple(sorted(unseen.union(group.models)))
-    return known.model_copy(update={"models": models, "signs": group.signs})
+    return cause.model_copy(update={"models": models, "signs": group.signs})
 
 
 def _joined(groups: list[Group]) -> Group:
@@ -102,18 +100,11 @@ def _joined(groups: list[Group]) -> Group:
     return groups[0]._replace(signs=tuple(signs), cells=tuple(cells))
 
 
-def _own(before: WatchFile, night: Night) -> Iterator[Known]:
-    """Yield the watch's own trouble, if it has any: one, whatever the number of models."""
-    if not night.blocked:
-        return
-    old = next((known for known in before.causes if known.id == WATCH), None)
+def _own(old: KnownCause | None, night: Night) -> KnownCause:
+    """Return the watch's own trouble: one, whatever the number of models."""
     models = tuple(model for model, _ in night.blocked)
-    yield Known(
-        id=WATCH,
-        kind="watch",
-        models=models,
-        since=old.since if old else night.commit,
-        reference=old.reference if old else night.reference,
-        number=old.number if old else None,
-        decided=old.decided if old else False,
+    if old is not None:
+        return old.model_copy(update={"models": models})
+    return KnownCause(
+        id=WATCH, kind="watch", models=models, since=night.commit, reference=night.reference
     )

@@ -11,7 +11,7 @@ Kind = Literal["differs", "raises", "absent", "watch"]
 the model. watch: the watch itself could not look at some models."""
 
 
-class Known(Record):
+class KnownCause(Record):
     """A cause that an earlier night showed."""
 
     id: str
@@ -39,4 +39,4 @@ class WatchFile(Record):
     """The commit of the last night in which models ran; '' if there was none."""
     reference: str = ""
     """The release of that night."""
-    causes: tuple[Known, ...] = ()
+    causes: tuple[KnownCause, ...] = ()

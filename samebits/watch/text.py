@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from samebits.reports.answer import of_cell
+from samebits.reports.cell.cause import shown_cause
 from samebits.reports.plain import advice, beginning, on_one_line
 from samebits.text.blocks import bullets, fence, heading, page
 from samebits.text.markdown import Markdown, code, fill, join, prose, shorten
-from samebits.text.numbers import plural
-from samebits.watch.records import Known
+from samebits.text.numbers import count, plural
+from samebits.watch.records import KnownCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,31 +56,31 @@ class Beside(NamedTuple):
     """A matrix file that shows it, and its command."""
 
 
-def mark(known: Known) -> str:
+def mark(cause: KnownCause) -> str:
     """Return a comment that readers do not see; it cannot end early, whatever a message holds."""
-    kept = known.model_dump(mode="json", exclude={"number", "decided"})
+    kept = cause.model_dump(mode="json", exclude={"number", "decided"})
     text = json.dumps(kept, sort_keys=True).replace("--", "-\\u002d").replace(">", "\\u003e")
     return f"<!-- samebits watch 1: {text} -->"
 
 
-def marked(body: str) -> Known | None:
+def marked(body: str) -> KnownCause | None:
     """Return the cause that an issue is about; None if it is about none."""
     match = _MARK.match(body.replace("\r\n", "\n"))
     if match is None:
         return None
     try:
-        return Known.model_validate_json(match[1])
+        return KnownCause.model_validate_json(match[1])
     except ValidationError:
         return None
 
 
-def title(known: Known, group: Group | None) -> str:
+def title(cause: KnownCause, group: Group | None) -> str:
     """Return the title of an issue."""
-    models = known.models
+    models = cause.models
     names = models[0] if len(models) == 1 else plural(len(models), "model")
     if group is None:
         return f"samebits watch: {names} could not be looked at"
-    words = (_WORDS[known.kind] if group.is_known else _UNDECIDED)[len(models) > 1]
+    words = (_WORDS[cause.kind] if group.is_known else _UNDECIDED)[len(models) > 1]
     place = _place(group.cells[0])
     text = f"samebits watch: {names} {words} on transformers main{f': {place}' if place else ''}"
     return shorten(on_one_line(text), _MAX_TITLE)
@@ -88,20 +89,23 @@ def title(known: Known, group: Group | None) -> str:
 def _place(cell: CellResult) -> str:
     if cell.failure is not None:
         return f"{cell.failure.type}: {cell.failure.in_short}"
-    cause = cell.cause.beyond or cell.cause if cell.cause else None
-    side = cause and (cause.candidate if cause.candidate.source else cause.reference)
+    first = shown_cause(cell)
+    side = first and (first.candidate if first.candidate.source else first.reference)
     return side.function or side.tensor if side else ""
 
 
 def text_of(
-    known: Known, group: Group | None, night: Night, report: Report | None, beside: Beside
+    cause: KnownCause, group: Group | None, night: Night, report: Report | None, beside: Beside
 ) -> str:
     """Return the text of an issue; its first line is the mark."""
     if group is None or report is None:
-        return _trouble(known, night)
-    compared = f"main at {{}} against {night.reference}, {{}}."
-    models = join(map(code, known.models), ", ")
-    blocks = [Markdown(mark(known)), fill(compared, code(night.commit or "?"), models)]
+        return _trouble(cause, night)
+    models = join(map(code, cause.models), ", ")
+    compared = "main at {} against {}, {}."
+    blocks = [
+        Markdown(mark(cause)),
+        fill(compared, code(night.commit or "?"), night.reference, models),
+    ]
     blocks += [_of_model(model, group, report) for model in group.models[:_MAX_MODELS]]
     if diff := _diff(group.cells[0]):
         blocks += [heading(3, "Lines that changed there"), fence(diff, "diff")]
@@ -121,7 +125,7 @@ def _fitting(blocks: list[Markdown]) -> str:
 
 
 def _of_model(model: str, group: Group, report: Report) -> Markdown:
-    """Return what the report says of a model; what the model wrote is in a fence, where GitHub notifies nobody."""
+    """Return the report's lines about a model. Its messages are in a fence, so that GitHub sends no notification."""
     cells = [cell for cell in group.cells if cell.cell.model == model]
     lines = [*of_cell(cells[0], report).lines, *beginning(cells[0]).lines]
     lines += [line for defect in advice(cells[:1], report) for line in defect.lines]
@@ -131,8 +135,8 @@ def _of_model(model: str, group: Group, report: Report) -> Markdown:
 
 
 def _diff(cell: CellResult) -> str:
-    cause = cell.cause.beyond or cell.cause if cell.cause else None
-    diffs = cause.diffs if cause else ()
+    first = shown_cause(cell)
+    diffs = first.diffs if first else ()
     return "\n".join(f"{d.function}  {d.candidate}\n{d.diff}" for d in diffs[:2])
 
 
@@ -143,39 +147,43 @@ def _commits(beside: Beside) -> Iterator[Markdown]:
         yield fence("\n".join(map(on_one_line, beside.suspects)))
     if beside.n_commits is None:
         return
-    named = f"{plural(len(beside.commits), 'commit')} of {beside.n_commits} since {{}}"
     yield heading(3, "Commits that change these files")
-    yield fill(named + " {}.", code(beside.since), "change a file that the difference names")
+    yield fill(
+        "{} of {} since {} change a file that the difference names.",
+        plural(len(beside.commits), "commit"),
+        count(beside.n_commits),
+        code(beside.since),
+    )
     if beside.commits:
         yield fence("\n".join(map(on_one_line, beside.commits)))
 
 
-def _trouble(known: Known, night: Night) -> str:
+def _trouble(cause: KnownCause, night: Night) -> str:
     """Return the text about models that could not be looked at: nothing was closed or opened for them."""
     listed = (fill("{}: {}", code(model), code(why, limit=300)) for model, why in night.blocked)
     text = (
         "These models could not be looked at. That says nothing of main: no issue about them was opened or closed. This "
         "issue is closed by itself after a night in which all of them ran."
     )
-    return page([Markdown(mark(known)), Markdown(text), bullets(listed)])[:MAX_CHARACTERS] + "\n"
+    return page([Markdown(mark(cause)), Markdown(text), bullets(listed)])[:MAX_CHARACTERS] + "\n"
 
 
-def closing(known: Known, night: Night, before: WatchFile) -> str:
+def closing(cause: KnownCause, night: Night, before: WatchFile) -> str:
     """Return the comment with which an issue is closed."""
-    if known.kind == "watch":
+    if cause.kind == "watch":
         return "All models ran again.\n"
     now = f"transformers main at `{night.commit}` does what {night.reference} does"
-    models = ", ".join(f"`{model}`" for model in known.models)
-    if before.reference and known.reference != night.reference:
+    models = ", ".join(f"`{model}`" for model in cause.models)
+    if before.reference and cause.reference != night.reference:
         return (
-            f"{now}, for {models}. The issue was opened against {known.reference}, so the change may be a part of "
-            f"{night.reference} now: `samebits check MODEL --from {known.reference} --to {night.reference}` shows it.\n"
+            f"{now}, for {models}. The issue was opened against {cause.reference}, so the change may be a part of "
+            f"{night.reference} now: `samebits check MODEL --from {cause.reference} --to {night.reference}` shows it.\n"
         )
     return f"Gone: {now}, for {models}.\n"
 
 
-def summary(known: Known, verb: str) -> str:
+def summary(cause: KnownCause, verb: str) -> str:
     """Return one line for the terminal."""
-    where = f" #{known.number}" if known.number else ""
-    first = known.signs[0] if known.signs else ""
-    return f"{verb:<8}{where} {known.kind}: {', '.join(known.models)}  {first}".rstrip()
+    where = f" #{cause.number}" if cause.number else ""
+    first = cause.signs[0] if cause.signs else ""
+    return f"{verb:<8}{where} {cause.kind}: {', '.join(cause.models)}  {first}".rstrip()

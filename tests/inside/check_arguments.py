@@ -299,7 +299,7 @@ def test_a_prompt_that_the_forward_refuses_has_no_entry():
     assert states(Reads()) == {}
 
 
-class Packs(Plain):
+class Packed(Plain):
     """A forward with an image that takes its place for the start of a row, unless a mask says otherwise."""
 
     start = 1
@@ -311,14 +311,14 @@ class Packs(Plain):
         return {"logits": logits}
 
 
-class StaysApart(Packs):
+class PackedOtherwise(Packed):
     start = 3
 
 
 def test_a_planted_forward_that_is_another_with_a_mask_of_ones_shows_and_its_twin_does_not():
     image = {**IDS, "pixel_values": torch.ones(1, 3, 4, 4)}
     hidden = {**image, "attention_mask": torch.arange(9)[None].clamp(max=1)}
-    for model_class, effect in ((Packs, "none"), (StaysApart, "other numbers")):
+    for model_class, effect in ((Packed, "none"), (PackedOtherwise, "other numbers")):
         model = model_class().eval()
         model.dtype = torch.float32
         found = ones.effects(model, {"short": IDS, "image": image}, lambda: None)

@@ -72,21 +72,21 @@ def test_a_planted_change_is_one_cause_until_it_is_reverted_and_rounding_is_none
     order = Order(
         matrix=Path("watch.yaml"), level="quick", causes=True, work=cache / "checks", checks=True
     )
-    state, told = WatchFile(), []
+    state, lines = WatchFile(), []
     for sha in shas:
         main = {"id": "main", "transformers": f"{repo}@{sha}", "base": NEW}
         text = json.dumps({"version": 1, "environments": [NEW, main], "models": MODELS})
         matrix = load.parse(yamltext.parse(text.encode()), tmp_path / "watch.yaml")
         report, _ = asyncio.run(run_matrix(order, environ, silent, matrix=matrix))
         night = night_of(report)
-        found = changes(state, night)
-        state = found.after
-        told.append([[known.kind for known, _ in found.opens], [k.kind for k in found.closes]])
+        changed = changes(state, night)
+        state = changed.after
+        lines.append([[known.kind for known, _ in changed.opens], [k.kind for k in changed.closes]])
         if sha == shas[1]:
             (known,) = state.causes
             assert known.models == ("llama", "mistral")
             assert (known.since, known.reference) == (sha[:10], stack.packages["transformers"])
-    assert told == [
+    assert lines == [
         [[], []],
         [["differs"], []],
         [[], []],

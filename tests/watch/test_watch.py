@@ -86,15 +86,15 @@ def diverged(model, cause, **fields):
 
 def nights(*reports):
     """Return what each of these nights changes, one after the other."""
-    state, found = WatchFile(), []
-    for one in reports:
-        found.append(changes(state, night_of(one)))
-        state = found[-1].after
-    return found
+    state, results = WatchFile(), []
+    for night_report in reports:
+        results.append(changes(state, night_of(night_report)))
+        state = results[-1].after
+    return results
 
 
-def counts(found):
-    return [(len(c.opens), len(c.edits), len(c.closes)) for c in found]
+def counts(results):
+    return [(len(c.opens), len(c.edits), len(c.closes)) for c in results]
 
 
 def kinds(*cells):
@@ -150,8 +150,8 @@ def test_what_only_rounds_or_is_expected_is_no_cause():
         on_main("a", Verdict.ROUNDING, cause=changed("a")),
         on_main("b", Verdict.EXPECTED, judged=Verdict.DIVERGED),
     ]
-    (found,) = nights(report(*cells))
-    assert found.opens == ()
+    (results,) = nights(report(*cells))
+    assert results.opens == ()
 
 
 def test_what_float64_does_not_tell_is_a_cause_in_these_words():
@@ -190,19 +190,19 @@ def test_a_difference_without_a_cause_is_told_by_model_and_signal():
 def test_a_cause_is_opened_once_kept_and_closed():
     planted = report(diverged("llama", changed("llama")), *same("t5"))
     clean = report(*same("llama", "t5"), commit=SHAS[3])
-    found = nights(report(*same("llama", "t5")), planted, planted, clean)
-    assert counts(found) == [(0, 0, 0), (1, 0, 0), (0, 0, 0), (0, 0, 1)]
-    assert found[-1].after.causes == ()
+    results = nights(report(*same("llama", "t5")), planted, planted, clean)
+    assert counts(results) == [(0, 0, 0), (1, 0, 0), (0, 0, 0), (0, 0, 1)]
+    assert results[-1].after.causes == ()
 
 
 def test_another_line_number_is_the_same_cause_and_another_model_is_written_into_it():
     first = report(diverged("llama", changed("llama")), *same("gemma"))
     second = report(diverged("llama", changed("llama", line=99)), *same("gemma"))
     third = report(*(diverged(m, changed(m)) for m in ("llama", "gemma")))
-    found = nights(first, second, third)
-    assert counts(found) == [(1, 0, 0), (0, 0, 0), (0, 1, 0)]
-    assert found[-1].after.causes[0].models == ("gemma", "llama")
-    assert found[-1].after.causes[0].id == found[0].after.causes[0].id
+    results = nights(first, second, third)
+    assert counts(results) == [(1, 0, 0), (0, 0, 0), (0, 1, 0)]
+    assert results[-1].after.causes[0].models == ("gemma", "llama")
+    assert results[-1].after.causes[0].id == results[0].after.causes[0].id
 
 
 @pytest.mark.parametrize(
@@ -223,39 +223,39 @@ def test_another_line_number_is_the_same_cause_and_another_model_is_written_into
     ids=["not finished", "undecided", "raises", "not started", "differs elsewhere"],
 )
 def test_a_cause_that_could_be_hidden_is_not_closed(hidden):
-    found = nights(report(diverged("llama", changed("llama"))), report(hidden, *same("t5")))
-    assert found[1].closes == ()
-    assert len([k for k in found[1].after.causes if k.kind == "differs"]) >= 1
+    results = nights(report(diverged("llama", changed("llama"))), report(hidden, *same("t5")))
+    assert results[1].closes == ()
+    assert len([k for k in results[1].after.causes if k.kind == "differs"]) >= 1
 
 
 def test_what_no_longer_raises_is_closed_though_it_differs():
     broken = report(on_main("llama", Verdict.FAILED, failure=raised("llama")))
-    found = nights(broken, report(diverged("llama", changed("llama"))))
-    assert counts(found) == [(1, 0, 0), (1, 0, 1)]
+    results = nights(broken, report(diverged("llama", changed("llama"))))
+    assert counts(results) == [(1, 0, 0), (1, 0, 1)]
 
 
 def test_a_broken_environment_closes_nothing_and_opens_one_issue():
     planted = report(diverged("llama", changed("llama")), *same("t5", "vit"))
     broken = report(*same("llama", "t5", "vit"), failure="no wheel")
-    found = nights(planted, broken, broken, planted)
-    assert counts(found) == [(1, 0, 0), (1, 0, 0), (0, 0, 0), (0, 0, 1)]
-    assert [known.kind for known in found[2].after.causes] == ["differs", "watch"]
-    assert found[2].after.commit == SHAS[0], "a night without models is no last night"
+    results = nights(planted, broken, broken, planted)
+    assert counts(results) == [(1, 0, 0), (1, 0, 0), (0, 0, 0), (0, 0, 1)]
+    assert [cause.kind for cause in results[2].after.causes] == ["differs", "watch"]
+    assert results[2].after.commit == SHAS[0], "a night without models is no last night"
 
 
 def test_a_model_that_the_release_cannot_run_is_the_watchs_own_trouble():
-    one = report(on_main("llama", Verdict.IDENTICAL))
-    (row,) = one.rows
+    made = report(on_main("llama", Verdict.IDENTICAL))
+    (row,) = made.rows
     base = row.cells[0].model_copy(update={"judged": Verdict.FAILED, "verdict": Verdict.FAILED})
-    one = one.model_copy(update={"rows": (row.model_copy(update={"cells": (base, row.cells[1])}),)})
-    (found,) = nights(one)
-    assert [known.kind for known, _ in found.opens] == ["watch"]
+    failing = row.model_copy(update={"cells": (base, row.cells[1])})
+    (results,) = nights(made.model_copy(update={"rows": (failing,)}))
+    assert [cause.kind for cause, _ in results.opens] == ["watch"]
 
 
-def told(folder, one, *options):
+def drafted(folder, night_report, *options):
     """Run the command on a report; return the names of the files that it writes."""
-    if one is not None:
-        (folder / "report.json").write_text(render(one), "utf-8")
+    if night_report is not None:
+        (folder / "report.json").write_text(render(night_report), "utf-8")
     else:
         (folder / "report.json").unlink(missing_ok=True)
     words = [
@@ -281,9 +281,9 @@ def test_a_week_of_nights_on_the_command_line(tmp_path):
         (None, ["open"]),
         (report(*same("llama"), commit=SHAS[4]), ["close"]),
     ]
-    for number, (one, verbs) in enumerate(steps):
-        names, said = told(tmp_path, one)
-        assert [name.partition("-")[0] for name in names] == verbs, (number, said)
+    for number, (night_report, verbs) in enumerate(steps):
+        names, lines = drafted(tmp_path, night_report)
+        assert [name.partition("-")[0] for name in names] == verbs, (number, lines)
     state = WatchFile.model_validate_json((tmp_path / "watch.json").read_bytes())
     assert (state.commit, state.causes) == (SHAS[4], ())
 
@@ -301,7 +301,7 @@ def opened(folder):
 
 def test_the_issues_themselves_are_the_state(tmp_path):
     planted = report(diverged("llama", changed("llama")))
-    told(tmp_path, planted)
+    drafted(tmp_path, planted)
     title, body = opened(tmp_path)
     assert (
         title
@@ -314,17 +314,17 @@ def test_the_issues_themselves_are_the_state(tmp_path):
         "--known",
         issues(tmp_path / "known.json", {**entry, "number": 6, "body": "other"}, entry),
     )
-    assert told(tmp_path, planted, *known)[0] == []
-    assert told(tmp_path, report(*same("llama")), *known)[0] == ["close-7.md"]
+    assert drafted(tmp_path, planted, *known)[0] == []
+    assert drafted(tmp_path, report(*same("llama")), *known)[0] == ["close-7.md"]
     for reason, names in (("NOT_PLANNED", 0), ("COMPLETED", 1)):
         closed = issues(tmp_path / "known.json", entry | {"state": "CLOSED", "stateReason": reason})
-        assert len(told(tmp_path, planted, "--known", closed)[0]) == names
-        assert told(tmp_path, report(*same("llama")), "--known", closed)[0] == []
+        assert len(drafted(tmp_path, planted, "--known", closed)[0]) == names
+        assert drafted(tmp_path, report(*same("llama")), "--known", closed)[0] == []
 
 
 def test_a_mark_cannot_end_early(tmp_path):
     message = "a --> b <!-- @everyone #1"
-    told(tmp_path, report(on_main("llama", Verdict.FAILED, failure=raised("llama", message))))
+    drafted(tmp_path, report(on_main("llama", Verdict.FAILED, failure=raised("llama", message))))
     _, body = opened(tmp_path)
     first = body.splitlines()[0]
     assert first.count("-->") == 1
@@ -333,8 +333,8 @@ def test_a_mark_cannot_end_early(tmp_path):
 
 
 def test_a_change_that_a_new_release_has_is_closed_with_these_words(tmp_path):
-    told(tmp_path, report(diverged("llama", changed("llama"))))
-    (name,), _ = told(tmp_path, report(*same("llama"), release="5.16.0"))
+    drafted(tmp_path, report(diverged("llama", changed("llama"))))
+    (name,), _ = drafted(tmp_path, report(*same("llama"), release="5.16.0"))
     text = (tmp_path / "issues" / name).read_text("utf-8")
     assert "--from 5.15 --to 5.16.0" in text
 
@@ -348,13 +348,13 @@ def test_commits_since_last_night_that_change_the_file_are_listed(tmp_path):
         ("A page", {"docs/x.md": "x"}),
         ("Steady the norm (#8)", {path: "b"}),
     )
-    told(tmp_path, report(*same("llama"), commit=shas[0][:10]))
+    drafted(tmp_path, report(*same("llama"), commit=shas[0][:10]))
     (tmp_path / "matrix.yaml").write_text(
         "version: 1\nmodels: {llama: {build: {architecture: llama}}}\n"
     )
     planted = report(diverged("llama", changed("llama")), commit=shas[2][:10])
     planted = planted.model_copy(update={"matrix_path": str(tmp_path / "matrix.yaml")})
-    told(tmp_path, planted, "--repo", tmp_path / "clone")
+    drafted(tmp_path, planted, "--repo", tmp_path / "clone")
     _, body = opened(tmp_path)
     assert "1 commit of 2 since" in body
     assert "Steady the norm (#8)" in body
@@ -384,10 +384,10 @@ def test_a_bisection_names_commits_or_says_why_not(tmp_path, monkeypatch, is_fou
         'version: 1\nenvironments: ["5.x"]\nmodels:\n  llama: {build: {architecture: llama}}\n'
         "  t5: {build: {architecture: t5}}\n"
     )
-    told(tmp_path, report(*same("llama"), commit=shas[0][:10]))
+    drafted(tmp_path, report(*same("llama"), commit=shas[0][:10]))
     planted = report(diverged("llama", changed("llama")), commit=shas[1][:10])
     planted = planted.model_copy(update={"matrix_path": str(tmp_path / "matrix.yaml")})
-    told(tmp_path, planted, "--repo", tmp_path / "clone", "--bisect")
+    drafted(tmp_path, planted, "--repo", tmp_path / "clone", "--bisect")
     _, body = opened(tmp_path)
     assert asked == [(["llama"], shas[0][:10], shas[1])]
     assert (f"{shas[1][:10]} 2026-07-01 Steady the norm (#8)" in body) == is_found
@@ -407,7 +407,7 @@ def test_files_of_another_form_are_said(tmp_path):
 
 def test_a_text_fits_github():
     diff = "\n".join(f"+{n}" * 20 for n in range(3000))
-    one = report(diverged("llama", changed("llama", lines=diff)))
-    night = night_of(one)
+    made = report(diverged("llama", changed("llama", lines=diff)))
+    night = night_of(made)
     (pair,) = changes(WatchFile(), night).opens
-    assert len(text_of(*pair, night, one, Beside(script="x" * 70_000))) < 65_536
+    assert len(text_of(*pair, night, made, Beside(script="x" * 70_000))) < 65_536

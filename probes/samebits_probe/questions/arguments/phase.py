@@ -71,6 +71,8 @@ def _of_states(session: Session, prompts: Mapping[str, Facts]) -> Facts:
 
 def _of_ones(session: Session, prompts: Mapping[str, Facts]) -> Facts:
     """Return what a mask of ones changes for a prompt with more than text."""
+    if session.no_time(2):
+        return {}
     model = session.loaded.model
     facts: Facts = {}
     with session.instrument("an attention mask of ones"):
