@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -52,6 +53,8 @@ _SHORT: dict[Area, str] = {
     "attention": "name another attention",
     "other": "add a probe",
 }
+_CLASS = re.compile(r"(\w+(?:For[A-Z]\w*|Model))\.forward")
+"""A forward of a class that users load."""
 _WHY: dict[Why, str] = {
     "name": "nothing that the model reaches refers to them",
     "class": "they belong to classes that are no part of the model, such as other heads",
@@ -165,7 +168,15 @@ def _line(entry: Unrun, level: Level) -> list[Markdown]:
 
 def _to_run(entry: Unrun, level: Level) -> Markdown:
     """Return what to give or to switch on, so that a definition runs."""
-    return Markdown(_switches(entry, level) or _GIVE[entry.area])
+    name = _class(entry)
+    give = f"load that class (`class: {name}`, `--class {name}`)" if name else _GIVE[entry.area]
+    return Markdown(_switches(entry, level) or give)
+
+
+def _class(entry: Unrun) -> str:
+    """Return the class whose forward it is, as `--class` takes it, if it never ran; '' for other definitions."""
+    match = _CLASS.fullmatch(entry.name)
+    return f"transformers:{match[1]}" if match and not entry.ran_elsewhere else ""
 
 
 def _switches(entry: Unrun, level: Level) -> str:
@@ -198,7 +209,8 @@ def limit(report: Report) -> str:
 
 def brief(report: Report) -> str:
     """Return the nearest of the changed code that did not run, for the first screen; '' without any."""
-    entries = nearest(report)
+    # what no input reaches, such as PreTrainedModel.to, is of use to few
+    entries = sorted(nearest(report), key=lambda entry: entry.area == "other")
     if not entries:
         return ""
     named = ", ".join(
@@ -209,7 +221,9 @@ def brief(report: Report) -> str:
 
 
 def _in_short(entry: Unrun, level: Level) -> str:
-    return _switches(entry, level).replace("`", "") or _SHORT[entry.area]
+    name = _class(entry)
+    give = f"--class {name}" if name else _SHORT[entry.area]
+    return _switches(entry, level).replace("`", "") or give
 
 
 def nearest(report: Report) -> list[Unrun]:

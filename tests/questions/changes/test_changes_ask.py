@@ -167,6 +167,37 @@ def test_the_first_screen_counts_what_did_not_run(report):
     assert brief(sample_report()) == limit(sample_report()) == ""
 
 
+def _of_forward(name, **changed):
+    """Return a report of which one forward did not run."""
+    entry = UNRUN.model_copy(update={"name": name, **changed})
+    step = Step(reference="4.48", candidate="5.0", unrun=1, first=(entry,))
+    return with_step(sample_report(), step)
+
+
+def test_a_forward_of_another_class_says_which_class_to_load():
+    report = _of_forward("T5EncoderModel.forward")
+    assert "(--class transformers:T5EncoderModel)" in brief(report)
+    assert "`--class transformers:T5EncoderModel`" in of_model(list(report.rows), report)
+
+
+@pytest.mark.parametrize(
+    ("name", "ran_elsewhere"),
+    [("T5EncoderModel.forward", True), ("T5Attention.forward", False), ("T5Model.encode", False)],
+)
+def test_a_forward_that_ran_in_part_or_of_a_module_needs_inputs(name, ran_elsewhere):
+    assert "(give inputs that need it)" in brief(_of_forward(name, ran_elsewhere=ran_elsewhere))
+
+
+def test_the_first_screen_names_what_inputs_reach_before_what_only_a_probe_calls():
+    entries = tuple(
+        UNRUN.model_copy(update={"name": name, "area": area})
+        for name, area in (("PreTrainedModel.to", "other"), ("LlamaModel.mask", "model"))
+    )
+    step = Step(reference="4.48", candidate="5.0", unrun=2, first=entries)
+    words = brief(with_step(sample_report(), step))
+    assert words.index("LlamaModel.mask") < words.index("PreTrainedModel.to")
+
+
 def test_a_step_of_which_all_ran_says_so(report):
     step = Step(reference="4.48", candidate="5.0", ran=4)
     clean = with_step(sample_report(), step)
