@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import yaml
 from pydantic import ValidationError
 
-from samebits.base import git
 from samebits.base.errors import SamebitsError, shown
 from samebits.base.options import Option
 from samebits.base.redaction import Redaction
 from samebits.bisect import command as bisect
-from samebits.bisect.history import History, HistoryError
 from samebits.diagnose.exit_code import PASS
-from samebits.matrix import load
 from samebits.records.record import Record
 from samebits.reports import again
-from samebits.stacks.source import FOLDER, PACKAGE
 from samebits.watch import text
 from samebits.watch.causes import Night, night_of
+from samebits.watch.clone import Clone
 from samebits.watch.nights import changes
 from samebits.watch.records import KnownCause, WatchFile
 from samebits.watch.text import Beside
@@ -31,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from samebits.records.report import Report
-    from samebits.watch.causes import Group
     from samebits.watch.nights import Changes
 
 HELP = """\
@@ -49,9 +45,6 @@ Example:
 Files: open-ID.md and edit-NUMBER.md with a title, a blank line and a text, close-NUMBER.md with a comment. The exit
 code is 0 whatever the report says; 2, a mistake on the command line.
 """
-
-_MAX_COMMITS = 20
-_SHORT = 10
 
 
 class WatchError(SamebitsError):
@@ -101,10 +94,11 @@ async def run(options: Options, environ: Mapping[str, str], say: Callable[[str],
     before = _before(options)
     changed = changes(before, night)
     redacted = Redaction(environ)
+    clone = _clone(options, before, night, report, environ, say)
     files: dict[str, str] = {}
     for verb, causes in (("open", changed.opens), ("edit", changed.edits)):
         for cause, group in causes:
-            beside = await _beside(cause, group, before, night, report, options, environ, say)
+            beside = await clone.beside(cause, group) if clone and group else Beside()
             body = text.text_of(cause, group, night, report, beside)
             name = cause.id if verb == "open" or cause.number is None else cause.number
             files[f"{verb}-{name}.md"] = f"{text.title(cause, group)}\n\n{body}"
@@ -154,90 +148,25 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         replace(folder / name, content)
 
 
-async def _beside(
-    cause: KnownCause,
-    group: Group | None,
+def _clone(
+    options: Options,
     before: WatchFile,
     night: Night,
     report: Report | None,
-    options: Options,
     environ: Mapping[str, str],
     say: Callable[[str], None],
-) -> Beside:
-    """Return what the clone and the matrix file add to the text of a cause."""
-    if group is None or report is None or options.repo is None or not night.commit:
-        return Beside()
-    repo = options.repo
-    since = before.commit or night.reference
-    beside = _commits(repo, since, night.commit, set(_files(group)))
-    full = git.words(repo, "rev-parse", "--verify", "--quiet", f"{night.commit}^{{commit}}")
-    path = Path(report.matrix_path or report.matrix)
-    if full and path.exists():
-        script = _script(path, group.models[0], night.reference, full[0])
-        beside = beside._replace(script=script)
-        if options.bisect and not cause.number and cause.kind != "absent":
-            asked = bisect.Options(model=group.models[0], first=since, last=full[0], repo=repo)
-            suspects = await _suspects(path, asked, environ, say)
-            beside = beside._replace(suspects=suspects)
-    return beside
-
-
-def _files(group: Group) -> Iterator[str]:
-    """Yield the files of the repository that a cause names."""
-    for cell in group.cells:
-        for frame in cell.failure.frames if cell.failure else ():
-            yield frame.file
-        for cause in filter(None, (cell.cause, cell.cause.beyond if cell.cause else None)):
-            sides = [side.source for side in (cause.candidate, cause.reference) if side]
-            changed = [diff.candidate or diff.reference for diff in cause.diffs]
-            yield from (place.rpartition(":")[0] for place in (*sides, *changed))
-
-
-def _commits(repo: Path, since: str, last: str, files: set[str]) -> Beside:
-    """Return the commits since last night that change one of these files of transformers."""
-    history = History(repo)
-    try:
-        line = history.line(history.end(since).sha, history.end(last, releases=False).sha)
-    except HistoryError:
-        return Beside()
-    inside = {f"{FOLDER}/{f.removeprefix(f'{PACKAGE}/')}" for f in files if f.startswith(PACKAGE)}
-    touching = [c for c in line.commits[1:] if inside & {edit.path for edit in c.edits}]
-    commits = [f"{c.sha[:_SHORT]} {c.date} {c.title}" for c in touching[-_MAX_COMMITS:]]
-    return Beside(tuple(commits), len(line.commits) - 1, since[:_SHORT])
-
-
-async def _suspects(
-    matrix: Path, asked: bisect.Options, environ: Mapping[str, str], say: Callable[[str], None]
-) -> tuple[str, ...]:
-    """Return the commits that a bisection between last night and this names for one model."""
-    whole = load.load(matrix)
-    models = tuple(model for model in whole.models if model.name == asked.model)
-    one = whole.model_copy(update={"models": models, "expected": ()})
-    try:
-        found = await bisect.bisected(one, asked, environ, say, explains=False)
-    except SamebitsError as error:
-        return (f"not found: {error}",)
-    unproven = " (or one before it, which could not be tried)"
-    commits = [
-        f"{c.sha[:_SHORT]} {c.date} {c.title}{'' if c.is_proven else unproven}"
-        for c in found.culprits
-    ]
-    return (*(commits or (found.failure,)), f"tried {found.n_tried} of {found.n_commits} commits")
-
-
-def _script(path: Path, model: str, release: str, commit: str) -> str:
-    """Return a matrix file with one model, and how to run it: it needs no file of this project."""
-    content: dict[str, Any] = yaml.safe_load(path.read_text("utf-8"))
-    kept: dict[str, Any] = {k: content[k] for k in ("torch", "python", "defaults") if k in content}
-    if model not in content.get("models", {}):
-        return ""
-    main = {"id": "main", "transformers": f"./transformers@{commit}"}
-    one = {"version": 1, "environments": [release, main], **kept}
-    one["models"] = {model: content["models"][model]}
-    text = yaml.safe_dump(one, sort_keys=False, width=100, default_flow_style=None)
-    address = f"https://github.com/huggingface/{PACKAGE}"
-    commands = (f"git clone {address}", "cat > watch.yaml <<'EOF'", text.rstrip(), "EOF")
-    return "\n".join((*commands, "samebits matrix --matrix watch.yaml --quick --causes"))
+) -> Clone | None:
+    """Return the clone that ran; None if none is given, or the night has no report of it."""
+    if options.repo is None or report is None or not night.commit:
+        return None
+    search = partial(bisect.bisected, environ=environ, say=say, explains=False)
+    return Clone(
+        repo=options.repo,
+        since=before.commit or night.reference,
+        night=night,
+        matrix=Path(report.matrix_path or report.matrix),
+        search=search if options.bisect else None,
+    )
 
 
 def _summary(night: Night, changed: Changes) -> Iterator[str]:
