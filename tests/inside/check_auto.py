@@ -53,6 +53,14 @@ def test_images_stand_among_the_text():
     assert {"image", "image-padded"} <= {name for name, _ in made.prompts}, made.missed
 
 
+def test_patches_are_as_wide_as_the_tokens_of_the_text():
+    """The defaults of Qwen2-VL's parts are of two models: 3584 and 8192."""
+    for name in known("qwen2_vl", "qwen2_5_vl", "qwen3_vl"):
+        made = auto.make(name, 1)
+        assert not made.missed, f"{name}: {made.missed}"
+        assert "pixel_values" in dict(made.prompts)["image"], name
+
+
 def test_fields_that_are_given_stay():
     made = auto.make("llama", 1, {"hidden_act": "gelu", "num_hidden_layers": 2})
     assert made.model.config.hidden_act == "gelu"
@@ -107,6 +115,12 @@ def test_a_plain_image_stays_as_it_is():
 def test_what_a_config_leaves_open_is_filled():
     for name in known("deepseek_v2", "esm", "hunyuan_v1_moe", "informer", "lfm2_moe", "xmod"):
         assert arguments(name), name
+
+
+def test_experts_and_kinds_of_layers_that_a_config_leaves_open_are_filled():
+    for name in known("dots1", "diffusion_gemma_text", "deepseek_ocr2_text"):
+        made = auto.make(name, 1)
+        assert not made.refused, f"{name}: {made.refused}"
 
 
 def test_a_class_that_a_release_only_names_is_none():

@@ -153,3 +153,28 @@ def test_layers_that_another_part_names_are_there(named: Any, kept: Any) -> None
 def test_heads_of_a_tower_keep_halves_that_two_axes_rotate() -> None:
     small = first(VISION | {"hidden_size": 1152, "num_attention_heads": 16})
     assert small["hidden_size"] // small["num_attention_heads"] % 4 == 0
+
+
+@pytest.mark.parametrize(
+    ("vision", "name"),
+    [
+        (VISION | {"out_hidden_size": 3584}, "out_hidden_size"),
+        (VISION | {"embed_dim": 640, "hidden_size": 3584, "spatial_merge_size": 2}, "hidden_size"),
+    ],
+)
+def test_patches_of_an_image_are_as_wide_as_the_tokens_of_the_text(
+    vision: dict[str, Any], name: str
+) -> None:
+    text = LLAMA | {"model_type": "text", "vocab_size": 32000}
+    small = first({"text_config": text, "vision_config": vision | {"model_type": "vision"}})
+    assert small["vision_config"][name] == small["text_config"]["hidden_size"]
+
+
+def test_a_tower_of_its_own_width_keeps_it() -> None:
+    text = LLAMA | {"model_type": "text", "vocab_size": 32000}
+    tower = VISION | {"model_type": "vision", "hidden_size": 1280}
+    small = first({"text_config": text, "vision_config": tower})
+    assert (
+        small["vision_config"]["hidden_size"]
+        == first(VISION | {"hidden_size": 1280})["hidden_size"]
+    )

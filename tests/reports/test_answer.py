@@ -338,6 +338,16 @@ def test_numbers_of_the_config_that_only_one_release_has_are_named():
     assert "config.json" not in answer(one(config(500.0, 500.0))).side.why
 
 
+def test_a_number_of_the_images_is_none_of_the_text():
+    facts = (
+        FactChange(what="text_config.rope_theta", reference=500.0, candidate="absent"),
+        FactChange(what="text_config.rope.rope_theta", reference="absent", candidate=500.0),
+        FactChange(what="vision_config.rope.rope_theta", reference="absent", candidate=10000.0),
+    )
+    report = one(diverged(step("logits", 1.0, 1.0), changes={"config": facts}))
+    assert "config.json" not in answer(report).side.why
+
+
 # what to do, and order
 
 

@@ -186,8 +186,15 @@ _OPEN = {
     "num_experts_per_tok": 2,
     "n_group": 1,
     "topk_group": 1,
+    "n_routed_experts": 8,
+    "num_experts": 8,
+    "n_shared_experts": 1,
+    "top_k_experts": 2,
+    "moe_intermediate_size": 128,
 }
 """Numbers without which some classes raise, and which their configs leave open."""
+_KINDS_OF_LAYERS = {"layer_types": "full_attention", "mlp_layer_types": "dense"}
+"""Lists with a word for each layer -> a word that any class takes; the class names the others."""
 _NO_TOKEN = re.compile(r"Config' object has no attribute '(\w+_token_id)'")
 _FIRST_FREE = 8
 """An id that shrink.fewer_tokens gives to no other token."""
@@ -237,12 +244,13 @@ def _filled(values: dict[str, Any], model_class: Any, refusals: Iterable[str]) -
         if part.get("rope_parameters") == {} and part.get("layer_types"):
             kinds = dict.fromkeys(part["layer_types"])
             part["rope_parameters"] = {kind: {**_ROPE} for kind in kinds}
-        if "layer_types" in part and not part["layer_types"]:
-            source = Path(inspect.getfile(model_class)).read_text("utf-8")
-            named = {*re.findall(r"layer_types?\[\w+\] [!=]= \"(\w+)\"", source)}
-            both = sorted(named | {"full_attention"})
-            count = int(part.get("num_hidden_layers") or 0)
-            part["layer_types"] = [both[index % len(both)] for index in range(count)]
+        for name, plain in _KINDS_OF_LAYERS.items():
+            if name in part and not part[name]:
+                source = Path(inspect.getfile(model_class)).read_text("utf-8")
+                named = {*re.findall(rf"\b{name[:-1]}s?\[\w+\] [!=]= \"(\w+)\"", source)}
+                both = sorted(named | {plain})
+                count = int(part.get("num_hidden_layers") or 0)
+                part[name] = [both[index % len(both)] for index in range(count)]
     return filled
 
 

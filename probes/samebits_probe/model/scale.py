@@ -109,9 +109,24 @@ def plans(config: Config) -> Iterator[Scaled]:
             shrink.fewer_experts(part)
             _count_image_tokens(part)
         _keep_within(smaller)
+        _meet_text(smaller)
         shrink.fewer_tokens(smaller)
         name = f"heads by {heads}, their dimensions by {dims}, images by {of_image}"
         yield Scaled(name, smaller, dims * heads)
+
+
+def _meet_text(config: Config) -> None:
+    """Make patches of an image as wide as the text's tokens: defaults of the two parts may be of other models.
+
+    Where a part has ``embed_dim`` for its own width, ``hidden_size`` is that of the patches it returns.
+    """
+    widths = {shrink.hidden_size(part) for part in parts(config) if "vocab_size" in part}
+    widths.discard(0)
+    for part in parts(config) if len(widths) == 1 else ():
+        is_own = "embed_dim" in part and "spatial_merge_size" in part
+        for name in ("out_hidden_size", *(["hidden_size"] if is_own else [])):
+            if "vocab_size" not in part and shrink.is_size(part.get(name)):
+                part[name] = next(iter(widths))
 
 
 def _divisors(config: Config) -> list[tuple[int, int]]:

@@ -271,19 +271,29 @@ def _by_config(cell: CellResult, report: Report) -> Side:
 
 
 def _config_numbers(cell: CellResult) -> Iterator[tuple[str, str, str]]:
-    """Yield name, number before and number now of fields that have a number of their own now."""
-    before: dict[str, set[str]] = {}
-    now: dict[str, dict[str, None]] = {}
+    """Yield name, number before and number now of fields that have a number of their own now.
+
+    A release may move a field, so its name counts; but not from one part of a model, such as its text, to another.
+    """
+    before: dict[tuple[str, str], set[str]] = {}
+    now: dict[tuple[str, str], dict[str, None]] = {}
     for fact in cell.changes.get("config", ()):
-        name = fact.what.rpartition(".")[2]
+        key = _part(fact.what), fact.what.rpartition(".")[2]
         if _is_number(fact.reference):
-            before.setdefault(name, set()).add(str(fact.reference))
+            before.setdefault(key, set()).add(str(fact.reference))
         if _is_number(fact.candidate):
-            now.setdefault(name, {})[str(fact.candidate)] = None
-    for name, values in now.items():
-        new = [value for value in values if value not in before.get(name, set())]
-        if new and before.get(name):
-            yield name, ", ".join(sorted(before[name])), ", ".join(new)
+            now.setdefault(key, {})[str(fact.candidate)] = None
+    for key, values in now.items():
+        known = before.get(key, set())
+        new = [value for value in values if value not in known]
+        if new and known:
+            yield key[1], ", ".join(sorted(known)), ", ".join(new)
+
+
+def _part(field: str) -> str:
+    """Return the config inside the config to which a field belongs; '' for the whole one."""
+    names = field.split(".")[:-1]
+    return next((name for name in reversed(names) if name.endswith("_config")), "")
 
 
 def _is_number(value: object) -> bool:
