@@ -18,7 +18,7 @@ from samebits.records.question import keys
 from samebits_wire.vocabularies import PROCESSORS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from samebits.matrix.spec import Matrix, ModelSpec
 
@@ -45,6 +45,13 @@ OF_BOXES = frozenset(
 )  # fmt: skip
 """Types of models whose loss needs it, and Pillow, without which the module of losses has no
 function for the corners of boxes (transformers 4.57.6 … 5.24.0: loss/loss_for_object_detection.py)."""
+TOWERS = ("timm", "torchvision")
+"""Make a tower of timm, which imports torchvision; each is added unless it is listed."""
+OF_TIMM = frozenset({"gemma3n_vision", "timm_backbone", "timm_wrapper"})
+"""Types of parts that are such a tower."""
+LOADS = ("accelerate",)
+WITHOUT_IT = frozenset({"4.51.0"})
+"""Releases that load no model without it: ``init_empty_weights`` is not defined there (modeling_utils.py)."""
 PIECE_FILES = (
     "tokenizer.model", "spiece.model", "spm.model", "sentencepiece.bpe.model", "source.spm",
 )  # fmt: skip
@@ -74,16 +81,22 @@ def with_added_packages(matrix: Matrix, of_hub: Collection[str]) -> Matrix:
     """
     of_stacks = {_name(package) for stack in matrix.stacks for package in stack.packages}
     folder, asked = Path(matrix.path).parent, {*of_hub}
+    loads = [LOADS] if WITHOUT_IT & {stack.transformers for stack in matrix.stacks} else []
     models = (
-        _with_added(model, folder, of_stacks) if model.hub is None or model.name in asked else model
+        _with_added(model, folder, of_stacks, loads)
+        if model.hub is None or model.name in asked
+        else model
         for model in matrix.models
     )
     return matrix.model_copy(update={"models": tuple(models)})
 
 
-def _with_added(model: ModelSpec, folder: Path, of_stacks: set[str]) -> ModelSpec:
+def _with_added(
+    model: ModelSpec, folder: Path, of_stacks: set[str], loads: Sequence[tuple[str, ...]]
+) -> ModelSpec:
     listed = of_stacks | {*map(_name, model.packages)}
-    needed = (group for group in _needed(model, folder) if listed.isdisjoint(group))
+    groups = (*_needed(model, folder), *loads)
+    needed = (group for group in groups if listed.isdisjoint(group))
     added = tuple(dict.fromkeys(package for group in needed for package in group))
     if not added:
         return model
@@ -101,7 +114,10 @@ def _needed(model: ModelSpec, folder: Path) -> Iterator[tuple[str, ...]]:
     """Yield the groups of packages that the files of a model need."""
     if model.build is None and _has_pieces_alone(model, folder):
         yield PIECES
-    model_type = _model_type(model, folder)
+    config = _config(model, folder)
+    model_type = str(config.get("model_type", ""))
+    if _has_tower_of_timm(config):
+        yield from ((package,) for package in TOWERS)
     has_boxes = model_type in OF_BOXES and model.asks("training")
     if has_boxes or model_type in OF_MASKS:
         yield MATCHING
@@ -118,16 +134,24 @@ def _needed(model: ModelSpec, folder: Path) -> Iterator[tuple[str, ...]]:
         yield IMAGES
 
 
-def _model_type(model: ModelSpec, folder: Path) -> str:
-    """Return the type of a model; '' if its config cannot be read."""
+def _config(model: ModelSpec, folder: Path) -> dict[str, Any]:
+    """Return the config of a model, of a recipe what it gives; empty if it cannot be read."""
     if model.build is not None:
-        return model.build.architecture
+        return {**model.build.config, "model_type": model.build.architecture}
     name = "config.json"
     file = (
         next(_hub_files(model, (name,)), None) if model.path is None else folder / model.path / name
     )
     content = json_of(file) if file is not None else None
-    return str(content.get("model_type", "")) if isinstance(content, dict) else ""
+    return content if isinstance(content, dict) else {}
+
+
+def _has_tower_of_timm(config: object) -> bool:
+    """Return True if a config, or one inside it, is of a tower that timm makes."""
+    if not isinstance(config, dict):
+        return False
+    is_one = str(config.get("model_type")) in OF_TIMM or config.get("use_timm_backbone") is True
+    return is_one or any(map(_has_tower_of_timm, config.values()))
 
 
 def _has_pieces_alone(model: ModelSpec, folder: Path) -> bool:

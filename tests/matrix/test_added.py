@@ -9,7 +9,7 @@ from huggingface_hub import errors
 
 from samebits.base import hub as base_hub
 from samebits.matrix import added
-from samebits.matrix.added import IMAGES, PIECES, with_added_packages
+from samebits.matrix.added import IMAGES, LOADS, PIECES, TOWERS, with_added_packages
 from samebits.matrix.levels import at_level
 from samebits.matrix.spec import Matrix
 from tests.support.builders import model_spec, stack_spec
@@ -64,6 +64,47 @@ def test_who_lists_one_of_them_has_what_is_listed(tmp_path):
 def test_a_run_that_asks_no_processors_adds_nothing(tmp_path):
     quick = at_level(matrix(tmp_path, DECLARED["of today"]), "quick")
     assert packages(quick) == ()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "gemma3n", "vision_config": {"model_type": "gemma3n_vision"}},
+        {"model_type": "detr", "use_timm_backbone": True},
+        {"model_type": "timm_wrapper"},
+    ],
+)
+def test_a_tower_of_timm_gets_it(tmp_path, config):
+    config = config | {"vocab_size": 9}
+    assert {*TOWERS} <= {*packages(matrix(tmp_path, {"config.json": config}))}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "detr", "use_timm_backbone": False},
+        {"model_type": "gemma3", "vision_config": {"model_type": "siglip_vision_model"}},
+        {"model_type": "llama", "note": ["timm_wrapper"]},
+        ["timm_wrapper"],
+    ],
+)
+def test_any_other_tower_gets_no_timm(tmp_path, config):
+    assert "timm" not in packages(matrix(tmp_path, {"config.json": config}))
+
+
+def test_who_lists_torchvision_gets_timm_beside(tmp_path):
+    listed = matrix(
+        tmp_path, {"config.json": {"model_type": "timm_wrapper"}}, packages=("torchvision",)
+    )
+    assert packages(listed) == ("torchvision", "timm")
+
+
+def test_a_release_that_loads_nothing_without_accelerate_gets_it(tmp_path):
+    built = matrix(tmp_path)
+    assert packages(built) == ()
+    (stack,) = built.stacks
+    stacks = (stack, stack.model_copy(update={"id": "old", "transformers": "4.51.0"}))
+    assert packages(built.model_copy(update={"stacks": stacks})) == LOADS
 
 
 def test_a_damaged_file_is_none_of_images(tmp_path):
