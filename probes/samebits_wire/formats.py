@@ -81,7 +81,7 @@ TRAINER: Final = 4
 # 3: no classes of collator and sampler.
 # 4: which functions of transformers it entered.
 
-TRAINING: Final = 8
+TRAINING: Final = 9
 """One training step."""
 # 1: first.
 # 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
@@ -91,6 +91,7 @@ TRAINING: Final = 8
 # 6: which functions of transformers it entered.
 # 7: labels of boxes and masks, and draws of a loss that follow from their shapes.
 # 8: a batch with images, and two relations of it.
+# 9: gradient checkpointing where only layers learn.
 
 CHECKPOINT: Final = 4
 """A checkpoint made from a recipe."""

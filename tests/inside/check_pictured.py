@@ -20,7 +20,8 @@ TEXT = SIZES | {"vocab_size": 128, "head_dim": 8, "pad_token_id": 0, "initialize
 IMAGE = 120
 PACKED, PADDING = "packed = padded, with images", "ids of padding have no effect"
 LOGPROBS, TEXTS = "logprobs of training = logprobs of decoding", "packed = padded"
-ASKED = (PACKED, PADDING, LOGPROBS, TEXTS)
+CHECKPOINTED = "gradient checkpointing, reentrant, only layers learn = without, with images"
+ASKED = (PACKED, PADDING, LOGPROBS, TEXTS, CHECKPOINTED)
 RELEASE = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 
 
@@ -171,3 +172,23 @@ def test_images_that_meet_in_a_packed_row_of_gemma3_stay_apart():
     # (transformers 5.24.0: remap_positions_for_packed_sequence of masking_utils.py, for layers with a window)
     if RELEASE in ((4, 57), (5, 24)):
         assert broken[PACKED] is (RELEASE == (5, 24)), skipped
+
+
+class OfTextAlone(transformers.LlavaForConditionalGeneration):
+    """Its tower of images gets no gradient, as only the inputs of the text ask for one."""
+
+    def enable_input_require_grads(self):
+        self._hook = self.get_input_embeddings().register_forward_hook(
+            lambda _module, _given, output: output.requires_grad_(True)
+        )
+
+    def disable_input_require_grads(self):
+        self._hook.remove()
+
+
+def test_a_tower_of_images_that_gets_no_gradient_under_checkpointing_is_seen():
+    """https://github.com/huggingface/transformers/pull/41993: up to 4.57 all models with images are such ones."""
+    broken, skipped = ways(llava(OfTextAlone), prompts())
+    assert broken[CHECKPOINTED] is True, skipped
+    broken, skipped = ways(llava(), prompts())
+    assert broken[CHECKPOINTED] is (RELEASE < (5, 0)), skipped

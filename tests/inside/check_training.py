@@ -19,7 +19,8 @@ from tiny import model
 torch.set_num_threads(1)
 WITH_DROPOUT = "gradient checkpointing with dropout = without"
 ROUTER = "router loss by config = by argument"
-WITH_IMAGES = "packed = padded, with images"
+CHECKPOINTED = "gradient checkpointing, reentrant, only layers learn = without"
+WITH_IMAGES = {"packed = padded, with images", f"{CHECKPOINTED}, with images"}
 
 
 def step(made, where=None):
@@ -49,19 +50,26 @@ def test_a_clean_model_breaks_no_way_to_train():
         answer, skipped = ways(model(architecture, num_local_experts=4))
         assert not [name for name, r in answer.items() if r["broken"]], answer
         untried = (
-            {"packed = padded", WITH_DROPOUT, ROUTER, WITH_IMAGES}
+            {"packed = padded", WITH_DROPOUT, ROUTER}
             if architecture == "llama"
-            else {
-                "packed = padded",
-                WITH_DROPOUT,
-                WITH_IMAGES,
-            }
-        )
+            else {"packed = padded", WITH_DROPOUT}
+        ) | WITH_IMAGES
         assert {s["relation"] for s in skipped} <= untried, skipped
         # experts that get other tokens round otherwise
         assert answer["ids of padding have no effect"]["holds"] or architecture == "mixtral"
         assert answer["train() without dropout = eval()"]["holds"]
         assert answer["gradient checkpointing = without"]["holds"]
+
+
+def test_layers_that_get_no_gradient_under_checkpointing_are_seen():
+    """https://github.com/huggingface/transformers/pull/41993."""
+    made = model()
+    answer, _ = ways(made, (CHECKPOINTED,))
+    assert answer[CHECKPOINTED]["broken"] is False
+    made.enable_input_require_grads = made.disable_input_require_grads = lambda: None
+    answer, skipped = ways(made, (CHECKPOINTED,))
+    raised = {s["relation"] for s in skipped if s["raised"]}
+    assert CHECKPOINTED in raised or answer[CHECKPOINTED]["broken"], skipped
 
 
 def test_the_step_is_that_of_plain_torch():

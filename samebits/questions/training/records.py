@@ -34,6 +34,8 @@ TrainingRelationName = Literal[
     "logprobs of training = logprobs of decoding",
     "gradient checkpointing = without",
     "gradient checkpointing, reentrant = without",
+    "gradient checkpointing, reentrant, only layers learn = without",
+    "gradient checkpointing, reentrant, only layers learn = without, with images",
     "gradient checkpointing with dropout = without",
     "rows accumulated = one batch",
     "packed = padded",
@@ -130,7 +132,7 @@ class TrainingFile(CellFile):
     """One training step of one cell."""
 
     format: Literal["samebits-training"] = "samebits-training"
-    format_version: Literal[8] = formats.TRAINING
+    format_version: Literal[9] = formats.TRAINING
     reason: str = ""
     """Why the model was not trained: it has no loss, draws numbers, or is too large."""
     asked_of: MadeModel | None = None

@@ -247,6 +247,8 @@ RULES: tuple[Rule, ...] = (
         _broken(
             "gradient checkpointing = without",
             "gradient checkpointing, reentrant = without",
+            "gradient checkpointing, reentrant, only layers learn = without",
+            "gradient checkpointing, reentrant, only layers learn = without, with images",
             "gradient checkpointing with dropout = without",
         ),
     ),

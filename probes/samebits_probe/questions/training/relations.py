@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from samebits_probe.model import decode, determinism, forks
+from samebits_probe.model import decode, determinism, forks, layers
 from samebits_probe.model.distance import Distance, broken, distance
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
@@ -181,6 +181,40 @@ def _checkpointing(*, reentrant: bool) -> Callable[[Learner, Setting], tuple[Way
     return ways
 
 
+def _checkpointing_of_layers(*, images: bool) -> Callable[[Learner, Setting], tuple[Way, Way]]:
+    """Return steps of which only layers learn, as with adapters: nothing before them asks for a gradient."""
+
+    def ways(learner: Learner, setting: Setting) -> tuple[Way, Way]:
+        _require_checkpointing(learner)
+        again = learned((_with_images(setting) if images else setting.main).kwargs)
+
+        def plain(other: Learner) -> Results:
+            with _only_layers_learn(other):
+                return again(other)
+
+        def way(other: Learner) -> Results:
+            with _only_layers_learn(other), _checkpointed(other, reentrant=True):
+                return again(other)
+
+        return plain, way
+
+    return ways
+
+
+@contextlib.contextmanager
+def _only_layers_learn(learner: Learner) -> Iterator[None]:
+    of_layers = {id(p) for _, layer in layers.layers(learner.model) for p in layer.parameters()}
+    with _requires_no_grad([p for p in learner.model.parameters() if id(p) not in of_layers]):
+        yield
+
+
+def _with_images(setting: Setting) -> Batch:
+    if setting.images is None:
+        msg = "no row of its batches has an image"
+        raise NoMeaning(msg)
+    return setting.images
+
+
 def _checkpointing_with_chance(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     """Return a step with dropout, and one whose blocks run twice and must draw the same again."""
     _require_checkpointing(learner)
@@ -280,11 +314,9 @@ def _packed(learner: Learner, setting: Setting) -> tuple[Way, Way]:
 
 
 def _packed_with_images(learner: Learner, setting: Setting) -> tuple[Way, Way]:
-    if setting.images is None:
-        msg = "no row of its batches has an image"
-        raise NoMeaning(msg)
+    images = _with_images(setting)
     _packed(learner, setting)
-    made = pictured.packed(learner.model, setting.images.kwargs)
+    made = pictured.packed(learner.model, images.kwargs)
     if made is None:
         msg = "its images need more than a position of each token"
         raise NoMeaning(msg)
@@ -454,6 +486,14 @@ RELATIONS = (
     Relation("logprobs of training = logprobs of decoding", _logprobs),
     Relation("gradient checkpointing = without", _checkpointing(reentrant=False)),
     Relation("gradient checkpointing, reentrant = without", _checkpointing(reentrant=True)),
+    Relation(
+        "gradient checkpointing, reentrant, only layers learn = without",
+        _checkpointing_of_layers(images=False),
+    ),
+    Relation(
+        "gradient checkpointing, reentrant, only layers learn = without, with images",
+        _checkpointing_of_layers(images=True),
+    ),
     Relation("gradient checkpointing with dropout = without", _checkpointing_with_chance),
     Relation("rows accumulated = one batch", _accumulated),
     Relation("packed = padded", _packed),
