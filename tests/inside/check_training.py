@@ -66,6 +66,7 @@ def test_layers_that_get_no_gradient_under_checkpointing_are_seen():
     made = model()
     answer, _ = ways(made, (CHECKPOINTED,))
     assert answer[CHECKPOINTED]["broken"] is False
+    assert not made.get_input_embeddings()._forward_hooks
     made.enable_input_require_grads = made.disable_input_require_grads = lambda: None
     answer, skipped = ways(made, (CHECKPOINTED,))
     raised = {s["relation"] for s in skipped if s["raised"]}

@@ -263,6 +263,8 @@ def _checkpointed(learner: Learner, *, reentrant: bool) -> Iterator[None]:
         options["determinism_check"] = "none"
     learner.model.gradient_checkpointing_enable(options)
     if reentrant:  # without it the first block has no input that asks for a gradient
+        with contextlib.suppress(AttributeError):  # 5.x hooks already, and a second hook would stay
+            learner.model.disable_input_require_grads()
         learner.model.enable_input_require_grads()
     try:
         yield
