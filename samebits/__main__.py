@@ -4,12 +4,15 @@ import gc
 import os
 import sys
 
+from samebits import overview
 from samebits.base.streams import open_missing, write
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     open_missing()
+    if overview.is_asked(sys.argv[1:]):
+        overview.show(sys.argv[1:])
     if sys.argv[1:2] == ["lint"]:
         from samebits.lint.command import main as lint  # noqa: PLC0415  it needs nothing of the rest
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 19
+CAPTURE: Final = 20
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -29,6 +29,7 @@ CAPTURE: Final = 19
 #     with videos; no forks.
 # 19: which layer's output each entry of hidden_states holds, and what a mask of ones changes beside an image, a
 #     video or a sound.
+# 20: what other heads of the checkpoint compute.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

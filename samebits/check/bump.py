@@ -30,8 +30,7 @@ from samebits_wire.atomic import replace
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-HELP = "say what a pull request moves of transformers, torch, tokenizers and accelerate"
-HELP_AT_LENGTH = """\
+HELP = """\
 Read from git which of transformers, torch, tokenizers and accelerate moves between two commits.
 
 Read are requirements, constraints, pyproject.toml, uv.lock, poetry.lock, pdm.lock, pylock.toml, Pipfile.lock

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from samebits.base.options import add_options
-from samebits.base.version import VERSION
 from samebits.bisect import command as bisect
 from samebits.check import bump, init
 from samebits.check import command as check
@@ -22,6 +21,7 @@ from samebits.golden import command as golden
 from samebits.lint import command as lint
 from samebits.matrix.known import near
 from samebits.matrix.plan import Selection
+from samebits.overview import NO_COMMAND, add_overview
 from samebits.pipeline.order import Files, Order
 from samebits.reports import issue
 from samebits.reports.html import plot
@@ -110,56 +110,17 @@ _COMMANDS = {
     "init": _INIT,
     "report": _REPORT,
     "issue": _ISSUE,
-    "bump": bump.HELP_AT_LENGTH,
+    "bump": bump.HELP,
     "watch": watch.HELP,
     "plot": _PLOT,
     "record": gate.RECORD_HELP,
     "verify": gate.VERIFY_HELP,
-    "warm": warm.HELP_AT_LENGTH,
+    "warm": warm.HELP,
 }
 """Command -> its help at length."""
 
 ALONE = {"lint": lint, "defaults": defaults}
 """Command that reads its own options -> its module."""
-
-_GROUPS = {
-    "Start": {
-        "check": "compare one model under two releases of transformers",
-        "bisect": "find the commit of transformers, or of your package, at which a model's bits change",
-        "golden": "say whether a test's expected values moved by rounding or by another function",
-        "lint": lint.HELP,
-        "defaults": defaults.HELP,
-    },
-    "Watch": {
-        "init": "write a matrix.yaml for your models, and a noxfile.py",
-        "matrix": "compare many models under many releases and write the report",
-        "report": "write a report in other formats, from its report.json",
-    },
-    "Keep": {
-        "record": "keep the bits of models in samebits.lock",
-        "verify": "compare the project's environment with samebits.lock",
-    },
-    "Advanced": {
-        "probe": "run the models of matrix.yaml without a comparison and a report",
-        "merge": "write the report of a run from its shards",
-        "plot": plot.HELP,
-        "issue": issue.HELP,
-        "bump": bump.HELP,
-        "watch": "draft an issue for each new cause by which transformers' main differs",
-        "warm": warm.HELP,
-    },
-}
-"""Group of the help -> its commands, each with its help in one line."""
-
-_EXAMPLES = """\
-Examples:
-  samebits check ./my-model           what changes for this model under the newest release
-  samebits lint ./my-model            custom code that breaks, without running it
-  samebits init ./a ./b               then: samebits matrix
-"""
-
-_NO_COMMAND = 2
-"""Exit code of samebits alone, which prints the help: a script that forgot the command is to notice."""
 
 _OF_MODEL = (
     "trust_remote_code",
@@ -199,15 +160,9 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     """Return the main parser, and the parsers of its commands by name."""
-    parser = _Parser(
-        prog="samebits",
-        usage="samebits COMMAND [options]",
-        description="Does a model compute the same bits under every transformers release?",
-        epilog=_listed(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = _Parser()
+    add_overview(parser)
     parser.spoken = spoken
-    parser.add_argument("--version", action="version", version=f"samebits {VERSION}")
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="samebits"
     )
@@ -225,15 +180,6 @@ def make_parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     for name in ALONE:
         commands.add_parser(name, add_help=False)
     return parser, dict(commands.choices)
-
-
-def _listed() -> str:
-    """Return the commands by group, and examples."""
-    groups = [
-        "\n".join([f"{title}:", *(f"  {name:<8} {help}" for name, help in commands.items())])
-        for title, commands in _GROUPS.items()
-    ]
-    return "\n\n".join([*groups, _EXAMPLES, "Help of a command: samebits COMMAND --help"])
 
 
 def _add_options(parsers: Mapping[str, _Parser]) -> None:
@@ -295,7 +241,7 @@ def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace
     parser, commands = make_parser(spoken)
     if not arguments:
         parser.print_help()
-        parser.exit(_NO_COMMAND)
+        parser.exit(NO_COMMAND)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         command = commands[options.command]

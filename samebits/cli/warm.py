@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from samebits.stacks.warm import Keeper
 
-HELP = "list the environments that --warm left in memory, and end them"
-HELP_AT_LENGTH = """\
+HELP = """\
 List the environments that runs with --warm left in memory, with the memory that each takes.
 
 Each ends by itself when no run has used it for the minutes that --warm named, or when the machine is short

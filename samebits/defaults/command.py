@@ -18,7 +18,6 @@ from typing import Any, Final
 from samebits.defaults.moved import Move, class_names, moves, spelling
 from samebits.defaults.table import Table, table
 
-HELP: Final = "defaults that moved between two releases and that a config leaves out"
 FORMAT: Final = "samebits-defaults"
 FORMAT_VERSION: Final = 1
 _OLDEST: Final = "4.57"

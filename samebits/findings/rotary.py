@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from samebits.compare.phases import STORED
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
@@ -67,6 +67,64 @@ def _off_formula(case: Case) -> Iterator[Sighting]:
         )
 
 
+def _theta_for_some(case: Case) -> Iterator[Sighting]:
+    """Find a base of the reference's config that some kinds of layers get, and others do not.
+
+    A base that any other field of the reference's config gives, such as ``rope_local_base_freq``, is none.
+    """
+    reference = case.reference.signals.config if case.reference is not None else None
+    candidate = case.capture.signals.config
+    if case.reference is None or reference is None or candidate is None:
+        return
+    for where, before, after in _with_sub_configs("", reference, candidate):
+        base, known = _one_base(before), {*_numbers(before)}
+        bases = _bases_by_kind(after)
+        strange = {kind: value for kind, value in bases.items() if value not in known}
+        if base is None or base not in bases.values() or not strange:
+            continue
+        yield Sighting(
+            f"{where}rope_parameters",
+            (
+                *(f"rope_theta of {kind}: {value}" for kind, value in bases.items()),
+                f"{case.reference.cell.stack} has {base} for all layers",
+            ),
+        )
+
+
+def _with_sub_configs(
+    path: str, before: dict[str, Any], after: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    yield path, before, after
+    for field in sorted(before.keys() & after.keys()):
+        pair = before[field], after[field]
+        if all(isinstance(value, dict) and "model_type" in value for value in pair):
+            yield from _with_sub_configs(f"{path}{field}.", *pair)
+
+
+def _one_base(config: dict[str, Any]) -> float | None:
+    """Return the one base that a config has for all its layers; None if it has none, or several."""
+    rope = config.get("rope_parameters")
+    base = rope.get("rope_theta") if isinstance(rope, dict) else config.get("rope_theta")
+    return float(base) if isinstance(base, (int, float)) else None
+
+
+def _bases_by_kind(config: dict[str, Any]) -> dict[str, float]:
+    """Return the base of each kind of layer, for a config that has them apart."""
+    rope = config.get("rope_parameters")
+    kinds = rope.items() if isinstance(rope, dict) else ()
+    bases = {kind: of.get("rope_theta") for kind, of in kinds if isinstance(of, dict)}
+    return {kind: float(base) for kind, base in bases.items() if isinstance(base, (int, float))}
+
+
+def _numbers(value: object) -> Iterator[float]:
+    """Yield each number of a value of JSON."""
+    if isinstance(value, (int, float)):
+        yield float(value)
+    elif isinstance(value, (dict, list)):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(item)
+
+
 def _changed_dtype(case: Case) -> Iterator[Sighting]:
     reference = _inv_freq(case.reference)
     for name, facts in _inv_freq(case.capture).items():
@@ -86,4 +144,5 @@ RULES = (
     ),
     Rule("SB503", _wrong_frequencies, explains=STORED | COMPUTED),
     Rule("SB504", _changed_dtype, explains=STORED | COMPUTED),
+    Rule("SB505", _theta_for_some, explains=STORED | COMPUTED),
 )

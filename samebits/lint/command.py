@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from samebits.lint.problem import Problem
 
-HELP = "find custom code that breaks or changes meaning between releases"
 FORMATS = ("text", "json", "github")
 _PATIENCE = 5.0
 """Seconds between two lines about how far a run is."""
@@ -143,7 +142,8 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of what follows ``lint``."""
     parser = argparse.ArgumentParser(
         prog="samebits lint",
-        description=f"{HELP[0].upper()}{HELP[1:]}. The code is read and never run.",
+        description="Find custom code that breaks or changes meaning between releases. The code is read and "
+        "never run.",
         epilog="Exit codes: 0, nothing found; 1, something found; 2, a mistake on the command line. "
         "A comment `# samebits: ignore[SB101]` on a line hides its problems. docs/findings/ explains "
         "each code.",

@@ -20,7 +20,7 @@ from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 
-SCHEMA_VERSION: Literal[17] = 17
+SCHEMA_VERSION: Literal[18] = 18
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -47,6 +47,7 @@ SCHEMA_VERSION: Literal[17] = 17
 # 16: arguments of generate(), other classes of a checkpoint, crossings of tokenizers, processors, generation
 #     settings and chat templates.
 # 17: which layer's output each entry of hidden_states holds, and what a mask of ones changes.
+# 18: what other heads of the checkpoint compute.
 
 
 class StackReport(Record):
@@ -240,7 +241,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[17] = SCHEMA_VERSION
+    schema_version: Literal[18] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from samebits.records.report import Report
     from samebits.reports.stories import Trouble
 
-HELP = "draft a GitHub issue for failures that have none"
 
 MAX_CHARACTERS = 60_000
 """Length of a text; GitHub refuses one of more than 65,536 characters."""

@@ -1454,3 +1454,48 @@ def test_a_default_that_moved_is_named_where_config_json_leaves_it_out(before, a
     assert [finding.where for finding in named] == ([where] if where else [])
     if where:
         assert named[0].evidence[1] == "the default moved between 5.5.4 and 5.6.0"
+
+
+FLAT = {"model_type": "olmo3", "rope_theta": 500.0, "vocab_size": 99}
+
+
+def _by_kind(full: float, sliding: float) -> dict[str, object]:
+    kinds = {"full_attention": {"rope_theta": full}, "sliding_attention": {"rope_theta": sliding}}
+    return {"model_type": "olmo3", "rope_parameters": kinds}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "where"),
+    [
+        (FLAT, _by_kind(500.0, 500000.0), "rope_parameters"),
+        (
+            {"model_type": "olmo3", "rope_parameters": {"rope_theta": 500, "factor": 4.0}},
+            _by_kind(500.0, 500000.0),
+            "rope_parameters",
+        ),
+        (
+            {"model_type": "whole", "text_config": FLAT},
+            {"model_type": "whole", "text_config": _by_kind(500.0, 500000.0)},
+            "text_config.rope_parameters",
+        ),
+        (FLAT, _by_kind(500.0, 500.0), None),
+        # the second base is a field of its own, as in Gemma 3
+        (FLAT | {"rope_local_base_freq": 500000.0}, _by_kind(500.0, 500000.0), None),
+        (FLAT | {"nested": {"bases": [500000]}}, _by_kind(500.0, 500000.0), None),
+        # neither kind has the value: another default, or another meaning
+        (FLAT, _by_kind(10000.0, 500000.0), None),
+        (FLAT, FLAT | {"rope_theta": 500000.0}, None),
+        (_by_kind(500.0, 500.0), _by_kind(500.0, 500000.0), None),
+    ],
+)
+def test_a_base_that_reaches_only_some_kinds_of_layers_is_named(before, after, where):
+    """transformers 5.13.0 takes rope_theta away from Olmo3Config with the first kind of layer."""
+    reference, run = (
+        with_signals(capture(stack), config=config)
+        for stack, config in (("4.57", before), ("5.x", after))
+    )
+    named = [f for f in findings(Case(capture=run, reference=reference)) if f.code == "SB505"]
+    assert [finding.where for finding in named] == ([where] if where else [])
+    if where:
+        assert "rope_theta of sliding_attention: 500000.0" in named[0].evidence
+        assert "4.57 has 500.0 for all layers" in named[0].evidence

@@ -127,3 +127,70 @@ def test_a_class_that_raises_says_so():
             raise KeyError(config)
 
     assert "KeyError" in loads(bert(), classes={"Raises": Raises})["Raises"]["raised"]
+
+
+class LastToken(transformers.BertForSequenceClassification):
+    """A head that takes the last token, padded or not, in place of the first one."""
+
+    def forward(self, input_ids=None, attention_mask=None, labels=None):
+        states = self.bert(input_ids, attention_mask=attention_mask).last_hidden_state
+        logits = self.classifier(states[:, -1])
+        loss = torch.nn.functional.cross_entropy(logits, labels) if labels is not None else None
+        return transformers.modeling_outputs.SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+class Raising(LastToken):
+    """A head whose loss raises."""
+
+    def forward(self, input_ids=None, attention_mask=None, labels=None):
+        if labels is not None:
+            msg = "no loss"
+            raise ValueError(msg)
+        return super().forward(input_ids, attention_mask)
+
+
+def near(one, other):
+    return all(abs(a - b) <= 1e-9 * max(1.0, abs(a)) for a, b in zip(one, other, strict=True))
+
+
+def test_a_planted_head_computes_other_numbers_on_the_same_base_model():
+    classes = {"LastToken": LastToken, "twin": transformers.BertForSequenceClassification}
+    found = loads(bert(pad_token_id=0), classes=classes)
+    planted, twin = found["LastToken"], found["twin"]
+    assert planted["fresh"] == twin["fresh"]
+    assert planted["base_numbers"].keys() == twin["base_numbers"].keys() != set()
+    for name, values in twin["base_numbers"].items():
+        assert near(planted["base_numbers"][name], values), name
+    assert set(twin["numbers"]) == {"loss()", "logits(3, 2)"}
+    assert not near(planted["numbers"]["logits(3, 2)"], twin["numbers"]["logits(3, 2)"])
+
+
+def test_a_head_computes_the_same_numbers_whenever_it_is_loaded():
+    first, second = (loads(bert(pad_token_id=0)) for _ in range(2))
+    assert first == second
+    for name in ("SequenceClassification", "TokenClassification", "QuestionAnswering"):
+        assert "loss()" in first[f"AutoModelFor{name}"]["numbers"], first[f"AutoModelFor{name}"]
+
+
+def test_a_head_whose_loss_raises_says_so():
+    found = loads(bert(pad_token_id=0), classes={"Raising": Raising})["Raising"]
+    assert found["forward_raised"] == "ValueError: no loss"
+
+
+def test_heads_of_an_encoder_decoder_and_of_images_are_run():
+    bart = transformers.BartConfig(
+        vocab_size=40,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+    )
+    model = transformers.BartForConditionalGeneration(bart)
+    found = loads(model, IDS | {"decoder_input_ids": IDS["input_ids"]})
+    assert "loss()" in found["AutoModelForSequenceClassification"]["numbers"], found
+    vit = transformers.ViTModel(transformers.ViTConfig(**VIT))
+    found = loads(vit, {"pixel_values": torch.rand(2, 3, 8, 8)})
+    assert "loss()" in found["AutoModelForImageClassification"]["numbers"], found

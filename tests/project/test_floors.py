@@ -28,7 +28,7 @@ HOST_FLOORS = [
     {"pipeline"},
     {"check"},
     {"gate", "bisect"},
-    {"golden", "watch"},
+    {"golden", "watch", "overview"},
     {"cli", "schemas", "pytest_plugin"},
     {"__main__", "manual"},
 ]

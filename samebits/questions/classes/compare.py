@@ -13,7 +13,13 @@ from samebits.questions.classes.records import ClassDifference, ClassesReport
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.questions.classes.records import ClassesSignal, ClassLoad, Kind
+    from samebits.questions.classes.records import ClassesSignal, ClassLoad, Kind, Samples
+
+_BAND = {"float64": 1e-3, "float32": 1e-2}
+"""Share of the largest value above which values of a head differ: far above what rounds, in code that casts to
+float32 inside as well."""
+_SAME = 1e-5
+"""Share up to which base models compute the same."""
 
 
 def differences(reference: ClassesSignal, candidate: ClassesSignal) -> Iterator[ClassDifference]:
@@ -39,4 +45,31 @@ def _kind(before: ClassLoad, after: ClassLoad | None) -> Kind | None:
     if left and before.elements - before.elements_left != after.elements - after.elements_left:
         return "tensors"
     outputs = {before.outputs, after.outputs}
-    return "outputs" if not left and outputs == {"same bits", "other bits"} else None
+    if not left and outputs == {"same bits", "other bits"}:
+        return "outputs"
+    return "head" if changed_outputs(before, after) else None
+
+
+def changed_outputs(before: ClassLoad, after: ClassLoad) -> tuple[str, ...]:
+    """Return the outputs of a head that differ where the base model below it computes the same.
+
+    Only heads whose parameters were filled alike are compared.
+    """
+    if before.fresh != after.fresh or before.n_fresh != after.n_fresh or not before.base_numbers:
+        return ()
+    if _differing(before.base_numbers, after.base_numbers, _SAME):
+        return ()
+    band = max(_BAND[load.dtype] for load in (before, after) if load.dtype is not None)
+    return _differing(before.numbers, after.numbers, band)
+
+
+def _differing(before: Samples, after: Samples, band: float) -> tuple[str, ...]:
+    """Return the outputs on both sides that are further apart than a share of their largest value."""
+    return tuple(
+        name for name in before if name in after and not _is_close(before[name], after[name], band)
+    )
+
+
+def _is_close(before: tuple[float, ...], after: tuple[float, ...], band: float) -> bool:
+    scale = max(map(abs, (*before, *after)), default=0.0)
+    return all(abs(a - b) <= band * scale for a, b in zip(before, after, strict=True))

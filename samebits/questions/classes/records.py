@@ -12,9 +12,13 @@ from pydantic import Field
 from samebits.records.question import Answer, Key
 from samebits.records.record import RAISED, Record
 
-Kind = Literal["tensors", "class", "outputs"]
+Kind = Literal["tensors", "class", "outputs", "head"]
 """tensors: one release reads fewer tensors. class: the candidate loads another class, or none. outputs: the same
-tensors are read, and the base model in it computes other bits in one release only."""
+tensors are read, and the base model in it computes other bits in one release only. head: the base model computes the
+same, and the head on it another output or loss."""
+
+Samples = dict[str, tuple[float, ...]]
+"""Name and shape of an output -> evenly spaced values of it, and its norm."""
 
 
 class ClassLoad(Record):
@@ -41,6 +45,14 @@ class ClassLoad(Record):
     are of different classes, or a forward raises."""
     not_compared: str = ""
     """The exception of that forward."""
+    forward_raised: Annotated[str, RAISED] = ""
+    """The exception of the whole model's forward, with labels where it takes them."""
+    dtype: Literal["float64", "float32"] | None = None
+    """What the numbers are computed in: float32 where a forward in float64 raises; None: there are none."""
+    base_numbers: Samples = Field(default_factory=dict)
+    """What the base model in it computes, where tensors that no file has are filled by a formula."""
+    numbers: Samples = Field(default_factory=dict)
+    """What the whole model computes then, its loss included."""
 
 
 class ClassesSignal(Answer):

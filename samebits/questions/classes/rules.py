@@ -1,4 +1,4 @@
-"""SB312 to SB314: what other classes than its own read of a checkpoint."""
+"""SB312 to SB315: what other classes than its own read of a checkpoint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.classes.compare import differences
+from samebits.questions.classes.compare import changed_outputs, differences
 from samebits.questions.classes.records import CLASSES
 from samebits.text.numbers import plural
 
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
     from samebits.findings.case import Case
     from samebits.questions.classes.records import ClassLoad, Kind
+
+_SAME_BASE = "the base model below it computes the same"
+_MAX_VALUES = 4
+"""Values of an output that the evidence shows."""
 
 
 def _of_kind(kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
@@ -30,6 +34,27 @@ def _of_kind(kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
                 yield Sighting(f"{each.name}.from_pretrained", sides)
 
     return check
+
+
+def _other_heads(case: Case) -> Iterator[Sighting]:
+    """Find heads that compute something else on a base model that computes the same."""
+    pair = CLASSES.on_both(case.reference, case.capture)
+    for each in differences(*pair) if pair is not None else ():
+        if each.kind == "head" and each.candidate is not None:
+            names = changed_outputs(each.reference, each.candidate)
+            loads = (each.reference, each.candidate)
+            sides = side_lines(
+                case, *("; ".join(shown(load, name) for name in names) for load in loads)
+            )
+            yield Sighting(f"{each.reference.model_class}.forward", (*sides, _SAME_BASE))
+
+
+def shown(load: ClassLoad, name: str) -> str:
+    """Return the value of a loss, or the first ones of an output."""
+    values = load.numbers[name]
+    shown = values[:-1][:_MAX_VALUES] or values
+    more = ", …" if len(values) - 1 > _MAX_VALUES else ""
+    return f"{name.partition('(')[0]} {', '.join(f'{value:.6g}' for value in shown)}{more}"
 
 
 def in_words(load: ClassLoad | None) -> str:
@@ -49,6 +74,8 @@ def in_words(load: ClassLoad | None) -> str:
         )
     if load.outputs == "other bits":
         parts.append("its base model computes other bits than that of the checkpoint's own class")
+    if load.forward_raised:
+        parts.append(f"its forward raises {load.forward_raised}")
     return "; ".join(parts)
 
 
@@ -56,4 +83,5 @@ RULES = (
     Rule("SB312", _of_kind("tensors")),
     Rule("SB313", _of_kind("class")),
     Rule("SB314", _of_kind("outputs")),
+    Rule("SB315", _other_heads),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.questions.classes.records import CLASSES
-from samebits.questions.classes.rules import in_words
+from samebits.questions.classes.rules import in_words, shown
 from samebits.questions.differing import Differing
 
 if TYPE_CHECKING:
@@ -13,15 +13,17 @@ if TYPE_CHECKING:
 
 
 def _load(signal: ClassesSignal, name: str) -> str:
-    return in_words(signal.loads.get(name))
+    load = signal.loads.get(name)
+    computed = ", ".join(shown(load, output) for output in load.numbers) if load else ""
+    return "; ".join(filter(None, (in_words(load), f"computes {computed}" if computed else "")))
 
 
 SECTION = Differing(
     title="Other classes",
     thing="loaded by",
     intro="The checkpoint of {} loaded by other classes than its own: the base model, other heads, parts. Listed "
-    "is what loads another class or reads other tensors than under the reference, or whose base model computes "
-    "other bits. It does not affect the verdict.",
+    "is what loads another class or reads other tensors than under the reference, whose base model computes "
+    "other bits, or whose head computes other numbers. It does not affect the verdict.",
     key=CLASSES,
     name=lambda difference: str(difference.name),
     in_words=_load,

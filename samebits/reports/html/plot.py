@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from samebits.records.report import Report
     from samebits.text.chart import Chart
 
-HELP = "write a chart of one cell of a report as SVG or PNG"
 SCALE = 2.0
 """Pixels of a PNG for each point of the chart."""
 

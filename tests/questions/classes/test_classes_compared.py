@@ -21,6 +21,23 @@ READ = {
 UNREAD = READ | {"n_left": 40, "elements_left": 1000, "n_fresh": 39, "outputs": "other bits"}
 OTHER_BITS = READ | {"outputs": "other bits"}
 OWN = {"model_class": "BertModel"}
+HEAD = READ | {
+    "model_class": "BertForTokenClassification",
+    "dtype": "float64",
+    "base_numbers": {"last_hidden_state(1, 2)": (0.5, -2.0)},
+    "numbers": {"loss()": (0.7, 0.7), "logits(1, 2)": (1.0, -2.0)},
+}
+
+
+def head(loss=0.7, logits=(1.0, -2.0), base=(0.5, -2.0), **changed):
+    return (
+        HEAD
+        | changed
+        | {
+            "base_numbers": {"last_hidden_state(1, 2)": base},
+            "numbers": {"loss()": (loss, loss), "logits(1, 2)": logits},
+        }
+    )
 
 
 def signal(load):
@@ -56,6 +73,54 @@ def signal(load):
 def test_what_only_one_side_reads_is_accused(before, after, kind):
     found = [each.kind for each in differences(signal(before), signal(after))]
     assert found == ([kind] if kind else [])
+
+
+@pytest.mark.parametrize(
+    ("after", "is_accused"),
+    [
+        (head(loss=0.8), True),
+        (head(logits=(1.0, -2.1)), True),
+        (head(logits=(1.003, -2.0)), True),
+        (HEAD, False),
+        # what rounds, in float64 with casts to float32, and in float32
+        (head(logits=(1.001, -2.0)), False),
+        (head(logits=(1.01, -2.0), dtype="float32"), False),
+        (head(logits=(1.03, -2.0), dtype="float32"), True),
+        # the base model moved, a little or far, or did not run
+        (head(loss=0.8, base=(0.5001, -2.0)), False),
+        (head(loss=0.8, base=(1.5, -2.0)), False),
+        (head(loss=0.8) | {"base_numbers": {}, "numbers": {}, "dtype": None}, False),
+        # the head is filled in another order
+        (head(loss=0.8, fresh=("classifier.weight",)), False),
+        (head(loss=0.8, n_fresh=9), False),
+        # only outputs that both have, of the same shape
+        (head() | {"numbers": {"loss()": (0.7, 0.7), "logits(1, 3)": (9.0, 9.0, 9.0)}}, False),
+    ],
+)
+def test_a_head_is_accused_where_its_base_model_computes_the_same(after, is_accused):
+    for pair in ((HEAD, after), (after, HEAD)):
+        found = [each.kind for each in differences(*map(signal, pair))]
+        assert found == (["head"] if is_accused else [])
+
+
+def test_the_finding_of_a_head_shows_what_each_side_computes():
+    found = found_in(HEAD, head(loss=0.8))
+    assert found.keys() == {"SB315"}
+    assert found["SB315"].where == "BertForTokenClassification.forward"
+    assert found["SB315"].evidence == (
+        "4.48: loss 0.7",
+        "5.x: loss 0.8",
+        "the base model below it computes the same",
+    )
+    report = report_of("classes", signal(HEAD), signal(head(loss=0.8)))
+    for text in (SECTION.of_run(report), SECTION.of_model(list(report.rows), report)):
+        assert "computes loss 0.7" in text
+        assert "computes loss 0.8" in text
+
+
+def test_a_forward_that_raises_on_one_side_is_named_with_its_exception():
+    found = found_in(HEAD, HEAD | {"forward_raised": "ValueError: planted"})
+    assert found.keys() == {"SB931"}
 
 
 def found_in(before, after):

@@ -17,6 +17,7 @@ from samebits_probe.model import alignment, forks, load, outputs
 from samebits_probe.model.tensor import hash_or_none, same_bytes
 from samebits_probe.process import consent, progress
 from samebits_probe.process.failure import in_one_line
+from samebits_probe.questions.classes import heads
 
 Facts = dict[str, Any]
 _AUTO = (
@@ -42,7 +43,7 @@ class Own:
 
     def __init__(self, loaded: load.Loaded, known: dict[str, str], kwargs: Facts | None) -> None:
         """Take the hashes that are ``known`` by name, and the arguments of a forward that answers."""
-        self.model, self._kwargs = loaded.model, kwargs
+        self.model, self.kwargs = loaded.model, kwargs
         state = loaded.model.state_dict()
         without_value = {*loaded.facts["missing_keys"], *loaded.facts["mismatched_keys"]}
         digests = {name: known.get(name) or hash_or_none(t) for name, t in state.items()}
@@ -55,9 +56,9 @@ class Own:
     def outputs(self, model: Any) -> Facts:
         """Return whether the base model in another model computes what that of its own does."""
         first, second = self.model.base_model, model.base_model
-        if self._kwargs is None or type(first) is not type(second):
+        if self.kwargs is None or type(first) is not type(second):
             return {}
-        kwargs = {name: value for name, value in self._kwargs.items() if forks.accepts(first, name)}
+        kwargs = {name: value for name, value in self.kwargs.items() if forks.accepts(first, name)}
         try:
             with torch.no_grad():
                 before, after = (outputs.tensors(base(**kwargs)) for base in (first, second))
@@ -121,6 +122,7 @@ def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
     here = set(digests.values())
     left = {digest: tensor for digest, tensor in own.tensors.items() if digest not in here}
     fresh = [name for name, digest in digests.items() if digest and digest not in own.tensors]
+    on_base = own.outputs(model)
     return {
         "n_tensors": len(own.tensors),
         "n_left": len(left),
@@ -129,5 +131,6 @@ def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
         "left": [name for name, _ in left.values()][:_MAX_NAMES],
         "n_fresh": len(fresh),
         "fresh": fresh[:_MAX_NAMES],
-        **own.outputs(model),
+        **on_base,
+        **heads.numbers(model, fresh, own.kwargs),
     }

@@ -1,0 +1,141 @@
+"""What another head of a checkpoint computes: its outputs and its loss, with the same values in the head.
+
+A head that the checkpoint lacks has random values, so its parameters are filled by a formula here. Rows are padded
+on both sides, since a head may choose a token of each row.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from samebits_probe.model import forks, outputs
+from samebits_probe.process.failure import in_one_line
+
+Facts = dict[str, Any]
+_LENGTH = 12
+"""Tokens of a row."""
+_PADS = 3
+_IGNORED = -100
+"""The label that a loss leaves out."""
+_SAMPLES = 16
+"""Values of an output that are kept, beside its norm."""
+
+
+def numbers(model: Any, fresh: list[str], kwargs: Facts | None) -> Facts:
+    """Return samples of the outputs, by name and shape; of the base model alone as well, which the head rests on."""
+    base = getattr(model, "base_model", model)
+    if kwargs is None or base is model:
+        return {}
+    fill(model, fresh)
+    try:
+        given = _that_answers(model, kwargs)
+    except Exception as error:  # noqa: BLE001  an exception is one of the possible results
+        return {"forward_raised": in_one_line(error)}
+    for dtype in (torch.float64, torch.float32):  # some code takes no float64
+        with suppress(Exception):
+            return {
+                "dtype": str(dtype).removeprefix("torch."),
+                **_of_both(model, base, given, dtype),
+            }
+    return {}
+
+
+def _of_both(model: Any, base: Any, given: Facts, dtype: torch.dtype) -> Facts:
+    model.to(dtype)
+    given = {name: _cast(value, dtype) for name, value in given.items()}
+    for_base = {name: value for name, value in given.items() if forks.accepts(base, name)}
+    with torch.no_grad():
+        return {"base_numbers": _samples(base(**for_base)), "numbers": _samples(model(**given))}
+
+
+def fill(model: Any, fresh: list[str]) -> None:
+    """Fill the parameters that no file has, by their order and nothing that a release could draw."""
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for i, name in enumerate(fresh):
+            if (parameter := parameters.get(name)) is not None and parameter.is_floating_point():
+                steps = torch.arange(parameter.numel(), dtype=torch.float64)
+                values = torch.sin(steps * 0.7 + i).reshape(parameter.shape) / 4
+                parameter.copy_(values.to(parameter.dtype))
+
+
+def _that_answers(model: Any, kwargs: Facts) -> Facts:
+    """Return the first arguments that forward takes, with labels; raises what it raises for the last ones."""
+    without_decoder = {n: v for n, v in kwargs.items() if not n.startswith("decoder_")}
+    with suppress(
+        Exception
+    ):  # heads of some encoder-decoders make the decoder's ids, others do not
+        return _with_labels(model, rows(without_decoder, model.config))
+    return _with_labels(model, kwargs)
+
+
+def _with_labels(model: Any, way: Facts) -> Facts:
+    with torch.no_grad():
+        named = outputs.tensors(model(**way))
+        names = inspect.signature(model.forward).parameters
+        labelled = way | labels(names, way, named.get("logits"))
+        model(**labelled)
+    return labelled
+
+
+def rows(kwargs: Facts, config: Any) -> Facts:
+    """Return a row of text as three: whole, padded on the right, padded on the left; others as they are."""
+    ids, pad = kwargs.get("input_ids"), getattr(config, "pad_token_id", None)
+    if kwargs.keys() - {"input_ids", "attention_mask"} or ids is None or not isinstance(pad, int):
+        return kwargs
+    real = ids[0, :_LENGTH].clone()
+    eos = getattr(config, "eos_token_id", None)
+    plain = next(i for i in range(3) if i not in (pad, eos))
+    real[(real == pad) | (real == eos)] = plain
+    if isinstance(eos, int) and eos != pad:
+        real[-1] = eos  # heads of BART and T5 take the last one of each row
+    pads, ones = torch.full((_PADS,), pad), torch.ones(len(real) - _PADS, dtype=torch.long)
+    short, zeros = real[_PADS:], torch.zeros(_PADS, dtype=torch.long)
+    return {
+        "input_ids": torch.stack([real, torch.cat([short, pads]), torch.cat([pads, short])]),
+        "attention_mask": torch.stack(
+            [torch.ones_like(real), torch.cat([ones, zeros]), torch.cat([zeros, ones])]
+        ),
+    }
+
+
+def labels(names: Any, way: Facts, logits: torch.Tensor | None) -> Facts:
+    """Return targets of the form that the outputs have: of each row, of each token, or a span."""
+    if "start_positions" in names and "input_ids" in way:
+        start = torch.ones(len(way["input_ids"]), dtype=torch.long)
+        return {"start_positions": start, "end_positions": start + 1}
+    if "labels" not in names or logits is None:
+        return {}
+    n_classes, ids = logits.shape[-1], way.get("input_ids")
+    if logits.ndim == 2:
+        return {"labels": torch.arange(len(logits)) % n_classes}
+    if ids is None or logits.shape[:-1] != ids.shape:
+        return {}
+    mask = way.get("attention_mask", torch.ones_like(ids))
+    return {"labels": torch.where(mask.bool(), ids % n_classes, _IGNORED)}
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    is_real = isinstance(value, torch.Tensor) and value.is_floating_point()
+    return value.to(dtype) if is_real else value
+
+
+def _samples(result: Any) -> dict[str, list[float]]:
+    return {
+        f"{name}{tuple(tensor.shape)}": [*_of(tensor)]
+        for name, tensor in outputs.tensors(result).items()
+        if tensor.is_floating_point()
+    }
+
+
+def _of(tensor: torch.Tensor) -> Iterator[float]:
+    """Yield evenly spaced values, and the norm of all."""
+    flat = tensor.detach().double().flatten()
+    flat = torch.where(flat.isfinite(), flat, torch.zeros_like(flat))
+    yield from flat[:: max(1, len(flat) // _SAMPLES)][:_SAMPLES].tolist()
+    yield float(flat.norm())
