@@ -49,21 +49,21 @@ def make(folder: str) -> None:
         target_bandwidths=[20.0],
         num_filters=4,
         hidden_size=16,
-        codebook_size=16,
+        codebook_size=1024,
         codebook_dim=16,
         upsampling_ratios=[4, 4],
         num_lstm_layers=1,
     )
     decoder = transformers.MusicgenDecoderConfig(
-        vocab_size=16,
+        vocab_size=1024,
         max_position_embeddings=16,
         num_hidden_layers=2,
         ffn_dim=48,
         num_attention_heads=4,
         hidden_size=32,
         num_codebooks=4,
-        pad_token_id=16,
-        bos_token_id=16,
+        pad_token_id=1024,
+        bos_token_id=1024,
     )
     config = transformers.MusicgenConfig.from_sub_models_config(text, audio, decoder)
     transformers.MusicgenForConditionalGeneration(config).save_pretrained(folder)

@@ -76,7 +76,10 @@ def make(folder: str) -> None:
         boi_token_index=vocab["<boi>"],
         eoi_token_index=vocab["<eoi>"],
     )
-    transformers.Gemma3ForConditionalGeneration(config).save_pretrained(folder)
+    model = transformers.Gemma3ForConditionalGeneration(config)
+    # made anew it is zero, which no trained model has
+    torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight, std=0.3)
+    model.save_pretrained(folder)
 
 
 def observe(folder: str) -> object:
