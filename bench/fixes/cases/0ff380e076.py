@@ -1,0 +1,83 @@
+"""Gemma 4 generates with a static cache where no layers share their keys and values.
+
+https://github.com/huggingface/transformers/pull/46235
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "5.9.0",
+    "after": "5.10.1",
+    "made": "5.9.0",
+    "symptom": "Gemma 4 with num_kv_shared_layers 0 raises IndexError with a static cache",
+    "area": "generation",
+    "findings": ("SB824",),
+    "failure": "list index out of range",
+    "says": (r"(?i)static.*(IndexError|list index out of range)",),
+    "source": ("StaticCache", "cache_utils.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Gemma 4 for text and a tokenizer."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<eos>", "<bos>", "<unk>", *"abcdefghijklmnop"]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        bos_token="<bos>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.Gemma4TextConfig(
+        vocab_size=64,
+        vocab_size_per_layer_input=64,
+        hidden_size=32,
+        hidden_size_per_layer_input=16,
+        intermediate_size=48,
+        num_hidden_layers=4,
+        num_kv_shared_layers=0,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        global_head_dim=8,
+        sliding_window=16,
+        initializer_range=0.3,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=2,
+    )
+    transformers.Gemma4ForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the number of tokens that a static cache generates."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    inputs = tokenizer("a b c d", return_tensors="pt", return_token_type_ids=False)
+    try:
+        output = model.generate(
+            **inputs,
+            cache_implementation="static",
+            max_new_tokens=3,
+            min_new_tokens=3,
+            do_sample=False,
+            disable_compile=True,
+        )
+    except IndexError as error:
+        return f"IndexError: {error}"
+    return output.shape[1] - inputs["input_ids"].shape[1]
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,68 @@
+"""torch.jit.trace takes a model in training mode that attends with SDPA.
+
+https://github.com/huggingface/transformers/pull/35791
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "4.48.1",
+    "after": "4.48.2",
+    "made": "4.48.1",
+    "symptom": "torch.jit.trace of a Llama in training mode raises TypeError: is_causal is a tensor",
+    "area": "computation",
+    "failure": "'is_causal' must be bool",
+    "says": (r"is_causal.*must be bool", r"jit\.trace"),
+    "source": ("sdpa_attention_forward", "sdpa_attention.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama with its tokenizer."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        pad_token_id=0,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the logits of a traced model."""
+    model = transformers.LlamaForCausalLM.from_pretrained(
+        folder, attn_implementation="sdpa", torchscript=True, use_cache=False
+    ).train()
+    ids = torch.arange(3, 9)[None]
+    try:
+        traced = torch.jit.trace(model, (ids,), check_trace=False)
+    except TypeError as error:
+        return f"TypeError: {error}".splitlines()[0]
+    return list(traced(ids)[0].shape)
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

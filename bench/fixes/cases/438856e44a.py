@@ -1,0 +1,79 @@
+"""AFMoE takes rope_theta of a config.json that has no rope_parameters.
+
+https://github.com/huggingface/transformers/pull/43766
+"""
+
+import json
+import pathlib
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "5.1.0",
+    "after": "5.2.0",
+    "made": "5.1.0",
+    "symptom": "AFMoE with rope_theta beside the other settings rotates by 10000, not by its value",
+    "area": "computation",
+    "signals": ("buffers", "logits", "hidden_states", "greedy"),
+    "findings": ("SB503",),
+    "says": (r"rope_theta", r"inv_freq"),
+    "source": ("convert_rope_params_to_dict", "modeling_rope_utils.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny AFMoE with its tokenizer; its config.json is of the form before 5.0."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.AfmoeConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        moe_intermediate_size=16,
+        num_hidden_layers=2,
+        num_dense_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        num_experts=4,
+        num_experts_per_tok=2,
+        global_attn_every_n_layers=2,
+        sliding_window=16,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.AfmoeForCausalLM(config).save_pretrained(folder)
+    path = pathlib.Path(folder, "config.json")
+    values = json.loads(path.read_text())
+    del values["rope_parameters"]
+    path.write_text(json.dumps(values | {"rope_theta": 50000.0, "rope_scaling": None}, indent=2))
+
+
+def observe(folder: str) -> object:
+    """Return the base and the second frequency of the rotary embedding."""
+    model = transformers.AfmoeForCausalLM.from_pretrained(folder).eval()
+    return {
+        "rope_theta": model.config.rope_parameters["rope_theta"],
+        "frequency": round(float(model.model.rotary_emb.inv_freq[1]), 5),
+    }
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

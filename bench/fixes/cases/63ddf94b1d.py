@@ -1,0 +1,67 @@
+"""A dynamic rotary embedding is the original one again for a short text after a long one.
+
+https://github.com/huggingface/transformers/pull/46624
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "5.12.1",
+    "after": "5.13.0",
+    "made": "5.12.1",
+    "symptom": "after a long text a Llama with dynamic rope gives other logits for a short one",
+    "area": "computation",
+    "findings": ("SB711", "SB712"),
+    "says": (r"max_seq_len_cached", r"dynamic_frequency_update"),
+    "source": ("dynamic_rope_update", "dynamic_frequency_update", "modeling_rope_utils.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama with dynamic rope, and its tokenizer."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", "what", "is", "this"]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=16,
+        rope_parameters={"rope_type": "dynamic", "factor": 4.0, "rope_theta": 10000.0},
+        initializer_range=0.3,
+        pad_token_id=0,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether a short text has the same logits before and after a long one."""
+    model = transformers.LlamaForCausalLM.from_pretrained(folder).eval()
+    short = torch.arange(3, 11)[None]
+    with torch.no_grad():
+        first = model(short).logits
+        model(torch.arange(3, 43)[None])
+        second = model(short).logits
+    return {"logits are equal": bool(torch.equal(first, second))}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

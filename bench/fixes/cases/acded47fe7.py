@@ -1,0 +1,99 @@
+"""LLaVA-NeXT pads an image to its whole resolution where an odd number of pixels is missing.
+
+https://github.com/huggingface/transformers/pull/37819
+"""
+
+import json
+import sys
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+from PIL import Image
+
+CASE = {
+    "before": "4.51.3",
+    "after": "4.52.1",
+    "made": "4.51.3",
+    "symptom": "LLaVA-NeXT's last tiles lack a row of padding and are stretched: other pixel values",
+    "area": "processor",
+    "findings": ("SB833", "SB839"),
+    "signals": ("inputs", "pixel_values"),
+    "says": (r"LlavaNextImageProcessor\b.*pixel_values", r"_pad_for_patching"),
+    "source": ("_pad_for_patching", "image_processing_llava_next.py"),
+}
+SPECIAL = ["<pad>", "<s>", "</s>", "<unk>", "<image>"]
+TILE = 30
+
+
+def make(folder: str) -> None:
+    """Write a tiny LLaVA-NeXT with its processor."""
+    torch.manual_seed(0)
+    words = [*SPECIAL, "what", "is", "this", "image", ":", "?", "\n"]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    backend.add_special_tokens(SPECIAL)
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    )
+    grid = [[TILE, 2 * TILE], [2 * TILE, TILE], [2 * TILE, 2 * TILE]]
+    image_processor = transformers.LlavaNextImageProcessor(
+        size={"shortest_edge": TILE},
+        crop_size={"height": TILE, "width": TILE},
+        image_grid_pinpoints=grid,
+    )
+    transformers.LlavaNextProcessor(
+        image_processor=image_processor,
+        tokenizer=tokenizer,
+        patch_size=6,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+    ).save_pretrained(folder)
+    vision = {
+        "model_type": "clip_vision_model",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "image_size": TILE,
+        "patch_size": 6,
+        "projection_dim": 32,
+    }
+    text = {
+        "model_type": "llama",
+        "vocab_size": 64,
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "pad_token_id": 0,
+        "initializer_range": 0.3,
+    }
+    config = transformers.LlavaNextConfig(
+        vision_config=vision,
+        text_config=text,
+        image_token_index=vocab["<image>"],
+        image_grid_pinpoints=grid,
+    )
+    transformers.LlavaNextForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the rows of padding below a white image that needs nine rows more."""
+    processor = transformers.AutoProcessor.from_pretrained(folder)
+    image = Image.fromarray(np.full((34, 40, 3), 255, np.uint8))
+    inputs = processor(images=image, text="<image> what is this ?", return_tensors="pt")
+    lowest = inputs["pixel_values"][0, -1, 0, :, 0]
+    return {"rows of padding in the last tile": int((lowest == lowest.min()).sum())}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))
