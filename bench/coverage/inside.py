@@ -25,7 +25,7 @@ sys.path.insert(0, JOB["probes"])
 import torch
 import words  # type: ignore[import-not-found]  # beside this file, which no package imports
 from samebits_probe.jobs import auto
-from samebits_probe.model import build, choice, load, outputs
+from samebits_probe.model import build, choice, load, media_way, outputs
 from samebits_probe.process import vision
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.training import batches
@@ -160,7 +160,19 @@ def fitting(kwargs: dict[str, Any], model: Any) -> dict[str, Any]:
         here[0] if here and name in choice.IMAGE_NAMES and name not in here else name: value
         for name, value in kwargs.items()
     }
-    return {name: v for name, v in renamed.items() if signature.takes(name)}
+    fitted = {name: v for name, v in renamed.items() if signature.takes(name)}
+    kinds = media_way.TOKEN_TYPES
+    if kinds in signature.names and fitted.keys() & {"image_grid_thw", "video_grid_thw"}:
+        fitted.setdefault(kinds, kinds_of(fitted[choice.TOKENS], model.config, signature))
+    return fitted
+
+
+def kinds_of(ids: torch.Tensor, config: Any, signature: choice.Signature) -> torch.Tensor:
+    """Return 1 for tokens of an image, 2 for those of a video: processors give them since forwards ask for them."""
+    kinds = torch.zeros_like(ids)
+    for value, kind in enumerate(("image", "video"), 1):
+        kinds[ids == media_way.placeholder(kind, config, signature)] = value
+    return kinds
 
 
 def numbers(output: Any) -> None:
