@@ -170,7 +170,7 @@ def fitting(kwargs: dict[str, Any], model: Any) -> dict[str, Any]:
 def kinds_of(ids: torch.Tensor, config: Any, signature: choice.Signature) -> torch.Tensor:
     """Return 1 for tokens of an image, 2 for those of a video: processors give them since forwards ask for them."""
     kinds = torch.zeros_like(ids)
-    for value, kind in enumerate(("image", "video"), 1):
+    for kind, value in media_way.TYPES.items():
         kinds[ids == media_way.placeholder(kind, config, signature)] = value
     return kinds
 

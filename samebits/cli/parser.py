@@ -21,7 +21,7 @@ from samebits.golden import command as golden
 from samebits.lint import command as lint
 from samebits.matrix.known import near
 from samebits.matrix.plan import Selection
-from samebits.overview import NO_COMMAND, add_overview
+from samebits.overview import add_overview, show
 from samebits.pipeline.order import Files, Order
 from samebits.reports import issue
 from samebits.reports.html import plot
@@ -238,10 +238,9 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 def parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace:
     """Return the options; an unknown option is reported with the usage of the command."""
-    parser, commands = make_parser(spoken)
     if not arguments:
-        parser.print_help()
-        parser.exit(NO_COMMAND)
+        show([])
+    parser, commands = make_parser(spoken)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         command = commands[options.command]

@@ -74,19 +74,19 @@ class Clone(NamedTuple):
         whole = load.load(self.matrix)
         models = tuple(each for each in whole.models if each.name == model)
         one = whole.model_copy(update={"models": models, "expected": ()})
-        asked = bisect.Options(model=model, first=self.since, last=last, repo=self.repo)
+        options = bisect.Options(model=model, first=self.since, last=last, repo=self.repo)
         try:
-            found = await self.search(one, asked)
+            bisection = await self.search(one, options)
         except SamebitsError as error:
             return (f"not found: {error}",)
         unproven = " (or one before it, which could not be tried)"
         commits = [
             f"{c.sha[:_SHORT]} {c.date} {c.title}{'' if c.is_proven else unproven}"
-            for c in found.culprits
+            for c in bisection.culprits
         ]
         return (
-            *(commits or (found.failure,)),
-            f"tried {found.n_tried} of {found.n_commits} commits",
+            *(commits or (bisection.failure,)),
+            f"tried {bisection.n_tried} of {bisection.n_commits} commits",
         )
 
 

@@ -246,18 +246,21 @@ def _filled(values: dict[str, Any], model_class: Any, refusals: Iterable[str]) -
             part["rope_parameters"] = {kind: {**_ROPE} for kind in kinds}
         for name, plain in _KINDS_OF_LAYERS.items():
             if name in part and not part[name]:
-                source = Path(inspect.getfile(model_class)).read_text("utf-8")
-                named = {*re.findall(rf"\b{name[:-1]}s?\[\w+\] [!=]= \"(\w+)\"", source)}
+                words = rf"\b{name[:-1]}s?\[\w+\] [!=]= \"(\w+)\""
+                named = {*re.findall(words, _source(model_class))}
                 both = sorted(named | {plain})
                 count = int(part.get("num_hidden_layers") or 0)
                 part[name] = [both[index % len(both)] for index in range(count)]
     return filled
 
 
+def _source(model_class: Any) -> str:
+    return Path(inspect.getfile(model_class)).read_text("utf-8")
+
+
 def _with_sections(values: dict[str, Any], model_class: Any) -> None:
     """Give a text part the sections of its rope, as a default of the code's is for heads of 128 dimensions."""
-    source = Path(inspect.getfile(model_class)).read_text("utf-8")
-    if "mrope_section" not in source:
+    if "mrope_section" not in _source(model_class):
         return
     for part in scale.parts(values):
         heads = part.get("num_attention_heads")

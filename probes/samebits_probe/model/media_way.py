@@ -50,7 +50,7 @@ _ENDS = ("vision_end_token_id", "image_end_token_id", "eoi_token_id", "eoi_token
 VIDEO_START, _VIDEO_END = ("video_start_token_id",), ("video_end_token_id",)
 
 
-_TYPES = {"image": 1, "video": 2}
+TYPES = {"image": 1, "video": 2}
 """Values of :data:`TOKEN_TYPES`."""
 
 
@@ -99,8 +99,8 @@ class Way(NamedTuple):
             # gemma3 lets tokens of one image see each other; to others all of it is the first segment
             sees_each_other = hasattr(config, "mm_tokens_per_image")
             tensors[SEGMENTS] = is_image if sees_each_other else torch.zeros_like(ids)
-        if self.kind in _TYPES:
-            tensors[TOKEN_TYPES] = is_image * _TYPES[self.kind]
+        if self.kind in TYPES:
+            tensors[TOKEN_TYPES] = is_image * TYPES[self.kind]
         if getattr(config, "is_encoder_decoder", False) and signature.takes(DECODER):
             ids_of_decoder = decoder_ids(name, config, DECODER_LENGTH)
             tensors[DECODER] = torch.tensor([ids_of_decoder] * len(rows))

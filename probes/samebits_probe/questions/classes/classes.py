@@ -122,7 +122,6 @@ def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
     here = set(digests.values())
     left = {digest: tensor for digest, tensor in own.tensors.items() if digest not in here}
     fresh = [name for name, digest in digests.items() if digest and digest not in own.tensors]
-    on_base = own.outputs(model)
     return {
         "n_tensors": len(own.tensors),
         "n_left": len(left),
@@ -131,6 +130,6 @@ def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
         "left": [name for name, _ in left.values()][:_MAX_NAMES],
         "n_fresh": len(fresh),
         "fresh": fresh[:_MAX_NAMES],
-        **on_base,
-        **heads.numbers(model, fresh, own.kwargs),
+        **own.outputs(model),
+        **heads.numbers(model, fresh, own.kwargs),  # last, as it changes the model
     }

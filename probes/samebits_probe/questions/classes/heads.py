@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from samebits_probe.model import forks, outputs
+from samebits_probe.model.inputs import in_dtype
 from samebits_probe.process.failure import in_one_line
 
 Facts = dict[str, Any]
@@ -28,29 +29,29 @@ _SAMPLES = 16
 
 def numbers(model: Any, fresh: list[str], kwargs: Facts | None) -> Facts:
     """Return samples of the outputs, by name and shape; of the base model alone as well, which the head rests on."""
-    base = getattr(model, "base_model", model)
+    base = model.base_model
     if kwargs is None or base is model:
         return {}
     fill(model, fresh)
     try:
-        given = _that_answers(model, kwargs)
+        inputs = _that_answers(model, kwargs)
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return {"forward_raised": in_one_line(error)}
     for dtype in (torch.float64, torch.float32):  # some code takes no float64
         with suppress(Exception):
             return {
                 "dtype": str(dtype).removeprefix("torch."),
-                **_of_both(model, base, given, dtype),
+                **_of_both(model, base, inputs, dtype),
             }
     return {}
 
 
-def _of_both(model: Any, base: Any, given: Facts, dtype: torch.dtype) -> Facts:
+def _of_both(model: Any, base: Any, inputs: Facts, dtype: torch.dtype) -> Facts:
     model.to(dtype)
-    given = {name: _cast(value, dtype) for name, value in given.items()}
-    for_base = {name: value for name, value in given.items() if forks.accepts(base, name)}
+    inputs = in_dtype(inputs, dtype)
+    for_base = {name: value for name, value in inputs.items() if forks.accepts(base, name)}
     with torch.no_grad():
-        return {"base_numbers": _samples(base(**for_base)), "numbers": _samples(model(**given))}
+        return {"base_numbers": _samples(base(**for_base)), "numbers": _samples(model(**inputs))}
 
 
 def fill(model: Any, fresh: list[str]) -> None:
@@ -67,9 +68,8 @@ def fill(model: Any, fresh: list[str]) -> None:
 def _that_answers(model: Any, kwargs: Facts) -> Facts:
     """Return the first arguments that forward takes, with labels; raises what it raises for the last ones."""
     without_decoder = {n: v for n, v in kwargs.items() if not n.startswith("decoder_")}
-    with suppress(
-        Exception
-    ):  # heads of some encoder-decoders make the decoder's ids, others do not
+    # heads of some encoder-decoders make the decoder's ids, others do not
+    with suppress(Exception):
         return _with_labels(model, rows(without_decoder, model.config))
     return _with_labels(model, kwargs)
 
@@ -118,11 +118,6 @@ def labels(names: Any, way: Facts, logits: torch.Tensor | None) -> Facts:
         return {}
     mask = way.get("attention_mask", torch.ones_like(ids))
     return {"labels": torch.where(mask.bool(), ids % n_classes, _IGNORED)}
-
-
-def _cast(value: Any, dtype: torch.dtype) -> Any:
-    is_real = isinstance(value, torch.Tensor) and value.is_floating_point()
-    return value.to(dtype) if is_real else value
 
 
 def _samples(result: Any) -> dict[str, list[float]]:

@@ -182,7 +182,7 @@ def _checkpointing(*, reentrant: bool) -> Callable[[Learner, Setting], tuple[Way
 
 
 def _checkpointing_of_layers(*, images: bool) -> Callable[[Learner, Setting], tuple[Way, Way]]:
-    """Return steps of which only layers learn, as with adapters: nothing before them asks for a gradient."""
+    """Return steps in which only layers learn, as with adapters: their inputs require no gradient."""
 
     def ways(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         _require_checkpointing(learner)
