@@ -94,7 +94,7 @@ class Place:
         wanted = {stack["lock_digest"]: stack["id"] for stack in self.report()["stacks"]}
         digests = {
             path.parent: json.loads(path.read_text("utf-8"))["lock_digest"]
-            for path in stacks_folder(WORK, os.environ).glob(f"*/{STAMP}")
+            for path in (self.work / "stacks").resolve().glob(f"*/{STAMP}")
         }
         interpreters = {
             wanted[digest]: str(interpreter_of(folder))

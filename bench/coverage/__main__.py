@@ -17,7 +17,7 @@ from typing import Any
 from bench.coverage import page
 from bench.place import ROOT, WORK, Place
 
-RELEASES = "4.48.3,4.57.6,5.23.0"
+RELEASES = "4.48.3,4.57.6,5.24.0"
 INSIDE = Path(__file__).with_name("inside.py")
 SEED = 33
 PACKAGES = ("pillow", "scipy", "timm", "torchvision")

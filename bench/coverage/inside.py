@@ -162,16 +162,23 @@ def fitting(kwargs: dict[str, Any], model: Any) -> dict[str, Any]:
     }
     fitted = {name: v for name, v in renamed.items() if signature.takes(name)}
     kinds = media_way.TOKEN_TYPES
-    if kinds in signature.names and fitted.keys() & {"image_grid_thw", "video_grid_thw"}:
-        fitted.setdefault(kinds, kinds_of(fitted[choice.TOKENS], model.config, signature))
+    grids = [kind for kind in media_way.TYPES if f"{kind}_grid_thw" in fitted]
+    if kinds in signature.names and grids:
+        fitted.setdefault(kinds, kinds_of(fitted[choice.TOKENS], grids, model.config, signature))
     return fitted
 
 
-def kinds_of(ids: torch.Tensor, config: Any, signature: choice.Signature) -> torch.Tensor:
-    """Return 1 for tokens of an image, 2 for those of a video: processors give them since forwards ask for them."""
+def kinds_of(
+    ids: torch.Tensor, grids: list[str], config: Any, signature: choice.Signature
+) -> torch.Tensor:
+    """Return 1 for tokens of an image, 2 for those of a video: processors give them since forwards ask for them.
+
+    A video may stand at the tokens of images, as GLM-4V's does.
+    """
     kinds = torch.zeros_like(ids)
     for kind, value in media_way.TYPES.items():
-        kinds[ids == media_way.placeholder(kind, config, signature)] = value
+        own = value if kind in grids else media_way.TYPES[grids[0]]
+        kinds[ids == media_way.placeholder(kind, config, signature)] = own
     return kinds
 
 

@@ -165,10 +165,14 @@ def test_a_place_of_its_own_shares_stacks_and_locks_alone(tmp_path, monkeypatch)
 
 
 def test_stacks_of_a_run_are_those_with_its_locks(tmp_path, monkeypatch):
-    """Beside its stamp an environment has other JSON: digests of its files, and of their bytecode."""
+    """Beside its stamp an environment has other JSON: digests of its files, and of their bytecode.
+
+    The place keeps its folder of environments when the checkout gets one of its own.
+    """
     monkeypatch.setenv("SAMEBITS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("bench.place.WORK", tmp_path / "work")
     place = Place(tmp_path / "place", {"models": {}})
+    (tmp_path / "work" / "stacks").mkdir()
     for name in ("4.48", "5.x", "other"):
         stack = tmp_path / "cache" / "stacks" / name
         stack.mkdir(parents=True)

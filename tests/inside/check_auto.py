@@ -123,6 +123,19 @@ def test_experts_and_kinds_of_layers_that_a_config_leaves_open_are_filled():
         assert not made.refused, f"{name}: {made.refused}"
 
 
+def test_a_default_that_does_not_fit_its_class_is_mended():
+    """Of Zamba 4.48 says nothing: there two layers need not share their weights."""
+    for name in known("efficientnet", "hrm_text", "sam2_vision_model", "upernet", "zamba"):
+        made = auto.make(name, 1)
+        assert not made.refused, f"{name}: {made.refused}"
+
+
+def test_the_image_token_of_fuyu_is_in_its_vocabulary():
+    """4.48 has no field for it, and the default of later releases, 71011, is none of a small vocabulary."""
+    config = auto.make("fuyu", 1).model.config
+    assert config.image_token_id < config.text_config.vocab_size
+
+
 def test_a_class_that_a_release_only_names_is_none():
     for name in known("voxtral_realtime_text"):
         try:

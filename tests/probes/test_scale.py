@@ -82,6 +82,14 @@ def test_stages_stay_and_have_at_most_two_layers() -> None:
     assert small["num_heads"] == [3, 6, 12, 24]
 
 
+def test_numbers_of_blocks_name_blocks_of_the_same_stages() -> None:
+    """Blocks 5, 7 and 9 are of the third stage: behind its first block, which pools. SAM 2 has no pooling in them."""
+    stages = {"blocks_per_stage": [1, 2, 7, 2], "global_attention_blocks": [5, 7, 9]}
+    small = first(VISION | stages)
+    assert small["blocks_per_stage"] == [1, 2, 2, 2]
+    assert small["global_attention_blocks"] == [4]
+
+
 def test_images_stay_whole_numbers_of_patches_in_all_parts() -> None:
     config = {"model_type": "llava", "vision_config": VISION, "text_config": LLAMA}
     small = first(config)["vision_config"]

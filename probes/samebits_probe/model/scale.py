@@ -32,6 +32,7 @@ _MIN_WIDTH = 24
 _STEP = 4
 """Of a width that does not divide: products of experts take whole groups of 16 bytes."""
 _LAYERS = 3
+_PER_STAGE = 2
 _POSITIONS = 128
 _WINDOW = 16
 """Shorter than the prompt past the window, which has at least 40 tokens."""
@@ -71,6 +72,8 @@ _DEPTHS = frozenset(
     {"depths", "num_blocks_per_stage", "layer_depths", "blocks_per_stage", "stage_numb_of_layers"}
     | {"num_block_repeats"}
 )
+_BLOCKS = re.compile(r"\w*attention_blocks")
+"""Blocks by their numbers, counted over all stages."""
 _GROWTH = re.compile(r"(depth|width)_coefficient")
 """Factors of all depths and widths of a network."""
 _QUERIES = re.compile(r"\w*(num_queries|num_query_tokens|n_latents)")
@@ -260,11 +263,12 @@ def _divided(value: Any, divisor: int, least: int, step: int = 1) -> Any:
 
 def shorten(part: Config) -> None:
     """Keep a few layers, of every kind that is named, and few positions; a period becomes two."""
+    _renumber_blocks(part)
     for name, value in part.items():
         if _INTERVAL.fullmatch(name) and isinstance(value, int) and value > 2:
             part[name] = 2
         elif name in _DEPTHS and isinstance(value, (list, tuple)):
-            part[name] = [min(v, 2) if isinstance(v, int) else v for v in value]
+            part[name] = [min(v, _PER_STAGE) if isinstance(v, int) else v for v in value]
         elif _GROWTH.fullmatch(name) and isinstance(value, float):
             part[name] = min(value, 1.0)
         elif _QUERIES.fullmatch(name) and shrink.is_size(value):
@@ -291,6 +295,20 @@ def shorten(part: Config) -> None:
         part["out_indices"] = [*range(left + 1 - len(outs), left + 1)]
         part["stage_names"] = ["stem", *(f"stage{number + 1}" for number in range(left))]
         part["out_features"] = [part["stage_names"][index] for index in part["out_indices"]]
+
+
+def _renumber_blocks(part: Config) -> None:
+    """Let numbers of blocks name blocks of the same stages once the stages are shorter: of those that go, the last that stays."""
+    depths = next((v for n, v in part.items() if n in _DEPTHS and isinstance(v, (list, tuple))), ())
+    if not all(isinstance(depth, int) for depth in depths):
+        return
+    new: list[int] = []
+    for depth in depths:
+        first = new[-1] + 1 if new else 0
+        new += [first + min(index, _PER_STAGE - 1) for index in range(depth)]
+    for name, value in part.items():
+        if _BLOCKS.fullmatch(name) and isinstance(value, (list, tuple)) and new:
+            part[name] = sorted({new[index] for index in value if index < len(new)})
 
 
 def _by_layer(values: dict[Any, Any], kept: tuple[int, ...]) -> dict[Any, Any]:
