@@ -3,7 +3,8 @@
     python tests/lint/make_uses.py 4.48=FOLDER 4.57=FOLDER …     (each the folder "transformers", as for make_names.py)
 
 arguments: what a public class or function, or train() of a Trainer, refuses in some release. attributes: parts that a
-class of models no longer holds itself. tasks: names of pipelines. variables: what a release no longer reads of its environment. A class that takes
+class of models no longer holds itself. methods: what the base of all tokenizers has in some release, and no tokenizer
+in another. tasks: names of pipelines. variables: what a release no longer reads of its environment. A class that takes
 any keyword refuses none, one with a ``__getattr__`` of its own lacks none, and a release without the class says nothing.
 """
 
@@ -20,6 +21,8 @@ VARIABLE = re.compile(r"[\"']((?:PYTORCH_)?(?:PRETRAINED_|TRANSFORMERS_|HF_)\w+)
 OPEN = {"__getattr__", "__getattribute__"}
 CLASS = re.compile(r"^class \w+.*?(?=^\S)", re.MULTILINE | re.DOTALL)
 HEADER = re.compile(r"class (\w+)\s*(?:\((.*?)\))?\s*:", re.DOTALL)
+TOKENIZER = re.compile(r"Tokenizer(Base|Fast)?$")
+OF_ALL = re.compile("PreTrainedTokenizerBase$")
 PARTS = {"language_model", "vision_tower", "multi_modal_projector"}
 WHOLE = ("ForConditionalGeneration", "ForCausalLM")
 """Attributes of a class are read from the lines of its file: only those of a model's parts are certain enough."""
@@ -140,6 +143,12 @@ class Release:
             names |= own.names
         return names
 
+    def methods(self, pattern):
+        """Return the public methods that any class of some names has."""
+        families = (self.family(name) for name in self.classes if pattern.search(name))
+        found = {method for family in families for own in family for method in own.methods}
+        return {method for method in found if method[0] != "_"}
+
     def accepted(self, name, method=None):
         """Return what a call may name, and what a call names that is not refused; None: no such call, or any name."""
         if method is None and name in self.functions and name not in self.classes:
@@ -228,6 +237,8 @@ def main(pairs):
         lost = rows(values, PARTS & candidates, "10") if name.endswith(WHOLE) else {}
         if lost := {n: bits for n, bits in lost.items() if "01" not in bits}:
             held[name] = lost
+    candidates = set().union(*(release.methods(OF_ALL) for release in every))
+    methods = {"tokenizer": rows([r.methods(TOKENIZER) for r in every], candidates, "0")}
     words = {
         part: {
             "": rows(
@@ -238,7 +249,10 @@ def main(pairs):
         }
         for part in ("tasks", "variables")
     }
-    OUT.write_text(written([*folders], {"arguments": called, "attributes": held, **words}), "utf-8")
+    OUT.write_text(
+        written([*folders], {"arguments": called, "attributes": held, "methods": methods, **words}),
+        "utf-8",
+    )
 
 
 def written(releases, table):

@@ -97,6 +97,16 @@ CASES = [
         "    def forward(self, x):\n        return self.config.is_decoder\n",
     ),
     (
+        "SB201",
+        HEAD + "class C(PretrainedConfig):\n    model_type = 'c'\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.is_decoder = config.is_decoder\n",
+        HEAD + "class C(PretrainedConfig):\n    model_type = 'c'\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.is_decoder = config.is_decoder\n\n"
+        "def made(config):\n    config.is_decoder = False\n    return M(config)\n",
+    ),
+    (
         "SB202",
         HEAD + "def theta(config: LlamaConfig):\n    return config.rope_theta\n",
         HEAD + "def theta(config: LlamaConfig):\n"
@@ -287,6 +297,12 @@ CASES = [
         "SB809",
         "import transformers\ndef f(tokenizer):\n    return tokenizer.special_tokens_map_extended\n",
         "import transformers\ndef f(tokenizer):\n    return tokenizer.special_tokens_map\n",
+    ),
+    (
+        "SB809",
+        "import transformers\ndef f(tokenizer, m):\n    return tokenizer.parse_response(m)\n",
+        "import transformers\ndef f(tokenizer, m):\n"
+        "    return tokenizer.parse_response(m) if hasattr(tokenizer, 'parse_response') else m\n",
     ),
     (
         "SB809",

@@ -78,10 +78,12 @@ def _config_reads(
 
 def _is_config(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
-        return (
-            node.attr == "config" and isinstance(node.value, ast.Name) and node.value.id == "self"
-        )
+        return node.attr == "config" and _is_self(node.value)
     return isinstance(node, ast.Name) and node.id == "config"
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _sets(entry: Class, name: str) -> bool:
@@ -107,9 +109,8 @@ def _sets(entry: Class, name: str) -> bool:
 def _missing(project: Project) -> Iterator[Problem]:
     assigned = {
         n.attr
-        for s in project.sources
-        for n in s.nodes
-        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+        for _, n in project.nodes(ast.Attribute)
+        if isinstance(n.ctx, ast.Store) and not _is_self(n.value)
     }
     for source, node in _config_reads(project, REMOVED - assigned):
         entry = project.config_of(source, node.value, node)

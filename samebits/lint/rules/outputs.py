@@ -12,6 +12,7 @@ from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import is_constant, is_super, keyword, mentions, problem, receiver
 from samebits.lint.releases import between, since
 from samebits.lint.source import Function
+from samebits.lint.uses import without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,18 +248,20 @@ _RECEIVERS = {"tokenizer", "_tokenizer", "tok"}
 def _methods(project: Project) -> Iterator[Problem]:
     defined = {m.name for c in project.classes for m in c.methods()}
     for source, node in project.nodes(ast.Attribute):
-        name = node.attr
-        removed = name in _REMOVED and receiver(node.value) in _RECEIVERS
+        name, releases = node.attr, since("5.0")
+        is_read = receiver(node.value) in _RECEIVERS and isinstance(node.ctx, ast.Load)
         if name == "words" and _is_encoding(source, node):
             what, remedy = "what a tokenizer returns", "write word_ids()"
-        elif removed and isinstance(node.ctx, ast.Load) and name not in defined:
+        elif is_read and name in _REMOVED and name not in defined:
             what, remedy = "a tokenizer", _REMOVED[name]
+        elif is_read and (lacking := without("methods", "tokenizer", name)) and name not in defined:
+            what, remedy, releases = "a tokenizer", "call it only in a release that has it", lacking
         else:
             continue
         if "transformers" in source.text and not guarded(source, node):
             shown = f"{name}()" if _calls(source, node) else name
             text = f"{what} has no {shown}: AttributeError"
-            yield problem("SB809", source, node, text, since("5.0"), remedy)
+            yield problem("SB809", source, node, text, releases, remedy)
 
 
 def _calls(source: Source, node: ast.Attribute) -> bool:

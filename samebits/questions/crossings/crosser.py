@@ -64,6 +64,9 @@ if TYPE_CHECKING:
 SIZE_LIMIT = 1 << 30
 """Largest model that is saved, in bytes; each stack's copy stays on disk."""
 
+_NOT_BESIDE = (".safetensors", ".bin", ".index.json", ".py")
+"""Ends of the names of weights, which differ by their sizes, and of code."""
+
 _OF_FILES = ("subfolder", "variant", "use_safetensors")
 """Arguments of from_pretrained that say which files to read."""
 
@@ -112,7 +115,8 @@ class Crosser:
                 report = await self.cross(made.parties)
                 loaded = await self._all_loaded(parties, saved)
                 parts = _parts(saved, loaded)  # those of the model itself
-                return report.model_copy(update={"asked_of": made.asked_of, "parts": parts})
+                own: dict[str, object] = {"asked_of": made.asked_of, "parts": parts, "files": {}}
+                return report.model_copy(update=own)
             saved = {id: _with_reason(copy, made) for id, copy in saved.items()}
         if not await self._are_cached(parties, _loadable(saved)):
             # the copies are about to be loaded: damaged ones are saved again
@@ -123,6 +127,7 @@ class Crosser:
         return CrossingsOfRow(
             crossings=tuple(into.crossings[saver] for saver in saved for into in loaded),
             parts=_parts(saved, loaded),
+            files=_files(saved),
         )
 
     def close(self) -> None:
@@ -357,6 +362,20 @@ def _loadable(saved: Mapping[str, SavedCopy]) -> dict[str, SavedCopy]:
 
 def _parts(saved: Mapping[str, SavedCopy], loaded: Sequence[Into]) -> tuple[PartCrossing, ...]:
     return tuple(part for saver in saved for into in loaded for part in into.parts[saver])
+
+
+def _files(saved: Mapping[str, SavedCopy]) -> dict[str, tuple[str, ...]]:
+    """Return the files of each stack that saved the model and what lies beside it."""
+    whole = {
+        id: copy.record
+        for id, copy in saved.items()
+        if copy.record.outcome == "saved"
+        and all(part.outcome == "saved" for part in copy.record.parts.values())
+    }
+    return {
+        id: tuple(sorted(name for name in record.files if not name.endswith(_NOT_BESIDE)))
+        for id, record in whole.items()
+    }
 
 
 def _remove_unless_whole(saved: SavedCopy) -> bool:

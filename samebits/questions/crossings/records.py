@@ -129,6 +129,8 @@ class CrossingsOfRow(Answer):
     """By saver, then by loader, both oldest first."""
     parts: tuple[PartCrossing, ...] = ()
     """The same of what was saved beside the model."""
+    files: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Stack -> names of the files that it wrote, but for weights and code; of stacks that saved every part."""
     asked_of: MadeModel | None = None
     """The made model that was saved and loaded in place of a large one; None: the model itself."""
 

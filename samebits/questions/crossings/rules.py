@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
+from samebits.findings.tokenizers import side_lines
 from samebits.questions.crossings.parts import GENERATION, OF_CHAT, OUTCOMES, TOKENIZER
 from samebits.questions.crossings.records import CROSSINGS
 from samebits.questions.texts.compare import position_in_words
@@ -86,6 +87,22 @@ def _evidence(crossing: Crossing) -> Iterator[str]:
         yield crossing.reason
 
 
+def _other_files(case: Case) -> Iterator[Sighting]:
+    """Find files that only one of two releases writes beside the weights."""
+    answer = CROSSINGS.in_row(case.answers)
+    if answer is None or case.reference is None:
+        return
+    sides = [answer.files.get(run.cell.stack) for run in (case.reference, case.capture)]
+    before, after = ({*side} if side is not None else None for side in sides)
+    if before is None or after is None or before == after:
+        return
+    lines = (
+        f"writes {', '.join(sorted(own))}" if own else "writes no file of its own"
+        for own in (before - after, after - before)
+    )
+    yield Sighting("save_pretrained", side_lines(case, *lines), saver=case.capture.cell.stack)
+
+
 def _part(*codes: str) -> Callable[[Case], Iterator[Sighting]]:
     """Return a check for what lies beside a model: what is lost in these ways."""
 
@@ -145,6 +162,7 @@ def _first_names(names: tuple[str, ...]) -> str:
 
 
 RULES = (
+    Rule("SB210", _other_files),
     Rule("SB875", _part("tokenizer, other")),
     Rule("SB876", _part("tokenizer, neither")),
     Rule("SB877", _part("tokenizer does not load")),

@@ -184,6 +184,15 @@ def test_what_lies_beside_the_models_is_loaded_in_the_same_jobs(tmp_path):
     assert probes.did() == ALL
 
 
+def test_names_of_the_files_of_a_whole_save_are_kept(tmp_path):
+    """Those of a release whose tokenizer was not saved lack its files for that reason."""
+    names = ("config.json", "model.safetensors", "modeling.py", "vocab.json")
+    whole = {"outcome": "saved", "files": dict.fromkeys(names, ""), "parts": TOKENIZER}
+    part = whole | {"parts": {"tokenizer": {"outcome": "failed", "failure": failure()}}}
+    report = run(tmp_path, Crossed({"4.48": whole, "5.0": part}))
+    assert report.files == {"4.48": ("config.json", "vocab.json")}
+
+
 def test_a_tokenizer_is_loaded_whatever_became_of_the_model(tmp_path):
     lost = {"outcome": "absent", "reason": "no such model", "parts": TOKENIZER}
     parts = {stack: [{"saver": "5.0", "part": "tokenizer", "outcome": "same"}] for stack in STACKS}
