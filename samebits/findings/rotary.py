@@ -139,7 +139,10 @@ RULES = (
     Rule("SB501", _default_key, explains=RAISED),
     Rule(
         "SB502",
-        raised("TypeError", r"RotaryEmbedding\.__init__\(\) (got an unexpected|missing)"),
+        raised(
+            "TypeError|AttributeError",
+            r"RotaryEmbedding(\.__init__\(\) (got an unexpected|missing)|\.forward\(\) missing .*layer_type|.*None_inv_freq)",
+        ),
         explains=RAISED,
     ),
     Rule("SB503", _wrong_frequencies, explains=STORED | COMPUTED),

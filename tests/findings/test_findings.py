@@ -123,6 +123,16 @@ CRASHES = [
         "LlamaRotaryEmbedding.__init__() got an unexpected keyword argument 'device'",
     ),
     (
+        "SB502",
+        "TypeError",
+        "Gemma3RotaryEmbedding.forward() missing 1 required positional argument: 'layer_type'",
+    ),
+    (
+        "SB502",
+        "AttributeError",
+        "'Gemma3RotaryEmbedding' object has no attribute 'None_inv_freq'",
+    ),
+    (
         "SB603",
         "TypeError",
         "create_causal_mask() got an unexpected keyword argument 'input_embeds'",

@@ -4,7 +4,7 @@
 
 arguments: what a public class or function, or train() of a Trainer, refuses in some release. attributes: parts that a
 class of models no longer holds itself. methods: what the base of all tokenizers has in some release, and no tokenizer
-in another. tasks: names of pipelines. variables: what a release no longer reads of its environment. A class that takes
+in another. rotary: the release whose embedding must be told the kind of layer. tasks: names of pipelines. variables: what a release no longer reads of its environment. A class that takes
 any keyword refuses none, one with a ``__getattr__`` of its own lacks none, and a release without the class says nothing.
 """
 
@@ -23,6 +23,9 @@ CLASS = re.compile(r"^class \w+.*?(?=^\S)", re.MULTILINE | re.DOTALL)
 HEADER = re.compile(r"class (\w+)\s*(?:\((.*?)\))?\s*:", re.DOTALL)
 TOKENIZER = re.compile(r"Tokenizer(Base|Fast)?$")
 OF_ALL = re.compile("PreTrainedTokenizerBase$")
+BY_KIND = re.compile(
+    r"def forward\([^)]*\blayer_type\b[^)]*\).*?:\n(?:.*\n)?.*getattr\(self, f\"\{layer_type\}_inv"
+)
 PARTS = {"language_model", "vision_tower", "multi_modal_projector"}
 WHOLE = ("ForConditionalGeneration", "ForCausalLM")
 """Attributes of a class are read from the lines of its file: only those of a model's parts are certain enough."""
@@ -74,6 +77,7 @@ class Model:
             re.findall(r"^    def (\w+)", block, re.MULTILINE), (None, set())
         )
         self.names = {*self.methods, *re.findall(r"^    (\w+)\s*[:=]", block, re.MULTILINE)}
+        self.by_kind = BY_KIND.search(block) is not None
         self.names |= set(re.findall(r"^\s+self\.(\w+)\s*(?::[^=\n]+)?=(?!=)", block, re.MULTILINE))
         mapped = re.search(r"^    attribute_map = \{(.*?)\}", block, re.MULTILINE | re.DOTALL)
         self.names |= set(re.findall(r"[\"'](\w+)[\"']\s*:", mapped[1])) if mapped else set()
@@ -148,6 +152,10 @@ class Release:
         families = (self.family(name) for name in self.classes if pattern.search(name))
         found = {method for family in families for own in family for method in own.methods}
         return {method for method in found if method[0] != "_"}
+
+    def asks_for_kind(self, name):
+        """Return True for a rotary embedding that is to be told the kind of layer."""
+        return getattr(self.classes.get(name), "by_kind", False)
 
     def accepted(self, name, method=None):
         """Return what a call may name, and what a call names that is not refused; None: no such call, or any name."""
@@ -239,6 +247,11 @@ def main(pairs):
             held[name] = lost
     candidates = set().union(*(release.methods(OF_ALL) for release in every))
     methods = {"tokenizer": rows([r.methods(TOKENIZER) for r in every], candidates, "0")}
+    rotary = {
+        name: {"forward": "".join("01"[not r.asks_for_kind(name)] for r in every)}
+        for name in sorted(set().union(*(r.classes for r in every)))
+        if name.endswith("RotaryEmbedding") and any(r.asks_for_kind(name) for r in every)
+    }
     words = {
         part: {
             "": rows(
@@ -250,7 +263,16 @@ def main(pairs):
         for part in ("tasks", "variables")
     }
     OUT.write_text(
-        written([*folders], {"arguments": called, "attributes": held, "methods": methods, **words}),
+        written(
+            [*folders],
+            {
+                "arguments": called,
+                "attributes": held,
+                "methods": methods,
+                "rotary": rotary,
+                **words,
+            },
+        ),
         "utf-8",
     )
 

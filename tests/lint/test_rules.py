@@ -16,6 +16,16 @@ from transformers.cache_utils import DynamicCache
 
 
 """
+GEMMA3 = """\
+from torch import nn
+from transformers.models.gemma3.modeling_gemma3 import Gemma3RotaryEmbedding
+
+class Layer(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.rope = Gemma3RotaryEmbedding(config)
+    def forward(self, x, p):
+"""
 
 MODEL = "class M(PreTrainedModel):\n"
 
@@ -198,6 +208,11 @@ CASES = [
         "def f(config):\n    return LlamaRotaryEmbedding(config, device='cpu')\n",
         "from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding\n"
         "def f(config):\n    return LlamaRotaryEmbedding(config)\n",
+    ),
+    (
+        "SB502",
+        GEMMA3 + "        return self.rope(x, p)\n",
+        GEMMA3 + "        return self.rope(x, p, layer_type='full_attention')\n",
     ),
     (
         "SB503",

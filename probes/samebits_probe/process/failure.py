@@ -62,6 +62,7 @@ def answer_or_failure(answer: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def describe(name: str, error: BaseException) -> dict[str, Any]:
     """Return an exception in the form of a capture, without this machine's folders."""
+    error = _behind(error)
     frames = [
         {
             "file": package_path(frame.filename.replace("\\", "/")),
@@ -84,6 +85,17 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         "frames": frames,
         "symbols": _looked_up_symbols(error),
     }
+
+
+def _behind(error: BaseException) -> BaseException:
+    """Return the exception that a tokenizer's load raised where the release asks for protobuf in its place.
+
+    Its ``except`` clause names an exception of protobuf, and looking that up raises where protobuf is not installed,
+    whatever was raised before (``import_protobuf_decode_error`` in transformers/tokenization_utils_base.py).
+    """
+    last = next(reversed(traceback.extract_tb(error.__traceback__)), None)
+    is_advice = last is not None and last.name == "import_protobuf_decode_error"
+    return error.__context__ if is_advice and error.__context__ is not None else error
 
 
 def _calls(error: BaseException) -> Iterator[traceback.FrameSummary]:

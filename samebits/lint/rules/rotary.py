@@ -6,9 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
+from samebits.lint.layers import instance_class
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import is_constant, keyword, mentions, problem
 from samebits.lint.releases import between, since
+from samebits.lint.uses import without
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from samebits.lint.project import Project
     from samebits.lint.source import Source
 
+_POSITIONS_LAST = 2
+"""Arguments of a call that names no kind of layer: the hidden states and the positions."""
+_KIND = ("layer_type", None)
+"""Keywords that may give it; None: ``**kwargs``."""
 _TABLE = "transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS"
 
 
@@ -87,6 +93,25 @@ def _device(project: Project) -> Iterator[Problem]:
         )
 
 
+def _kind_of_layer(project: Project) -> Iterator[Problem]:
+    for source, node in project.nodes(ast.Call):
+        held = instance_class(project, source, node.func).rpartition(".")[2]
+        releases = without("rotary", held, "forward") if held else None
+        given = (*node.args, *node.keywords)
+        if releases is None or guarded(source, node) or len(node.args) > _POSITIONS_LAST:
+            continue
+        if any(isinstance(a, ast.Starred) or getattr(a, "arg", "") in _KIND for a in given):
+            continue
+        yield problem(
+            "SB502",
+            source,
+            node,
+            f"{held} has frequencies for each kind of layer: a call without layer_type raises",
+            releases,
+            "pass layer_type, such as config.layer_types[layer_idx], to the releases that take it",
+        )
+
+
 def _without_device(source: Source, node: ast.Call, device: ast.keyword) -> list[Edit]:
     """Return the edit that removes a device that is the CPU, as it is without the argument."""
     if not is_constant(device.value, "cpu") and not is_constant(device.value, None):
@@ -135,5 +160,6 @@ def _dtype(project: Project) -> Iterator[Problem]:
 RULES = (
     LintRule("SB501", "error", _default_key),
     LintRule("SB502", "error", _device),
+    LintRule("SB502", "error", _kind_of_layer),
     LintRule("SB504", "note", _dtype),
 )
