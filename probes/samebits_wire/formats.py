@@ -74,12 +74,13 @@ TRACE: Final = 4
 # 3: its hashes are BLAKE3, which it names.
 # 4: traces of training steps.
 
-TRAINER: Final = 4
+TRAINER: Final = 5
 """What transformers' Trainer does."""
 # 1: first.
 # 2: whether its relation was not tried because it raises.
 # 3: no classes of collator and sampler.
 # 4: which functions of transformers it entered.
+# 5: which settings of the model's config a run leaves changed.
 
 TRAINING: Final = 9
 """One training step."""

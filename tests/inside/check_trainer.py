@@ -23,6 +23,7 @@ from tiny import model
 
 FOLDER = os.environ["SAMEBITS_ACCELERATE"]
 NEWEST = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 21)
+OLD = transformers.__version__[0] == "4"
 TWICE = transformers.__version__ == "5.2.0"
 """It tells accelerate the number of micro-batches, which then divides by it once more."""
 torch.set_num_threads(1)
@@ -171,6 +172,15 @@ def test_a_planted_default_is_in_the_arguments_and_in_the_optimizer():
     assert planted["decayed"] == clean["decayed"]
     assert not [name for name in clean["decayed"] if "norm" in name]
     assert planted["losses"][0] == clean["losses"][0]
+
+
+def test_a_setting_that_trainer_leaves_changed_is_seen_and_put_back():
+    """5.x sets use_cache to that of TrainingArguments, False by default."""
+    made = model()
+    made.config.use_cache = True
+    facts = Tried(made).run()
+    assert facts["config"] == ({} if OLD else {"use_cache": ["True", "False"]})
+    assert made.config.use_cache is True
 
 
 def test_a_planted_order_of_rows_is_seen():

@@ -346,6 +346,13 @@ CASES = [
         "    if 'tokenizer' in inspect.signature(T).parameters:\n        return T(m, tokenizer=k)\n",
     ),
     (
+        "SB106",
+        "from transformers import pipeline\npipe = pipeline('image-text-to-text')\n"
+        "chat = [{'role': 'user', 'content': []}]\npipe(images='a.png', text=chat)\n",
+        "from transformers import pipeline\npipe = pipeline('image-text-to-text')\n"
+        "chat = 'Describe <image>'\npipe(images='a.png', text=chat)\n",
+    ),
+    (
         "SB107",
         "from transformers import AutoTokenizer\nAutoTokenizer.from_pretrained('m', use_fast=False)\n",
         "from transformers import AutoTokenizer\nAutoTokenizer.from_pretrained('m', use_fast=True)\n",

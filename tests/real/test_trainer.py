@@ -90,7 +90,8 @@ def test_the_first_label_of_a_row_is_no_longer_counted(trained, report):
 
 def test_what_the_log_shows_is_named(report):
     findings = of_releases(report, "5.x")
-    assert {"SB851", "SB858"} <= findings.keys()
+    assert {"SB851", "SB858", "SB860"} <= findings.keys()
+    assert "model.config.use_cache" in " ".join(findings["SB860"].evidence)
     assert "optim='adamw_torch'" in " ".join(findings["SB851"].evidence)
 
 

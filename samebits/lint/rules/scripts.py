@@ -83,6 +83,44 @@ _INSTEAD = {
 """Argument -> what every release takes, or the newer ones do."""
 
 
+def _images_beside_chat(project: Project) -> Iterator[Problem]:
+    """Find a pipeline that is given a chat, and its images beside it."""
+    for source, node in project.nodes(ast.Call):
+        images, text = keyword(node, "images"), keyword(node, "text")
+        if images is None or text is None or not _is_chat(source, text.value):
+            continue
+        made = instance_class(project, source, node.func)
+        if _last(made) != "pipeline" or guarded(source, node):
+            continue
+        yield problem(
+            "SB106",
+            source,
+            images,
+            "a pipeline takes the images of a chat in its messages alone: ValueError",
+            since("5.0"),
+            'write {"type": "image", "url": …} into the content of the message',
+        )
+
+
+def _is_chat(source: Source, node: ast.expr) -> bool:
+    """Return True for a list of messages, also where a variable holds nothing else."""
+    if not isinstance(node, ast.Name):
+        return _are_messages(node)
+    values = [
+        n.value
+        for n in ast.walk(source.function(node) or source.tree)
+        if isinstance(n, ast.Assign) and any(ast.unparse(t) == node.id for t in n.targets)
+    ]
+    return bool(values) and all(map(_are_messages, values))
+
+
+def _are_messages(node: ast.expr) -> bool:
+    first = node.elts[0] if isinstance(node, ast.List) and node.elts else None
+    return isinstance(first, ast.Dict) and any(
+        is_constant(key, "role") for key in first.keys if key is not None
+    )
+
+
 def _ignored(project: Project) -> Iterator[Problem]:
     for source, node in project.nodes(ast.Call):
         loads = isinstance(node.func, ast.Attribute) and node.func.attr == "from_pretrained"
@@ -247,6 +285,7 @@ def _set_variables(project: Project) -> Iterator[tuple[Source, ast.AST, str]]:
 
 RULES = (
     LintRule("SB106", "error", _arguments),
+    LintRule("SB106", "error", _images_beside_chat),
     LintRule("SB107", "warning", _ignored),
     LintRule("SB108", "error", _attributes),
     LintRule("SB109", "warning", _variables),

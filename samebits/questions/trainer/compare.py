@@ -195,6 +195,12 @@ def _changes(reference: TrainerFile, candidate: TrainerFile) -> Iterator[Trainer
     a, b = (facts.runs["row by row"] for facts in (reference.own, candidate.own))
     yield from _built(a, b)
     yield from _logged(a, b)
+    for name in sorted({**a.config, **b.config}):
+        left = (
+            "left as it is" if name not in of else f"set to {of[name][1]}"
+            for of in (a.config, b.config)
+        )
+        yield from _change("config of the model", name, *left)
 
 
 def _change(

@@ -74,6 +74,8 @@ class TrainerRun(Record):
     """Its class, and the function that it calls."""
     weights: dict[str, TensorRef] = Field(default_factory=dict)
     """Tensor of the checkpoint -> its values behind the run, in the checkpoint's shape."""
+    config: dict[str, tuple[str, str]] = Field(default_factory=dict)
+    """Setting of the model's config that the run leaves changed -> its values before and behind the run."""
 
 
 class TrainerFacts(Record):
@@ -88,7 +90,7 @@ class TrainerFile(CellFile):
     """One cell trained by Trainer."""
 
     format: Literal["samebits-trainer"] = "samebits-trainer"
-    format_version: Literal[4] = formats.TRAINER
+    format_version: Literal[5] = formats.TRAINER
     reason: str = ""
     """Why Trainer did not run."""
     accelerate: str = ""
@@ -122,6 +124,7 @@ TrainerSubject = Literal[
     "scheduler",
     "logged learning rates",
     "rounding of the log",
+    "config of the model",
 ]
 """What Trainer does with a model's rows, its parameters and its log, beside all numbers of them."""
 
@@ -131,7 +134,7 @@ class TrainerChange(Record):
 
     subject: TrainerSubject
     name: str = ""
-    """An argument of TrainingArguments or of the optimizer, or the run."""
+    """An argument of TrainingArguments or of the optimizer, a setting of the config, or the run."""
     reference: str
     candidate: str
     is_cause: bool = False

@@ -31,6 +31,7 @@ _WITHOUT_NUMBERS: tuple[TrainerSubject, ...] = (
     "argument",
     "logged learning rates",
     "rounding of the log",
+    "config of the model",
 )
 """Changes that are a finding although the run computes the same numbers."""
 
@@ -65,6 +66,8 @@ def _place(change: TrainerChange) -> str:
 def change_line(change: TrainerChange) -> str:
     """Return one change in one line; of an argument, with the text that restores its old value."""
     sides = f"{change.reference} → {change.candidate}"
+    if change.subject == "config of the model":
+        return f"model.config.{change.name} behind Trainer: {sides}"
     if change.subject != "argument":
         what = " of ".join(filter(None, (change.subject, change.name)))
         return f"{what}: {sides}"
@@ -134,4 +137,5 @@ RULES: tuple[Rule, ...] = (
     Rule("SB856", _changed("optimizer", "weight decay", harmful=True)),
     Rule("SB857", _other_numbers),
     Rule("SB858", _changed("logged learning rates", "rounding of the log")),
+    Rule("SB860", _changed("config of the model")),
 )

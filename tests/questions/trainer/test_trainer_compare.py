@@ -76,6 +76,19 @@ def test_the_same_runs_are_identical():
     assert set(result.counts) == {"identical"}
 
 
+def test_what_a_run_leaves_of_the_config_is_compared_and_is_no_cause():
+    """Trainer of 5.x sets use_cache to that of its arguments, which changes no number of the run."""
+    result = pair({"config": {"use_cache": ("True", "False")}})
+    (change,) = result.changes
+    assert (change.subject, change.name) == ("config of the model", "use_cache")
+    assert (change.reference, change.candidate) == ("left as it is", "set to False")
+    assert not change.is_cause
+    assert result.standing == "identical"
+    memory = Memory()
+    both = run(memory, config={"use_cache": ("True", "False")})
+    assert compared(file("5.2", both), file("5.x", both), memory).changes == ()
+
+
 NUMBERS = [
     ("losses", {"loss": 2.6}, {"loss": 2.5 + 1e-12}, {"loss": 2.6}),
     ("norms", {"norm": 1.6}, {"norm": 1.5 + 1e-12}, {"norm": 1.6}),

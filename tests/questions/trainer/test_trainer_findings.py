@@ -20,6 +20,7 @@ TRAINER_CHANGES = [
     ("SB856", {"subject": "weight decay", "is_cause": True}),
     ("SB858", {"subject": "logged learning rates"}),
     ("SB858", {"subject": "rounding of the log"}),
+    ("SB860", {"subject": "config of the model", "name": "use_cache"}),
     (None, {"subject": "optimizer", "name": "fused"}),
     (None, {"subject": "scheduler"}),
 ]

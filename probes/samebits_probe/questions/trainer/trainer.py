@@ -172,11 +172,15 @@ class Bench:
         """Return what a plan does with a learner's model, which is tried once."""
         key = (learner, plan.name)
         if key not in self.done:
-            before = _state(learner.model)
+            before, config = _state(learner.model), _settings(learner.model)
             try:
-                self.done[key] = _run(learner, self.rows, plan, self.where)
+                run = _run(learner, self.rows, plan, self.where)
+                run.facts["config"] = _changed_settings(config, _settings(learner.model))
+                self.done[key] = run
             finally:
                 _restore(learner.model, before)
+                for name, value in config.items():
+                    setattr(learner.model.config, name, value)
         return self.done[key]
 
     def in_float64(self, learner: Learner) -> Learner:
@@ -233,6 +237,22 @@ _OPTIMIZER = "adamw_torch"
 def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     tensors = (*model.named_parameters(), *model.named_buffers())
     return {name: tensor.detach().clone() for name, tensor in tensors}
+
+
+def _settings(model: Any) -> Facts:
+    """Return the config's own settings that are plain values."""
+    config: Facts = vars(model.config)
+    plain = (bool, int, float, str, type(None))
+    return {n: v for n, v in config.items() if isinstance(v, plain) and n[0] != "_"}
+
+
+def _changed_settings(before: Facts, after: Facts) -> dict[str, list[str]]:
+    """Return the settings that a run changed, each with its two values as text."""
+    return {
+        name: [_as_text(value), _as_text(after[name])]
+        for name, value in before.items()
+        if name in after and after[name] != value
+    }
 
 
 def _restore(model: torch.nn.Module, before: dict[str, torch.Tensor]) -> None:
