@@ -125,9 +125,35 @@ def test_experts_and_kinds_of_layers_that_a_config_leaves_open_are_filled():
 
 def test_a_default_that_does_not_fit_its_class_is_mended():
     """Of Zamba 4.48 says nothing: there two layers need not share their weights."""
-    for name in known("efficientnet", "hrm_text", "sam2_vision_model", "upernet", "zamba"):
+    fitted = (
+        "bamba",
+        "efficientnet",
+        "gpt_neo",
+        "hrm_text",
+        "jamba",
+        "sam2_vision_model",
+        "upernet",
+        "zamba",
+    )
+    for name in known(*fitted):
         made = auto.make(name, 1)
         assert not made.refused, f"{name}: {made.refused}"
+
+
+def test_a_class_of_a_part_is_not_taken_for_the_whole():
+    """AutoModelForCausalLM maps MusicGen's config to the class of its decoder."""
+    assert auto.model_class("musicgen").__name__ == "MusicgenForConditionalGeneration"
+
+
+def test_two_images_are_matched():
+    for name in known("lightglue", "efficientloftr"):
+        assert arguments(name)["pixel_values"].shape[1] == 2, name
+
+
+def test_numbers_keep_their_type():
+    """5.x refuses a float where a field is an int."""
+    config = auto.make("wav2vec2-conformer", 1).model.config
+    assert isinstance(config.rotary_embedding_base, int)
 
 
 def test_the_image_token_of_fuyu_is_in_its_vocabulary():

@@ -82,6 +82,11 @@ def test_stages_stay_and_have_at_most_two_layers() -> None:
     assert small["num_heads"] == [3, 6, 12, 24]
 
 
+def test_an_offset_stays_below_its_period() -> None:
+    small = first(LLAMA | {"attn_layer_period": 8, "attn_layer_offset": 4})
+    assert (small["attn_layer_period"], small["attn_layer_offset"]) == (2, 0)
+
+
 def test_numbers_of_blocks_name_blocks_of_the_same_stages() -> None:
     """Blocks 5, 7 and 9 are of the third stage: behind its first block, which pools. SAM 2 has no pooling in them."""
     stages = {"blocks_per_stage": [1, 2, 7, 2], "global_attention_blocks": [5, 7, 9]}

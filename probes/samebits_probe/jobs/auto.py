@@ -33,9 +33,9 @@ HEADS = (
     "AutoModelForSpeechSeq2Seq",
     "AutoModelForImageTextToText",
     "AutoModelForSeq2SeqLM",
+    "AutoModelForCTC",
     "AutoModelForMaskedLM",
     "AutoModelForCausalLM",
-    "AutoModelForCTC",
     "AutoModelForImageClassification",
     "AutoModelForObjectDetection",
     "AutoModelForUniversalSegmentation",
@@ -106,8 +106,10 @@ def model_class(architecture: str, head: str | None = None) -> Any:
     config_class = transformers.CONFIG_MAPPING[architecture]
     for name in [head] if head else HEADS:
         auto = getattr(transformers, name, None)
-        if auto is not None and (found := _mapped(auto, config_class)) is not None:
-            return _with_forward(found[0] if isinstance(found, (list, tuple)) else found)
+        found = None if auto is None else _mapped(auto, config_class)
+        chosen = found[0] if isinstance(found, (list, tuple)) else found
+        if chosen is not None and (head or _takes(chosen, config_class)):
+            return _with_forward(chosen)
     if head:
         msg = f"transformers {transformers.__version__} has no {head} for {architecture}"
         raise NoneMade(msg)
@@ -136,6 +138,12 @@ def _mapped(auto: Any, config_class: Any) -> Any:
         return auto._model_mapping.get(config_class, None)
     except ValueError:
         return None
+
+
+def _takes(found: Any, config_class: Any) -> bool:
+    """Return False for a class of a part of what the config describes, such as the decoder of MusicGen."""
+    own = getattr(found, "config_class", None)
+    return own is None or issubclass(config_class, own) or issubclass(own, config_class)
 
 
 def _with_forward(found: Any) -> Any:
@@ -174,8 +182,17 @@ _GIVEN: dict[str, dict[str, Any]] = {
         "decoder": {"model_type": "musicgen_melody_decoder"},
     },
     "rag": {"question_encoder": {"model_type": "dpr"}, "generator": {"model_type": "bart"}},
+    "bamba": {"attn_layer_indices": [1]},  # without attention, its cache has no length
+    "blip-2": {"image_token_index": 7},  # releases differ in what they do without one
+    "chameleon": {"vocabulary_map": {"<image>": 7, "IMGIMGA1Z": 20}},
     "efficientnet": {"hidden_dim": 1280},  # 2560 is for twice the width
+    "emu3": {"vocabulary_map": {"<image>": 7, "<|extra_200|>": 6, "<|visual token 000001|>": 20}},
     "fuyu": {"image_token_id": 7},  # no field of 4.48, and 71011 in later releases
+    "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
+    "gpt_oss": {"hidden_size": 2048, "intermediate_size": 2048},  # 2880 is no power of two
+    "instructblip": {"image_token_index": 7},
+    "jamba": {"use_mamba_kernels": False},  # they need a GPU
+    "granitemoehybrid": {"num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"]},
     "upernet": {"auxiliary_in_channels": 1024},  # that of its default backbone
     # two layers share weights, which 5.x requires
     "zamba": {"num_hidden_layers": 3, "layers_block_type": ["hybrid", "hybrid", "mamba"]},
@@ -186,6 +203,7 @@ _DERIVED = frozenset({"num_layers_per_stack"})
 """What a config makes of its other fields where it is left out."""
 _OPEN = {
     "prediction_length": 8,
+    "sliding_window": 512,
     "vocab_size": 512,
     "pad_token_id": 0,
     "mask_token_id": 3,

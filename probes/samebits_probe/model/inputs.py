@@ -238,7 +238,9 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
     if argument == "pixel_values":
         vision = _image_config(config)
         image = (int(getattr(vision, "num_channels", 3)), *image_size(config))
-        frames = getattr(vision, "num_frames", None)
+        names = getattr(config, "architectures", None) or ()
+        frames = 2 if any("KeypointMatching" in name for name in names) else None
+        frames = getattr(vision, "num_frames", frames)
         return (frames, *image) if isinstance(frames, int) else image
     if argument == "input_features":
         return _sound_shape(config)

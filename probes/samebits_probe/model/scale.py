@@ -48,7 +48,7 @@ _NOT_WIDTH = re.compile(
     r"|input_(feat|dim)|feature_projection_input_dim|spectrogram|mask_(time|feature)|size_divis|bottleneck_conf"
 )
 _HEAD_DIM = re.compile(
-    r"\w*head_(dim|size)|d_kv|kv_channels|dim_head|rotary_dim|query_pre_attn_scalar|\w*state_size|d_state|\w*rope_section"
+    r"\w*head_(dim|size)|\w*d_head|d_kv|kv_channels|dim_head|rotary_dim|query_pre_attn_scalar|\w*state_size|d_state|\w*rope_section"
 )
 _COUNT_OF_HEADS = re.compile(r"\w*(num|n)_(\w+_)?heads?(_\w+)?|\w*attention_heads|\w*_heads")
 _COUNT = re.compile(r"(num|n)_(?!pos_feats|filters|inner|embd|features$)\w+|index_n_heads")
@@ -267,6 +267,9 @@ def shorten(part: Config) -> None:
     for name, value in part.items():
         if _INTERVAL.fullmatch(name) and isinstance(value, int) and value > 2:
             part[name] = 2
+            offset = name.replace("period", "offset")
+            if offset != name and shrink.is_size(part.get(offset)):
+                part[offset] %= 2
         elif name in _DEPTHS and isinstance(value, (list, tuple)):
             part[name] = [min(v, _PER_STAGE) if isinstance(v, int) else v for v in value]
         elif _GROWTH.fullmatch(name) and isinstance(value, float):
@@ -365,7 +368,7 @@ def _other_constants(config: Config) -> None:
     for part in parts(config):
         for name, value in part.items():
             if _THETA.fullmatch(name) and isinstance(value, (int, float)) and value > 100:
-                part[name] = value / 2
+                part[name] = type(value)(value / 2)  # 5.x refuses a float for an int
             elif isinstance(value, float) and value == 1.0 and _NEUTRAL.fullmatch(name):
                 part[name] = 1.25
             elif isinstance(value, float) and _EPSILON.fullmatch(name) and 0 < value < 1e-4:
@@ -376,5 +379,8 @@ def _other_constants(config: Config) -> None:
 def _no_end(config: Config) -> None:
     """Let nothing end a text, so that every greedy token is compared."""
     for part in parts(config):
-        if part.get("eos_token_id") is not None and part.get("decoder_start_token_id") is None:
+        is_of_sounds = "ctc_loss_reduction" in part  # 5.x refuses None there, and nothing generates
+        if part.get("eos_token_id") is None or is_of_sounds:
+            continue
+        if part.get("decoder_start_token_id") is None:
             part["eos_token_id"] = None
