@@ -28,6 +28,13 @@ if TYPE_CHECKING:
     from samebits_wire.jobs import RunName, TensorsJob, TrialJob
 
 
+class Told(Record):
+    """An exception as captures have it, which look behind what a release raises in its place."""
+
+    error: str = ""
+    message: str = ""
+
+
 class Trial(Record):
     """Result of a script in one stack, as probes/samebits_probe/jobs/capsule.py writes it."""
 
@@ -38,6 +45,7 @@ class Trial(Record):
     """The hash that the script itself computes."""
     error: str = ""
     message: str = ""
+    told: Told = Told()
     loading: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
@@ -171,8 +179,9 @@ def same_exception(raised: str, trial: Trial) -> bool:
     ``raised`` is the run's exception as ``Class: first line of its message``.
     """
     name, _, message = raised.partition(": ")
-    words = [portable_message(text) for text in (message, first_line(trial))]
-    return name == trial.error and (not all(words) or words[0] == words[1])
+    own = trial.told if trial.told.error else trial
+    words = [portable_message(text) for text in (message, first_line(own))]
+    return name == own.error and (not all(words) or words[0] == words[1])
 
 
 def portable_message(message: str) -> str:
@@ -207,7 +216,7 @@ def holds(contrast: Contrast, answers: Answers, base: Answers | None = None) -> 
     return not _hashes(answers.reference) & _hashes(answers.candidate)
 
 
-def first_line(trial: Trial) -> str:
+def first_line(trial: Trial | Told) -> str:
     """Return the first line of an exception's message."""
     return trial.message.strip().partition("\n")[0]
 

@@ -1,7 +1,11 @@
 """process.failure: what a release raises in place of an exception does not hide it."""
 
+import tempfile
+
+import transformers
 from raising import raised
 from samebits_probe.process.failure import describe
+from tiny import model
 
 
 def import_protobuf_decode_error():
@@ -33,3 +37,20 @@ def test_advice_to_install_protobuf_hides_nothing():
 def test_advice_that_hides_nothing_is_told():
     alone = facts(import_protobuf_decode_error)
     assert (alone["type"], alone["message"]) == ("ImportError", "requires the protobuf library")
+
+
+def test_a_tensor_of_another_shape_is_named():
+    """5.x logs its name, and raises an exception that points to the log."""
+    made = model()
+    with tempfile.TemporaryDirectory() as folder:
+        made.save_pretrained(folder)
+        config = transformers.AutoConfig.from_pretrained(folder)
+        config.intermediate_size *= 2
+        load = type(made).from_pretrained
+        error = raised(RuntimeError, lambda: load(folder, config=config))
+    message = describe("load", error)["message"]
+    hidden, inner = made.config.hidden_size, made.config.intermediate_size
+    assert str([hidden, inner]) in message
+    assert str([hidden, 2 * inner]) in message
+    if transformers.__version__[0] != "4":  # whose words have no name of the module
+        assert "size mismatch for model.layers.0.mlp.down_proj.weight" in message

@@ -423,6 +423,13 @@ def test_a_frozen_layer_that_cuts_the_graph_is_broken():
     assert answer["missing"] == ["model.layers.1.input_layernorm.weight"]
 
 
+def test_a_gradient_of_zeros_is_as_none():
+    """An expert that only padding reaches has one: LongCat-Flash 4.57, with other ids in the padding."""
+    zeros, ones = torch.zeros(2), torch.ones(2)
+    assert relations._missing({"a": ones, "b": zeros}, {"a": ones}) == []
+    assert relations._missing({"a": ones}, {"a": ones, "b": ones}) == ["b"]
+
+
 def test_a_model_without_labels_has_no_loss():
     made = transformers.AutoModel.from_config(model().config)
     reason = raised(batches.NoLoss, batches.batches, made, "base", {})

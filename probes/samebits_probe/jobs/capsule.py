@@ -26,7 +26,7 @@ from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.model.load import watched_loads
 from samebits_probe.model.tensor import Keeper, header, raw_bytes
 from samebits_probe.process import files, progress, threads
-from samebits_probe.process.failure import in_words, without_folders
+from samebits_probe.process.failure import describe, in_words, without_folders
 from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
@@ -76,7 +76,9 @@ def _run_trial(job: TrialJob) -> None:
             result = runpy.run_path(job["script"], run_name="trial")["measure"]()
             record |= {"ref": keeper.ref(result), "sha256": _sha256(result)}
         except Exception as error:  # noqa: BLE001  the exception may be what the capsule shows
+            told = describe("script", error)
             record |= {"error": type(error).__name__, "message": str(error)}
+            record["told"] = {"error": told["type"].rpartition(".")[2], "message": told["message"]}
     loading = {kind: keys for _, info in loads for kind, keys in forks.loading_info(info).items()}
     files.write_sealed(Path(job["result"]), record | {"loading": loading})
 

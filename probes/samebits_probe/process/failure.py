@@ -75,13 +75,14 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         if not _is_of_samebits(frame.filename.replace("\\", "/"))
     ]
     error_class = type(error)
+    message = without_folders(f"{_reported(error)}{error}")
     return {
         "phase": name,
         "type": error_class.__name__
         if error_class.__module__ == "builtins"
         else f"{error_class.__module__}.{error_class.__qualname__}",
-        "message": without_folders(str(error)),
-        "traceback": _traceback(frames, error_class.__name__, without_folders(str(error))),
+        "message": message,
+        "traceback": _traceback(frames, error_class.__name__, message),
         "frames": frames,
         "symbols": _looked_up_symbols(error),
     }
@@ -96,6 +97,24 @@ def _behind(error: BaseException) -> BaseException:
     last = next(reversed(traceback.extract_tb(error.__traceback__)), None)
     is_advice = last is not None and last.name == "import_protobuf_decode_error"
     return error.__context__ if is_advice and error.__context__ is not None else error
+
+
+def _reported(error: BaseException) -> str:
+    """Return what 5.x only logs of a load that it refuses, as a line; its exception points to *the above report*.
+
+    See ``log_state_dict_report`` in transformers/utils/loading_report.py.
+    """
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if not frames or frames[-1].f_code.co_name != "log_state_dict_report":
+        return ""
+    known = frames[-1].f_locals
+    keys = getattr(known.get("loading_info"), "mismatched_keys", None)
+    found = sorted(keys or known.get("mismatched_shapes") or (), key=str)  # 5.0 has the latter
+    if not found:
+        return ""
+    name, stored, own = found[0]
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"size mismatch for {name}: {[*stored]} in the checkpoint, {[*own]} in the model{more}\n"
 
 
 def _calls(error: BaseException) -> Iterator[traceback.FrameSummary]:

@@ -87,7 +87,7 @@ class Judge:
             "what": "",
             "distance": None,
             "promoted": None,
-            "missing": sorted(first.keys() ^ second.keys()),
+            "missing": _missing(first, second),
             "n": len(native),
             "n_differ": len(differing),
         }
@@ -155,6 +155,16 @@ def _takes_tokens(model: Any) -> bool:
 def _distances(first: Results, second: Results) -> dict[str, Distance]:
     with torch._C.DisableTorchFunction():
         return {name: distance(first[name], second[name]) for name in first if name in second}
+
+
+def _missing(first: Results, second: Results) -> list[str]:
+    """Return what only one way computes; a gradient of zeros teaches no more than none.
+
+    Experts that only padding reaches have one.
+    """
+    both = {**first, **second}
+    with torch._C.DisableTorchFunction():
+        return sorted(name for name in first.keys() ^ second.keys() if bool(both[name].any()))
 
 
 def _share(native: Distance, promoted: Distance | None) -> float:
