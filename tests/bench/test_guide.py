@@ -23,7 +23,8 @@ def test_the_models_make_matrices_in_which_equal_ones_run_once(group, tmp_path):
     path.write_text(yaml.safe_dump(group.matrix(tmp_path), sort_keys=False), "utf-8")
     names = {model.name for model in load.load(path).models}
     assert names == {*group.rows().values()}
-    assert len(names) < len(group.cases)
+    is_one_item = len(group.cases) == 2  # with its twin
+    assert is_one_item or len(names) < len(group.cases)
 
 
 def test_an_item_is_asked_in_one_way():

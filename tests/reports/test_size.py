@@ -15,7 +15,7 @@ from tests.support.sample_report import sample_report
 from tests.support.zoo import zoo_report
 
 ROOT = Path(__file__).parents[2]
-MAX_PAGE = 64_000
+MAX_PAGE = 72_000
 """Bytes of a model's page; what has no limit of its own, such as the averages, is small."""
 
 
@@ -50,7 +50,7 @@ def test_every_page_of_a_model_is_small(pages):
     sizes = {path: len(text.encode()) for path, text in pages.items() if path.startswith("models/")}
     assert len(sizes) > 100
     assert {path: size for path, size in sizes.items() if size > MAX_PAGE} == {}
-    assert sum(sizes.values()) / len(sizes) < 26_000
+    assert sum(sizes.values()) / len(sizes) < 34_000
 
 
 def test_report_md_leads_to_every_page_of_a_subject(pages):
