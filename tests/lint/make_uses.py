@@ -4,8 +4,9 @@
 
 arguments: what a public class or function, or train() of a Trainer, refuses in some release. attributes: parts that a
 class of models no longer holds itself. methods: what the base of all tokenizers has in some release, and no tokenizer
-in another. rotary: the release whose embedding must be told the kind of layer. tasks: names of pipelines. variables: what a release no longer reads of its environment. A class that takes
-any keyword refuses none, one with a ``__getattr__`` of its own lacks none, and a release without the class says nothing.
+in another. rotary: embeddings whose forward needs the kind of layer. tasks: names of pipelines. variables: what a release
+no longer reads of its environment. A class that takes any keyword refuses none, one with a ``__getattr__`` of its own lacks
+none, and a release without the class says nothing.
 """
 
 import ast

@@ -189,9 +189,9 @@ _GIVEN: dict[str, dict[str, Any]] = {
     "emu3": {"vocabulary_map": {"<image>": 7, "<|extra_200|>": 6, "<|visual token 000001|>": 20}},
     "fuyu": {"image_token_id": 7},  # no field of 4.48, and 71011 in later releases
     "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
-    "gpt_oss": {"hidden_size": 2048, "intermediate_size": 2048},  # 2880 is no power of two
+    "gpt_oss": {"hidden_size": 2048, "intermediate_size": 2048},  # 2880 / 32 is no multiple of 4
     "instructblip": {"image_token_index": 7},
-    "jamba": {"use_mamba_kernels": False},  # they need a GPU
+    "jamba": {"use_mamba_kernels": False},  # the kernels need a GPU
     "granitemoehybrid": {"num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"]},
     "upernet": {"auxiliary_in_channels": 1024},  # that of its default backbone
     # two layers share weights, which 5.x requires

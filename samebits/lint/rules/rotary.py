@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from samebits.lint.project import Project
     from samebits.lint.source import Source
 
-_POSITIONS_LAST = 2
-"""Arguments of a call that names no kind of layer: the hidden states and the positions."""
+_WITHOUT_KIND = 2
+"""Positional arguments of a call without the kind of layer: the hidden states and the positions."""
 _KIND = ("layer_type", None)
 """Keywords that may give it; None: ``**kwargs``."""
 _TABLE = "transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS"
@@ -98,7 +98,7 @@ def _kind_of_layer(project: Project) -> Iterator[Problem]:
         held = instance_class(project, source, node.func).rpartition(".")[2]
         releases = without("rotary", held, "forward") if held else None
         given = (*node.args, *node.keywords)
-        if releases is None or guarded(source, node) or len(node.args) > _POSITIONS_LAST:
+        if releases is None or guarded(source, node) or len(node.args) > _WITHOUT_KIND:
             continue
         if any(isinstance(a, ast.Starred) or getattr(a, "arg", "") in _KIND for a in given):
             continue
