@@ -138,8 +138,8 @@ class Order(Files):
     """Also trace rounding and expected differences to their causes."""
     repro: Annotated[bool | None, Option()] = None
     """Write a reproducer for every difference: a folder with scripts that show it without samebits.
-    --no-repro: write none. Default: for differences that make the run fail; with --releases, --scan or
-    --quick none."""
+    --no-repro: write none. Default: of a matrix for differences that make the run fail; with --releases,
+    --scan or --quick, and of samebits check, none."""
     capsules: Annotated[Scope, Use(repeated=False)] = "none"
     """Differences for which a capsule is made."""
     work: Annotated[Path | None, Use(repeated=False)] = None
