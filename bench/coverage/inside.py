@@ -177,8 +177,8 @@ def kinds_of(
     """
     kinds = torch.zeros_like(ids)
     for kind, value in media_way.TYPES.items():
-        own = value if kind in grids else media_way.TYPES[grids[0]]
-        kinds[ids == media_way.placeholder(kind, config, signature)] = own
+        shown = value if kind in grids else media_way.TYPES[grids[0]]
+        kinds[ids == media_way.placeholder(kind, config, signature)] = shown
     return kinds
 
 

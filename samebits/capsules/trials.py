@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from samebits_wire.jobs import RunName, TensorsJob, TrialJob
 
 
-class Told(Record):
-    """An exception as captures have it, which look behind what a release raises in its place."""
+class CapturedError(Record):
+    """An exception in the words of a capture: the original one, where a release raises another in its place."""
 
     error: str = ""
     message: str = ""
@@ -45,7 +45,7 @@ class Trial(Record):
     """The hash that the script itself computes."""
     error: str = ""
     message: str = ""
-    told: Told = Told()
+    captured: CapturedError = CapturedError()
     loading: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
@@ -179,9 +179,9 @@ def same_exception(raised: str, trial: Trial) -> bool:
     ``raised`` is the run's exception as ``Class: first line of its message``.
     """
     name, _, message = raised.partition(": ")
-    own = trial.told if trial.told.error else trial
-    words = [portable_message(text) for text in (message, first_line(own))]
-    return name == own.error and (not all(words) or words[0] == words[1])
+    exception = trial.captured if trial.captured.error else trial
+    words = [portable_message(text) for text in (message, first_line(exception))]
+    return name == exception.error and (not all(words) or words[0] == words[1])
 
 
 def portable_message(message: str) -> str:
@@ -216,7 +216,7 @@ def holds(contrast: Contrast, answers: Answers, base: Answers | None = None) -> 
     return not _hashes(answers.reference) & _hashes(answers.candidate)
 
 
-def first_line(trial: Trial | Told) -> str:
+def first_line(trial: Trial | CapturedError) -> str:
     """Return the first line of an exception's message."""
     return trial.message.strip().partition("\n")[0]
 

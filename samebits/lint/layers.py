@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from samebits.lint.project import Class, is_super
+from samebits.lint.project import Class, is_self, is_super
 from samebits.lint.source import Function
 
 if TYPE_CHECKING:
@@ -69,9 +69,7 @@ def _parameters(function: Function) -> set[str]:
 
 def _bound(source: Source, scope: ast.AST, name: str) -> Iterator[str]:
     """Yield what each statement of a scope binds a name to; empty if it is not of the library."""
-    for node in ast.walk(scope):
-        if not isinstance(node, ast.Name) or node.id != name or isinstance(node.ctx, ast.Load):
-            continue
+    for node in source.stores.get(name, ()):
         if source.function(node) is not (scope if isinstance(scope, Function) else None):
             continue
         statement = source.parents.get(node)
@@ -85,11 +83,7 @@ def _attribute(source: Source, node: ast.expr) -> str:
     """Return ``layers`` for ``self.layers``, ``self.layers[i]`` and the variable of a loop over it."""
     if isinstance(node, ast.Subscript):
         node = node.value
-    if (
-        isinstance(node, ast.Attribute)
-        and isinstance(node.value, ast.Name)
-        and node.value.id == "self"
-    ):
+    if isinstance(node, ast.Attribute) and is_self(node.value):
         return node.attr
     if not isinstance(node, ast.Name):
         return ""

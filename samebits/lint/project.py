@@ -336,6 +336,20 @@ def is_super(node: ast.AST) -> bool:
     )
 
 
+def is_self(node: ast.AST) -> bool:
+    """Return True for ``self``."""
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def assigned(scope: ast.AST, target: str) -> list[ast.expr]:
+    """Return the values that assignments in a function or a file give to an expression, as it is written."""
+    return [
+        node.value
+        for node in ast.walk(scope)
+        if isinstance(node, ast.Assign) and any(ast.unparse(t) == target for t in node.targets)
+    ]
+
+
 def keyword(call: ast.Call, name: str) -> ast.keyword | None:
     """Return a keyword argument of a call."""
     return next((k for k in call.keywords if k.arg == name), None)

@@ -146,6 +146,15 @@ class Source:
         return next((a for a in self.ancestors(node) if isinstance(a, ast.ClassDef)), None)
 
     @cached_property
+    def stores(self) -> dict[str, list[ast.Name]]:
+        """Every place that binds or deletes a name, by that name."""
+        found: dict[str, list[ast.Name]] = {}
+        for node in self.by_kind.get(ast.Name, ()):
+            if not isinstance(node.ctx, ast.Load):
+                found.setdefault(node.id, []).append(node)
+        return found
+
+    @cached_property
     def imports(self) -> dict[str, list[Import]]:
         """Every import of the file, by the name that it binds."""
         imports: dict[str, list[Import]] = {}

@@ -39,7 +39,7 @@ class Bench:
         self.fails_from, self.needs_weights = fails_from, needs_weights
         self.tensors = {"header": HEADER, "pickled": True}
         self.loading = {}
-        self.told = {}
+        self.captured = {}
         self.output = "transformers 4.48.3\nunexpected bits in /home/me/x/y.py"
         self.jobs, self.ran = [], []
         self.work = tmp_path / "work"
@@ -71,7 +71,7 @@ class Bench:
         has_weights = not stand_in or not self.needs_weights
         fails = has_weights and self.layers(job) >= self.fails_from
         if "5.x" in job["script"].rpartition("/")[2] and fails:
-            result = {"error": "KeyError", "message": "'x'\nand more", "told": self.told}
+            result = {"error": "KeyError", "message": "'x'\nand more", "captured": self.captured}
         Path(job["result"]).write_text(
             sealed(json.dumps({"format": "samebits-capsule-trial"} | result))
         )
@@ -189,10 +189,11 @@ def test_an_exception_is_known_by_its_words_too(tmp_path, message, shows):
 def test_an_exception_is_known_by_what_a_capture_makes_of_it(tmp_path, shows):
     """Of a load that 5.x refuses it names the tensor. The scripts say what a user sees."""
     bench = Bench(tmp_path)
-    told = {"type": "RuntimeError", "message": "size mismatch for a\n'x'"}
-    failure = bench.result.failure.model_copy(update=told)
+    message = "size mismatch for a\n'x'"
+    changed = {"type": "RuntimeError", "message": message}
+    failure = bench.result.failure.model_copy(update=changed)
     bench.result = bench.result.model_copy(update={"failure": failure})
-    bench.told = {"error": "RuntimeError" if shows else "KeyError", "message": told["message"]}
+    bench.captured = {"error": "RuntimeError" if shows else "KeyError", "message": message}
     if shows:
         assert b"EXPECTED = 'KeyError'" in bench.make()["5.x.py"].replace(b'"', b"'")
         return

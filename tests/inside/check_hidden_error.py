@@ -34,7 +34,7 @@ def test_advice_to_install_protobuf_hides_nothing():
     assert of_load["frames"][-1]["function"] == "loads"
 
 
-def test_advice_that_hides_nothing_is_told():
+def test_advice_that_hides_nothing_stays():
     alone = facts(import_protobuf_decode_error)
     assert (alone["type"], alone["message"]) == ("ImportError", "requires the protobuf library")
 

@@ -154,8 +154,8 @@ class Release:
         found = {method for family in families for own in family for method in own.methods}
         return {method for method in found if method[0] != "_"}
 
-    def asks_for_kind(self, name):
-        """Return True for a rotary embedding that is to be told the kind of layer."""
+    def needs_kind(self, name):
+        """Return True for a rotary embedding whose forward needs the kind of layer."""
         return getattr(self.classes.get(name), "by_kind", False)
 
     def accepted(self, name, method=None):
@@ -249,9 +249,9 @@ def main(pairs):
     candidates = set().union(*(release.methods(OF_ALL) for release in every))
     methods = {"tokenizer": rows([r.methods(TOKENIZER) for r in every], candidates, "0")}
     rotary = {
-        name: {"forward": "".join("01"[not r.asks_for_kind(name)] for r in every)}
+        name: {"forward": "".join("01"[not r.needs_kind(name)] for r in every)}
         for name in sorted(set().union(*(r.classes for r in every)))
-        if name.endswith("RotaryEmbedding") and any(r.asks_for_kind(name) for r in every)
+        if name.endswith("RotaryEmbedding") and any(r.needs_kind(name) for r in every)
     }
     words = {
         part: {
@@ -263,19 +263,8 @@ def main(pairs):
         }
         for part in ("tasks", "variables")
     }
-    OUT.write_text(
-        written(
-            [*folders],
-            {
-                "arguments": called,
-                "attributes": held,
-                "methods": methods,
-                "rotary": rotary,
-                **words,
-            },
-        ),
-        "utf-8",
-    )
+    table = {"arguments": called, "attributes": held, "methods": methods, "rotary": rotary, **words}
+    OUT.write_text(written([*folders], table), "utf-8")
 
 
 def written(releases, table):

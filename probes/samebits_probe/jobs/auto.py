@@ -106,8 +106,8 @@ def model_class(architecture: str, head: str | None = None) -> Any:
     config_class = transformers.CONFIG_MAPPING[architecture]
     for name in [head] if head else HEADS:
         auto = getattr(transformers, name, None)
-        found = None if auto is None else _mapped(auto, config_class)
-        chosen = found[0] if isinstance(found, (list, tuple)) else found
+        mapped = None if auto is None else _mapped(auto, config_class)
+        chosen = mapped[0] if isinstance(mapped, (list, tuple)) else mapped
         if chosen is not None and (head or _takes(chosen, config_class)):
             return _with_forward(chosen)
     if head:
@@ -140,10 +140,12 @@ def _mapped(auto: Any, config_class: Any) -> Any:
         return None
 
 
-def _takes(found: Any, config_class: Any) -> bool:
+def _takes(model_class: Any, config_class: Any) -> bool:
     """Return False for a class of a part of what the config describes, such as the decoder of MusicGen."""
-    own = getattr(found, "config_class", None)
-    return own is None or issubclass(config_class, own) or issubclass(own, config_class)
+    declared = getattr(model_class, "config_class", None)
+    if declared is None:
+        return True
+    return issubclass(config_class, declared) or issubclass(declared, config_class)
 
 
 def _with_forward(found: Any) -> Any:
@@ -328,9 +330,9 @@ def make(
     for _ in range(_MOST_FILLED):
         for limit in LIMITS:
             made = _made(classes, values, given or {}, _Limits(seed, limit), refusals) or made
-            if is_fed(made) or "million parameters" not in str(refusals):
+            if _is_fed(made) or "million parameters" not in str(refusals):
                 break
-        if is_fed(made):
+        if _is_fed(made):
             break
         filled = _filled(default, cls, refusals)
         if filled == values:
@@ -341,7 +343,7 @@ def make(
     return made
 
 
-def is_fed(made: Made | None) -> bool:
+def _is_fed(made: Made | None) -> bool:
     """Return True for a model whose forward runs."""
     return made is not None and not made.refused
 

@@ -76,9 +76,10 @@ def _run_trial(job: TrialJob) -> None:
             result = runpy.run_path(job["script"], run_name="trial")["measure"]()
             record |= {"ref": keeper.ref(result), "sha256": _sha256(result)}
         except Exception as error:  # noqa: BLE001  the exception may be what the capsule shows
-            told = describe("script", error)
             record |= {"error": type(error).__name__, "message": str(error)}
-            record["told"] = {"error": told["type"].rpartition(".")[2], "message": told["message"]}
+            failure = describe("script", error)
+            name = failure["type"].rpartition(".")[2]
+            record["captured"] = {"error": name, "message": failure["message"]}
     loading = {kind: keys for _, info in loads for kind, keys in forks.loading_info(info).items()}
     files.write_sealed(Path(job["result"]), record | {"loading": loading})
 

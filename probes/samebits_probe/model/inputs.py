@@ -238,10 +238,8 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
     if argument == "pixel_values":
         vision = _image_config(config)
         image = (int(getattr(vision, "num_channels", 3)), *image_size(config))
-        names = getattr(config, "architectures", None) or ()
-        frames = 2 if any("KeypointMatching" in name for name in names) else None
-        frames = getattr(vision, "num_frames", frames)
-        return (frames, *image) if isinstance(frames, int) else image
+        images = getattr(vision, "num_frames", 2 if _matches_two_images(config) else None)
+        return (images, *image) if isinstance(images, int) else image
     if argument == "input_features":
         return _sound_shape(config)
     if argument == "input_values":
@@ -249,6 +247,11 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
         return (int(channels), 4000) if hasattr(config, "codebook_size") else (4000,)
     msg = f"no rule to make {argument}"
     raise NotFed(msg)
+
+
+def _matches_two_images(config: Any) -> bool:
+    """Return True for a model that finds the same points in two images, as LightGlue does."""
+    return any("KeypointMatching" in name for name in getattr(config, "architectures", None) or ())
 
 
 def image_size(config: Any) -> tuple[int, int]:

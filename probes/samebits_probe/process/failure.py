@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from samebits_probe.process import consent, own, symbols
@@ -94,8 +95,7 @@ def _behind(error: BaseException) -> BaseException:
     Its ``except`` clause names an exception of protobuf, and looking that up raises where protobuf is not installed,
     whatever was raised before (``import_protobuf_decode_error`` in transformers/tokenization_utils_base.py).
     """
-    last = next(reversed(traceback.extract_tb(error.__traceback__)), None)
-    is_advice = last is not None and last.name == "import_protobuf_decode_error"
+    is_advice = _frame_in(error, "import_protobuf_decode_error") is not None
     return error.__context__ if is_advice and error.__context__ is not None else error
 
 
@@ -104,17 +104,24 @@ def _reported(error: BaseException) -> str:
 
     See ``log_state_dict_report`` in transformers/utils/loading_report.py.
     """
+    frame = _frame_in(error, "log_state_dict_report")
+    if frame is None:
+        return ""
+    variables = frame.f_locals
+    keys = getattr(variables.get("loading_info"), "mismatched_keys", None)
+    # 5.0 has the shapes in a variable of their own
+    mismatches = sorted(keys or variables.get("mismatched_shapes") or (), key=str)
+    if not mismatches:
+        return ""
+    name, stored, expected = mismatches[0]
+    more = f" (and {len(mismatches) - 1} more)" if len(mismatches) > 1 else ""
+    return f"size mismatch for {name}: {[*stored]} in the checkpoint, {[*expected]} in the model{more}\n"
+
+
+def _frame_in(error: BaseException, function: str) -> FrameType | None:
+    """Return the frame that raised an exception, if it is of a function of this name."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    if not frames or frames[-1].f_code.co_name != "log_state_dict_report":
-        return ""
-    known = frames[-1].f_locals
-    keys = getattr(known.get("loading_info"), "mismatched_keys", None)
-    found = sorted(keys or known.get("mismatched_shapes") or (), key=str)  # 5.0 has the latter
-    if not found:
-        return ""
-    name, stored, own = found[0]
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"size mismatch for {name}: {[*stored]} in the checkpoint, {[*own]} in the model{more}\n"
+    return frames[-1] if frames and frames[-1].f_code.co_name == function else None
 
 
 def _calls(error: BaseException) -> Iterator[traceback.FrameSummary]:

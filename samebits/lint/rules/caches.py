@@ -9,7 +9,7 @@ from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import asks, is_constant, mentions, problem, receiver
+from samebits.lint.project import asks, assigned, is_constant, mentions, problem, receiver
 from samebits.lint.releases import between, since, union
 
 if TYPE_CHECKING:
@@ -141,11 +141,7 @@ def _negative(source: Source, node: ast.expr) -> bool:
     function = source.function(node)
     if not isinstance(node, ast.Name) or function is None:
         return False
-    values = [
-        n.value
-        for n in ast.walk(function)
-        if isinstance(n, ast.Assign) and any(ast.unparse(t) == node.id for t in n.targets)
-    ]
+    values = assigned(function, node.id)
     return bool(values) and all(isinstance(v, ast.UnaryOp) for v in values)
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import Class, Project, asks, is_base_config, is_config, mentions, problem
+from samebits.lint.project import (
+    Class,
+    Project,
+    asks,
+    is_base_config,
+    is_config,
+    is_self,
+    mentions,
+    problem,
+)
 from samebits.lint.releases import since
 
 if TYPE_CHECKING:
@@ -78,12 +87,8 @@ def _config_reads(
 
 def _is_config(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
-        return node.attr == "config" and _is_self(node.value)
+        return node.attr == "config" and is_self(node.value)
     return isinstance(node, ast.Name) and node.id == "config"
-
-
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _sets(entry: Class, name: str) -> bool:
@@ -110,7 +115,7 @@ def _missing(project: Project) -> Iterator[Problem]:
     assigned = {
         n.attr
         for _, n in project.nodes(ast.Attribute)
-        if isinstance(n.ctx, ast.Store) and not _is_self(n.value)
+        if isinstance(n.ctx, ast.Store) and not is_self(n.value)
     }
     for source, node in _config_reads(project, REMOVED - assigned):
         entry = project.config_of(source, node.value, node)

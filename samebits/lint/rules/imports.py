@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from samebits.lint.guards import guarded, guarded_import
 from samebits.lint.names import mask_of, releases_without
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import Class, Project, is_library_model, is_super, keyword, problem
+from samebits.lint.project import (
+    Class,
+    Project,
+    is_library_model,
+    is_self,
+    is_super,
+    keyword,
+    problem,
+)
 from samebits.lint.releases import between, since
 
 if TYPE_CHECKING:
@@ -244,7 +252,7 @@ def _removed_methods(project: Project) -> Iterator[Problem]:
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             name, owner = node.func.attr, node.func.value
-            called_on_self = isinstance(owner, ast.Name) and owner.id == "self"
+            called_on_self = is_self(owner)
             if name not in _METHODS or (not called_on_self and not is_super(owner)):
                 continue
             if (called_on_self and name in own) or guarded(entry.source, node):

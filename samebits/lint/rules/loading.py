@@ -12,6 +12,7 @@ from samebits.lint.project import (
     Project,
     is_constant,
     is_library_model,
+    is_self,
     is_super,
     keyword,
     mentions,
@@ -44,7 +45,7 @@ def _registered(node: ast.AST) -> tuple[str, ast.expr] | None:
     """Return name and value of ``self.register_buffer(name, value, persistent=False)``."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
-    if node.func.attr != "register_buffer" or not _is_self(node.func.value):
+    if node.func.attr != "register_buffer" or not is_self(node.func.value):
         return None
     keywords = {k.arg: k.value for k in node.keywords}
     places = dict(zip(("name", "tensor", "persistent"), node.args, strict=False)) | keywords
@@ -54,10 +55,6 @@ def _registered(node: ast.AST) -> tuple[str, ast.expr] | None:
     if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
         return None
     return name.value, value
-
-
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]:
@@ -73,7 +70,7 @@ def _constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]
                 continue
             methods.append((owner, method))
             nodes = (n for n in ast.walk(method) if isinstance(n, ast.Attribute))
-            todo += [n.attr for n in nodes if _is_self(n.value)]
+            todo += [n.attr for n in nodes if is_self(n.value)]
             break
     return methods
 
@@ -168,7 +165,7 @@ def _rewritten_in_use(entry: Class, constructor: list[Function], name: str) -> b
 
 def _writes(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Attribute):
-        return node.attr == name and _is_self(node.value) and isinstance(node.ctx, ast.Store)
+        return node.attr == name and is_self(node.value) and isinstance(node.ctx, ast.Store)
     buffer = _registered(node)
     if buffer is not None:
         return buffer[0] == name
@@ -182,7 +179,7 @@ def _writes_through(entry: Class, constructor: list[Function], node: ast.AST, na
     """Return True for a call of one of the constructor's methods that registers the buffer."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
-    if not _is_self(node.func.value):
+    if not is_self(node.func.value):
         return False
     method = entry.method(node.func.attr)
     return (

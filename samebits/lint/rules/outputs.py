@@ -9,7 +9,15 @@ from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import is_constant, is_super, keyword, mentions, problem, receiver
+from samebits.lint.project import (
+    assigned,
+    is_constant,
+    is_super,
+    keyword,
+    mentions,
+    problem,
+    receiver,
+)
 from samebits.lint.releases import between, since
 from samebits.lint.source import Function
 from samebits.lint.uses import without
@@ -59,11 +67,7 @@ def _call_of(source: Source, node: ast.Subscript) -> ast.Call | None:
         for n in ast.walk(function)
     ):
         return None
-    calls = [
-        n.value
-        for n in ast.walk(function)
-        if isinstance(n, ast.Assign) and any(ast.unparse(t) == name for t in n.targets)
-    ]
+    calls = assigned(function, name)
     only = calls[0] if len(calls) == 1 else None
     return only if isinstance(only, ast.Call) else None
 
@@ -273,11 +277,7 @@ def _is_encoding(source: Source, node: ast.Attribute) -> bool:
     """Return True for a variable that holds what ``tokenizer(…)`` returned."""
     if not isinstance(node.value, ast.Name) or not _calls(source, node):
         return False
-    values = [
-        n.value
-        for n in ast.walk(source.function(node) or source.tree)
-        if isinstance(n, ast.Assign) and any(ast.unparse(t) == node.value.id for t in n.targets)
-    ]
+    values = assigned(source.function(node) or source.tree, node.value.id)
     return bool(values) and all(
         isinstance(value, ast.Call) and receiver(value.func) in _RECEIVERS for value in values
     )

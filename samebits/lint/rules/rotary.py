@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from samebits.lint.project import Project
     from samebits.lint.source import Source
 
+_EMBEDDING = "RotaryEmbedding"
 _WITHOUT_KIND = 2
 """Positional arguments of a call without the kind of layer: the hidden states and the positions."""
 _KIND = ("layer_type", None)
@@ -77,7 +78,7 @@ def _device(project: Project) -> Iterator[Problem]:
         name = source.from_library(node.func).rpartition(".")[2]
         device = keyword(node, "device")
         config = keyword(node, "config") or (node.args and "config" in ast.unparse(node.args[0]))
-        if not name.endswith("RotaryEmbedding") or device is None or not config:
+        if not name.endswith(_EMBEDDING) or device is None or not config:
             continue
         if guarded(source, node):
             continue
@@ -94,6 +95,8 @@ def _device(project: Project) -> Iterator[Problem]:
 
 
 def _kind_of_layer(project: Project) -> Iterator[Problem]:
+    if not any(_EMBEDDING in source.text for source in project.sources):
+        return
     for source, node in project.nodes(ast.Call):
         held = instance_class(project, source, node.func).rpartition(".")[2]
         releases = without("rotary", held, "forward") if held else None

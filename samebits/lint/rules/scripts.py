@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from samebits.lint.guards import guarded
 from samebits.lint.layers import instance_class
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import Class, is_constant, is_library_model, keyword, problem
+from samebits.lint.project import (
+    Class,
+    assigned,
+    is_constant,
+    is_library_model,
+    is_self,
+    keyword,
+    problem,
+)
 from samebits.lint.releases import since
 from samebits.lint.uses import names, without
 
@@ -106,11 +114,7 @@ def _is_chat(source: Source, node: ast.expr) -> bool:
     """Return True for a list of messages, also where a variable holds nothing else."""
     if not isinstance(node, ast.Name):
         return _are_messages(node)
-    values = [
-        n.value
-        for n in ast.walk(source.function(node) or source.tree)
-        if isinstance(n, ast.Assign) and any(ast.unparse(t) == node.id for t in n.targets)
-    ]
+    values = assigned(source.function(node) or source.tree, node.id)
     return bool(values) and all(map(_are_messages, values))
 
 
@@ -210,7 +214,7 @@ def _owner(project: Project, source: Source, node: ast.Attribute) -> str:
     direct = source.from_library(node.value)
     if direct and _last(direct)[:1].isupper():
         return _last(direct) if node.attr not in _FACTORIES else ""
-    if isinstance(node.value, ast.Name) and node.value.id == "self":
+    if is_self(node.value):
         return _base(project, source, node)
     return _last(instance_class(project, source, node.value))
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import Class, Project, is_constant, is_super, keyword, problem
+from samebits.lint.project import (
+    Class,
+    Project,
+    assigned,
+    is_constant,
+    is_self,
+    is_super,
+    keyword,
+    problem,
+)
 from samebits.lint.releases import between, since
 
 if TYPE_CHECKING:
@@ -88,14 +97,9 @@ def _is_model(project: Project, source: Source, call: ast.Call) -> bool:
     assert isinstance(call.func, ast.Attribute)
     node = call.func.value
     owner = source.class_of(call)
-    if is_super(node) or (isinstance(node, ast.Name) and node.id == "self"):
+    if is_super(node) or is_self(node):
         return owner is not None and project.is_model(Class(source, owner))
-    function = source.function(call)
-    values = [
-        n.value
-        for n in ast.walk(function or source.tree)
-        if isinstance(n, ast.Assign) and any(ast.unparse(t) == ast.unparse(node) for t in n.targets)
-    ]
+    values = assigned(source.function(call) or source.tree, ast.unparse(node))
     return bool(values) and all(
         isinstance(value, ast.Call)
         and isinstance(value.func, ast.Attribute)

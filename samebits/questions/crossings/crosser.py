@@ -115,8 +115,9 @@ class Crosser:
                 report = await self.cross(made.parties)
                 loaded = await self._all_loaded(parties, saved)
                 parts = _parts(saved, loaded)  # those of the model itself
-                own: dict[str, object] = {"asked_of": made.asked_of, "parts": parts, "files": {}}
-                return report.model_copy(update=own)
+                changed: dict[str, object] = {"asked_of": made.asked_of, "parts": parts}
+                # those of the made model are without its tokenizer
+                return report.model_copy(update=changed | {"files": {}})
             saved = {id: _with_reason(copy, made) for id, copy in saved.items()}
         if not await self._are_cached(parties, _loadable(saved)):
             # the copies are about to be loaded: damaged ones are saved again
@@ -365,16 +366,12 @@ def _parts(saved: Mapping[str, SavedCopy], loaded: Sequence[Into]) -> tuple[Part
 
 
 def _files(saved: Mapping[str, SavedCopy]) -> dict[str, tuple[str, ...]]:
-    """Return the files of each stack that saved the model and what lies beside it."""
-    whole = {
-        id: copy.record
-        for id, copy in saved.items()
+    """Return the names of the files of each stack that saved the model, its tokenizer and its processor."""
+    return {
+        stack: tuple(sorted(n for n in copy.record.files if not n.endswith(_NOT_BESIDE)))
+        for stack, copy in saved.items()
         if copy.record.outcome == "saved"
         and all(part.outcome == "saved" for part in copy.record.parts.values())
-    }
-    return {
-        id: tuple(sorted(name for name in record.files if not name.endswith(_NOT_BESIDE)))
-        for id, record in whole.items()
     }
 
 

@@ -130,7 +130,7 @@ class CrossingsOfRow(Answer):
     parts: tuple[PartCrossing, ...] = ()
     """The same of what was saved beside the model."""
     files: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Stack -> names of the files that it wrote, but for weights and code; of stacks that saved every part."""
+    """Stack -> names of the files that it wrote, without weights and code; only for stacks that saved every part."""
     asked_of: MadeModel | None = None
     """The made model that was saved and loaded in place of a large one; None: the model itself."""
 

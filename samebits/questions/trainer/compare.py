@@ -195,12 +195,7 @@ def _changes(reference: TrainerFile, candidate: TrainerFile) -> Iterator[Trainer
     a, b = (facts.runs["row by row"] for facts in (reference.own, candidate.own))
     yield from _built(a, b)
     yield from _logged(a, b)
-    for name in sorted({**a.config, **b.config}):
-        left = (
-            "left as it is" if name not in of else f"set to {of[name][1]}"
-            for of in (a.config, b.config)
-        )
-        yield from _change("config of the model", name, *left)
+    yield from _config(a, b)
 
 
 def _change(
@@ -237,6 +232,16 @@ def _received(name: str, a: TrainerRun, b: TrainerRun) -> Iterator[TrainerChange
     items = [_items_passed(run) for run in (a, b)]
     shared = sorted(items[0].keys() & items[1].keys())
     yield from _change("num_items_in_batch", name, *(_by_row(of, shared) for of in items))
+
+
+def _config(a: TrainerRun, b: TrainerRun) -> Iterator[TrainerChange]:
+    """Yield the settings of the model's config that a run leaves changed, and the other one does not."""
+    for name in sorted({**a.config, **b.config}):
+        texts = (
+            f"set to {run.config[name][1]}" if name in run.config else "left as it is"
+            for run in (a, b)
+        )
+        yield from _change("config of the model", name, *texts)
 
 
 def _labels(run: TrainerRun) -> dict[int, str]:

@@ -28,27 +28,26 @@ def test_a_finding_about_a_save_names_the_stack_that_saved():
     assert (finding.saver, finding.of_saving) == ("5.x", True)
 
 
-def written(reference, candidate):
-    """Return the findings of a release that writes these files, against one that writes others."""
-    answer = CrossingsOfRow(crossings=(), files={"4.57": reference, "5.x": candidate})
+def of_files(**files):
+    """Return the findings of 5.x against 4.57, which wrote these files."""
+    names = {"reference": "4.57", "candidate": "5.x"}
+    answer = CrossingsOfRow(crossings=(), files={names[side]: of for side, of in files.items()})
     sides = [sound(Memory(), stack=stack) for stack in ("4.57", "5.x")]
     return [*findings(Case(capture=sides[1], reference=sides[0], answers={"crossings": answer}))]
 
 
 def test_files_that_one_release_writes_are_a_finding():
-    (finding,) = written(("config.json", "vocab.json"), ("chat_template.jinja", "config.json"))
+    before = ("config.json", "vocab.json")
+    (finding,) = of_files(reference=before, candidate=("chat_template.jinja", "config.json"))
     assert (finding.code, finding.of_saving) == ("SB210", True)
     assert finding.evidence == ("4.57: writes vocab.json", "5.x: writes chat_template.jinja")
-    (finding,) = written(("config.json", "vocab.json"), ("config.json",))
+    (finding,) = of_files(reference=before, candidate=("config.json",))
     assert finding.evidence == ("4.57: writes vocab.json", "5.x: writes no file of its own")
 
 
 def test_the_same_files_are_no_finding_nor_those_of_a_save_that_failed():
-    assert written(("config.json",), ("config.json",)) == []
-    answer = CrossingsOfRow(crossings=(), files={"4.57": ("config.json", "vocab.json")})
-    sides = [sound(Memory(), stack=stack) for stack in ("4.57", "5.x")]
-    case = Case(capture=sides[1], reference=sides[0], answers={"crossings": answer})
-    assert [*findings(case)] == []
+    assert of_files(reference=("config.json",), candidate=("config.json",)) == []
+    assert of_files(reference=("config.json", "vocab.json")) == []
 
 
 def test_rope_settings_lost_between_releases_are_a_finding():

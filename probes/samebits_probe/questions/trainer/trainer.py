@@ -178,9 +178,7 @@ class Bench:
                 run.facts["config"] = _changed_settings(config, _settings(learner.model))
                 self.done[key] = run
             finally:
-                _restore(learner.model, before)
-                for name, value in config.items():
-                    setattr(learner.model.config, name, value)
+                _restore(learner.model, before, config)
         return self.done[key]
 
     def in_float64(self, learner: Learner) -> Learner:
@@ -255,7 +253,9 @@ def _changed_settings(before: Facts, after: Facts) -> dict[str, list[str]]:
     }
 
 
-def _restore(model: torch.nn.Module, before: dict[str, torch.Tensor]) -> None:
+def _restore(model: Any, before: dict[str, torch.Tensor], config: Facts) -> None:
+    for name, value in config.items():
+        setattr(model.config, name, value)
     model.zero_grad(set_to_none=True)
     with torch.no_grad():
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
