@@ -39,7 +39,7 @@ GRAFT: Final = 5
 # 4: its hashes are BLAKE3, which it names.
 # 5: no forks.
 
-INPUTS: Final = 6
+INPUTS: Final = 7
 """Inputs of a model."""
 # 1: first.
 # 2: its hashes are BLAKE3, which it names.
@@ -47,6 +47,7 @@ INPUTS: Final = 6
 # 4: what the class takes beside token ids.
 # 5: the inputs for one forward are named single.
 # 6: prompts with videos, and of what to find in an image.
+# 7: boxes, features of objects, flattened patches, steps of a game; every codebook of a decoder.
 
 LADDER: Final = 8
 """A cell on the precision ladder."""

@@ -106,6 +106,28 @@ def test_the_check_leaves_nothing_to_the_next_prompt():
     assert together.signals == apart.signals
 
 
+class Streams(Counted):
+    """Generates something other than rows of token ids, as MusicGen and Dia do."""
+
+    sequences = None
+
+    def generate(self, *args, **kwargs):
+        output = super().generate(*args, **kwargs)
+        output.sequences = self.sequences
+        return output
+
+
+def test_a_sound_and_streams_of_ids_are_no_tokens():
+    for sequences in (torch.zeros(1, 1, 99), torch.zeros(1, 9, 4, dtype=torch.long)):
+        made = model(Streams)
+        made.sequences = sequences
+        session = tiny.session_of(made, {"short": fed(4)}, greedy=5)
+        with torch.no_grad():
+            greedy.observe(session)
+        assert session.failures == []
+        assert [skip["what"] for skip in session.skips] == ["greedy short"]
+
+
 def test_other_functions_than_those_of_the_checked_prompt_are_asked_again():
     once = []
 

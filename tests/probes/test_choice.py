@@ -389,3 +389,21 @@ def test_special_tokens_are_for_models_that_pad_on_the_right(name):
 def test_without_a_mask_nothing_is_padded():
     signature = Signature((Parameter("input_ids"),))
     assert not takes_special("FNetModel", signature, Traits(), ("input_ids",))
+
+
+def test_what_is_made_by_its_name_is_fed_beside_the_tokens_or_alone():
+    named = traits_of(TEXT, main="input_ids", vocabulary=99, generates=False, named=("bbox",))
+    assert arguments(signature("input_ids bbox attention_mask"), named) == ("input_ids", "bbox")
+    pix2struct = named._replace(main="flattened_patches", named=("flattened_patches",))
+    assert arguments(signature("flattened_patches labels"), pix2struct) == ("flattened_patches",)
+    assert arguments(signature("input_ids! states!"), named._replace(named=("states",))) == (
+        "input_ids",
+        "states",
+    )
+
+
+def test_a_spectrogram_beside_text_has_a_shape_where_the_config_says_it():
+    clap = {"text_config": TEXT, "audio_config": {"spec_size": 256, "num_mel_bins": 64}}
+    assert chosen("input_ids input_features", clap) == ("input_ids", "input_features")
+    other = {"text_config": TEXT, "audio_config": {"num_mel_bins": 64}}
+    assert "cannot tell the shape" in reason("input_ids input_features", other)

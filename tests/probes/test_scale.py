@@ -103,6 +103,24 @@ def test_images_stay_whole_numbers_of_patches_in_all_parts() -> None:
     assert small["num_channels"] == 3
 
 
+def test_an_image_of_an_uneven_number_of_patches_is_made_small_too() -> None:
+    """Pixtral's default has 110 patches of 14 pixels on a side: 12,100 of them take half a minute."""
+    pixtral = VISION | {"image_size": 1540, "patch_size": 14}
+    small = first({"vision_config": pixtral, "text_config": LLAMA})["vision_config"]
+    assert small["image_size"] == 70
+
+
+def test_widths_are_multiples_of_what_a_norm_asks_for() -> None:
+    """Chameleon's image tokenizer has 128 channels in 32 groups, times a multiplier for each stage."""
+    vq = {"base_channels": 128, "channel_multiplier": [1, 1, 2, 2, 4], "num_res_blocks": 2}
+    config = LLAMA | {"vq_config": vq}
+    for plan in scale.plans(config, 32):
+        assert plan.config["vq_config"]["base_channels"] % 32 == 0
+        assert plan.config["vq_config"]["channel_multiplier"] == [1, 1, 2, 2, 4]
+        assert plan.config["hidden_size"] % 32 == 0
+    assert next(scale.plans(config)).config["vq_config"]["base_channels"] % 32
+
+
 def test_a_config_is_left_as_it_is() -> None:
     before = copy.deepcopy(LLAMA)
     [*scale.plans(LLAMA)]

@@ -184,6 +184,7 @@ _GIVEN: dict[str, dict[str, Any]] = {
         "decoder": {"model_type": "musicgen_melody_decoder"},
     },
     "rag": {"question_encoder": {"model_type": "dpr"}, "generator": {"model_type": "bart"}},
+    "autoformer": {"prediction_length": 16},  # its decoder takes the last 10 values
     "bamba": {"attn_layer_indices": [1]},  # without attention, its cache has no length
     "blip-2": {"image_token_index": 7},  # releases differ in what they do without one
     "chameleon": {"vocabulary_map": {"<image>": 7, "IMGIMGA1Z": 20}},
@@ -195,6 +196,7 @@ _GIVEN: dict[str, dict[str, Any]] = {
     "instructblip": {"image_token_index": 7},
     "jamba": {"use_mamba_kernels": False},  # the kernels need a GPU
     "granitemoehybrid": {"num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"]},
+    "pp_doclayout_v2": {"class_thresholds": [0.5] * 25, "class_order": [*range(25)]},
     "upernet": {"auxiliary_in_channels": 1024},  # that of its default backbone
     # two layers share weights, which 5.x requires
     "zamba": {"num_hidden_layers": 3, "layers_block_type": ["hybrid", "hybrid", "mamba"]},
@@ -224,6 +226,7 @@ _OPEN = {
 _KINDS_OF_LAYERS = {"layer_types": "full_attention", "mlp_layer_types": "dense"}
 """Lists with a word for each layer -> a word that any class takes; the class names the others."""
 _NO_TOKEN = re.compile(r"Config' object has no attribute '(\w+_token_id)'")
+_GROUPS = re.compile(r"divisible by num_groups \((\d+)\)")
 _FIRST_FREE = 8
 """An id that shrink.fewer_tokens gives to no other token."""
 _ROPE = {"rope_type": "default", "rope_theta": 10000.0}
@@ -323,23 +326,39 @@ def make(
     cls = model_class(architecture, head)
     config_class = transformers.CONFIG_MAPPING[architecture]
     default = _default(config_class)
-    made: Made | None = None
     refusals: dict[str, str] = {}
     classes = (cls, config_class)
+    made = _of_plans(classes, default, given or {}, _Limits(seed), refusals)
+    if not _is_fed(made) and (groups := _GROUPS.search(str([*refusals]))):
+        limits = _Limits(seed, multiple=int(groups[1]))
+        made = _of_plans(classes, default, given or {}, limits, refusals) or made
+    if made is None:
+        raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
+    return made
+
+
+def _of_plans(
+    classes: tuple[Any, Any],
+    default: dict[str, Any],
+    given: dict[str, Any],
+    limits: _Limits,
+    refusals: dict[str, str],
+) -> Made | None:
+    """Return the first model that runs, of the default config and of it filled; else one that is made, or None."""
+    made: Made | None = None
     values = default
     for _ in range(_MOST_FILLED):
         for limit in LIMITS:
-            made = _made(classes, values, given or {}, _Limits(seed, limit), refusals) or made
+            of_limit = limits._replace(n_parameters=limit)
+            made = _made(classes, values, given, of_limit, refusals) or made
             if _is_fed(made) or "million parameters" not in str(refusals):
                 break
         if _is_fed(made):
             break
-        filled = _filled(default, cls, refusals)
+        filled = _filled(default, classes[0], refusals)
         if filled == values:
             break
         values = filled
-    if made is None:
-        raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
     return made
 
 
@@ -352,7 +371,9 @@ class _Limits(NamedTuple):
     """How a model is made."""
 
     seed: int
-    n_parameters: int
+    n_parameters: int = LIMITS[0]
+    multiple: int = 1
+    """Of which widths are made."""
 
 
 def _made(
@@ -366,7 +387,7 @@ def _made(
     cls, config_class = classes
     first: Made | None = None
     too_small = unfed = 0
-    for plan in scale.plans(default):
+    for plan in scale.plans(default, limits.multiple):
         if plan.divisor <= too_small:
             continue
         _with_sections(plan.config, cls)
@@ -505,10 +526,13 @@ def _arguments(fact: dict[str, Any], tensors: Path, model: Any) -> dict[str, Any
 
 
 def _require_numbers(model: Any, kwargs: dict[str, Any]) -> None:
-    """Raise unless a forward returns numbers that are finite."""
+    """Raise unless a forward returns numbers.
+
+    Some may be infinite: Grounding DINO masks its logits beyond the text.
+    """
     with torch.no_grad():
         result = model(**kwargs)
     floats = [t for t in outputs.tensors(result).values() if t.is_floating_point()]
-    if not floats or not bool(torch.isfinite(floats[0]).all()):
+    if not floats or not bool(floats[0].isfinite().any()) or bool(floats[0].isnan().any()):
         msg = "forward returns no finite numbers"
         raise NoneMade(msg)

@@ -25,6 +25,7 @@ from samebits_probe.model import (
     load,
     media_way,
     multimodal,
+    named,
     prompted,
     series,
     series_shapes,
@@ -105,7 +106,13 @@ class Chooser:
             vocabulary=inputs.vocabulary(self.tokens),
             generates=bool(generates()),
             series=series_shapes.shapes_of(self.config, self.signature),
+            named=named.names(self.signature, self.config) if self._is_of_transformers else (),
         )
+
+    @property
+    def _is_of_transformers(self) -> bool:
+        """False for a class of the user's, who knows what it takes, and is asked."""
+        return bool(self.model_class.__module__.startswith("transformers.models."))
 
     def facts(self) -> Fact:
         """Return the inputs of every prompt, and of one that stands for all."""
@@ -211,8 +218,8 @@ class Chooser:
         tensors = dict(made.kwargs)
         if choice.DECODER in fed:
             rows, width = tensors[choice.TOKENS].shape
-            row = self._decoder_ids(special.NAME, inputs.decoder_length(width))
-            tensors[choice.DECODER] = torch.tensor([row] * rows)
+            length = inputs.decoder_length(width)
+            tensors[choice.DECODER] = inputs.decoder_tokens(special.NAME, self.config, length, rows)
         facts = {"tensors": self._refs(tensors), "constants": {}, "real_rows": made.real_rows}
         return {special.NAME: facts}
 
@@ -277,12 +284,20 @@ class Chooser:
             tensors |= padded.kwargs
             fact["real_rows"] = padded.real_rows
         for argument in arguments:
+            count = len(rows.rows)
             if argument == choice.DECODER:
                 tensors[argument] = self._decoder(name, rows)
             elif argument in choice.VALUES:
-                count = len(rows.rows)
                 tensors[argument] = inputs.values(name, argument, self.config, count)
+            elif argument in self.traits.named:
+                row = named.Row(self.config, name, rows.width or 0)
+                tensors[argument] = self._named(argument, row, count)
         return fact | {"tensors": self._refs(tensors)}
+
+    def _named(self, argument: str, row: named.Row, count: int = 1) -> torch.Tensor:
+        """Return an argument of model.named for some rows."""
+        rows = [row._replace(name=f"{row.name}[{n}]" if n else row.name) for n in range(count)]
+        return torch.stack([named.tensor(argument, one) for one in rows])
 
     def _arguments(self) -> tuple[str, ...]:
         """Return the arguments of a prompt. Raises DoesNotApply if none can be made."""
@@ -298,13 +313,13 @@ class Chooser:
         """What a model without token ids takes in place of the plain shapes; None if it takes those, or no others."""
         if not alone.takes(self.signature) or series_shapes.main(self.signature):
             return None
-        if not self.model_class.__module__.startswith("transformers.models."):
-            return None  # its author knows what it takes, and is asked
+        if not self._is_of_transformers:
+            return None
         try:
             plain = choice.arguments(self.signature, self.traits)
         except DoesNotApply:
             plain = ()
-        if choice.DECODER in plain:
+        if {*plain} & {choice.DECODER, *self.traits.named}:
             return None
         try:
             return alone.fitting(self.model_class, self.config, self.signature, plain)
@@ -319,13 +334,15 @@ class Chooser:
             raise DoesNotApply(msg)
         if self._alone is not None:
             return {"tensors": self._refs(self._alone.tensors(name)), "constants": {}}
-        tensors = {
-            argument: torch.tensor([self._decoder_ids(name, inputs.DECODER_LENGTH)])
-            if argument == choice.DECODER
-            else inputs.values(name, argument, self.config)
-            for argument in arguments
-        }
-        return {"tensors": self._refs(tensors)}
+        return {"tensors": self._refs({a: self._alone_of(a, name) for a in arguments})}
+
+    def _alone_of(self, argument: str, name: str) -> torch.Tensor:
+        """Return one argument of a model without token ids."""
+        if argument == choice.DECODER:
+            return inputs.decoder_tokens(name, self.config, inputs.DECODER_LENGTH)
+        if argument in self.traits.named:
+            return self._named(argument, named.Row(self.config, name))
+        return inputs.values(name, argument, self.config)
 
     def _rows(self, name: str, prompt: Prompt, *, ends: bool) -> Rows:
         """Return the rows of a prompt; with ``ends`` seeded rows end with the end-of-text token."""
@@ -354,7 +371,7 @@ class Chooser:
     def _row(self, name: str, prompt: Prompt, *, ends: bool) -> Fact:
         length = prompt.get("length")
         past = inputs.past_window(self.tokens) if length == "past-window" else None
-        if prompt.get("text") and self._has_tokenizer:
+        if prompt.get("text") and self._has_tokenizer and named.BOXES not in self.traits.named:
             return {"text": prompt["text"], "at_least": past}
         if prompt.get("ids"):
             return {"ids": [int(i) for i in prompt["ids"]]}
@@ -374,10 +391,7 @@ class Chooser:
         length = inputs.DECODER_LENGTH + 1
         if rows.width is not None:
             length = inputs.decoder_length(rows.width)
-        return torch.tensor([self._decoder_ids(name, length)] * len(rows.rows))
-
-    def _decoder_ids(self, name: str, length: int) -> list[int]:
-        return inputs.decoder_ids(name, self.config, length)
+        return inputs.decoder_tokens(name, self.config, length, len(rows.rows))
 
     def _refs(self, tensors: dict[str, torch.Tensor]) -> Fact:
         return {name: self.keeper.ref(tensor) for name, tensor in tensors.items()}

@@ -149,6 +149,11 @@ class Signature(NamedTuple):
         """The names of the listed parameters."""
         return frozenset(parameter.name for parameter in self.parameters)
 
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The names of the listed parameters, in their order."""
+        return tuple(parameter.name for parameter in self.parameters)
+
     def takes(self, name: str) -> bool:
         """Return True if a call may pass ``name``."""
         return self.takes_any or name in self.names
@@ -171,12 +176,16 @@ class Traits(NamedTuple):
     text_and_image: bool = False
     """True if the config describes both a text part and an image part."""
     text_and_audio: bool = False
+    has_spectrogram: bool = False
+    """True if the shape of the sound beside the text is known, as CLAP's is."""
     width: str = "hidden_size"
     """The size of a vector, for a proposal: a field of the config, or a number."""
     series: Shapes = NO_SHAPES
     """The shapes of the arguments of a model of series, for a proposal; empty for another one."""
     placeholders: tuple[str, ...] = ()
     """Config fields of placeholder tokens for an image or a sound among the token ids."""
+    named: tuple[str, ...] = ()
+    """Arguments that model.named makes."""
 
 
 def takes_choices(class_name: str) -> bool:
@@ -236,6 +245,7 @@ def traits_of(
     vocabulary: int,
     generates: bool,
     series: Shapes = NO_SHAPES,
+    named: tuple[str, ...] = (),
 ) -> Traits:
     """Return the traits of a model; ``config`` is the whole config as plain data."""
     has_text = isinstance(config.get("text_config"), dict)
@@ -253,9 +263,11 @@ def traits_of(
         generates=generates,
         text_and_image=(has_text and has_image) or flat,
         text_and_audio=has_text and isinstance(config.get("audio_config"), dict),
+        has_spectrogram="spec_size" in (config.get("audio_config") or ()),
         series=series,
         width=next((name for name in _WIDTHS if isinstance(config.get(name), int)), "16"),
         placeholders=tuple(placeholders),
+        named=named,
     )
 
 
@@ -276,6 +288,7 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
     chosen += [
         name for name in _two_part_arguments(signature, traits, chosen[0]) if name not in chosen
     ]
+    chosen += [name for name in traits.named if name not in chosen]
     takes_decoder = DECODER in signature.names or signature.lists_nothing
     if traits.encoder_decoder and takes_decoder:
         chosen.append(DECODER)
@@ -309,6 +322,8 @@ def _main_argument(signature: Signature, traits: Traits) -> str:
         return values[0] if without_ids and values else main
     if listed:
         return listed[0]
+    if traits.named:
+        return traits.named[0]
     if signature.takes_any and main in MAIN_INPUTS and (main != TOKENS or traits.vocabulary):
         return main
     raise _unsupported(signature, traits)
@@ -351,6 +366,8 @@ def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iter
         return (TOKENS, PIXELS)
     if traits.text_and_audio and main == TOKENS:
         sounds = [name for name in VALUES[1:] if name in signature.names]
+        if sounds and traits.has_spectrogram:
+            return (TOKENS, sounds[0])
         if sounds:
             msg = f"forward takes {sounds[0]} and {TOKENS}, and samebits cannot tell the shape of the first"
             raise NotFed(msg)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -66,13 +67,17 @@ def token_config(config: Any) -> Any:
         return text
     parts = [part for part in vars(config).values() if hasattr(part, "to_dict")]
     holders = [part for part in parts if vocabulary(part)]
-    if len(holders) > 1:  # what is composed of two models generates by the second
-        holders = [part for part in (getattr(config, "decoder", None),) if part in holders]
+    if len(holders) > 1:
+        # what is composed of two models generates by the second; Dia's decoder has codes of a sound
+        parts = [getattr(config, name, None) for name in ("decoder", "encoder_config")]
+        holders = [part for part in parts if part in holders]
     return holders[0] if len(holders) == 1 else text
 
 
 def vocabulary(config: Any) -> int:
     """Return the number of token ids; 0 for a config without them."""
+    if hasattr(config, "num_hash_functions"):  # Canine hashes characters
+        return sys.maxunicode
     size = getattr(config, "vocab_size", 0)
     return size if isinstance(size, int) else 0
 
@@ -161,6 +166,21 @@ def decoder_ids(name: str, config: Any, length: int) -> list[int]:
     return [start if isinstance(start, int) else 0, *ids]
 
 
+def decoder_tokens(name: str, config: Any, length: int, rows: int = 1) -> torch.Tensor:
+    """Return decoder ids for some rows, int64.
+
+    Shapes: [rows, length]; of MusicGen, whose codebooks are rows, [rows * codebooks, length]; of Dia, which has channels,
+    [rows, length, channels].
+    """
+    codebooks = getattr(getattr(config, "decoder", None), "num_codebooks", None)
+    channels = getattr(getattr(config, "decoder_config", None), "num_channels", None)
+    streams = [f"{name}:{n}" if n else name for n in range(codebooks or channels or 1)]
+    ids = torch.tensor([decoder_ids(stream, config, length) for stream in streams])
+    if channels:
+        return ids.T.repeat(rows, 1, 1)
+    return ids.repeat(rows, 1)
+
+
 def decoder_length(width: int) -> int:
     """Return a length for decoder ids; never ``width``, so that the two token axes differ."""
     return DECODER_LENGTH + (width == DECODER_LENGTH)
@@ -242,6 +262,8 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
         return (images, *image) if isinstance(images, int) else image
     if argument == "input_features":
         return _sound_shape(config)
+    if argument == "input_values" and hasattr(config, "frequency_stride"):
+        return int(config.max_length), int(config.num_mel_bins)  # a spectrogram, as AST has it
     if argument == "input_values":
         channels = getattr(config, "audio_channels", 1)
         return (int(channels), 4000) if hasattr(config, "codebook_size") else (4000,)
@@ -263,13 +285,16 @@ def image_size(config: Any) -> tuple[int, int]:
     return int(height), int(width)
 
 
-def _sound_shape(config: Any) -> tuple[int, int]:
+def _sound_shape(config: Any) -> tuple[int, ...]:
     """Return the shape of the features of a sound: bins first as in Whisper, else frames first.
 
     The frames of LASR, Parakeet, Speech2Text and Wav2Vec2-BERT are rows (transformers 5.23.0, their
     feature extractors).
     """
     encoder = getattr(config, "encoder_config", None)
+    audio = getattr(config, "audio_config", config)
+    if hasattr(audio, "spec_size"):  # CLAP: one channel
+        return 1, _FRAMES, int(audio.num_mel_bins)
     sound = encoder if hasattr(encoder, "num_mel_bins") else config
     bins = getattr(sound, "num_mel_bins", None)
     positions = getattr(sound, "max_source_positions", None)

@@ -26,6 +26,8 @@ _GRID = (2, 3)
 """Rows and columns of merged patches where the number of patches is free; unequal, so that neither passes for the other."""
 _PLACES = ("pixel_position_ids", "image_position_ids")
 _TILES = 5
+_STACKED = 4
+"""Frames that are one vector where no field says how many: a delta and a stack of two each, as of Granite Speech."""
 _FRAMES = 2
 """Frames of a video, or its temporal patches: the fewest of which the order can be wrong."""
 _SECONDS = 1.5
@@ -182,8 +184,9 @@ def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
         for arguments in dict.fromkeys((beside, ())):
             yield Layout(FEATURES, (bins, length), beside=arguments)
             yield Layout(FEATURES, (length, bins), beside=arguments)
-    stacked = any_number(audio, ("input_size",)) or bins
-    yield Layout(FEATURES, (64, stacked), beside=tuple((name, (64,), 1) for name in masks))
+    stacks = any_number(audio, ("subsampling_factor",)) or _STACKED
+    for stacked in (any_number(audio, ("input_size",)) or bins, stacks * bins):
+        yield Layout(FEATURES, (64, stacked), beside=tuple((name, (64,), 1) for name in masks))
     yield Layout(FEATURES, (1, 64, bins))
 
 

@@ -37,15 +37,16 @@ _POSITIONS = 128
 _WINDOW = 16
 """Shorter than the prompt past the window, which has at least 40 tokens."""
 _MIN_IMAGE = 32
+_LARGE_IMAGE, _MOST_ZOOM = 512, 64
 
 _NOT_WIDTH = re.compile(
     r"vocab|token|(^|_)ids?$|ind(ex|ices|exes)$|idx|id2label|label2id|position|length|seq_len|max_|window|chunk"
-    r"|stride|kernel|rate$|hop|frame|bins|buckets|distance|image_size|patch|resolution|crop|theta|base$|offset"
+    r"|stride|kernel|rate$|hop|frame|bins|buckets|distance|image_size|patch(?!_embeds_hidden)|resolution|crop|theta|base$|offset"
     r"|points|cost|coeff|layers?$|depth|blocks|heads|experts|groups|top_?k|temperature|temporal|_num_|mel"
     r"|pooling|context|rope|scaling|version|seed|pinpoints|scale|ratios?$|factor|padding|dilat|divisor|interval"
     r"|pattern|reduction|class_num|num_classes|level|block_size|min_|limit|speakers|steps|period|ignore|queries"
     r"|feat_sizes|feature_sizes|background_size|bucket|extent|lags|cardinal|input_size|n_fft|codebook_size"
-    r"|input_(feat|dim)|feature_projection_input_dim|spectrogram|mask_(time|feature)|size_divis|bottleneck_conf"
+    r"|input_(feat|dim)|spec_size|feature_projection_input_dim|spectrogram|mask_(time|feature)|size_divis|bottleneck_conf"
 )
 _HEAD_DIM = re.compile(
     r"\w*head_(dim|size)|\w*d_head|d_kv|kv_channels|dim_head|rotary_dim|query_pre_attn_scalar|\w*state_size|d_state|\w*rope_section"
@@ -85,6 +86,9 @@ _EPSILON = re.compile(r"\w*(norm|layernorm|rms)\w*_eps(ilon)?|eps(ilon)?")
 _THETA = re.compile(r"\w*rope_theta|rotary_emb(edding)?_base|theta")
 
 
+_NO_WIDTHS = (_HEAD_DIM, _IMAGE, _NEUTRAL)
+
+
 class Scaled(NamedTuple):
     """One way to make a config smaller."""
 
@@ -98,8 +102,8 @@ EXTRAS: dict[str, Callable[[Config], None]] = {}
 """What a config is given so that no default hides a defect; each can be left out where a class refuses it."""
 
 
-def plans(config: Config) -> Iterator[Scaled]:
-    """Yield smaller configs, the one with the likeliest divisors first."""
+def plans(config: Config, multiple: int = 1) -> Iterator[Scaled]:
+    """Yield smaller configs, the one with the likeliest divisors first; widths are made multiples of a number."""
     zoom = _zoom(config)
     for (dims, heads), of_image in (
         *((d, zoom) for d in _divisors(config)),
@@ -107,6 +111,8 @@ def plans(config: Config) -> Iterator[Scaled]:
     ):
         smaller = copy.deepcopy(config)
         _divide(smaller, dims, heads, of_image)
+        if multiple > 1:
+            _widen(smaller, config, multiple)
         for part in parts(smaller):
             shorten(part)
             shrink.fewer_experts(part)
@@ -208,13 +214,17 @@ def _is_map(name: str) -> bool:
 def _zoom(config: Config) -> int:
     """Return the divisor of images with which each is still a whole number of patches, and of two at least."""
     pairs = [pair for part in parts(config) for pair in _images(part)]
-    for zoom in (16, 8, 4, 2):
-        if pairs and all(
+
+    def fits(zoom: int) -> bool:
+        return all(
             size % (zoom * patch) == 0 and size // zoom >= max(2 * patch, _MIN_IMAGE)
             for size, patch in pairs
-        ):
-            return zoom
-    return 1
+        )
+
+    zoom = next((n for n in (16, 8, 4, 2) if pairs and fits(n)), 1)
+    if max((size // zoom for size, _ in pairs), default=0) <= _LARGE_IMAGE:
+        return zoom
+    return next(filter(fits, range(_MOST_ZOOM, 1, -1)), zoom)  # Pixtral has 110 patches of 14
 
 
 def _images(part: Config) -> Iterator[tuple[int, int]]:
@@ -244,6 +254,23 @@ def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
             part[name] = _divided(value, zoom**2, 1)
         elif _is_width(name) or (name.endswith("groups") and value == width):
             part[name] = _divided(value, dims * heads, _MIN_WIDTH, _STEP)
+
+
+def _widen(smaller: Config, config: Config, multiple: int) -> None:
+    """Make divided widths multiples of a number that the code has, such as that of the groups of a GroupNorm."""
+    for part, before in zip(parts(smaller), parts(config), strict=True):
+        for name, value in part.items():
+            if _is_width(name) and not any(n.fullmatch(name) for n in _NO_WIDTHS):
+                part[name] = _upwards(value, before[name], multiple)
+
+
+def _upwards(value: Any, before: Any, multiple: int) -> Any:
+    if isinstance(value, (list, tuple)):
+        pairs = zip(value, before, strict=True)
+        return [_upwards(entry, old, multiple) for entry, old in pairs]
+    if not shrink.is_size(before) or before < _MIN_WIDTH:
+        return value
+    return -(-value // multiple) * multiple
 
 
 def _is_width(name: str) -> bool:

@@ -164,6 +164,9 @@ def _generate(
         with refusals(model.forward, inputs.kwargs, whole=False):
             output = generate()
         tokens.check(name, inputs, output)
+    if reason := _no_rows_of_ids(output.sequences):
+        session.skip(f"greedy {name}", reason)
+        return {}
     count = len(output.scores)
     rows = output.sequences.shape[0]
     rows_by_name = {}
@@ -179,6 +182,15 @@ def _generate(
             "start": session.keeper.ref(_row_logits(output, row, min(START, len(ids))), keep=False),
         }
     return rows_by_name
+
+
+def _no_rows_of_ids(sequences: torch.Tensor) -> str:
+    """Return why generated sequences are not token ids, [rows, length]; '' if they are."""
+    if sequences.is_floating_point():  # MusicGen decodes its codes itself
+        return "generate() returns a sound in place of token ids"
+    if sequences.ndim != 2:  # Dia: [rows, length, channels]
+        return f"generate() returns several streams of token ids, {[*sequences.shape]}"
+    return ""
 
 
 def _row_logits(output: Any, row: int, steps: int) -> torch.Tensor:

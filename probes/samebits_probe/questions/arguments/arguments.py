@@ -54,8 +54,9 @@ def _head_masks(config: Any) -> Iterator[tuple[str, torch.Tensor]]:
     )
     for name, *fields in sizes:
         shape = [getattr(config, field, None) for field in fields]
-        if all(isinstance(size, int) and size > 1 for size in shape[1:]) and shape[0]:
-            mask = torch.ones(*shape)
+        layers, heads = (size if isinstance(size, int) else 0 for size in shape)
+        if layers and heads > 1:  # LXMERT has a number of layers for each kind
+            mask = torch.ones(layers, heads)
             mask[:, 0] = 0
             yield name, mask
 
