@@ -3,7 +3,7 @@
 import torch
 import transformers
 from samebits_probe.jobs import auto
-from samebits_probe.model import choice, inputs, named
+from samebits_probe.model import choice, inputs, named, precision
 
 torch.set_num_threads(1)
 
@@ -52,11 +52,40 @@ def test_boxes_are_boxes_of_a_page():
     assert int(kwargs["bbox"].max()) <= 1000
 
 
+def test_the_box_of_a_token_moves_with_it():
+    model, _ = short("layoutlm")
+    ids = torch.tensor([[20, 21, 22], [22, 20, 21]])
+    boxes = named.beside(model, ids)["bbox"]
+    assert torch.equal(boxes[0].roll(1, 0), boxes[1])
+    assert not torch.equal(boxes[0], boxes[1])
+
+
+def test_arithmetic_in_float64_does_not_see_how_they_are_made():
+    model, _ = short("lxmert")
+    watch = precision.Leaks(precision.smaller_than(torch.float64))
+    with watch:
+        made = named.beside(model, torch.ones(2, 3, dtype=torch.long))
+    assert {*made} == {"visual_feats", "visual_pos"}
+    assert not watch.leaks
+
+
 def test_a_name_alone_makes_nothing():
-    """A forward of somebody's own may call anything a bbox."""
-    signature = choice.Signature((choice.Parameter("input_ids"), choice.Parameter("bbox")))
-    assert not named.names(signature, transformers.BertConfig())
-    assert named.names(signature, transformers.LayoutLMConfig()) == ("bbox",)
+    """A forward of somebody's own may call anything a bbox, and so may a class without such a field."""
+    takes = choice.signature_of(transformers.LayoutLMModel.forward)
+    of_layoutlm = transformers.LayoutLMModel, takes, transformers.LayoutLMConfig()
+    assert named.names(*of_layoutlm) == ("bbox",)
+    assert not named.names(*of_layoutlm[:2], transformers.BertConfig())
+
+    class Own(transformers.LayoutLMModel):
+        pass
+
+    assert not named.names(Own, *of_layoutlm[1:])
+    assert (
+        named.beside(
+            transformers.BertModel(transformers.BertConfig(num_hidden_layers=1)), torch.ones(1, 3)
+        )
+        == {}
+    )
 
 
 def test_a_decoder_gets_ids_for_each_codebook():

@@ -15,8 +15,6 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import torch
-
 from samebits_probe.model import (
     alone,
     choice,
@@ -40,6 +38,8 @@ from samebits_probe.process.hashing import ALGORITHM
 from samebits_wire import formats
 
 if TYPE_CHECKING:
+    import torch
+
     from samebits_wire.jobs import InputSet, InputsJob, Prompt, Variant
 
 
@@ -106,13 +106,8 @@ class Chooser:
             vocabulary=inputs.vocabulary(self.tokens),
             generates=bool(generates()),
             series=series_shapes.shapes_of(self.config, self.signature),
-            named=named.names(self.signature, self.config) if self._is_of_transformers else (),
+            named=named.names(self.model_class, self.signature, self.config),
         )
-
-    @property
-    def _is_of_transformers(self) -> bool:
-        """False for a class of the user's, who knows what it takes, and is asked."""
-        return bool(self.model_class.__module__.startswith("transformers.models."))
 
     def facts(self) -> Fact:
         """Return the inputs of every prompt, and of one that stands for all."""
@@ -290,14 +285,17 @@ class Chooser:
             elif argument in choice.VALUES:
                 tensors[argument] = inputs.values(name, argument, self.config, count)
             elif argument in self.traits.named:
-                row = named.Row(self.config, name, rows.width or 0)
-                tensors[argument] = self._named(argument, row, count)
+                tensors[argument] = named.tensor(argument, self._rows_of(name, tensors, count))
         return fact | {"tensors": self._refs(tensors)}
 
-    def _named(self, argument: str, row: named.Row, count: int = 1) -> torch.Tensor:
-        """Return an argument of model.named for some rows."""
-        rows = [row._replace(name=f"{row.name}[{n}]" if n else row.name) for n in range(count)]
-        return torch.stack([named.tensor(argument, one) for one in rows])
+    def _rows_of(self, name: str, tensors: dict[str, torch.Tensor], count: int) -> list[named.Row]:
+        """Return the rows of a prompt; without ids if a tokenizer makes them."""
+        ids = tensors[choice.TOKENS].tolist() if choice.TOKENS in tensors else [()] * count
+        prompts = [f"{name}[{n}]" if n else name for n in range(count)]
+        return [
+            named.Row(self.config, prompt, (*row,))
+            for prompt, row in zip(prompts, ids, strict=True)
+        ]
 
     def _arguments(self) -> tuple[str, ...]:
         """Return the arguments of a prompt. Raises DoesNotApply if none can be made."""
@@ -313,7 +311,7 @@ class Chooser:
         """What a model without token ids takes in place of the plain shapes; None if it takes those, or no others."""
         if not alone.takes(self.signature) or series_shapes.main(self.signature):
             return None
-        if not self._is_of_transformers:
+        if not named.is_of_transformers(self.model_class):
             return None
         try:
             plain = choice.arguments(self.signature, self.traits)
@@ -341,7 +339,7 @@ class Chooser:
         if argument == choice.DECODER:
             return inputs.decoder_tokens(name, self.config, inputs.DECODER_LENGTH)
         if argument in self.traits.named:
-            return self._named(argument, named.Row(self.config, name))
+            return named.tensor(argument, [named.Row(self.config, name)])
         return inputs.values(name, argument, self.config)
 
     def _rows(self, name: str, prompt: Prompt, *, ends: bool) -> Rows:

@@ -2,16 +2,19 @@
 
 Boxes of words, features of objects, patches in a row, steps of a game: no signature tells their shape, and each stands in
 one or a few architectures. An entry applies where forward lists the name and the config has the fields. This module
-makes them for one row.
+makes them. What belongs to a token follows from its id, so that it moves with the token where rows are padded, turned or cut.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
+from samebits_probe.model import choice
 from samebits_probe.model.inputs import seeded_numbers
 
 if TYPE_CHECKING:
@@ -31,9 +34,9 @@ class Row(NamedTuple):
 
     config: Any
     name: str
-    """Of the prompt: values depend on it."""
-    width: int = _STEPS
-    """Number of tokens."""
+    """Of the prompt: values that belong to no token depend on it."""
+    ids: tuple[int, ...] = ()
+    """Its tokens."""
 
 
 class _Argument(NamedTuple):
@@ -42,8 +45,10 @@ class _Argument(NamedTuple):
     make: Callable[[Row], torch.Tensor]
 
 
-def names(signature: Signature, config: Any) -> tuple[str, ...]:
-    """Return the arguments of a forward that this module makes."""
+def names(model_class: Any, signature: Signature, config: Any) -> tuple[str, ...]:
+    """Return the arguments of a forward that this module makes; none for a class of the user's."""
+    if not is_of_transformers(model_class):
+        return ()
     return tuple(
         name
         for name in signature.listed
@@ -51,9 +56,27 @@ def names(signature: Signature, config: Any) -> tuple[str, ...]:
     )
 
 
-def tensor(argument: str, row: Row) -> torch.Tensor:
-    """Return an argument for one row, without the dimension of rows."""
-    return next(one for one in _ARGUMENTS[argument] if _applies(one, row.config)).make(row)
+def is_of_transformers(model_class: Any) -> bool:
+    """Return False for a class of the user's, who knows what it takes, and is asked."""
+    return bool(model_class.__module__.startswith("transformers.models."))
+
+
+def tensor(argument: str, rows: list[Row]) -> torch.Tensor:
+    """Return an argument for some rows."""
+    made = next(one for one in _ARGUMENTS[argument] if _applies(one, rows[0].config)).make
+    return torch.stack([made(row) for row in rows])
+
+
+def beside(model: Any, ids: torch.Tensor | None) -> dict[str, torch.Tensor]:
+    """Return what a model needs beside token ids, [rows, length], of a prompt that a question makes itself."""
+    if ids is None or ids.ndim != 2:
+        return {}
+    listed = names(type(model), choice.signature_of(type(model).forward), model.config)
+    if not listed:
+        return {}
+    with _disable_current_modes():  # float64 would see numbers of a lower precision
+        rows = [Row(model.config, "beside", (*row,)) for row in ids.tolist()]
+        return {name: tensor(name, rows).to(ids.device) for name in listed}
 
 
 def _applies(argument: _Argument, config: Any) -> bool:
@@ -77,14 +100,19 @@ def _numbers(argument: str, *sizes: str | int) -> Callable[[Row], torch.Tensor]:
 
 
 def _boxes(row: Row) -> torch.Tensor:
-    """Return left, top, right, bottom of boxes in parts of a page, float32, [tokens, 4]."""
-    corner, size = seeded_numbers(row.name, BOXES, (2, row.width, 2)).abs() / 2
-    return torch.cat([corner, corner + size], dim=-1)
+    """Return left, top, right, bottom of each token's box in parts of a page, float32, [tokens, 4]."""
+    return torch.stack([_box(f"box {token}") for token in row.ids])
+
+
+@functools.cache
+def _box(name: str) -> torch.Tensor:
+    corner, size = seeded_numbers(name, BOXES, (2, 2)).abs() / 2
+    return torch.cat([corner, corner + size])
 
 
 def _boxes_per_mille(row: Row) -> torch.Tensor:
     scale = min(_PER_MILLE, int(row.config.max_2d_position_embeddings) - 1)
-    return (_boxes(row) * scale).long()
+    return (_boxes(row).double() * scale).long()  # the same numbers within float64
 
 
 def _flattened_patches(row: Row) -> torch.Tensor:
@@ -97,7 +125,7 @@ def _flattened_patches(row: Row) -> torch.Tensor:
 
 
 def _of_objects(row: Row) -> torch.Tensor:
-    return _boxes(row._replace(width=_STEPS))
+    return torch.stack([_box(f"{row.name} {n}") for n in range(_STEPS)])
 
 
 # of Decision Transformer, which reads no rewards

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import forks, layers, outputs, precision
-from samebits_probe.model.inputs import seeded_ids, text_config
+from samebits_probe.model import forks, layers, named, outputs, precision
+from samebits_probe.model.inputs import in_dtype, seeded_ids, text_config
 from samebits_probe.process import progress
 from samebits_probe.questions.relations.state import Snapshot
 
@@ -195,6 +195,8 @@ class Subject:
         kwargs: dict[str, Any] = {
             "decoder_input_ids" if self.encoder_decoder else "input_ids": ids,
         }
+        if not self.encoder_decoder:
+            kwargs |= self._beside(ids)
         if forks.accepts(self.model, "use_cache"):
             kwargs["use_cache"] = way.cached
         if way.mask is not None or (way.cached and way.placed):
@@ -202,6 +204,9 @@ class Subject:
             mask = torch.tensor([row[:stop] for row in rows_of_mask], device=self._device)
             kwargs |= self._placement(way, start, mask)
         return kwargs
+
+    def _beside(self, ids: torch.Tensor) -> dict[str, Any]:
+        return in_dtype(named.beside(self.model, ids), self.dtype)
 
     def _placement(self, way: Way, past: int, mask: torch.Tensor) -> dict[str, torch.Tensor]:
         arguments = forks.placement(self.model, past, mask)
@@ -228,7 +233,8 @@ class Subject:
         ids = torch.tensor([row + pad for row in rows], device=self._device)
         mask = torch.tensor([[1] * len(row) + pad for row in rows], device=self._device)
         with progress.forward({"input_ids": ids}, times=20):
-            return self.model.get_encoder()(input_ids=ids, attention_mask=mask), mask
+            encoder = self.model.get_encoder()
+            return encoder(input_ids=ids, attention_mask=mask, **self._beside(ids)), mask
 
     def generation_inputs(self, way: Way) -> dict[str, Any]:
         """Return generate()'s inputs for ``way``: ids and mask, or the encoder's."""

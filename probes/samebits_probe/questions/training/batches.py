@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import choice, forks, layers, load, series_shapes
+from samebits_probe.model import choice, forks, layers, load, named, series_shapes
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import n_rows, pad_id, seeded_ids, seeded_numbers, token_config
 from samebits_probe.model.prompted import PHRASES
@@ -251,7 +251,8 @@ def _with_ends_ignored(labels: torch.Tensor) -> torch.Tensor:
 def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Return seeded classes for the logits that the model computes for ``inputs``."""
     with torch.no_grad():
-        logits = layers.logits_of(model(**inputs))
+        beside = named.beside(model, inputs.get(choice.TOKENS))
+        logits = layers.logits_of(model(**beside | inputs))
     if logits is not None and logits.ndim == 4 and choice.PIXELS in inputs:
         return _of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import layers, precision
+from samebits_probe.model import choice, layers, named, precision
 from samebits_probe.process import progress
 from samebits_probe.questions.training import chance
 from samebits_probe.questions.training.batches import NoLoss
@@ -74,7 +74,7 @@ class Learner:
             return self._forward(kwargs)
 
     def _forward(self, kwargs: dict[str, Any]) -> Trained:
-        output = self.model(**self._in_dtype(kwargs))
+        output = self.model(**self._fed(kwargs))
         loss = getattr(output, "loss", None)
         if loss is None or loss.numel() != 1:
             msg = f"forward of {type(self.model).__name__} returns no loss for labels"
@@ -191,9 +191,11 @@ class Learner:
     def evaluated(self, kwargs: dict[str, Any]) -> torch.Tensor | None:
         """Return the logits of a forward in evaluation mode."""
         with self.evaluating(), self.arithmetic():
-            return _logits(self.model(**self._in_dtype(kwargs)))
+            return _logits(self.model(**self._fed(kwargs)))
 
-    def _in_dtype(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _fed(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments in the learner's dtype, with what the model needs beside token ids."""
+        kwargs = named.beside(self.model, kwargs.get(choice.TOKENS)) | kwargs
         return {name: _in(self.promoted or self.dtype, value) for name, value in kwargs.items()}
 
 
