@@ -215,11 +215,18 @@ def test_what_cannot_be_made_is_a_reason():
     assert "num_query_tokens" in record["prompts"]["short"]["reason"] or (
         "image_token" in record["prompts"]["short"]["reason"]
     )
-    (record, feed), _ = choose("clap", {}, "ClapModel")
-    assert "cannot tell the shape" in record["prompts"]["short"]["reason"]
+    (record, feed), _ = choose("seggpt", {}, "SegGptModel")
+    assert "prompt_masks" in record["prompts"]["short"]["reason"]
     reason = raised(NotFed, feed.inputs, "short", None)
-    assert "cannot tell the shape" in str(reason)
+    assert "prompt_masks" in str(reason)
     assert list(feed.all(None)) == []
+
+
+def test_a_spectrogram_stands_beside_its_text():
+    (record, _), config = choose("clap", {}, "ClapModel")
+    assert fed(record) == ["input_ids", "input_features"]
+    shape = record["prompts"]["padded"]["tensors"]["input_features"]["shape"]
+    assert shape == [2, 1, 64, config.audio_config.num_mel_bins]
 
 
 def test_a_release_that_has_no_such_class_is_no_failure():
