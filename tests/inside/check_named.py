@@ -116,6 +116,8 @@ def test_widths_fill_the_groups_of_a_norm():
 
 
 def test_logits_may_be_masked():
-    """Grounding DINO has minus infinity where its text ends."""
+    """Grounding DINO has minus infinity where its text ends. Its code cuts texts at [CLS] and [SEP]."""
     made = auto.make("grounding-dino", 1)
-    assert not made.refused, made.refused
+    prompts = dict(made.prompts)
+    assert prompts["short"]["input_ids"][0, [0, -1]].tolist() == [101, 102]
+    assert prompts["padded"]["input_ids"][:, 0].tolist() == [101, 101], "padded on the right"

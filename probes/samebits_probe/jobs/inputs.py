@@ -11,6 +11,7 @@ record holds the texts and all other inputs.
 
 from __future__ import annotations
 
+import sys
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -275,6 +276,7 @@ class Chooser:
                 [row["ids"] for row in rows.rows],
                 inputs.pad_id(self.tokens),
                 masked=choice.MASK in arguments,
+                side="right" if self._ends else "left",
             )
             tensors |= padded.kwargs
             fact["real_rows"] = padded.real_rows
@@ -375,10 +377,21 @@ class Chooser:
             return {"ids": [int(i) for i in prompt["ids"]]}
         reserved = [getattr(self.config, name) for name in self.traits.placeholders]
         ids = inputs.seeded_ids(name, past or int(length or 9), self.tokens, reserved)
+        if self._ends and length != 1:
+            ids[0], ids[-1] = self._ends
         end = getattr(self.tokens, "eos_token_id", None)
         if ends and isinstance(end, int) and 0 <= end < inputs.vocabulary(self.tokens):
             ids[-1] = end  # a text part is pooled there
         return {"ids": ids}
+
+    @cached_property
+    def _ends(self) -> tuple[int, ...]:
+        """The first and the last id of a text, where the model's code cuts texts at them; () for other models.
+
+        Grounding DINO's masks and positions of a text without [CLS] are of no use, and change in 5.23.
+        """
+        ends = getattr(sys.modules.get(self.model_class.__module__), "SPECIAL_TOKENS", ())[:2]
+        return (*ends,) if ends and max(ends) < inputs.vocabulary(self.tokens) else ()
 
     @cached_property
     def _has_tokenizer(self) -> bool:
