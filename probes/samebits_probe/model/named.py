@@ -26,7 +26,7 @@ _STEPS = 6
 _GRID = (2, 3)
 """Rows and columns of patches; unequal, so that neither passes for the other."""
 _PER_MILLE = 1000
-"""Boxes of LayoutLM are in thousandths of a page (arXiv:1912.13318, section 2.3)."""
+"""Boxes of LayoutLM are in thousandths of a page: LayoutLMEmbeddings.forward raises beyond 1000."""
 
 
 class Row(NamedTuple):
@@ -116,7 +116,7 @@ def _boxes_per_mille(row: Row) -> torch.Tensor:
 
 
 def _flattened_patches(row: Row) -> torch.Tensor:
-    """Return patches with their row and column before them, from 1 on (arXiv:2210.03347, appendix A)."""
+    """Return patches with their row and column before them, from 1 on, as image_processing_pix2struct.py has them."""
     rows, columns = _GRID
     places = [(1.0 + r, 1.0 + c) for r in range(rows) for c in range(columns)]
     width = int(_field(row.config, "patch_embed_hidden_size"))
