@@ -70,7 +70,7 @@ def test_arithmetic_in_float64_does_not_see_how_they_are_made():
 
 
 def test_a_name_alone_makes_nothing():
-    """A forward of somebody's own may call anything a bbox, and so may a class without such a field."""
+    """In a user's class, and in a config without the field, a bbox may be anything."""
     takes = choice.signature_of(transformers.LayoutLMModel.forward)
     of_layoutlm = transformers.LayoutLMModel, takes, transformers.LayoutLMConfig()
     assert named.names(*of_layoutlm) == ("bbox",)

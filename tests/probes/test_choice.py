@@ -405,5 +405,5 @@ def test_what_is_made_by_its_name_is_fed_beside_the_tokens_or_alone():
 def test_a_spectrogram_beside_text_has_a_shape_where_the_config_says_it():
     clap = {"text_config": TEXT, "audio_config": {"spec_size": 256, "num_mel_bins": 64}}
     assert chosen("input_ids input_features", clap) == ("input_ids", "input_features")
-    other = {"text_config": TEXT, "audio_config": {"num_mel_bins": 64}}
-    assert "cannot tell the shape" in reason("input_ids input_features", other)
+    unknown = {"text_config": TEXT, "audio_config": {"num_mel_bins": 64}}
+    assert "cannot tell the shape" in reason("input_ids input_features", unknown)

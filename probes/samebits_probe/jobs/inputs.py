@@ -276,12 +276,12 @@ class Chooser:
                 [row["ids"] for row in rows.rows],
                 inputs.pad_id(self.tokens),
                 masked=choice.MASK in arguments,
-                side="right" if self._ends else "left",
+                side="right" if self._borders else "left",
             )
             tensors |= padded.kwargs
             fact["real_rows"] = padded.real_rows
+        count = len(rows.rows)
         for argument in arguments:
-            count = len(rows.rows)
             if argument == choice.DECODER:
                 tensors[argument] = self._decoder(name, rows)
             elif argument in choice.VALUES:
@@ -377,15 +377,15 @@ class Chooser:
             return {"ids": [int(i) for i in prompt["ids"]]}
         reserved = [getattr(self.config, name) for name in self.traits.placeholders]
         ids = inputs.seeded_ids(name, past or int(length or 9), self.tokens, reserved)
-        if self._ends and length != 1:
-            ids[0], ids[-1] = self._ends
+        if self._borders and length != 1:
+            ids[0], ids[-1] = self._borders
         end = getattr(self.tokens, "eos_token_id", None)
         if ends and isinstance(end, int) and 0 <= end < inputs.vocabulary(self.tokens):
             ids[-1] = end  # a text part is pooled there
         return {"ids": ids}
 
     @cached_property
-    def _ends(self) -> tuple[int, ...]:
+    def _borders(self) -> tuple[int, ...]:
         """The first and the last id of a text, where the model's code cuts texts at them; () for other models.
 
         Grounding DINO's masks and positions of a text without [CLS] are of no use, and change in 5.23.

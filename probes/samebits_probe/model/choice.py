@@ -147,7 +147,7 @@ class Signature(NamedTuple):
     @property
     def names(self) -> frozenset[str]:
         """The names of the listed parameters."""
-        return frozenset(parameter.name for parameter in self.parameters)
+        return frozenset(self.listed)
 
     @property
     def listed(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Arguments of forward whose shape follows from fields of the config, by their names.
 
-Boxes of words, features of objects, patches in a row, steps of a game: no signature tells their shape, and each stands in
-one or a few architectures. An entry applies where forward lists the name and the config has the fields. This module
-makes them. What belongs to a token follows from its id, so that it moves with the token where rows are padded, turned or cut.
+They are boxes of words, features of objects, patches in a row and steps of a game. No signature tells their shape, and few
+architectures take each of them. An entry applies where forward lists the name and the config has the fields.
+What belongs to a token follows from its id, so that it moves with the token where rows are padded, turned or cut.
 """
 
 from __future__ import annotations
@@ -47,17 +47,19 @@ class _Argument(NamedTuple):
 
 def names(model_class: Any, signature: Signature, config: Any) -> tuple[str, ...]:
     """Return the arguments of a forward that this module makes; none for a class of the user's."""
+    described = _described(model_class, config)
+    return tuple(name for name in signature.listed if name in described)
+
+
+def _described(model_class: Any, config: Any) -> set[str]:
+    """Return the arguments that a config describes, whether or not forward takes them."""
     if not is_of_transformers(model_class):
-        return ()
-    return tuple(
-        name
-        for name in signature.listed
-        if any(_applies(one, config) for one in _ARGUMENTS.get(name, ()))
-    )
+        return set()
+    return {name for name, ways in _ARGUMENTS.items() if any(_applies(way, config) for way in ways)}
 
 
 def is_of_transformers(model_class: Any) -> bool:
-    """Return False for a class of the user's, who knows what it takes, and is asked."""
+    """Return False for a class of the user's: its arguments may mean anything, and the user gives them."""
     return bool(model_class.__module__.startswith("transformers.models."))
 
 
@@ -71,9 +73,9 @@ def beside(model: Any, ids: torch.Tensor | None) -> dict[str, torch.Tensor]:
     """Return what a model needs beside token ids, [rows, length], of a prompt that a question makes itself."""
     if ids is None or ids.ndim != 2:
         return {}
+    if not _described(type(model), model.config):
+        return {}  # each forward of a question comes here: a signature costs more than fields
     listed = names(type(model), choice.signature_of(type(model).forward), model.config)
-    if not listed:
-        return {}
     with _disable_current_modes():  # float64 would see numbers of a lower precision
         rows = [Row(model.config, "beside", (*row,)) for row in ids.tolist()]
         return {name: tensor(name, rows).to(ids.device) for name in listed}

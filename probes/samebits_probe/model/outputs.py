@@ -161,3 +161,12 @@ def _name(path: Path) -> str:
     first, *rest = map(str, path) if path else ("",)
     parts = (f"[{key}]" if isinstance(key, int) else f".{key}" for key in path[1:])
     return first + "".join(parts) if rest else first
+
+
+def has_numbers(output: Any) -> bool:
+    """Return True if the first floats of an output have no NaN and a finite number.
+
+    Some may be infinite: Grounding DINO masks its logits beyond the text.
+    """
+    first = next((t for t in tensors(output).values() if t.is_floating_point()), None)
+    return first is not None and bool(first.isfinite().any()) and not bool(first.isnan().any())

@@ -14,6 +14,7 @@ import torch
 from samebits_probe.model import forks, layers
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import text_config
+from samebits_probe.model.series_shapes import number
 from samebits_probe.process.failure import describe, in_one_line
 
 Facts = dict[str, Any]
@@ -53,8 +54,7 @@ def _head_masks(config: Any) -> Iterator[tuple[str, torch.Tensor]]:
         ("cross_attn_head_mask", "decoder_layers", "decoder_attention_heads"),
     )
     for name, *fields in sizes:
-        shape = [getattr(config, field, None) for field in fields]
-        layers, heads = (size if isinstance(size, int) else 0 for size in shape)
+        layers, heads = (number(config, field) for field in fields)
         if layers and heads > 1:  # LXMERT has a number of layers for each kind
             mask = torch.ones(layers, heads)
             mask[:, 0] = 0
