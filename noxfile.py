@@ -124,6 +124,14 @@ def tests_long(session: nox.Session) -> None:
     session.run("pytest", "tests", "-m", "long", *session.posargs)
 
 
+@nox.session(name="tests-gpu", default=False)
+def tests_gpu(session: nox.Session) -> None:
+    """Run the tests that need a GPU of NVIDIA, on the torch that the machine has."""
+    install(session, "tests")
+    session.run("nvidia-smi", "-L", external=True)
+    session.run("pytest", "tests/gpu", *session.posargs)
+
+
 @nox.session(default=False)
 def newest(session: nox.Session) -> None:
     """Run the tests in real environments on the newest release, which may be newer than they know."""
@@ -203,6 +211,12 @@ def scale(session: nox.Session) -> None:
 def levels(session: nox.Session) -> None:
     """Run zoo.yaml at every level and list what only a deeper level sees; takes hours on two cores."""
     run_module(session, "bench.levels")
+
+
+@nox.session(name="zoo-gpu", venv_backend="none", default=False)
+def zoo_gpu(session: nox.Session) -> None:
+    """Run the models of zoo.yaml on the GPU of this machine, on its torch; compare with the CPU's verdicts."""
+    run_module(session, "bench.gpu")
 
 
 @nox.session(venv_backend="none", default=False)

@@ -43,7 +43,17 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from samebits_probe.process import calls, consent, learned, marks, network, own, progress, vision
+from samebits_probe.process import (
+    calls,
+    consent,
+    device_forks,
+    learned,
+    marks,
+    network,
+    own,
+    progress,
+    vision,
+)
 from samebits_probe.process.children import (
     be_first_for_oom_killer,
     die_with_parent,
@@ -280,6 +290,7 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
 
 
 def _run_job(job: Job) -> None:
+    device_forks.count_as_usual()
     if "torch" in sys.modules:
         importlib.import_module(_THREADS).recreate_pool()
     _separate_remote_code()
@@ -436,6 +447,7 @@ _NEEDED_BY_EVERY_MODEL = ("transformers.modeling_utils", "transformers.generatio
 def _import_everything() -> dict[str, Any]:
     """Import what every job needs, so that children share it, and return the machine's facts."""
     marks.MARKS.install()
+    device_forks.count_without_driver()
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
     settings = importlib.import_module(_SETTINGS)

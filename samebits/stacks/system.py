@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from samebits.base.digests import digest_of
-from samebits.base.errors import StackError
+from samebits.base.errors import StackError, StackMachineError
 from samebits.base.homes import expanded
 from samebits.records.record import Record
 from samebits.stacks.probes import ENVIRONMENT
@@ -94,7 +94,7 @@ def find_system_torch(environ: Mapping[str, str], run: Run) -> SystemTorch:
     """Return the first interpreter that has torch: the one that is named, else of the PATH.
 
     Raises:
-        StackError: none has it.
+        StackMachineError: none has it.
 
     """
     attempts: list[str] = []
@@ -109,7 +109,7 @@ def find_system_torch(environ: Mapping[str, str], run: Run) -> SystemTorch:
         f"environment that hides it: name the interpreter in {VARIABLE}, or write a version of torch "
         f"in matrix.yaml. Tried:{tried}"
     )
-    raise StackError(msg)
+    raise StackMachineError(msg)
 
 
 def _programs(environ: Mapping[str, str]) -> Iterator[str]:

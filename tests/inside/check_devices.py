@@ -192,6 +192,49 @@ def test_a_cell_on_a_missing_device_says_so_and_is_not_finished():
     assert "--devices cpu" in capture["unfinished"]["reason"]
 
 
+@contextmanager
+def synchronizing(answer):
+    before = torch.cuda.synchronize
+    torch.cuda.synchronize = answer
+    try:
+        yield
+    finally:
+        torch.cuda.synchronize = before
+
+
+def broken():
+    msg = "CUDA error: misaligned address\nCompile with TORCH_USE_CUDA_DSA"
+    raise RuntimeError(msg)
+
+
+def test_an_exception_on_a_lost_device_ends_the_process_and_another_one_is_a_result():
+    with tempfile.TemporaryDirectory() as folder:
+        job = {
+            "cell": {"model": "m", "variant": {"device": "cuda"}, "stack": "s"},
+            "run": "a",
+            "capture": f"{folder}/a.json",
+        }
+        real = cell._run
+        cell._run = lambda job: 1 / 0
+        try:
+            with synchronizing(broken):
+                cell.run(job)
+            raise AssertionError
+        except devices.DeviceLost as lost:
+            assert str(lost) == "CUDA error: misaligned address"
+            assert not Path(job["capture"]).exists()
+            with synchronizing(lambda: None):
+                cell.run(job)
+            assert "ZeroDivisionError" in Path(job["capture"]).read_text("utf-8")
+        finally:
+            cell._run = real
+
+
+def test_a_cpu_is_never_lost():
+    with synchronizing(broken):
+        devices.require_alive("cpu")
+
+
 # --- what exists only on a GPU
 
 

@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from samebits.base.errors import StackError
+from samebits.base.errors import StackMachineError
 from samebits.base.filestate import Dependencies
 from samebits.stacks import build
 from samebits.stacks.build import StackBuilder
@@ -176,7 +176,7 @@ def test_the_message_without_a_torch_names_every_attempt_and_the_variable(tmp_pa
             return CompletedProcess(command, 1, "", "Traceback\nImportError: no module\n")
         return CompletedProcess(command, 0, facts({}, "/x"), "")
 
-    with pytest.raises(StackError) as caught:
+    with pytest.raises(StackMachineError) as caught:
         find_system_torch({"PATH": str(folder)}, run)
     text = str(caught.value)
     assert f"{folder / 'python3'}: it has no torch" in text
@@ -188,5 +188,5 @@ def test_a_named_interpreter_that_does_not_run_is_not_replaced_by_another(tmp_pa
     def run(command, _text, _env):
         raise FileNotFoundError(2, "No such file or directory")
 
-    with pytest.raises(StackError, match="No such file"):
+    with pytest.raises(StackMachineError, match="No such file"):
         find_system_torch({"PATH": str(tmp_path), VARIABLE: str(tmp_path / "gone")}, run)

@@ -35,7 +35,13 @@ NO_DEVICE = "no device"
 
 
 def run(job: CellJob) -> None:
-    """Run one cell once and write its capture."""
+    """Run one cell once and write its capture.
+
+    Raises:
+        DeviceLost: a kernel ended the context of the device. The capture is the one of the last phase
+            that began, as after a crash.
+
+    """
     try:
         _run(job)
     except DeviceMissing as missing:
@@ -43,6 +49,7 @@ def run(job: CellJob) -> None:
         write_capture(Path(job["capture"]), job, {"status": "unfinished", "unfinished": ended})
     except Exception as error:  # noqa: BLE001  a defect of the probe is reported like any failure
         traceback.print_exc()
+        devices.require_alive(job["cell"]["variant"]["device"])
         failed = {"status": "failed", "failure": describe("probe", error)}
         write_capture(Path(job["capture"]), job, failed)
 
@@ -71,11 +78,13 @@ def observe(session: Session) -> dict[str, Any]:
     first, *others = PHASES
     with session.timed(first.name), torch.set_grad_enabled(first.needs_grad):
         first.observe(session)
+        devices.require_alive(session.source.device)
         fork_untouched(session)
     for phase in others:
         # a phase that controls gradients itself finds them as transformers does
         with session.timed(phase.name), torch.set_grad_enabled(phase.needs_grad):
             phase.observe(session)
+            devices.require_alive(session.source.device)
     return session.outcome("complete")
 
 

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from samebits_probe.process import device_forks
+
 _ELSEWHERE = (
     ": run these cells on a machine that has it (--shard, --on, --store), or leave them out, such as "
     "with --devices cpu"
@@ -30,6 +32,10 @@ class DeviceMissing(Exception):  # noqa: N818  it is about the machine, and no e
 
     def __init__(self, reason: str, advice: str = _ELSEWHERE) -> None:
         super().__init__(reason + advice)
+
+
+class DeviceLost(Exception):  # noqa: N818  it ends the process, as a crash does
+    """A kernel ended the context of a device: this process can compute nothing more on it."""
 
 
 def inventory(kind: str) -> Inventory:
@@ -57,6 +63,27 @@ def require(device: str, look: Callable[[str], Inventory] = inventory) -> None:
     if not there.available:
         msg = f"this machine has no {kind} device that torch {torch.__version__} can use"
         raise DeviceMissing(msg)
+    if device_forks.are_lost():
+        msg = (
+            f"the process of this environment called a driver before it forked, so {kind} is lost in all jobs. "
+            "Usually a package does that as it is imported"
+        )
+        raise DeviceMissing(msg, ": please report it with the packages of the environment")
     if int(index or 0) >= there.available:
         msg = f"there is no {device}: this machine has {there.available} {kind} device(s), counted from 0"
         raise DeviceMissing(msg)
+
+
+def require_alive(device: str) -> None:
+    """Raise DeviceLost if a kernel has failed on the device; wait for all that were started.
+
+    Such an error is reported by a later call, and by each call after it (CUDA runtime API, "Error handling":
+    a corrupted context must be ended with its process).
+    """
+    kind = device.partition(":")[0]
+    if kind == "cpu":
+        return
+    try:
+        getattr(torch, kind).synchronize()
+    except RuntimeError as error:
+        raise DeviceLost(str(error).partition("\n")[0]) from error

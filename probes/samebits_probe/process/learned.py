@@ -21,6 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from samebits_probe.process import device_forks
+
 DIGESTS: dict[tuple[str, int, str], str] = {}
 """File, first line and name of a function of transformers -> the digest of its source."""
 _NOT_PREIMPORTED = ("transformers_modules", "samebits_", "__")
@@ -77,7 +79,7 @@ def read(path: Path) -> None:
         path.unlink()
     except (OSError, ValueError):
         return
-    for name in learned["imports"]:
+    for name in device_forks.harmless(learned["imports"]):
         # a module that cannot be imported in advance is imported when needed, or not at all
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)

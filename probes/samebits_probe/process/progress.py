@@ -41,10 +41,10 @@ runs the step. The nearest process then ends it first, and only its result is lo
 LOOK = 0.25
 """Seconds between two looks at a board."""
 
-_BEATS, _FORWARDS, _LIMIT, _LONGEST, _PER_POSITION, _CURRENT = range(6)
+_BEATS, _FORWARDS, _LIMIT, _LONGEST, _PER_POSITION, _LATEST, _MOST, _CURRENT = range(8)
 """Words of a board's head: beats, forwards, limit, longest forward so far, longest time per position,
-current slot."""
-_HEAD_SIZE = 6 * 8
+time per position of the latest forward, most positions of one, current slot."""
+_HEAD_SIZE = 8 * 8
 _SLOT = struct.Struct("<dBBqQQ120s120s")
 _SIZE = _HEAD_SIZE + 2 * _SLOT.size
 _MAX_READS = 100
@@ -116,8 +116,10 @@ class Board:
 
     def record_forward(self, seconds: float, positions: int) -> None:
         """Record the seconds of one plain forward over ``positions`` positions."""
-        for word, value in ((_LONGEST, seconds), (_PER_POSITION, seconds / max(positions, 1))):
+        each = seconds / max(positions, 1)
+        for word, value in ((_LONGEST, seconds), (_PER_POSITION, each), (_MOST, float(positions))):
             self._seconds[word] = max(self._seconds[word], value)
+        self._seconds[_LATEST] = each
         self.beat()
 
     def read(self) -> Step:
@@ -160,6 +162,14 @@ class Board:
     def longest(self) -> float:
         """Seconds of the longest plain forward so far; 0.0 before the first."""
         return self._seconds[_LONGEST]
+
+    @property
+    def settled(self) -> float:
+        """Seconds of a plain forward over the most positions so far, at the latest one's pace.
+
+        On a GPU the first forward of each shape also loads kernels, and takes many times as long.
+        """
+        return min(self.longest, self._seconds[_LATEST] * self._seconds[_MOST])
 
     @property
     def per_position(self) -> float:
