@@ -13,8 +13,11 @@ STACK = PROBES / "stack.py"
 """The script that a stack's interpreter runs; tests and the bench replace it."""
 WARM = PROBES / "samebits_warm.py"
 """The script in its place for a process that stays between runs."""
-MAKER = PROBES / "samebits_probe" / "model" / "build.py"
-"""The module that makes checkpoints: one that another text of it made is made again."""
+MAKERS = tuple(
+    PROBES / "samebits_probe" / name
+    for name in ("model/build.py", "jobs/auto.py", "model/scale.py", "model/shrink.py")
+)
+"""The modules that make checkpoints: one that another text of them made is made again."""
 ARCHITECTURES = PROBES / "architectures.py"
 """The script that lists the architectures of a release; it uses only the standard library."""
 ENVIRONMENT = PROBES / "samebits_probe" / "process" / "environment.py"

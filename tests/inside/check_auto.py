@@ -24,6 +24,31 @@ def drawn():
     return random.Random(release).sample(runs, min(N_DRAWN, len(runs)))
 
 
+class TowerConfig(transformers.PretrainedConfig):
+    model_type = "made_up_tower"
+
+    def __init__(self, width=8, **kwargs):
+        super().__init__(**kwargs)
+        self.width = width
+
+
+class TowersConfig(transformers.PretrainedConfig):
+    model_type = "made_up_towers"
+    sub_configs = dict.fromkeys(("vision_config", "audio_config", "other"), TowerConfig)
+
+    def __init__(self, vision_config=None, audio_config=None, other=None, **kwargs):
+        super().__init__(**kwargs)
+        self.vision_config, self.other = vision_config, other
+        self.audio_config = audio_config or TowerConfig(width=3)
+
+
+def test_a_tower_that_the_default_leaves_out_is_made_and_one_that_it_has_is_kept():
+    values = auto._default(TowersConfig)
+    assert values["vision_config"]["width"] == 8
+    assert values["audio_config"]["width"] == 3
+    assert values["other"] is None
+
+
 def test_types_drawn_at_random_run():
     for name in drawn():
         made = auto.make(name, 1)

@@ -67,6 +67,8 @@ _MOST_FILLED = 5
 """Configs that are tried: the default, and with what the class was seen to need."""
 _MOST_UNFED = 4
 """Plans after which a type is given up for which no inputs are known: those of the first may have the wrong sizes."""
+_TOWERS = ("vision_config", "audio_config")
+"""Parts of a config that hold a tower each."""
 _NO_FORWARD = "has no forward"
 _NO_CLASS = "transformers has no model class for it"
 
@@ -240,6 +242,7 @@ def _default(config_class: Any) -> dict[str, Any]:
         **copy.deepcopy(_GIVEN.get(config_class.model_type, {}))
     ).to_dict()
     values = {name: value for name, value in values.items() if name not in _DERIVED}
+    values |= _towers(config_class, values)
     backbone = values.get("backbone_config")
     kind = backbone.get("model_type") if isinstance(backbone, dict) else None
     if kind in _TIMM or (values.get("use_timm_backbone") and backbone is None):
@@ -250,6 +253,21 @@ def _default(config_class: Any) -> dict[str, Any]:
             if name in values:
                 values[name] = None if name == "backbone_kwargs" else False
     return values
+
+
+def _towers(config_class: Any, values: dict[str, Any]) -> dict[str, Any]:
+    """Return the configs of parts that a default leaves out and checkpoints have, as Gemma 4's of images and sounds."""
+    parts = getattr(config_class, "sub_configs", None) or {}
+    classes = {name: getattr(part, "config_class", part) for name, part in parts.items()}
+    return {
+        name: made.to_dict()
+        for name, part in classes.items()
+        if name.endswith(_TOWERS)
+        and values.get(name, "") is None
+        and isinstance(part, type)
+        and issubclass(part, transformers.PretrainedConfig)
+        and (made := part()).model_type
+    }
 
 
 def _filled(values: dict[str, Any], model_class: Any, refusals: Iterable[str]) -> dict[str, Any]:
