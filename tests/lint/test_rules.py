@@ -391,6 +391,26 @@ CASES = [
         "from transformers import pipeline\npipeline('translation_en_to_fr', model='m')\n",
         "from transformers import pipeline\npipeline('text-generation', model='m')\n",
     ),
+    *[
+        (
+            "SB913",
+            f"from transformers import {name}\nm = {name}.from_pretrained('m')\n"
+            f"out = m{method}(input_ids=i, pixel_values=p, image_grid_thw=g)\n",
+            f"from transformers import {name}\nm = {name}.from_pretrained('m')\n"
+            f"out = m{method}(input_ids=i, pixel_values=p, image_grid_thw=g{twin})\n",
+        )
+        for name, method, twin in (
+            ("AutoModelForImageTextToText", "", ", mm_token_type_ids=t"),
+            ("Qwen2_5_VLForConditionalGeneration", ".generate", ", **more"),
+            ("Qwen3VLModel", ".forward", ", position_ids=q"),
+        )
+    ],
+    (
+        "SB913",
+        "from transformers import Qwen2VLModel\nm = Qwen2VLModel.from_pretrained('m')\nm(i, video_grid_thw=g)\n",
+        "from transformers import ColQwen2Model\nm = ColQwen2Model.from_pretrained('m')\nm(i, video_grid_thw=g)\n"
+        "def f(visual, m):\n    return visual(image_grid_thw=g), m.get_image_features(p, image_grid_thw=g)\n",
+    ),
     (
         "SB907",
         "import transformers\ndef f(m, a, x):\n"

@@ -110,6 +110,36 @@ def _images_beside_chat(project: Project) -> Iterator[Problem]:
         )
 
 
+def _untyped_tokens(project: Project) -> Iterator[Problem]:
+    """Find a call with the grid of an image, and without what says which of its tokens are the image's."""
+    for source, node in project.nodes(ast.Call):
+        passed = {argument.arg: argument for argument in node.keywords}
+        grid = passed.get("image_grid_thw") or passed.get("video_grid_thw")
+        if grid is None or passed.keys() & _TYPES_OR_POSITIONS or guarded(source, node):
+            continue
+        called = node.func
+        if isinstance(called, ast.Attribute) and called.attr in {"forward", "generate"}:
+            called = called.value
+        held = _last(instance_class(project, source, called))
+        if _HAS_TYPES.match(held):
+            yield problem(
+                "SB913",
+                source,
+                grid,
+                f"a model of {held} is given {grid.arg} without mm_token_type_ids: ValueError, or positions of text",
+                since("5.3"),
+                "pass on all that the processor returns, or (input_ids == config.image_token_id).long()",
+            )
+
+
+_TYPES_OR_POSITIONS = {"mm_token_type_ids", "position_ids", None}
+"""Arguments with which the rule does not apply; ``**`` has the name None."""
+_HAS_TYPES = re.compile(
+    r"AutoModel(?:For|$)|(?:Qwen(?:2|2_5_|3)VL|Qwen3_5|Glm4v|Glm46V|GlmOcr|PaddleOCRVL)\w*(?:Model|For)"
+)
+"""Classes whose forward has ``mm_token_type_ids`` since 5.3, or that load one of them."""
+
+
 def _is_chat(source: Source, node: ast.expr) -> bool:
     """Return True for a list of messages, also where a variable holds nothing else."""
     if not isinstance(node, ast.Name):
@@ -294,4 +324,5 @@ RULES = (
     LintRule("SB108", "error", _attributes),
     LintRule("SB109", "warning", _variables),
     LintRule("SB864", "error", _tasks),
+    LintRule("SB913", "error", _untyped_tokens),
 )
