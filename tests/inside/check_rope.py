@@ -1,8 +1,11 @@
 """cell.rope: the closed formulas are transformers' own to within float32, and an ulp shows."""
 
+from types import SimpleNamespace
+
 import torch
 import transformers
 from samebits_probe.cell import rope
+from samebits_probe.model import forks
 
 NEW = int(transformers.__version__.split(".")[0]) >= 5
 
@@ -145,3 +148,58 @@ def test_junk_has_no_distance_but_is_compared():
     built = model(None)
     built.model.rotary_emb.inv_freq.fill_(float("nan"))
     assert facts(built)["formula"]["max_ulp"] is None
+
+
+class Ambiguous:
+    """A config with a field for each layer, as 5.17 and later have."""
+
+    def __init__(self, **sizes):
+        names = {name for name, values in sizes.items() if isinstance(values, list)}
+        self._heterogeneity_spec = SimpleNamespace(per_layer_attributes=names)
+        self._sizes = sizes
+
+    @property
+    def per_layer_config(self):
+        layers = range(len(self._sizes["head_dim"]))
+        return [
+            SimpleNamespace(**{n: v[i] for n, v in self._sizes.items() if isinstance(v, list)})
+            for i in layers
+        ]
+
+    def __getattr__(self, name):
+        if name in self._heterogeneity_spec.per_layer_attributes:
+            raise RuntimeError(name)
+        if name not in self._sizes:
+            raise AttributeError(name)
+        return self._sizes[name]
+
+
+def test_a_field_that_each_layer_has_is_read_of_the_layers():
+    config = Ambiguous(head_dim=[16, 16, 32], num_attention_heads=4, hidden_size=48)
+    assert forks.values_of(config, "head_dim") == [16, 16, 32]
+    assert forks.value_of(config, "head_dim") == 16
+    assert forks.values_of(config, "hidden_size") == [48]
+    assert forks.values_of(SimpleNamespace(), "head_dim") == [None]
+    assert rope.rotary_dims(8, {}, config) == [16]
+    assert rope.rotary_dims(16, {}, config) == [32]
+
+
+def test_layers_of_gemma_4_have_heads_of_their_own():
+    if not hasattr(transformers, "Gemma4TextConfig"):
+        return
+    config = transformers.Gemma4TextConfig(
+        num_hidden_layers=6, head_dim=16, global_head_dim=32, num_attention_heads=2
+    )
+    sizes = forks.values_of(config, "head_dim")
+    assert sizes in ([16], [16] * 5 + [32])
+    assert rope.rotary_dims(8, {}, config) == [16]
+
+
+def test_a_config_that_refuses_a_read_has_no_formula_and_fails_nothing():
+    class Refusing:
+        def __getattr__(self, name):
+            raise RuntimeError(name)
+
+    settings = {"rope_theta": 500.0}
+    facts = rope.formula_facts("default", torch.ones(8), settings, Refusing())
+    assert "RuntimeError" in facts["note"]

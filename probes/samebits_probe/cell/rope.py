@@ -84,7 +84,7 @@ def formula_facts(
             formula(dim, float(base), settings, config)
             for dim in rotary_dims(buffer.numel(), settings, config)
         ]
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except Exception as error:  # noqa: BLE001  a config that refuses a read is no failure of the model
         facts["note"] = f"the formula does not apply: {type(error).__name__}: {error}"
         return facts
     distances = [_ulp_distance(buffer, values) for values in exact]
@@ -100,14 +100,15 @@ def rotary_dims(n: int, settings: Settings, config: Any) -> list[int]:
     the next even one. If the config has neither, as with remote code that uses another name for the
     dimension, both are returned and the formula with the smaller distance counts.
     """
-    size = getattr(config, "head_dim", None)
-    heads, hidden = (getattr(config, k, None) for k in ("num_attention_heads", "hidden_size"))
-    if size is None and isinstance(heads, int) and isinstance(hidden, int):
-        size = hidden // heads
-    share = settings.get("partial_rotary_factor") or getattr(config, "partial_rotary_factor", None)
-    config_dims = [getattr(config, k, None) for k in ("qk_rope_head_dim", "rotary_dim")]
-    if isinstance(size, int):
-        config_dims += [size, int(size * share) if isinstance(share, float) else size]
+    sizes = forks.values_of(config, "head_dim")
+    heads, hidden = (forks.value_of(config, k) for k in ("num_attention_heads", "hidden_size"))
+    if sizes == [None] and isinstance(heads, int) and isinstance(hidden, int):
+        sizes = [hidden // heads]
+    share = settings.get("partial_rotary_factor") or forks.value_of(config, "partial_rotary_factor")
+    config_dims = [forks.value_of(config, k) for k in ("qk_rope_head_dim", "rotary_dim")]
+    for size in sizes:
+        if isinstance(size, int):
+            config_dims += [size, int(size * share) if isinstance(share, float) else size]
     possible = [2 * n, 2 * n - 1]
     return [dim for dim in possible if dim in config_dims] or possible
 

@@ -21,6 +21,24 @@ def _version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def values_of(config: Any, name: str) -> list[Any]:
+    """Return what a config has in a field: [None] without it, and the values of all layers if they differ.
+
+    From 5.17 on a config can have a field for each layer, as Gemma 4's has ``head_dim``. Such a field of the config
+    as a whole raises AmbiguousGlobalPerLayerAttributeError, which is no AttributeError
+    (integrations/heterogeneity/configuration_utils.py, __getattribute__).
+    """
+    spec = getattr(config, "__dict__", {}).get("_heterogeneity_spec")
+    if spec is None or name not in spec.per_layer_attributes:
+        return [getattr(config, name, None)]
+    return [getattr(layer, name, None) for layer in config.per_layer_config]
+
+
+def value_of(config: Any, name: str) -> Any:
+    """Return what a config has in a field; of several values, the first that is not None."""
+    return next((value for value in values_of(config, name) if value is not None), None)
+
+
 def dtype_keyword() -> str:
     """Return from_pretrained's keyword for a dtype: ``dtype`` from 4.57 on, else ``torch_dtype``.
 
@@ -109,15 +127,15 @@ def rope_settings(config: Any, layer_type: str | None = None) -> dict[str, Any]:
     4.x keeps ``rope_theta`` and ``rope_scaling`` on the config, gemma3 also
     ``rope_local_base_freq``; 5.x has ``rope_parameters``, per layer type in mixed models.
     """
-    parameters = getattr(config, "rope_parameters", None)
+    parameters = value_of(config, "rope_parameters")
     if isinstance(parameters, dict):
         if layer_type in parameters and isinstance(parameters[layer_type], dict):
             return dict(parameters[layer_type])
         return dict(parameters)
     if layer_type == "sliding_attention" and hasattr(config, "rope_local_base_freq"):
         return {"rope_type": "default", "rope_theta": config.rope_local_base_freq}
-    scaling = getattr(config, "rope_scaling", None) or {}
-    theta = getattr(config, "rope_theta", None) or getattr(config, "rotary_emb_base", None)
+    scaling = value_of(config, "rope_scaling") or {}
+    theta = getattr(config, "rope_theta", None) or value_of(config, "rotary_emb_base")
     settings = {"rope_theta": theta, **scaling}
     settings.setdefault("rope_type", scaling.get("type", "default"))
     return settings
@@ -306,7 +324,7 @@ def cache_implementations(model: Any) -> list[str]:
     classes = getattr(release, "NEED_SETUP_CACHE_CLASSES_MAPPING", {})
     fitting = ["dynamic", "dynamic_full"]
     text = getattr(model.config, "text_config", None) or model.config
-    if any(getattr(text, name, None) for name in ("sliding_window", "attention_chunk_size")):
+    if any(value_of(text, name) for name in ("sliding_window", "attention_chunk_size")):
         fitting += ["sliding_window", "hybrid", "hybrid_chunked"]
     available = getattr(release, "ALL_CACHE_IMPLEMENTATIONS", ())
     own = vars(sys.modules[type(model).__module__])

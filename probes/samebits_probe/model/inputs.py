@@ -87,12 +87,12 @@ def past_window(config: Any) -> int:
 
     A model with learned positions gets at most as many as it has; rotary ones are unlimited.
     """
-    windows = [getattr(config, field, None) for field in _WINDOW_FIELDS]
+    windows = [value for field in _WINDOW_FIELDS for value in forks.values_of(config, field)]
     window = max((w for w in windows if isinstance(w, int) and w > 0), default=0)
     length = max(window + 8, _PLAIN_LENGTH)
     if forks.rope_settings(config).get("rope_theta") is not None:
         return min(length, _MAX_LENGTH)
-    lengths = [getattr(config, field, None) for field in _LENGTH_FIELDS]
+    lengths = [forks.value_of(config, field) for field in _LENGTH_FIELDS]
     max_positions = min((n for n in lengths if isinstance(n, int) and n > 0), default=_MAX_LENGTH)
     return min(length, max_positions - 2, _MAX_LENGTH)
 

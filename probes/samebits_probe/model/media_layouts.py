@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from samebits_probe.model import forks
 from samebits_probe.model.choice import IMAGE_NAMES
 from samebits_probe.model.inputs import seeded_numbers
 
@@ -176,7 +177,9 @@ def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     if audio is config:
         audio = part(config, "encoder")
     names = ("num_mel_bins", "input_feat_size", "input_dim", "mel_bins")
-    bins = any_number(audio, names) or 80
+    # Gemma 4's projection is as wide as so many bins make it, and its config has no other number of them
+    channels = getattr(audio, "subsampling_conv_channels", None) or (80,)
+    bins = any_number(audio, names) or int(channels[0])
     positions = any_number(audio, ("max_source_positions", "max_position_embeddings"))
     masks = [n for n in ("feature_attention_mask", "input_features_mask") if n in signature.names]
     for length in dict.fromkeys((2 * (positions or 50), 64)):
@@ -221,7 +224,7 @@ def part(config: Any, kind: str) -> Any:
 
 def number(config: Any, name: str) -> int | None:
     """Return a field of a config that is a number; None for another one."""
-    value = getattr(config, name, None)
+    value = forks.value_of(config, name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
