@@ -39,7 +39,7 @@ GRAFT: Final = 5
 # 4: its hashes are BLAKE3, which it names.
 # 5: no forks.
 
-INPUTS: Final = 7
+INPUTS: Final = 8
 """Inputs of a model."""
 # 1: first.
 # 2: its hashes are BLAKE3, which it names.
@@ -48,6 +48,7 @@ INPUTS: Final = 7
 # 5: the inputs for one forward are named single.
 # 6: prompts with videos, and of what to find in an image.
 # 7: boxes, features of objects, flattened patches, steps of a game; every codebook of a decoder.
+# 8: sounds of Gemma 4.
 
 LADDER: Final = 8
 """A cell on the precision ladder."""

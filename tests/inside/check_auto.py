@@ -195,3 +195,17 @@ def test_text_that_needs_an_image_has_one():
 def test_models_are_composed_of_two():
     for name in known("encoder-decoder"):
         assert "decoder_input_ids" in arguments(name), name
+
+
+def test_gemma_4_is_fed_images_and_sounds():
+    if "gemma4" not in transformers.CONFIG_MAPPING:
+        return
+    made = auto.make("gemma4", 1)
+    prompts = dict(made.prompts)
+    assert {"image", "image-padded", "audio", "audio-padded"} <= prompts.keys()
+    sound = prompts["audio-padded"]
+    assert sound["input_features_mask"].dtype == torch.bool
+    assert (
+        sound["input_features"].shape[-1]
+        == made.model.config.audio_config.subsampling_conv_channels[0]
+    )

@@ -183,8 +183,9 @@ def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     positions = any_number(audio, ("max_source_positions", "max_position_embeddings"))
     masks = [n for n in ("feature_attention_mask", "input_features_mask") if n in signature.names]
     for length in dict.fromkeys((2 * (positions or 50), 64)):
-        beside = tuple((name, (length,), 1) for name in masks)
-        for arguments in dict.fromkeys((beside, ())):
+        # Qwen2-Audio's mask is of integers, Gemma 4's is an index and so of booleans
+        kinds = [tuple((name, (length,), one) for name in masks) for one in (1, True) if masks]
+        for arguments in (*kinds, ()):
             yield Layout(FEATURES, (bins, length), beside=arguments)
             yield Layout(FEATURES, (length, bins), beside=arguments)
     stacks = any_number(audio, ("subsampling_factor",)) or _STACKED
