@@ -257,8 +257,9 @@ def _default(config_class: Any) -> dict[str, Any]:
 
 def _towers(config_class: Any, values: dict[str, Any]) -> dict[str, Any]:
     """Return the configs of parts that a default leaves out and checkpoints have, as Gemma 4's of images and sounds."""
-    parts = getattr(config_class, "sub_configs", None) or {}
-    classes = {name: getattr(part, "config_class", part) for name, part in parts.items()}
+    parts = getattr(config_class, "sub_configs", None)  # a property of some classes
+    named = parts if isinstance(parts, dict) else {}
+    classes = {name: getattr(part, "config_class", part) for name, part in named.items()}
     return {
         name: made.to_dict()
         for name, part in classes.items()
