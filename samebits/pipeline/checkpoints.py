@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +26,17 @@ if TYPE_CHECKING:
     from samebits_wire.jobs import BuildJob
 
 
+_OWN_LIMIT = re.compile(r"(?:NoneMade|TooLarge): (.*)", re.DOTALL)
+"""What ended a job of ``build: {auto: true}`` that knows no plan for a type; no release is to blame."""
+
+
 class BuildFailed(Exception):  # noqa: N818  it fails the cells of the model, not the run
     """A checkpoint could not be made; the message says why."""
 
     def __init__(self, message: str, *, machine: bool = False) -> None:
         super().__init__(message)
         self.machine = machine
-        """True if the machine is the reason."""
+        """True if the machine or samebits is the reason: then its cells are not finished, instead of failed."""
 
 
 class RunCheckpoints:
@@ -183,6 +188,9 @@ class RunCheckpoints:
         if (made := self._made.made(model, builder)) is not None:
             await self._share(folder)
             return made
+        if (limit := _OWN_LIMIT.match(ended.said)) is not None:
+            msg = f"samebits makes no tiny model of {model.build.architecture}: {limit[1]}. Name a checkpoint of it instead"
+            raise BuildFailed(msg, machine=True)
         msg = f"{builder.id} could not make the checkpoint: "
         msg += ended.why if ended.stopped else f"{ended.reason}\n{tail(log)}"
         raise BuildFailed(msg, machine=ended.stopped)

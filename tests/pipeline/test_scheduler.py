@@ -372,6 +372,19 @@ def test_a_checkpoint_that_could_not_be_made_fails_its_cells_with_the_log(tmp_pa
         assert message.endswith("\nKeyError: 'rope'")
 
 
+@pytest.mark.parametrize("limit", ["NoneMade", "TooLarge"])
+def test_a_type_that_samebits_cannot_make_blames_no_release(tmp_path, limit):
+    def knows_no_plan(job):
+        return ended(job, exit=1, said=f"{limit}: no plan") if job["kind"] == "build" else None
+
+    runs = Bench(tmp_path, recipe(), does={"4.48": knows_no_plan}).run()
+    reasons = {first.unfinished.reason for first, _ in runs.values()}
+    assert reasons == {
+        "samebits makes no tiny model of llama: no plan. Name a checkpoint of it instead"
+    }
+    assert failures(runs) == {}
+
+
 def test_a_folder_is_loaded_as_it_is(tmp_path):
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "config.json").write_text("{}")
