@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from samebits_wire.jobs import BuildJob
 
 
-_OWN_LIMIT = re.compile(r"(?:NoneMade|TooLarge): (.*)", re.DOTALL)
-"""What ended a job of ``build: {auto: true}`` that knows no plan for a type; no release is to blame."""
+_OWN_LIMITS = {"NoneMade", "TooLarge"}
+"""Exceptions of ``build: {auto: true}`` for a type that it knows no plan for; no release is to blame."""
 
 
 class BuildFailed(Exception):  # noqa: N818  it fails the cells of the model, not the run
@@ -188,8 +187,9 @@ class RunCheckpoints:
         if (made := self._made.made(model, builder)) is not None:
             await self._share(folder)
             return made
-        if (limit := _OWN_LIMIT.match(ended.said)) is not None:
-            msg = f"samebits makes no tiny model of {model.build.architecture}: {limit[1]}. Name a checkpoint of it instead"
+        kind, _, reason = ended.said.partition(": ")
+        if kind in _OWN_LIMITS:
+            msg = f"samebits makes no tiny model of {model.build.architecture}: {reason}. Name a checkpoint of it instead"
             raise BuildFailed(msg, machine=True)
         msg = f"{builder.id} could not make the checkpoint: "
         msg += ended.why if ended.stopped else f"{ended.reason}\n{tail(log)}"

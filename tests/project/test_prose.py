@@ -94,6 +94,10 @@ ALLOWED: dict[tuple[str, str], str] = {
         "text.partition(': ')",
     ): "an exception as Python prints it: class and message",
     (
+        "pipeline/checkpoints.py",
+        "ended.said.partition(': ')",
+    ): "the type of the exception that ended a job of the probes",
+    (
         "stacks/process.py",
         "re.compile('MemoryError|bad_alloc|annot allocate memory|failed to map segment|No space left|Disk quota|Read-only file system|Input/output error|File too large|Too many open files|Resource temporarily unavailable')",
     ): "what Python, the linker and the kernel write",
