@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 HELP = """\
 Read from git which of transformers, torch, tokenizers and accelerate moves between two commits.
 
-Read are requirements, constraints, pyproject.toml, uv.lock, poetry.lock, pdm.lock, pylock.toml, Pipfile.lock
-and environment.yml, as of both commits. A version follows from an exact pin (==) or a lock; of a range it is
+Read are requirements, constraints, pyproject.toml, setup.cfg, setup.py (which is not run), uv.lock, poetry.lock, pdm.lock,
+pylock.toml, Pipfile.lock and environment.yml, as of both commits. A version follows from an exact pin (==) or a lock; of a range it is
 said that none does. No model runs. The exit code is 0 either way.
 """
 

@@ -6,6 +6,8 @@ depends on the day, so it is told apart and never resolved.
 
 from __future__ import annotations
 
+import ast
+import configparser
 import json
 import re
 import tomllib
@@ -49,12 +51,23 @@ class UnreadableError(ValueError):
     """A file is not of the form that its name says."""
 
 
+_UNREADABLE = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+    SyntaxError,
+    configparser.Error,
+    yaml.YAMLError,
+)
+
+
 def is_read(path: str) -> bool:
     """Return True if a file states versions, by its path in the repository."""
     file = PurePosixPath(path)
     name, folder = file.name, file.parent.name
     return (
-        name in ("pyproject.toml", "Pipfile.lock")
+        name in ("pyproject.toml", "Pipfile.lock", "setup.cfg", "setup.py")
         or any(form.fullmatch(name) for form in (_REQUIREMENTS, _CONDA_FILE, _LOCKS))
         or (folder in ("requirements", "constraints") and file.suffix in (".txt", ".in"))
     )
@@ -65,7 +78,7 @@ def stated(path: str, content: bytes) -> frozenset[Stated]:
     name, text = PurePosixPath(path).name, content.decode("utf-8-sig", "replace")
     try:
         return frozenset(found for found in _read(name, text) if found.package in PACKAGES)
-    except (ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError) as error:
+    except _UNREADABLE as error:
         raise UnreadableError(type(error).__name__) from error
 
 
@@ -76,6 +89,10 @@ def _read(name: str, text: str) -> Iterator[Stated]:
         lock = json.loads(text)
         for section in ("default", "develop"):
             yield from _poetry(lock.get(section, {}))
+    elif name == "setup.cfg":
+        yield from _setup_cfg(text)
+    elif name == "setup.py":
+        yield from _setup_py(text)
     elif _LOCKS.fullmatch(name):
         lock = tomllib.loads(text)
         for entry in (*lock.get("package", ()), *lock.get("packages", ())):
@@ -93,6 +110,26 @@ def _lines(text: str) -> Iterator[Stated]:
         bare = _OPTION_OF_LINE.sub("", _COMMENT.sub("", line)).strip()
         if bare and bare[0] != "-":
             yield _requirement(bare)
+
+
+def _setup_cfg(text: str) -> Iterator[Stated]:
+    parser = configparser.RawConfigParser()
+    parser.read_string(text)
+    for section in ("options", "options.extras_require"):
+        for key, value in parser.items(section) if parser.has_section(section) else ():
+            if section != "options" or key.endswith("_requires") or key == "tests_require":
+                yield from _lines(value)
+
+
+def _setup_py(text: str) -> Iterator[Stated]:
+    """Yield what the lists of a setup.py state, which is not run; a name alone may be a keyword of the project."""
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, _LISTS))
+    for entry in (entry for node in nodes for entry in node.elts):
+        if isinstance(entry, ast.Constant) and isinstance(entry.value, str):
+            yield from (one for one in _lines(entry.value) if one.text)
+
+
+_LISTS = (ast.List, ast.Tuple, ast.Set)
 
 
 def _requirement(text: str) -> Stated:

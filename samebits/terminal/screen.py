@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.records.ids import Verdict
 from samebits.reports.answer import answers, passing
+from samebits.reports.answer.releases import version
 from samebits.reports.head import briefs
 from samebits.reports.plain import Advice, advice, beside
 from samebits.reports.sections.environment import code_line, steps_lines
@@ -40,6 +41,8 @@ INPUTS_FILE = "inputs.yaml"
 MAX_BESIDE = 3
 MAX_REASONS = 3
 MAX_ALSO = 2
+_MAX_NAMED = 4
+"""Releases that the headline names one by one."""
 _MAX_REMARK_LINES = 5
 _LABEL = 10
 """Columns of the labels of the answer."""
@@ -142,11 +145,17 @@ def _headline(report: Report, worst: Answer | None) -> str:
     """Return the model, the releases and the change."""
     if worst is None:
         return _same(report)
-    releases = f"{worst.before} → {worst.after}" if worst.before else worst.after
+    releases = f"{worst.before} → {worst.after}" if worst.before else _all_of(worst, report)
     variant = f" {', '.join(worst.variants)}" if len(report.rows) > 1 else ""
     known = " (known: listed as expected)" if worst.is_known else ""
     line = f"{worst.model}{variant}  {releases}: {worst.change}{known}"
     return "; ".join((line, *passing(report)))
+
+
+def _all_of(worst: Answer, report: Report) -> str:
+    """Return the releases of a difference that has none before it."""
+    named = [version(stack, report) for stack in worst.stacks]
+    return ", ".join(named) if len(named) <= _MAX_NAMED else f"{named[0]} … {named[-1]}"
 
 
 def _same(report: Report) -> str:

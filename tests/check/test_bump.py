@@ -29,6 +29,8 @@ def text_of(path, version):
         "pylock.toml": f'[[packages]]\nname = "transformers"\nversion = "{version}"\n',
         "Pipfile.lock": json.dumps({"default": {"transformers": {"version": f"=={version}"}}}),
         "environment.yml": f"dependencies:\n- python=3.12\n- pip:\n  - transformers=={version}\n",
+        "setup.cfg": f"[options]\ninstall_requires =\n    transformers=={version}\n    numpy\n[options.extras_require]\nx = y\n",
+        "a/setup.py": f"deps = ['transformers=={version}', 'numpy']\nsetup(keywords=['transformers'], install_requires=deps)\n",
         "conda/environment-ci.yaml": f"dependencies: [conda-forge::transformers={version}]\n",
     }[path]
 
@@ -44,6 +46,8 @@ FILES = (
     "pylock.toml",
     "Pipfile.lock",
     "environment.yml",
+    "setup.cfg",
+    "a/setup.py",
     "conda/environment-ci.yaml",
 )
 
@@ -55,7 +59,7 @@ def test_a_pin_or_a_lock_states_one_version(path):
     assert {(one.package, one.version) for one in found} == {("transformers", NEW)}
 
 
-@pytest.mark.parametrize("path", ["setup.py", "README.txt", "package-lock.json", "x/main.lock"])
+@pytest.mark.parametrize("path", ["my_setup.py", "README.txt", "package-lock.json", "x/main.lock"])
 def test_other_files_are_not_read(path):
     assert not pins.is_read(path)
 

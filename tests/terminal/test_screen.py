@@ -222,6 +222,12 @@ def test_glyph_and_colour_are_for_terminals_only(is_tty, environ, shown):
     assert stream.buffer.getvalue().decode() == shown
 
 
+def test_all_releases_are_named_that_do_not_repeat_their_own_results():
+    shown = report(*(of(s, Verdict.UNSTABLE, reference=None) for s in ("4.48", "5.x")))
+    (headline,) = [line for line in lines(shown) if "two runs of the same release" in line]
+    assert headline.split(":")[0].endswith("tiny  4.48.0, 5.x")
+
+
 def test_an_exception_is_shown_with_its_line():
     failure = raised("load", "ImportError", "cannot import name 'LossKwargs'")
     printed = lines(report(reference(), of("5.23", Verdict.FAILED, failure=failure)))
