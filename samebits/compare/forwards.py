@@ -11,6 +11,7 @@ from samebits.compare.outcome import not_observed, signal_comparison
 from samebits.compare.pair import union
 from samebits.compare.phases import row_subject
 from samebits.compare.tensors import EMPTY, compare_tensors, dtype_note, unpaired
+from samebits.records.capture import EMBEDDINGS
 from samebits.records.comparison import ItemComparison, SignalComparison
 from samebits.records.subject import Subject
 
@@ -321,6 +322,7 @@ def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> l
         if name in positions
     }
     matched |= _matched_tails(reference, candidate, matched)
+    _drop_inputs_of_others(reference, matched)
     pairs: list[LayerPair] = []
     for position, layer in enumerate(reference):
         pairs.append(
@@ -328,6 +330,21 @@ def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> l
         )
     taken = set(matched.values())
     return [*pairs, *((i, None, layer) for i, layer in enumerate(candidate) if i not in taken)]
+
+
+def _drop_inputs_of_others(reference: tuple[Layer, ...], matched: dict[int, int]) -> None:
+    """Leave the embeddings unmatched if the layers that they go into are not each other's.
+
+    They are the input of the first layer that runs, and a release may run another tower first.
+    """
+    places = {place: position for position, place in matched.items()}
+    for position, layer in enumerate(reference):
+        if layer.name != EMBEDDINGS or position not in matched:
+            continue
+        place = matched[position]
+        of_reference, of_candidate = matched.get(position + 1), places.get(place + 1)
+        if of_reference not in (None, place + 1) or of_candidate not in (None, position + 1):
+            del matched[position]
 
 
 def _matched_tails(

@@ -273,6 +273,10 @@ class TokenFacts(Record):
     """``module:qualified name`` of functions that ran for this token and not in the prefill."""
 
 
+EMBEDDINGS = "embeddings"
+"""In place of a layer's name: the input of the first layer that runs."""
+
+
 class Layer(Record):
     """The output of one layer."""
 

@@ -253,6 +253,30 @@ def test_equal_ends_of_names_that_are_not_unique_are_not_paired(memory):
     assert [i.outcome for i in found.items] == ["only in reference", "identical", "identical"]
 
 
+@pytest.mark.parametrize("is_text_renamed", [False, True])
+def test_the_inputs_of_two_towers_are_not_compared(memory, is_text_renamed):
+    text, image = (values(1, 6, 4, seed=seed) for seed in (1, 2))
+    first, second = values(1, 6, 4, seed=3), values(1, 9, 4, seed=4)
+    names = ["embeddings", "text.layers.0", "image.layers.0"]
+    reference = sound(memory, forward=hidden_of(memory, first, text, image, names=names))
+    renamed = "text.roberta.0" if is_text_renamed else "text.layers.0"
+    swapped = ["embeddings", "image.layers.0", renamed]
+    candidate = sound(memory, forward=hidden_of(memory, second, image, text, names=swapped))
+    found = only(memory, reference, candidate, "hidden_states")
+    assert found.outcome == "identical"
+    assert found.items[0].outcome == "only in reference"
+    assert any(i.outcome == "identical" for i in found.items)
+
+
+def test_the_input_of_one_tower_is_compared_though_a_layer_is_gone(memory):
+    arrays = [values(1, 6, 4, seed=seed) for seed in range(3)]
+    names = ["embeddings", "model.layers.0", "model.layers.1"]
+    reference = sound(memory, forward=hidden_of(memory, *arrays, names=names))
+    other = hidden_of(memory, arrays[2], arrays[1], names=names[:2])
+    found = only(memory, reference, sound(memory, forward=other), "hidden_states")
+    assert [i.outcome for i in found.items] == ["differs", "identical", "only in reference"]
+
+
 def test_layers_of_which_none_pairs_are_not_identical(memory):
     names = ["a.x", "b.y"]
     other = sound(memory, forward=hidden_of(memory, values(1, 2), values(1, 2), names=names))
