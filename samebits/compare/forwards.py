@@ -322,7 +322,7 @@ def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> l
         if name in positions
     }
     matched |= _matched_tails(reference, candidate, matched)
-    _drop_inputs_of_others(reference, matched)
+    _drop_inputs_of_others(reference, candidate, matched)
     pairs: list[LayerPair] = []
     for position, layer in enumerate(reference):
         pairs.append(
@@ -332,8 +332,10 @@ def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> l
     return [*pairs, *((i, None, layer) for i, layer in enumerate(candidate) if i not in taken)]
 
 
-def _drop_inputs_of_others(reference: tuple[Layer, ...], matched: dict[int, int]) -> None:
-    """Leave the embeddings unmatched if the layers that they go into are not each other's.
+def _drop_inputs_of_others(
+    reference: tuple[Layer, ...], candidate: tuple[Layer, ...], matched: dict[int, int]
+) -> None:
+    """Leave the embeddings unmatched if they have other shapes, and go into layers that are not each other's.
 
     They are the input of the first layer that runs, and a release may run another tower first.
     """
@@ -342,6 +344,8 @@ def _drop_inputs_of_others(reference: tuple[Layer, ...], matched: dict[int, int]
         if layer.name != EMBEDDINGS or position not in matched:
             continue
         place = matched[position]
+        if layer.ref.shape == candidate[place].ref.shape:
+            continue
         of_reference, of_candidate = matched.get(position + 1), places.get(place + 1)
         if of_reference not in (None, place + 1) or of_candidate not in (None, position + 1):
             del matched[position]
