@@ -49,10 +49,8 @@ class Pair(NamedTuple):
     @property
     def contradicts(self) -> bool:
         """True if the numbers of one of the two are those of another function, and of the other not."""
-        kinds = [
-            (verdict in _COMPUTES, verdict in _BEHAVES) for verdict in (self.on_cpu, self.on_gpu)
-        ]
-        return (True, False) in kinds and (False, True) in kinds
+        both = {self.on_cpu, self.on_gpu}
+        return bool(both & _COMPUTES) and bool(both & _BEHAVES)
 
 
 def main(options: Sequence[str]) -> int:

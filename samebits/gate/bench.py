@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.base.digests import digest_of, digest_of_file, machine_fingerprint
+from samebits.base.digests import machine_fingerprint
 from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
 from samebits.diagnose.deciding import with_deciding
@@ -29,7 +29,7 @@ from samebits.stacks.build import StackBuilder, environment_folder, probes_diges
 from samebits.stacks.environment import probe_environment
 from samebits.stacks.installer import Commands, Installer
 from samebits.stacks.places import stacks_folder
-from samebits.stacks.probes import MAKERS, PROBES
+from samebits.stacks.probes import PROBES, makers_digest
 from samebits.stacks.process import StackProcess, start_process
 from samebits.stacks.slots import Slots, usable_cores
 from samebits.storage.store import Store
@@ -137,7 +137,7 @@ class Bench:
 
     def subject(self, model: ModelSpec) -> Subject:
         """Return a model with its files hashed; its inputs are still to be chosen."""
-        checkpoints = Checkpoints(self.root, Path(), digest_of([*map(digest_of_file, MAKERS)]))
+        checkpoints = Checkpoints(self.root, Path(), makers_digest())
         return Subject(model, checkpoints.given(model))
 
     def current(self, stack: Stack, version: str) -> Side:

@@ -6,10 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.errors import MACHINE_ERRORS, PatchError, nearest
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of
-from samebits.stacks.probes import MAKERS
+from samebits.stacks.probes import makers_digest
 from samebits.stacks.process import tail
 from samebits_wire.atomic import remove
 
@@ -50,7 +49,7 @@ class RunCheckpoints:
         self._feeder = feeder
         self._n_done = 0
         self._mending = asyncio.Lock()
-        maker = digest_of([*map(digest_of_file, MAKERS)])
+        maker = makers_digest()
         self._made = Checkpoints(
             scope.root, scope.matrix_folder, maker, dependencies=scope.dependencies
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from samebits.base.digests import digest_of, digest_of_file
+
 _PACKAGE = Path(__file__).parents[1]
 _CANDIDATES = (_PACKAGE / "_probes", _PACKAGE.parent / "probes")
 """A wheel has them in the package; a checkout and an editable install, next to it."""
@@ -22,3 +24,8 @@ ARCHITECTURES = PROBES / "architectures.py"
 """The script that lists the architectures of a release; it uses only the standard library."""
 ENVIRONMENT = PROBES / "samebits_probe" / "process" / "environment.py"
 """The script that lists the packages of an interpreter; it uses only the standard library."""
+
+
+def makers_digest() -> str:
+    """Return the digest of the modules that make checkpoints."""
+    return digest_of([*map(digest_of_file, MAKERS)])

@@ -1,23 +1,16 @@
 """Tests of what only a GPU shows, on the torch of the machine: nox -s tests-gpu."""
 
-import asyncio
-import json
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from samebits.pipeline.order import Order
-from samebits.pipeline.run import run_matrix
 from samebits.stacks.system import find_system_torch
-from samebits.terminal.progress import Plain
-from tests.real.conftest import ROOT, share_stacks, write_safetensors
+from tests.real.conftest import ROOT, run_of, share_stacks, write_planted
 
-PLANTED = Path(__file__).parent / "planted" / "modeling_gpu.py"
+PLANTED = Path(__file__).parent / "planted"
 SIZES = {"vocab_size": 64, "hidden_size": 256, "num_hidden_layers": 2}
 COUNTS = "import torch; print(torch.cuda.device_count())"
 
@@ -49,17 +42,12 @@ def gpu():
 
 def plant(folder, defect):
     """Write a checkpoint with seeded weights for the planted model."""
-    folder.mkdir()
-    shutil.copy(PLANTED, folder)
-    auto = {"AutoConfig": "GpuConfig", "AutoModelForCausalLM": "GpuForCausalLM"}
-    config = {"architectures": ["GpuForCausalLM"], "model_type": "gpu", "defect": defect, **SIZES}
-    config["auto_map"] = {name: f"{PLANTED.stem}.{made}" for name, made in auto.items()}
-    (folder / "config.json").write_text(json.dumps(config))
-    size, generator = SIZES["hidden_size"], np.random.default_rng(0)
+    classes = {"AutoConfig": "GpuConfig", "AutoModelForCausalLM": "GpuForCausalLM"}
+    config = {"model_type": "gpu", "defect": defect, **SIZES}
+    size = SIZES["hidden_size"]
     shapes = dict.fromkeys(("embed.weight", "head.weight"), (SIZES["vocab_size"], size))
     shapes |= {f"layers.{i}.proj.weight": (size, size) for i in range(SIZES["num_hidden_layers"])}
-    tensors = {n: generator.normal(0, 0.1, s).astype(np.float32) for n, s in shapes.items()}
-    write_safetensors(folder / "model.safetensors", tensors)
+    write_planted(folder, "modeling_gpu", shapes, classes, planted=PLANTED, spread=0.1, **config)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +58,4 @@ def report(request, tmp_path_factory):
         plant(folder / defect, defect)
     (folder / "matrix.yaml").write_text(request.module.MATRIX)
     share_stacks(folder / ".samebits")
-    with (folder / "progress.log").open("a") as log:
-        order = Order(matrix=folder / "matrix.yaml")
-        progress = Plain(log, None, time.monotonic)
-        return asyncio.run(run_matrix(order, os.environ, lambda _total: progress))[0]
+    return run_of(folder, os.environ)[0]

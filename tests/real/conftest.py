@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -157,17 +158,19 @@ def run_in(stacks):
 
     def run(folder, **options):
         share_stacks(folder / ".samebits")
-        with (folder / "progress.log").open("a") as log:
-            report, run.beside = asyncio.run(
-                run_matrix(
-                    Order(matrix=folder / "matrix.yaml", **options),
-                    os.environ,
-                    lambda total: Plain(log, total, __import__("time").monotonic),
-                )
-            )
+        report, run.beside = run_of(folder, os.environ, **options)
         return report
 
     return run
+
+
+def run_of(folder, environ, **options):
+    """Run the matrix.yaml of a folder; return the report and what lies beside it."""
+    with (folder / "progress.log").open("a") as log:
+        order = Order(matrix=folder / "matrix.yaml", **options)
+        return asyncio.run(
+            run_matrix(order, environ, lambda total: Plain(log, total, time.monotonic))
+        )
 
 
 @pytest.fixture(scope="module")
@@ -190,16 +193,19 @@ def cells(report):
     return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
 
 
-def write_planted(folder, code, shapes, classes, **config):
+PLANTED = Path(__file__).parent / "planted"
+
+
+def write_planted(folder, code, shapes, classes, *, planted=PLANTED, spread=0.4, **config):
     """Write a checkpoint with seeded weights for a model in planted/; ``classes``: Auto class -> its class."""
     folder.mkdir()
-    shutil.copy(Path(__file__).parent / "planted" / f"{code}.py", folder)
+    shutil.copy(planted / f"{code}.py", folder)
     auto = {name: f"{code}.{model_class}" for name, model_class in classes.items()}
     *_, architecture = classes.values()
     fields = {"architectures": [architecture], "auto_map": auto} | config
     (folder / "config.json").write_text(json.dumps(fields))
     generator = np.random.default_rng(0)
-    tensors = {n: generator.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()}
+    tensors = {n: generator.normal(0, spread, s).astype(np.float32) for n, s in shapes.items()}
     write_safetensors(folder / "model.safetensors", tensors)
 
 

@@ -1,15 +1,11 @@
 """torch: system runs a model under two releases on a torch that neither stack has installed."""
 
-import asyncio
 import os
 
 import pytest
 
-from samebits.pipeline.order import Order
-from samebits.pipeline.run import run_matrix
 from samebits.stacks.system import VARIABLE
-from samebits.terminal.progress import Plain
-from tests.real.conftest import NEW, OLD
+from tests.real.conftest import NEW, OLD, run_of
 
 pytestmark = pytest.mark.long  # for changes of samebits/stacks/system.py
 MODEL = """models:
@@ -24,10 +20,7 @@ MODEL = """models:
 def run_with(folder, torch, environ):
     folder.mkdir()
     (folder / "matrix.yaml").write_text(f'torch: {torch}\nstacks: ["{OLD}", "{NEW}"]\n{MODEL}')
-    with (folder / "progress.log").open("a") as log:
-        order = Order(matrix=folder / "matrix.yaml", level="quick")
-        progress = Plain(log, None, __import__("time").monotonic)
-        return asyncio.run(run_matrix(order, environ, lambda _total: progress))[0]
+    return run_of(folder, environ, level="quick")[0]
 
 
 @pytest.fixture(scope="module")

@@ -347,10 +347,11 @@ def make(
     default = _default(config_class)
     refusals: dict[str, str] = {}
     classes = (cls, config_class)
-    made = _of_plans(classes, default, given or {}, _Limits(seed), refusals)
+    limits = _Limits(seed, given or {})
+    made = _of_plans(classes, default, limits, refusals)
     if not _is_fed(made) and (groups := _GROUPS.search(str([*refusals]))):
-        limits = _Limits(seed, multiple=int(groups[1]))
-        made = _of_plans(classes, default, given or {}, limits, refusals) or made
+        limits = limits._replace(multiple=int(groups[1]))
+        made = _of_plans(classes, default, limits, refusals) or made
     if made is None:
         raise NoneMade("; ".join(f"{name}: {why}" for why, name in refusals.items()))
     return made
@@ -359,7 +360,6 @@ def make(
 def _of_plans(
     classes: tuple[Any, Any],
     default: dict[str, Any],
-    given: dict[str, Any],
     limits: _Limits,
     refusals: dict[str, str],
 ) -> Made | None:
@@ -369,7 +369,7 @@ def _of_plans(
     for _ in range(_MOST_FILLED):
         for limit in LIMITS:
             of_limit = limits._replace(n_parameters=limit)
-            made = _made(classes, values, given, of_limit, refusals) or made
+            made = _made(classes, values, of_limit, refusals) or made
             if _is_fed(made) or "million parameters" not in str(refusals):
                 break
         if _is_fed(made):
@@ -390,6 +390,8 @@ class _Limits(NamedTuple):
     """How a model is made."""
 
     seed: int
+    given: dict[str, Any]
+    """Fields of its config that stay as they are."""
     n_parameters: int = LIMITS[0]
     multiple: int = 1
     """Of which widths are made."""
@@ -398,7 +400,6 @@ class _Limits(NamedTuple):
 def _made(
     classes: tuple[Any, Any],
     default: dict[str, Any],
-    given: dict[str, Any],
     limits: _Limits,
     refusals: dict[str, str],
 ) -> Made | None:
@@ -410,7 +411,7 @@ def _made(
         if plan.divisor <= too_small:
             continue
         _with_sections(plan.config, cls)
-        _merge(plan.config, given)
+        _merge(plan.config, limits.given)
         try:
             model = _constructed(cls, config_class, plan.config, limits)
         except Exception as error:  # noqa: BLE001  a class may refuse a config in any way

@@ -135,7 +135,7 @@ def rope_settings(config: Any, layer_type: str | None = None) -> dict[str, Any]:
     if layer_type == "sliding_attention" and hasattr(config, "rope_local_base_freq"):
         return {"rope_type": "default", "rope_theta": config.rope_local_base_freq}
     scaling = value_of(config, "rope_scaling") or {}
-    theta = getattr(config, "rope_theta", None) or value_of(config, "rotary_emb_base")
+    theta = value_of(config, "rope_theta") or value_of(config, "rotary_emb_base")
     settings = {"rope_theta": theta, **scaling}
     settings.setdefault("rope_type", scaling.get("type", "default"))
     return settings

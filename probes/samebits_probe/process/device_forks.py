@@ -15,6 +15,7 @@ import contextlib
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,14 +88,19 @@ def _lose(names: list[str]) -> bool:
     return _exit_code_of_fork(lambda: _rehearse(names)) != _KEPT
 
 
-def _rehearse(names: list[str]) -> int:
+def import_all(names: list[str]) -> None:
+    """Import modules; one that cannot be imported in advance is imported when needed, or not at all."""
     for name in names:
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
+
+
+def _rehearse(names: list[str]) -> int:
+    import_all(names)
     return _exit_code_of_fork(lambda: _LOST if are_lost() else _KEPT)
 
 
-def _exit_code_of_fork(function: Any) -> int:
+def _exit_code_of_fork(function: Callable[[], int]) -> int:
     sys.stdout.flush()
     pid = os.fork()
     if pid:

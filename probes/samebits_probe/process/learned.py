@@ -12,7 +12,6 @@ by the parent, and its digests are not passed on.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import json
 import re
@@ -79,10 +78,7 @@ def read(path: Path) -> None:
         path.unlink()
     except (OSError, ValueError):
         return
-    for name in device_forks.harmless(learned["imports"]):
-        # a module that cannot be imported in advance is imported when needed, or not at all
-        with contextlib.suppress(Exception, SystemExit):
-            importlib.import_module(name)
+    device_forks.import_all(device_forks.harmless(learned["imports"]))
     for text, flags in learned["patterns"]:
         with contextlib.suppress(Exception):
             re.compile(text, flags)
