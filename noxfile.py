@@ -262,6 +262,12 @@ def coverage(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def atlas(session: nox.Session) -> None:
+    """Compare a tiny model of each type under many releases; write docs/atlas.md. Takes hours."""
+    run_module(session, "bench.atlas")
+
+
+@nox.session(venv_backend="none", default=False)
 def unchanged(session: nox.Session) -> None:
     """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""
     run_module(session, "bench.unchanged")

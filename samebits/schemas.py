@@ -1,6 +1,6 @@
 """JSON schemas of the files that people and other programs read and write.
 
-These are matrix.yaml, report.json, expected.json of a capsule, samebits.lock, watch.json, and what
+These are matrix.yaml, report.json, expected.json of a capsule, compat.json, samebits.lock, watch.json, and what
 samebits verify, bisect and golden print as JSON. All other files are between samebits and itself: their records define them. ``python -m samebits.schemas`` writes samebits/schemas/, for
 editors and for readers in other languages; tests/test_schemas.py keeps the copies equal.
 """
@@ -19,6 +19,7 @@ from samebits.bisect.records import Bisection
 from samebits.golden.records import Golden
 from samebits.matrix.spec import MatrixFile
 from samebits.records.capsule import CapsuleFile
+from samebits.records.compat import CompatFile
 from samebits.records.lock import LockFile
 from samebits.records.report import Report
 from samebits.records.verification import VerificationFile
@@ -39,6 +40,7 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "verification.schema.json": (VerificationFile, "samebits verify --format json"),
     "bisection.schema.json": (Bisection, "samebits bisect --format json"),
     "golden.schema.json": (Golden, "samebits golden --format json"),
+    "compat.schema.json": (CompatFile, "compat.json"),
     "watch.schema.json": (WatchFile, "watch.json of samebits watch"),
 }
 

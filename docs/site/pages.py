@@ -26,6 +26,8 @@ MAX_SHOWN = 400_000
 FINDINGS = "docs/findings/README"
 NOT_SEARCHED = ("docs/decisions", "CHANGELOG", "tests/gold/README")
 """Pages for contributors: their words are those of users' questions, and their answers are not."""
+BESIDE = "docs/atlas/"
+"""Pages that docs/atlas.md links, and no navigation lists: there is one for each type."""
 _FOLDER = "files"
 
 
@@ -33,6 +35,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension."""
     app.connect("source-read", _list_findings)
     app.connect("source-read", _hide_from_search)
+    app.connect("source-read", _leave_out_of_navigation)
     # before the collectors of Sphinx, which would copy each file as a download
     app.connect("doctree-read", _link_files, priority=100)
     app.connect("html-collect-pages", _file_pages)
@@ -70,6 +73,11 @@ def _list_findings(_app: Sphinx, name: str, source: list[str]) -> None:
 def _hide_from_search(_app: Sphinx, name: str, source: list[str]) -> None:
     if name.startswith(NOT_SEARCHED):
         source[0] = f"---\nnosearch: true\n---\n{source[0]}"
+
+
+def _leave_out_of_navigation(_app: Sphinx, name: str, source: list[str]) -> None:
+    if name.startswith(BESIDE):
+        source[0] = f"---\norphan: true\n---\n{source[0]}"
 
 
 def _link_files(app: Sphinx, document: nodes.document) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 20
+CAPTURE: Final = 21
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -30,6 +30,7 @@ CAPTURE: Final = 20
 # 19: which layer's output each entry of hidden_states holds, and what a mask of ones changes beside an image, a
 #     video or a sound.
 # 20: what other heads of the checkpoint compute.
+# 21: whether the forwards wrote a buffer that the load had not written.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

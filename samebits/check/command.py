@@ -293,14 +293,19 @@ def _size(n_bytes: int) -> str:
 
 
 def _code_problems(model: NamedModel, releases: Span) -> list[Problem]:
-    """Return what the model's code alone shows in these releases, before anything runs."""
+    """Return what the model's code alone shows in these releases, before anything runs.
+
+    What one of the two releases has comes before what only those between them have.
+    """
     folder = Path(model.path) if model.path else hub.code_folder(str(model.hub), model.revision)
     if folder is None:
         return []
     first, last = (None if is_source(s) else s for s in (releases.stacks[0], releases.stacks[-1]))
     compared = scope(first, last)
+    ends = [scope(end, end) for end in (first, last) if end is not None]
     problems = lint(python_files([folder])).problems
-    return [p for p in problems if p.code == UNREADABLE or p.releases.meet(compared)]
+    met = [p for p in problems if p.code == UNREADABLE or p.releases.meet(compared)]
+    return sorted(met, key=lambda p: bool(ends) and not any(map(p.releases.meet, ends)))
 
 
 def _in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:

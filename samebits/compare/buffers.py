@@ -36,8 +36,8 @@ def buffers(pair: Pair) -> SignalComparison:
         name for side in (reference, candidate) for name, facts in side.items() if facts.persistent
     }
     reference_buffers, candidate_buffers = (
-        _without_weights(reference, persistent),
-        _without_weights(candidate, persistent),
+        _compared(reference, persistent),
+        _compared(candidate, persistent),
     )
     unreadable = tuple(unreadable_items(pair, "buffers"))
     if not reference_buffers and not candidate_buffers and not unreadable:
@@ -60,8 +60,8 @@ def inv_freq(pair: Pair) -> SignalComparison:
             pair, "inv_freq", reference=reference is None, candidate=candidate is None
         )
     reference_tables, candidate_tables = (
-        _without_originals(reference),
-        _without_originals(candidate),
+        _read(reference, pair.reference.signals.buffers),
+        _read(candidate, pair.candidate.signals.buffers),
     )
     if not reference_tables and not candidate_tables:
         return _absent_on_both("inv_freq", "neither side has rotary frequencies")
@@ -87,11 +87,12 @@ def _absent_on_both(signal: Literal["buffers", "inv_freq"], note: str) -> Signal
     )
 
 
-def _without_weights(side: dict[str, BufferFacts], persistent: set[str]) -> dict[str, BufferFacts]:
+def _compared(side: dict[str, BufferFacts], persistent: set[str]) -> dict[str, BufferFacts]:
+    """Return the buffers of this signal, without those that forward replaces before it reads them."""
     return {
         name: facts
         for name, facts in side.items()
-        if name not in persistent and not name.endswith("inv_freq")
+        if name not in persistent and not name.endswith("inv_freq") and not facts.replaced
     }
 
 
@@ -130,8 +131,14 @@ def _renamed(
     )
 
 
-def _without_originals(side: Frequencies) -> Frequencies:
-    return {name: facts for name, facts in side.items() if "original_inv_freq" not in name}
+def _read(side: Frequencies, buffers: dict[str, BufferFacts] | None) -> Frequencies:
+    """Return the frequencies without their copies, and without those that forward replaces before it reads them."""
+    replaced = {name for name, facts in (buffers or {}).items() if facts.replaced}
+    return {
+        name: facts
+        for name, facts in side.items()
+        if "original_inv_freq" not in name and name not in replaced
+    }
 
 
 def _frequency_items(

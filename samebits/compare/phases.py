@@ -216,6 +216,7 @@ _VARYING = (
     re.compile(r"\b0x[0-9a-fA-F]+\b"),
     re.compile(r"(?<![\w:/])(?:…|~|\.{1,2}|[A-Za-z]:)?(?:[/\\][^\s/\\'\":,()]+)+"),
     re.compile(r"\bline \d+\b"),
+    re.compile(r" \(at [^()]+\.py:[\d*]+ in [\w<>]+\)"),
     re.compile(r"(?<=\btransformers )v?\d+(?:\.\w+)+|(?<=\btorch )v?\d+(?:\.\w+)+"),
 )
 """Parts of a message that differ between releases that raise the same exception."""

@@ -96,7 +96,7 @@ def _loaded_state(
         return CellState(second, Verdict.FAILED, failure_headline(failure), failure)
     unwritten_only = unfinished is not None and not loaded
     unstable = _disagreements(runs, values, unwritten_only=unwritten_only)
-    if unstable:
+    if unstable and not _is_replaced(unstable, runs):
         first_failure = failure or next((f for run in runs for f in failures(run)), None)
         headline = f"the cell does not reproduce itself: {some(map(str, unstable))}"
         return CellState(first, Verdict.UNSTABLE, headline, first_failure, unstable=unstable)
@@ -107,6 +107,17 @@ def _second_failed_to_load(first: Capture, second: Capture) -> bool:
     """Return True if the second run failed to load, and the first ended before it loaded."""
     loaded = CellState(first).loaded
     return second.status == "failed" and incomplete_at(second, first) is None and not loaded
+
+
+def _is_replaced(unstable: tuple[Disagreement, ...], runs: tuple[Capture, ...]) -> bool:
+    """Return True if nothing disagrees but buffers that both runs wrote in their forwards before they read them.
+
+    Had a forward read one first, its outputs would differ: each run fills memory with a byte of its own.
+    """
+    replaced = set.intersection(
+        *({n for n, f in (run.signals.buffers or {}).items() if f.replaced} for run in runs)
+    )
+    return all(d.signal in ("buffers", "inv_freq") and d.what in replaced for d in unstable)
 
 
 def _disagreements(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import DECODED, RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
     from samebits.records.capture import Capture
@@ -19,11 +20,35 @@ _tuple = raised(
     r"'\w*Cache' object is not (subscriptable|iterable)"
     r"|'tuple' object has no attribute '(get_seq_length|update|get_usable_length)'",
 )
+_NONE = r"'NoneType' object (is not (subscriptable|iterable)|has no attribute '\w+')"
+
+
+def _none_at(pattern: str) -> Callable[[Case], Iterator[Sighting]]:
+    """Return a check for None where a line of the model's own code that matches reads a value."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        frames = case.failure.frames if case.failure is not None else ()
+        if not frames or not frames[-1].own or not re.search(pattern, frames[-1].code):
+            return
+        if case.raised("TypeError|AttributeError", _NONE):
+            yield Sighting(case.raised_at(), case.exception_lines())
+
+    return check
+
+
+_empty_tuple = _none_at(r"\bpast_key_values\[")
+_no_positions = _none_at(r"\bcache_position\[")
 _crop = raised("ValueError", r"Calling `crop` with a positive value")
 _other_name = raised("TypeError", r"unexpected keyword argument 'cache'")
-NAMED_ERRORS = (_attribute, _tuple, _crop, _other_name)
+NAMED_ERRORS = (_attribute, _tuple, _empty_tuple, _no_positions, _crop, _other_name)
 """Cache exceptions with a rule of their own, for which no suspicious line is reported."""
 OLD_NAME = "old name of the cache"
+
+
+def _no_tuple(case: Case) -> Iterator[Sighting]:
+    """Find a cache that is no tuple, and the None that an empty cache gives for a layer in 4.54 to 4.57."""
+    yield from _tuple(case)
+    yield from _empty_tuple(case)
 
 
 def _scaled_rope(case: Case) -> Iterator[Sighting]:
@@ -87,9 +112,10 @@ def _only_decoding_differs(case: Case) -> bool:
 
 RULES = (
     Rule("SB701", _attribute, explains=RAISED),
-    Rule("SB702", _tuple, explains=RAISED),
+    Rule("SB702", _no_tuple, explains=RAISED),
     Rule("SB707", _crop, explains=RAISED),
     Rule("SB711", _scaled_rope, explains=frozenset({"state"})),
     Rule("SB712", _other_state, explains=frozenset({"state"})),
     Rule("SB713", _renamed_cache, explains=DECODED | RAISED),
+    Rule("SB715", _no_positions, explains=RAISED),
 )

@@ -32,7 +32,10 @@ def _unwritten_part(provenance: Provenance) -> str:
 
 
 def _unwritten_buffers(case: Case) -> Iterator[Sighting]:
+    buffers = case.capture.signals.buffers or {}
     for name, tensor in case.tensors():
+        if name in buffers and buffers[name].replaced:
+            continue
         if tensor.kind == "non-persistent buffer" and tensor.written in ("none", "partly"):
             evidence = [_unwritten_part(tensor)]
             if tensor.fresh == "differs":

@@ -202,6 +202,8 @@ class BufferFacts(Record):
     """Comparison with the same buffer of a new model made from the config."""
     unwritten: bool = False
     """True if it holds the pattern that the heap was filled with before the load."""
+    replaced: bool = False
+    """True if it is unwritten after the load, and no longer after the prompts' forwards."""
 
 
 class FormulaFacts(Record):
@@ -415,7 +417,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[20] = formats.CAPTURE
+    format_version: Literal[21] = formats.CAPTURE
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

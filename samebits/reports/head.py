@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.exit_code import PASS, UNASKED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.reports.answer import answers, is_quiet, result
+from samebits.reports.answer import answers, is_quiet, passing, result
 from samebits.reports.plain import on_one_line
 from samebits.reports.sections.at_a_glance import moves
 from samebits.reports.sections.environment import code_line, steps_lines
@@ -65,8 +65,15 @@ def _worse(report: Report) -> list[Answer]:
 
 def notes(report: Report) -> list[str]:
     """Return the lines below the heading of report.md, which has the worst models in a table."""
-    lines = [headline(report), *_urgent(report), *_notes(report)]
+    lines = [headline(report), *_urgent(report), *_limits(report), *_notes(report)]
     return list(map(visible, map(_short, lines[:MAX_LINES])))
+
+
+def _limits(report: Report) -> Iterator[str]:
+    """Yield how far the result of several models holds; that of one has it in the heading."""
+    limits = passing(report)
+    if limits and len({row.model for row in report.rows}) > 1:
+        yield f"How far this holds: {'; '.join(limits)}."
 
 
 def _urgent(report: Report) -> Iterator[str]:

@@ -186,9 +186,17 @@ def _fields(report: Report, worst: Answer, places: Mapping[str, Place]) -> Itera
 
 
 def _own_lines(cell: CellResult, report: Report, places: Mapping[str, Place]) -> Iterator[str]:
-    """Yield the lines of the model's own code that show what explains the verdict."""
+    """Yield the lines of the model's own code that show what explains the verdict, each once.
+
+    The line that raises is the first of what is named already.
+    """
     explaining = {defect.code for defect in advice([cell], report)}
-    yield from (str(place) for code, place in places.items() if code in explaining)
+    frames = cell.failure.frames if cell.failure is not None else ()
+    shown = {(frame.file.rpartition("/")[2], frame.line) for frame in frames[-1:]}
+    for code, place in places.items():
+        if code in explaining and (place.file, place.line) not in shown:
+            shown.add((place.file, place.line))
+            yield str(place)
 
 
 def _also(other: Answer) -> str:

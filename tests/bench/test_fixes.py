@@ -289,7 +289,8 @@ def test_the_sentence_has_the_figures_of_the_last_draw_at_the_default_level():
     assert text.startswith(
         "Of 2 fixes drawn at random from its history, on which no check was built"
     )
-    assert "found 1 (95 % interval 9% to 91%) and named 1; its report was silent on 1." in text
+    assert "found 1 (95 % interval 9% to 91%) and named the cause of 1." in text
+    assert "Of 0 more it listed the\nchanged code as not run; on 1 it was silent." in text
     assert page.sentence(results(only_all)) == ""
 
 

@@ -334,3 +334,15 @@ def test_rows_of_a_batch_belong_to_their_prompt(memory):
     assert verdict(memory, raising(one, raised("greedy pair")), other).unstable == (
         "greedy pair (raised ValueError only in run a)",
     )
+
+
+def test_the_place_of_an_exception_makes_it_no_other_one():
+    """A release that moves the line, or the function, raises the same."""
+
+    def key(place):
+        message = f"RuntimeError: sizes differ (at {place})"
+        return exception_key(raised("relations", message=message))
+
+    old, moved = "models/x/modeling_x.py:12 in forward", "models/x/modeling_x.py:99 in attend"
+    assert key(f"transformers/{old}") == key(f"transformers/{moved}")
+    assert key(f"transformers/{old}") != exception_key(raised("relations", message="other sizes"))

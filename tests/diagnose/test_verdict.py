@@ -177,6 +177,33 @@ def test_memory_that_nothing_wrote_is_unstable_even_if_it_looks_alike(memory):
     assert cell_result.unstable == ("buffers model.mask (never written)",)
 
 
+def lazy(memory, seed, *, replaced=True):
+    """Return a table that the load leaves unwritten, as a forward makes it before it reads it."""
+    table = values(3, 3, seed=seed)
+    return {"model.table": buffer(memory, table, unwritten=True, replaced=replaced)}
+
+
+def test_a_table_that_forward_makes_before_it_reads_it_is_no_unwritten_memory(memory):
+    """Old rotary embeddings keep a table of the longest text so far, and make it at the first forward."""
+    second = {"buffers": lazy(memory, 71)}
+    same = verdict_on(memory, *runs(memory, buffers=lazy(memory, 70), second=second))
+    assert (same.verdict, same.unstable) == (Verdict.IDENTICAL, ())
+
+
+@pytest.mark.parametrize("where", ["not replaced", "in one run", "read before"])
+def test_a_table_that_is_read_first_or_stays_unwritten_is_unstable(memory, where):
+    second = {"buffers": lazy(memory, 71, replaced=where == "read before")}
+    if where == "read before":
+        second["forward"] = padded(memory, (1, 0, 0))
+    first = {
+        "forward": padded(memory),
+        "buffers": lazy(memory, 70, replaced=where != "not replaced"),
+    }
+    found = verdict_on(memory, *runs(memory, **first, second=second))
+    assert found.verdict == Verdict.UNSTABLE
+    assert any("model.table" in each for each in found.unstable)
+
+
 def padded(memory, place=None):
     logits = values(2, 6, 8, seed=3)
     logits = logits if place is None else nudged(logits, *place)

@@ -87,6 +87,35 @@ def codes_of(run, **changed):
     return codes(Case(capture=run, **changed))
 
 
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        ("SB702", "past = past_key_values[0][0].shape[2]"),
+        ("SB715", "if cache_position[0] == 0:"),
+    ],
+)
+def test_a_line_that_reads_what_generate_no_longer_passes_is_named(code, line):
+    message = "'NoneType' object is not subscriptable"
+
+    def of(line, *, own=True, message=message):
+        frames = [{"file": "modeling_x.py", "line": 9, "function": "f", "code": line, "own": own}]
+        failure = Failure.model_validate(
+            {
+                "phase": "greedy short",
+                "type": "TypeError",
+                "message": message,
+                "traceback": "",
+                "frames": frames,
+            }
+        )
+        return codes_of(sound(Memory(), "5.x").model_copy(update={"failures": (failure,)}))
+
+    assert of(line) == [code]
+    assert of("past = other[0]") == []
+    assert of(line, own=False) == []
+    assert of(line, message="'int' object is not subscriptable") == []
+
+
 CRASHES = [
     ("SB101", "ImportError", "cannot import name 'LossKwargs' from 'transformers.utils' (…)"),
     ("SB101", "ImportError", "cannot import name 'TransformersKwargs' from 'transformers.utils'"),

@@ -1,9 +1,12 @@
 """process.failure: what a release raises in place of an exception does not hide it."""
 
+import re
 import tempfile
 
+import tiny
 import transformers
 from raising import raised
+from samebits_probe.process import failure
 from samebits_probe.process.failure import describe
 from tiny import model
 
@@ -54,3 +57,13 @@ def test_a_tensor_of_another_shape_is_named():
     assert str([hidden, 2 * inner]) in message
     if transformers.__version__[0] != "4":  # whose words have no name of the module
         assert "size mismatch for model.layers.0.mlp.down_proj.weight" in message
+
+
+def test_an_exception_names_the_line_of_the_library_and_none_of_a_test():
+    model = tiny.llama()
+    try:
+        model(input_ids="no tensor")
+    except Exception as error:
+        text = failure.raised(error, 20)
+    assert re.search(r" \(at transformers/[\w/]+\.py:\d+ in \w+\)$", text), text
+    assert failure.raised(raised(ValueError, int, "here")).endswith("'here'")

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import torch
 from samebits_probe.cell.phases import forward as forward_phase
 from samebits_probe.cell.phases import state as state_phase
+from samebits_probe.model import heap
 from samebits_probe.model.inputs import Inputs
 from tiny import llama, session_of
 
@@ -57,6 +58,37 @@ def fed(n):
 
 
 FED = {"short": fed(3), "long": fed(9)}
+
+
+class Lazy(torch.nn.Module):
+    """Makes its table when a longer text than before comes; ``made`` is the longest length that it has a table for."""
+
+    def __init__(self, made):
+        super().__init__()
+        self.made, self.config = made, SimpleNamespace()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4)])
+        self.register_buffer("table", torch.empty(16), persistent=False)
+
+    def forward(self, hidden_states):
+        if hidden_states.shape[1] > self.made:
+            self.made = 16
+            self.register_buffer("table", torch.arange(16.0), persistent=False)
+        return {"logits": self.layers[0](hidden_states) + self.table[0]}
+
+
+def test_a_buffer_that_a_forward_wrote_is_told_from_one_that_it_read():
+    for made, replaced in ((0, True), (16, False)):
+        model = Lazy(made)
+        session = session_of(model, FED)
+        pattern = heap.PATTERNS[session.job["run"]]
+        model.table.view(torch.uint8).fill_(pattern)
+        session.signals["buffers"] = {"table": {"unwritten": True}, "other": {"unwritten": False}}
+        with torch.no_grad():
+            forward_phase.observe(session)
+        assert session.signals["buffers"] == {
+            "table": {"unwritten": True, "replaced": replaced},
+            "other": {"unwritten": False},
+        }
 
 
 def observed(kind, between=lambda model: None, *, prompts=FED, limit=1 << 20, **options):

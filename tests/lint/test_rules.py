@@ -30,6 +30,15 @@ class Layer(nn.Module):
 MODEL = "class M(PreTrainedModel):\n"
 
 
+def prepares(text):
+    """Return a model with an own prepare_inputs_for_generation that ends in this text."""
+    return (
+        "from transformers import LlamaForCausalLM\nclass M(LlamaForCausalLM):\n"
+        "    def prepare_inputs_for_generation(self, input_ids, cache=None, cache_position=None):\n"
+        f"        inputs = {{}}\n{text}        return inputs\n"
+    )
+
+
 def body(text):
     """Return the code with the methods of a model."""
     return HEAD + MODEL + "".join(f"    {line}\n" for line in text.splitlines())
@@ -252,6 +261,28 @@ CASES = [
         ),
     ),
     (
+        "SB702",
+        "from transformers import GenerationMixin, PreTrainedModel\n"
+        "class M(PreTrainedModel, GenerationMixin):\n"
+        "    def forward(self, input_ids, past_key_values=None, cache=None):\n"
+        "        for i, layer in enumerate(self.layers):\n"
+        "            past = past_key_values[i] if past_key_values is not None else None\n",
+        "from transformers import GenerationMixin, PreTrainedModel\n"
+        "class M(PreTrainedModel, GenerationMixin):\n"
+        "    def forward(self, input_ids, past_key_values=None, cache=None):\n"
+        "        past_key_values = own_tuples(past_key_values)\n"
+        "        for i, layer in enumerate(self.layers):\n"
+        "            past = past_key_values[i]\n",
+    ),
+    (
+        "SB715",
+        prepares("        if cache_position[0] == 0:\n            inputs['pixel_values'] = 1\n"),
+        prepares(
+            "        if cache_position is None or cache_position[0] == 0:\n"
+            "            inputs['pixel_values'] = 1\n"
+        ),
+    ),
+    (
         "SB707",
         body("def forward(self, cache, n):\n    cache.crop(n)"),
         body("def forward(self, cache, n):\n    cache.crop(-n)"),
@@ -312,6 +343,13 @@ CASES = [
         "SB809",
         "import transformers\ndef f(tokenizer):\n    return tokenizer.special_tokens_map_extended\n",
         "import transformers\ndef f(tokenizer):\n    return tokenizer.special_tokens_map\n",
+    ),
+    (
+        "SB809",
+        "from transformers import PreTrainedTokenizer\nclass T(PreTrainedTokenizer):\n"
+        "    def first(self):\n        return self.additional_special_tokens_ids[:1]\n",
+        "from transformers import PreTrainedTokenizer\nclass T(PreTrainedTokenizer):\n"
+        "    def first(self):\n        return getattr(self, 'additional_special_tokens_ids', [])[:1]\n",
     ),
     (
         "SB809",

@@ -48,6 +48,10 @@ PROSE = {"note", "notes", "reason", "reasons", "headline", "evidence", "remark",
 """Names of fields and variables that hold sentences."""
 
 ALLOWED: dict[tuple[str, str], str] = {
+    (
+        "compare/phases.py",
+        r"re.compile(' \\(at [^()]+\\.py:[\\d*]+ in [\\w<>]+\\)')",
+    ): "the place behind an exception, which two releases that raise the same need not share",
     ("base/git.py", "header.endswith(' missing')"): "git says it",
     ("base/git.py", "header.rpartition(' ')"): "git says it",
     ("bisect/history.py", "about.split(' ')"): "git wrote it",

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
+from samebits.questions.registry import texts
 from samebits.questions.relations.records import RelationsOfRow, RelationsSignal
 from samebits.records.comparison import FactChange, ItemComparison, SignalComparison
-from samebits.records.finding import Explanation
+from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.ladder import Ladder
 from samebits.records.subject import Subject
@@ -123,10 +124,21 @@ def test_an_unstable_cell_says_what_the_finding_says_of_it():
 
 def test_since_when_names_the_last_release_without_it_and_where_it_ends():
     same = of("5.0", Verdict.IDENTICAL)
-    found = answer(one(same, diverged(step("logits", 1.0, 1.0), stack="5.9")))
-    assert found.since == "since 5.9 (5.0 is the last without it)"
+    found = answer(one(same, diverged(step("logits", 1.0, 1.0), stack="5.1")))
+    assert found.since == "since 5.1 (5.0 is the last without it)"
     gone = one(diverged(step("logits", 1.0, 1.0), stack="5.0"), of("5.9", Verdict.IDENTICAL))
     assert answer(gone).since == "since 5.0 (4.57 is the last without it; gone in 5.9)"
+
+
+def test_a_release_that_was_not_measured_is_not_said_to_have_it():
+    """Between 5.0 and 5.9 lie eight releases, and any of them may be the first."""
+    same, later = of("5.0", Verdict.IDENTICAL), of("5.10", Verdict.IDENTICAL)
+    found = answer(one(same, diverged(step("logits", 1.0, 1.0), stack="5.9"), later))
+    assert found.since == "between 5.0 and 5.9; gone in 5.10"
+    assert found.start == found.since
+    faulty = Explanation(code="SB301", where="w", stack=OLD)
+    fixed = diverged(step("logits", 1.0, 1.0), stack="5.9", explained_by=(faulty,))
+    assert answer(one(fixed)).since == f"fixed between {OLD} and 5.9 ({OLD} is wrong)"
 
 
 def test_releases_with_the_same_defect_of_their_own_are_one_answer():
@@ -147,7 +159,7 @@ def test_releases_with_the_same_defect_of_their_own_are_one_answer():
 def test_a_reference_that_is_wrong_is_fixed_in_the_release_that_differs():
     faulty = Explanation(code="SB301", where="w", stack=OLD)
     found = answer(one(diverged(step("logits", 1.0, 1.0), explained_by=(faulty,))))
-    assert found.since == f"fixed in {NEW} ({OLD} is wrong)"
+    assert found.since == f"fixed between {OLD} and {NEW} ({OLD} is wrong)"
 
 
 def test_a_cell_has_the_words_of_the_answer_that_it_belongs_to():
@@ -271,9 +283,9 @@ def test_a_release_with_the_defect_of_the_reference_is_marked_and_not_recommende
     middle, newest = sorted(answers(report), key=lambda found: found.stacks)[::-1]
     assert middle.side.why.endswith(". 5.9 is wrong in another way (SB301)")
     assert middle.do.startswith("Use transformers 5.23.0")
-    assert middle.since == f"since 5.9 ({OLD} is wrong in another way)"
+    assert middle.since == f"between {OLD} and 5.9 ({OLD} is wrong in another way)"
     assert "another way" not in newest.side.why
-    assert newest.since == f"fixed in {NEW} (5.9 is wrong)"
+    assert newest.since == f"fixed between 5.9 and {NEW} (5.9 is wrong)"
     clean = half_repaired(*differs("logits", 3.0), *differs("decode", 1.0))
     assert faults(clean.rows[0], clean) == {OLD: ("SB704", "SB301")}
     assert not any("another way (" in found.side.why for found in answers(clean))
@@ -295,10 +307,10 @@ def test_a_release_after_one_that_is_wrong_in_another_way_repairs_the_reference(
     decode = diverged(step("decode", 16.0, 16.0))
     report = one(unstable, decode, **relations(x4_57=1.0, x5_23=1e-15))
     found = next(a for a in answers(report) if a.after.startswith(NEW))
-    assert found.since == f"fixed in {NEW} (5.0 is wrong in another way)"
+    assert found.since == f"fixed between 5.0 and {NEW} (5.0 is wrong in another way)"
     rounds = one(of("5.0", Verdict.UNDECIDED), decode, **relations(x4_57=1.0, x5_23=1e-15))
     found = next(a for a in answers(rounds) if a.after.startswith(NEW))
-    assert found.since == f"since {NEW} (5.0 differs in another way)"
+    assert found.since == f"between 5.0 and {NEW} (5.0 differs in another way)"
 
 
 def test_a_release_that_contradicts_itself_is_wrong_if_the_other_does_not():
@@ -425,7 +437,7 @@ def test_what_only_rounds_never_hides_a_known_change():
     assert result(report) == (
         "known: 4.57.0 → 5.23.0: behaviour change (logits differ by 1, in float64 too)"
     )
-    assert answer(report).since == f"since {NEW} (5.0 only rounds)"
+    assert answer(report).since == f"between 5.0 and {NEW} (5.0 only rounds)"
 
 
 def test_the_result_of_one_model_is_its_change_and_of_many_their_number():
@@ -467,10 +479,45 @@ def test_every_text_about_a_cell_has_the_answer():
         assert "4.57 is wrong: a buffer is never written (SB301)" in text
 
 
+def told(row, n):
+    """Return a row with words of its own, as others are joined into one line."""
+    failures = [c.failure and c.failure.model_copy(update={"message": f"{n}"}) for c in row.cells]
+    cells = [
+        cell.model_copy(update={"failure": failure, "figure": cell.figure and f"{cell.figure}{n}"})
+        for cell, failure in zip(row.cells, failures, strict=True)
+    ]
+    return row.model_copy(update={"cells": tuple(cells)})
+
+
+def test_models_about_which_the_same_is_read_are_one_line():
+    changed = one(diverged(step("logits", 1.0, 1.0))).rows[0]
+    other = one(diverged(step("logits", 2.0, 2.0))).rows[0]
+    rows = [renamed(changed, model=f"m{n}") for n in range(5)]
+    text = render(ended(with_rows(*rows, renamed(other, model="other"))))["report.md"]
+    table = text.partition("## What changed")[2].partition("\n## ")[0]
+    lines = [line for line in table.splitlines() if "differ by" in line]
+    assert len(lines) == 2
+    assert "[m0](models/m0.md), [m1](models/m1.md), [m2](models/m2.md) and 2 more" in lines[0]
+    assert "| [other]" in lines[1]
+
+
+def test_a_defect_beside_the_verdict_is_named_below_the_answer():
+    """phi only rounds, and a save of it loses rope_theta: "nothing" to do is half of the answer."""
+    row = only_rows("llama").rows[0]
+    quiet = render(ended(with_rows(row)))["models/llama.md"]
+    assert "Found beside the verdict" not in quiet.partition("\n## ")[0]
+    cell = row.cells[-1]
+    beside = Finding(code="SB203", where="rope_theta", evidence=("lost",))
+    cells = (*row.cells[:-1], cell.model_copy(update={"findings": (beside,)}))
+    report = ended(with_rows(row.model_copy(update={"cells": cells})))
+    page = render(report.model_copy(update={"rules": tuple(texts(["SB203"]))}))["models/llama.md"]
+    assert "Found beside the verdict, see below: SB203" in page.partition("\n## ")[0]
+
+
 def test_many_failures_leave_room_for_other_kinds_in_the_table():
     falcon, gemma = only_rows("falcon").rows[0], only_rows("gemma2").rows[0]
-    rows = [renamed(falcon, model=f"falcon{n}") for n in range(40)]
-    rows += [renamed(gemma, model=f"gemma{n}") for n in range(40)]
+    rows = [told(renamed(falcon, model=f"falcon{n}"), n) for n in range(40)]
+    rows += [told(renamed(gemma, model=f"gemma{n}"), n) for n in range(40)]
     text = render(ended(with_rows(*rows)))["report.md"]
     table = text.partition("## What changed")[2].partition("\n## ")[0]
     assert MAX_OF_KIND <= table.count("| [gemma") < table.count("| [falcon")
@@ -514,7 +561,7 @@ def test_a_reason_that_names_the_wrong_side_marks_it_and_no_remedy_contradicts_i
     assert faults(report.rows[0], report) == ({wrong: ("matrix.yaml",)} if wrong else {})
     do = {OLD: f"Use transformers {NEW}.0", NEW: f"Stay with transformers {OLD}.0"}
     assert found.do == do.get(wrong, f"Transformers {OLD}.0 keeps the old numbers")
-    assert ("fixed in" in found.since) == (wrong == OLD)
+    assert ("fixed between" in found.since) == (wrong == OLD)
 
 
 def test_of_several_reasons_each_that_names_a_side_counts():

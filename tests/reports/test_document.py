@@ -221,7 +221,7 @@ def test_a_step_names_the_defects_that_begin_there():
         for c in row.cells
     )
     report = with_rows(with_cells(row, *cells), rules=texts_of("SB701"))
-    assert steps_of(report) == {("5.0 → 5.9", "break"): "[falcon](models/falcon.md) (SB701)"}
+    assert steps_of(report) == {("5.0 → 5.9", "raise"): "[falcon](models/falcon.md) (SB701)"}
 
 
 def finding_in(model, verdict, code, where="cache.py:3", saver=""):

@@ -35,7 +35,10 @@ def test_what_was_left_is_named_with_its_stacks_and_distance():
         assert text.replace("\\", "") in line.replace("\\", ""), line
     page = next(text for path, text in pages.items() if path.endswith(f"/{model}.md"))
     assert "None_max_seq_len_cached" in page
-    assert left_line(left) == f"One call changes the next: {model} in 5.0, 5.2"
+    assert (
+        left_line(left)
+        == f"A call leaves something behind that changes the next one: {model} in 5.0, 5.2"
+    )
 
 
 def test_what_could_not_be_found_is_said():

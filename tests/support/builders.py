@@ -99,9 +99,14 @@ def weights_signal(tensors, *, checkpoint_tensors=4, unused=()):
     return WeightsSignal(tensors=tensors, checkpoint_tensors=checkpoint_tensors, unused=unused)
 
 
-def buffer(memory, array, *, persistent=False, fresh="equal", unwritten=False):
-    ref = memory.put(array)
-    return BufferFacts(ref=ref, persistent=persistent, fresh=fresh, unwritten=unwritten)
+def buffer(memory, array, *, persistent=False, fresh="equal", unwritten=False, replaced=False):
+    return BufferFacts(
+        ref=memory.put(array),
+        persistent=persistent,
+        fresh=fresh,
+        unwritten=unwritten,
+        replaced=replaced,
+    )
 
 
 def frequencies(memory, array, *, scaling=1.0, formula=None):

@@ -14,6 +14,7 @@ from samebits.records.report import CheckpointReport
 from samebits.records.subject import Subject
 from samebits.records.trace import Side
 from samebits.reports.head import head
+from samebits.reports.plain import Place
 from samebits.terminal.screen import WIDTH, screen
 from samebits.text.terminal import Mark, Marked, TerminalText
 from tests.support.builders import cause_in
@@ -133,7 +134,7 @@ def test_a_failure_names_place_cause_finding_and_remedy():
         Explanation(code="SB301", where="model.rotary_emb.inv_freq", stack="5.23"),
     )
     shown = report(reference(), diverged, rules=(NEVER_WRITTEN,))
-    printed = lines(shown, {"SB301": "modeling_x.py:80:9"})
+    printed = lines(shown, {"SB301": Place("modeling_x.py", 80, 9)})
     assert printed[0].startswith("tiny  4.48.0 → 5.23.0: behaviour change (")
     assert printed[0].mark is Mark.WORSE
     assert field(printed, "where") == (

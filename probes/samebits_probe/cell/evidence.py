@@ -16,7 +16,7 @@ from samebits_probe.model import load
 from samebits_probe.model.layers import rotary_modules
 from samebits_probe.model.tensor import NotHashable
 from samebits_probe.process import progress
-from samebits_probe.process.failure import in_words
+from samebits_probe.process.failure import in_words, place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +108,7 @@ class Evidence:
         except Exception as error:  # noqa: BLE001  not every class has eager attention
             text = in_words(error)
             self.skip("eager", text)
-            self.signal["raised"]["eager"] = text
+            self.signal["raised"]["eager"] = f"{text}{place(error)}"
         else:
             self.signal["raised"]["eager"] = ""
         return None

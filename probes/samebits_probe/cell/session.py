@@ -313,8 +313,15 @@ class Session:
         return self._feed.inputs(prompt, self.loaded.tokenizer, self.loaded.model)
 
     def prompts(self) -> dict[str, Inputs]:
-        """Return the inputs of every prompt that applies."""
-        return dict(self._feed.all(self.loaded.tokenizer, self.loaded.model))
+        """Return the inputs of every prompt that applies; without those whose tokenizer raises.
+
+        The forward of such a prompt has its exception.
+        """
+        made: dict[str, Inputs] = {}
+        for name in self._feed.names:
+            with suppress(Exception):
+                made |= self._feed.all(self.loaded.tokenizer, self.loaded.model, (name,))
+        return made
 
     # other models than the loaded one
 

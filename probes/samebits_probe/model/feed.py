@@ -58,11 +58,16 @@ class Feed:
             raise NotFed(self._reason)
         return self._inputs(self._record["single"], model, None)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the prompts; none if samebits cannot make inputs of the model."""
+        return (*(self._record or {"prompts": ()})["prompts"],)
+
     def all(
         self, tokenizer: Any, model: Any = None, names: Container[str] | None = None
     ) -> Iterator[tuple[str, Inputs]]:
         """Yield every prompt that applies, and its inputs; of all, or of these names."""
-        for name in (self._record or {"prompts": ()})["prompts"]:
+        for name in self.names:
             if names is not None and name not in names:
                 continue
             with suppress(DoesNotApply):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +21,13 @@ __all__ = [
     "in_one_line",
     "in_words",
     "phase",
+    "place",
+    "raised",
     "without_folders",
 ]
+
+_OF_MODELS = re.compile(r"/transformers(_modules)?/")
+"""Files of the library, and of models with code of their own."""
 
 
 class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase it happened in
@@ -169,3 +175,17 @@ def in_one_line(error: BaseException, limit: int = 200) -> str:
     """Return class and message of an exception in one line, without folders, cut to a limit."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {without_folders(text)}"[:limit]
+
+
+def raised(error: BaseException, limit: int = 200) -> str:
+    """Return :func:`in_one_line` and the place, for an exception that may be raised in one release alone."""
+    return f"{in_one_line(error, limit)}{place(error)}"
+
+
+def place(error: BaseException) -> str:
+    """Return `` (at FILE:LINE in FUNCTION)``, the deepest line outside torch; '' if it is not of transformers or of the model."""
+    calls = [call for call in _calls(error) if "/torch/" not in call.filename]
+    if not calls or not _OF_MODELS.search(calls[-1].filename):
+        return ""
+    last = calls[-1]
+    return f" (at {package_path(last.filename)}:{last.lineno} in {last.name})"

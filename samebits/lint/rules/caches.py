@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NAMES = {"past_key_values", "past_key_value", "past_kv", "kv_cache", "cache"}
 _SURE = {"past_key_values", "past_key_value"}
+_NO_POSITIONS = "cache_position"
 
 _REMOVED = {
     "key_cache": (since("4.56"), "cache.layers[i].keys if the cache has layers"),
@@ -95,6 +96,77 @@ def _subscripts(project: Project) -> Iterator[Problem]:
                 since("5.0", note="None for an empty cache in 4.54 to 4.57"),
                 "use cache.get_seq_length(), and what cache.update() returns",
             )
+
+
+def _layers(project: Project) -> Iterator[Problem]:
+    """Find ``past_key_values[i]``, the pair of a layer, in models that generate."""
+    generating = {
+        entry.source
+        for entry in project.models
+        for own, outside in [project.family(entry)]
+        if any(c.method(_PREPARE) for c in own) or any(map(_generates, {entry.name} | outside))
+    }
+    for source in generating:
+        pairs = {id(n.value) for n in source.nodes if isinstance(n, ast.Subscript)}
+        for node in source.nodes:
+            if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+                continue
+            if id(node) in pairs or not isinstance(node.value, ast.Name):
+                continue
+            if node.value.id != "past_key_values" or not isinstance(node.slice, ast.Name):
+                continue
+            function = source.function(node)
+            if function is None or function.name == "_reorder_cache" or guarded(source, node):
+                continue
+            if _sorts(function) or _converts(function):
+                continue
+            yield problem(
+                "SB702",
+                source,
+                node,
+                "a cache is no longer a tuple with a pair for each layer: TypeError, it is not subscriptable",
+                since("5.0", note="None for an empty cache in 4.54 to 4.57"),
+                "pass the whole cache to the layer, and use what cache.update() returns",
+            )
+
+
+def _converts(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Return True if a function makes the tuple itself, from a cache or for a model that keeps tuples."""
+    values = assigned(function, "past_key_values")
+    return any(not (isinstance(value, ast.Constant) and value.value is None) for value in values)
+
+
+def _positions(project: Project) -> Iterator[Problem]:
+    """Find an element of ``cache_position`` that is read in an own preparation of inputs without a test for None."""
+    for entry in project.models:
+        method = entry.method(_PREPARE)
+        if method is None or _NO_POSITIONS not in {
+            a.arg for a in (*method.args.args, *method.args.kwonlyargs)
+        }:
+            continue
+        if assigned(method, _NO_POSITIONS) or any(_is_tested(n) for n in ast.walk(method)):
+            continue
+        for node in ast.walk(method):
+            if not isinstance(node, ast.Subscript) or guarded(entry.source, node):
+                continue
+            if isinstance(node.value, ast.Name) and node.value.id == _NO_POSITIONS:
+                yield problem(
+                    "SB715",
+                    entry.source,
+                    node,
+                    "generate() no longer passes cache_position, which is None here: TypeError",
+                    since("5.4"),
+                    "tell the first step by past_key_values.get_seq_length() == 0",
+                )
+
+
+def _is_tested(node: ast.AST) -> bool:
+    """Return True for a comparison of the positions with None, or their truth."""
+    if isinstance(node, ast.Compare):
+        is_name = isinstance(node.left, ast.Name) and node.left.id == _NO_POSITIONS
+        return is_name and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+    tested = node.test if isinstance(node, (ast.If, ast.IfExp)) else None
+    return isinstance(tested, ast.Name) and tested.id == _NO_POSITIONS
 
 
 def _sorts(function: ast.AST) -> bool:
@@ -294,9 +366,11 @@ def _generates(name: str) -> bool:
 RULES = (
     LintRule("SB701", "error", _attributes),
     LintRule("SB702", "error", _subscripts),
+    LintRule("SB702", "error", _layers),
     LintRule("SB707", "error", _crops),
     LintRule("SB708", "warning", _truth),
     LintRule("SB709", "warning", _keyword),
     LintRule("SB713", "error", _renamed),
     LintRule("SB713", "error", _renamed_fields),
+    LintRule("SB715", "error", _positions),
 )

@@ -25,7 +25,7 @@ from samebits.lint.uses import without
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.lint.project import Project
+    from samebits.lint.project import Class, Project
     from samebits.lint.source import Source
 
 
@@ -244,16 +244,23 @@ _REMOVED = {
     "sanitize_special_tokens": "drop the call",
     "special_tokens_map_extended": "read special_tokens_map",
     "all_special_tokens_extended": "read all_special_tokens",
+    "additional_special_tokens": "read extra_special_tokens if the tokenizer has it",
+    "additional_special_tokens_ids": "read extra_special_tokens_ids if the tokenizer has it",
 }
 """What the tokenizers of 5.x lack -> the remedy. Those written in Python keep some."""
+_OF_ALL = ("additional_special_tokens", "additional_special_tokens_ids")
+"""Those of them that no tokenizer keeps, written in Python or not: the code of a tokenizer lacks them, too."""
+_TOKENIZERS = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "PreTrainedTokenizerBase")
 _RECEIVERS = {"tokenizer", "_tokenizer", "tok"}
 
 
 def _methods(project: Project) -> Iterator[Problem]:
     defined = {m.name for c in project.classes for m in c.methods()}
+    own = {id(node) for tokenizer in _own_tokenizers(project) for node in ast.walk(tokenizer.node)}
     for source, node in project.nodes(ast.Attribute):
         name, releases = node.attr, since("5.0")
-        is_read = receiver(node.value) in _RECEIVERS and isinstance(node.ctx, ast.Load)
+        is_own = name in _OF_ALL and receiver(node.value) == "self" and id(node) in own
+        is_read = (receiver(node.value) in _RECEIVERS or is_own) and isinstance(node.ctx, ast.Load)
         if name == "words" and _is_encoding(source, node):
             what, remedy = "what a tokenizer returns", "write word_ids()"
         elif is_read and name in _REMOVED and name not in defined:
@@ -266,6 +273,14 @@ def _methods(project: Project) -> Iterator[Problem]:
             shown = f"{name}()" if _calls(source, node) else name
             text = f"{what} has no {shown}: AttributeError"
             yield problem("SB809", source, node, text, releases, remedy)
+
+
+def _own_tokenizers(project: Project) -> Iterator[Class]:
+    """Yield the tokenizers that the project writes itself."""
+    for entry in project.classes:
+        bases = {base.rpartition(".")[2] for base in project.family(entry)[1]}
+        if not bases.isdisjoint(_TOKENIZERS):
+            yield entry
 
 
 def _calls(source: Source, node: ast.Attribute) -> bool:

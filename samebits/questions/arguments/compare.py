@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 METHODS: tuple[Method, ...] = ("forward", "generate")
 _UNDECIDED = frozenset({"rounding"})
 _CHANGED = "other numbers"
+_SAME_TOKENS = ("use_cache", "prompt_lookup_num_tokens", "assistant_model")
+"""Arguments of generate() that compute the same tokens in another way: none has an effect to lose."""
 _UNREAD: Mapping[str, Kind] = {"none": "ignored", "raises": "refused"}
 
 
@@ -38,6 +40,8 @@ def differences(
             kind = _kind(method, before, after) if before.named or after.named else None
             if kind is None and before.named and after.named:
                 kind = _kind_of_reference(method, before, after)
+            if kind == "ignored" and method == "generate" and name.startswith(_SAME_TOKENS):
+                continue
             if kind:
                 yield ArgumentDifference(
                     argument=name, method=method, kind=kind, reference=before, candidate=after

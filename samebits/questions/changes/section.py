@@ -33,7 +33,7 @@ _NEAR = {
     "imported": "an imported file",
 }
 _GIVE: dict[Area, str] = {
-    "model": "give inputs that need it (`inputs:`, `--inputs FILE`), or another `class:`",
+    "model": "give inputs that need it (`inputs:`, `--inputs FILE`), another `class:`, or a config that switches it on",
     "image": "give images, videos or sounds (`inputs:`, `--inputs FILE`)",
     "text": "add a probe that tokenizes such texts (`probes:`)",
     "training": "add a probe that trains so (`probes:`)",
@@ -44,7 +44,7 @@ _GIVE: dict[Area, str] = {
 }
 """What makes code run, where no question is switched off that runs it."""
 _SHORT: dict[Area, str] = {
-    "model": "give inputs that need it",
+    "model": "give inputs or a config that need it",
     "image": "give images",
     "text": "add a probe of texts",
     "training": "add a probe that trains",
@@ -217,7 +217,9 @@ def brief(report: Report) -> str:
         f"{entry.name} ({_in_short(entry, report.level)})" for entry in entries[:NAMED]
     )
     more = ", …" if _counts(report)[1] > NAMED else ""
-    return f"Changed in transformers and run by no check, the nearest first: {named}{more}"
+    return (
+        f"Changed in transformers and run by no check, the files of the model first: {named}{more}"
+    )
 
 
 def _in_short(entry: Unrun, level: Level) -> str:

@@ -30,6 +30,8 @@ _MEANS = {
     True: "Trainer passes num_items_in_batch, of all accumulated micro-batches, to forward",
     False: "forward takes no num_items_in_batch, and Trainer averages the losses of micro-batches",
 }
+_PACKED = "packed"
+"""Name of the batch whose row holds two sequences."""
 _HIGHER = 1.5
 """How many times larger a loss must be for a reader to call it higher."""
 _LOSSES: tuple[TrainingSignal, ...] = ("loss", "other losses")
@@ -73,15 +75,27 @@ def _other_loss(case: Case) -> Iterator[Sighting]:
 def _other_logits(case: Case) -> Iterator[Sighting]:
     """Find logits of a step that differ where the model's own forward agrees.
 
-    Beside another formula of the loss, logits may follow from a forward that differs.
+    Beside another formula of the loss, logits may follow from a forward that differs. A release that keeps packed
+    sequences apart is right where the reference mixes them, which SB903 says of the reference.
     """
     comparison = _comparison(case, "diverged")
     if comparison is None or any(item.formulas for item in comparison.items):
         return
     logits = [item for item in comparison.items if item.signal == "logits" and _is(item)]
+    if {item.batch for item in logits} == {_PACKED} and _keeps_packed_apart(case):
+        return
     if logits:
         begins = _begins(comparison) if comparison.first in logits else ()
         yield Sighting(_place(logits[0]), _evidence(case, (*map(item_line, logits), *begins)))
+
+
+def _keeps_packed_apart(case: Case) -> bool:
+    """Return True if packed sequences learn what they learn as rows of their own."""
+    report = step_in(case)
+    relations = report.relations if report is not None else None
+    tried = {r.relation: r for r in relations.relations} if relations is not None else {}
+    relation = tried.get("packed = padded")
+    return relation is not None and not relation.broken
 
 
 def _other_gradients(case: Case) -> Iterator[Sighting]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
@@ -32,6 +33,8 @@ _STEPS = {
     "stack": "building the environment",
 }
 """First word of a phase -> what a user calls it."""
+_TOKENIZER = re.compile(r"(^|/)tokenization_\w+\.py$")
+"""Files of tokenizers: what makes the inputs of a forward raises there."""
 _NAMES = {"sdpa": "SDPA", "eager": "eager"}
 
 
@@ -78,7 +81,10 @@ def _raised(failure: Failure) -> str:
     word, _, _ = failure.phase.partition(" ")
     message = clip(" ".join(failure.in_short.split()), MAX_MESSAGE)
     kind = failure.type.rpartition(".")[2]
-    return f"{kind} in {_STEPS.get(word, failure.phase)}: {message}".rstrip(": ")
+    step = _STEPS.get(word, failure.phase)
+    if word == "forward" and any(_TOKENIZER.search(frame.file) for frame in failure.frames):
+        step = "tokenizing a prompt"
+    return f"{kind} in {step}: {message}".rstrip(": ")
 
 
 def _unstable(cell: CellResult) -> str:

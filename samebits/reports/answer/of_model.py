@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.records.ids import Verdict
 from samebits.reports.answer.change import change, where
-from samebits.reports.answer.releases import listed, release, version
+from samebits.reports.answer.releases import are_neighbours, listed, release, version
 from samebits.reports.answer.remedy import command, remedy
 from samebits.reports.answer.side import Side, faults, side
 from samebits.reports.stories import EVERY_RELEASE, QUIET, group_cells, holds, is_reference
@@ -213,18 +213,23 @@ def _since(
     if before is None or not set(order[first : last + 1]) <= set(stacks):
         return f"in {listed([*stacks], report)}{gone}"
     previous = release(before.cell.stack, report)
+    is_exact = are_neighbours(before.cell.stack, stacks[0], report)
+    since = f"since {start}" if is_exact else f"between {previous} and {start}"
+    fixed = f"fixed in {start}" if is_exact else f"fixed between {previous} and {start}"
     wrong = faults(row, report)
     is_fixed = cell.reference is not None and side_of.wrong == cell.reference.stack
     if is_fixed and cell.cell.stack in wrong:
-        return f"since {start} ({previous} is wrong in another way{gone})"
+        return f"{since} ({previous} is wrong in another way{gone})"
     if is_fixed and (holds(before) or set(side_of.codes) & {*wrong.get(before.cell.stack, ())}):
-        return f"fixed in {start} ({previous} is wrong)"
+        return f"{fixed} ({previous} is wrong)"
     if is_fixed and before.cell.stack in wrong:
-        return f"fixed in {start} ({previous} is wrong in another way{gone})"
+        return f"{fixed} ({previous} is wrong in another way{gone})"
     if holds(before):
-        return f"since {start} ({previous} is the last without it{gone})"
+        return (
+            f"{since} ({previous} is the last without it{gone})" if is_exact else f"{since}{gone}"
+        )
     other = "only rounds" if before.judged is Verdict.ROUNDING else "differs in another way"
-    return f"since {start} ({previous} {other}{gone})"
+    return f"{since} ({previous} {other}{gone})"
 
 
 def _rank(found: Answer, report: Report) -> tuple[bool, bool, bool, int, bool]:

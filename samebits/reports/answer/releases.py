@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+
+_MINOR = re.compile(r"(\d+)\.(\d+)")
+_LAST_OF_4, _FIRST_OF_5 = (4, 57), (5, 0)
 
 if TYPE_CHECKING:
     from samebits.records.report import Report
@@ -18,6 +22,17 @@ def version(stack: str, report: Report) -> str:
     """Return the release of transformers that a stack has."""
     listed = (entry.transformers for entry in report.stacks if entry.id == stack)
     return next(listed, None) or stack
+
+
+def are_neighbours(earlier: str, later: str, report: Report) -> bool:
+    """Return True if no minor release lies between two stacks; of versions that are not known, too."""
+    ends = [_MINOR.match(version(stack, report)) for stack in (earlier, later)]
+    if ends[0] is None or ends[1] is None:
+        return True
+    (major, minor), (next_major, next_minor) = (map(int, end.groups()) for end in ends if end)
+    if major == next_major:
+        return next_minor - minor <= 1
+    return (major, minor, next_major, next_minor) == (*_LAST_OF_4, *_FIRST_OF_5)
 
 
 def listed(stacks: list[str], report: Report) -> str:

@@ -26,6 +26,8 @@ MAX_REMEDY = 150
 _ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
 """Verdicts of which the release is worth finding."""
 _NOTHING = "Nothing"
+_OF_USES = "SB9"
+"""Begins the codes of defects in some use of the API, such as one argument of generate()."""
 
 
 def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:
@@ -34,7 +36,8 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     ``rows`` are those of the model that differ in this way, that of the cell first.
     """
     if cell.judged in (Verdict.ROUNDING, Verdict.IDENTICAL):
-        return _NOTHING
+        beside = _crashes(cell.cell.stack, rows, report)
+        return f"{_NOTHING} for what was compared; beside it: {beside}" if beside else _NOTHING
     if cell.judged is Verdict.FIXED:
         return f"Remove its entry under expected of {report.matrix}"
     right = _right(cell, side, rows, report)
@@ -52,7 +55,7 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:
         kept = _unchanged(rows[0]) or cell.reference.stack
         if cell.expected:
-            return f"Transformers {version(kept, report)} keeps the old numbers{_but(kept, rows)}"
+            return f"Transformers {version(kept, report)} keeps the old numbers{_but(kept, rows, report)}"
         return f"{_use(kept, cell, rows, report)} until you know which side is right"
     return ""
 
@@ -77,17 +80,27 @@ def _use(stack: str, cell: CellResult, rows: Sequence[Row], report: Report) -> s
     left = other if stack == cell.cell.stack else cell.cell.stack
     is_older = stack in order and left in order and order.index(stack) < order.index(left)
     verb = "Stay with" if is_older else "Use"
-    return f"{verb} transformers {version(stack, report)}{_but(stack, rows)}"
+    return f"{verb} transformers {version(stack, report)}{_but(stack, rows, report)}"
 
 
-def _but(stack: str, rows: Sequence[Row]) -> str:
-    """Return which consistency checks of these rows a stack breaks; '' for none."""
+def _but(stack: str, rows: Sequence[Row], report: Report) -> str:
+    """Return what a stack does wrong in these rows beside the difference; '' for none."""
     asked = [question.breaks for question in questions() if question.breaks is not None]
     broken = [*dict.fromkeys(n for breaks in asked for row in rows for n in breaks(row, stack))]
-    if not broken:
-        return ""
     checks = f"{len(broken)} consistency checks, such as" if broken[1:] else "the consistency check"
-    return f" (but it fails {checks} {broken[0]!r})"
+    limits = [f"it fails {checks} {broken[0]!r}"] if broken else []
+    if crashes := _crashes(stack, rows, report):
+        limits.append(f"it raises elsewhere: {crashes}")
+    return f" (but {'; '.join(limits)})" if limits else ""
+
+
+def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
+    """Return the defects with which a stack raises beside the forward, such as in a save; '' for none."""
+    raising = {text.code for text in report.rules if text.kind == "crash"}
+    cells = [cell for row in rows for cell in row.cells if cell.cell.stack == stack]
+    found = {f.code for cell in cells for f in cell.findings if f.raises in ("", stack)} & raising
+    explaining = {e.code for cell in cells for e in cell.explained_by}
+    return ", ".join(sorted(c for c in found - explaining if not c.startswith(_OF_USES)))
 
 
 def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.reports import document, packed
-from samebits.reports.formats import github, junit
+from samebits.reports.formats import compat, github, junit
 from samebits.reports.html import site
 from samebits.reports.html.addresses import HOME, MARK, model_page
 from samebits.text.names import page_path
@@ -83,6 +83,13 @@ FORMATS = (
         github.PATH,
         "# samebits: ",
         lambda report, _form: github.render(report),
+    ),
+    Format(
+        "compat",
+        "for each model the ranges of releases that do the same",
+        compat.PATH,
+        compat.MARK,
+        lambda report, _form: compat.render(report),
     ),
 )
 """Formats besides JSON; the first that a report has is the one that a reader is sent to."""

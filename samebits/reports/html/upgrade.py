@@ -183,7 +183,7 @@ def upgrade(report: Report, first: str, last: str) -> Upgrade:
         if first not in cells or last not in cells:
             continue
         n_rows += 1
-        change = _change(row, cells[first], cells[last])
+        change = change_between(row, cells[first], cells[last])
         if change is not None:
             changes.append(change)
         elif _has_bits(cells[first]) and _has_bits(cells[last]):
@@ -231,7 +231,7 @@ def _release(report: Report, id_: str) -> str:
     return next((s.transformers or id_ for s in report.stacks if s.id == id_), id_)
 
 
-def _change(row: Row, before: CellResult, after: CellResult) -> Change | None:
+def change_between(row: Row, before: CellResult, after: CellResult) -> Change | None:
     """Return what changes between two cells of a row; None if nothing does."""
     for kind, judged, caveat in _kinds(row, before, after):
         return Change(row, kind, before, after, judged, caveat) if kind else None

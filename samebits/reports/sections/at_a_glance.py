@@ -144,7 +144,7 @@ _STEPS = (
 )
 
 _MOVES: dict[str, tuple[str, str]] = {
-    COLUMNS[Verdict.FAILED]: ("breaks", "break"),
+    COLUMNS[Verdict.FAILED]: ("raises", "raise"),
     COLUMNS[Verdict.UNSTABLE]: ("becomes unstable", "become unstable"),
     COLUMNS[Verdict.DIVERGED]: ("changes", "change"),
     COLUMNS[Verdict.UNDECIDED]: ("may change", "may change"),
@@ -156,11 +156,11 @@ _MOVES: dict[str, tuple[str, str]] = {
 
 
 def moves(report: Report) -> list[str]:
-    """Return a sentence for each step from release to release, such as ``5 models break``."""
+    """Return a sentence for each step from release to release, such as ``5 models raise``."""
     return [
         f"{step.before} → {step.stack}: {_moved(step)}"
         if step.before
-        else f"In {step.stack}: {_moved(step)}"
+        else f"In {step.stack}{', the reference' if step.stack == report.reference else ''}: {_moved(step)}"
         for step in steps(report)
     ]
 

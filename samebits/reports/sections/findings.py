@@ -86,8 +86,10 @@ def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
 
 
 def findings_of(rows: list[Row], report: Report) -> Markdown:
-    """Return the findings of one model with all their evidence, for its own page."""
+    """Return the findings of one model with all their evidence; those that explain a verdict come first."""
     sightings = _sightings(cell for row in rows for cell in row.cells)
+    decisive = named((cell for row in rows for cell in row.cells), report)
+    sightings.sort(key=lambda sighting: sighting.finding.code not in decisive)
     if not sightings:
         return EMPTY
     texts = {text.code: text for text in report.rules}

@@ -86,8 +86,9 @@ NOT_BUILT = Markdown("not built")
 
 
 def title(report: Report) -> Markdown:
-    """Return the heading, which already gives the result of the run."""
-    return heading(1, f"samebits: {report.matrix}: {result(report)}")
+    """Return the heading, which already gives the result of the run; of one model, with how far it holds."""
+    is_one = len({row.model for row in report.rows}) == 1
+    return heading(1, f"samebits: {report.matrix}: {result(report, with_limits=is_one)}")
 
 
 def headline(report: Report) -> str:

@@ -51,7 +51,11 @@ def left_line(report: Report) -> str:
     texts = [f"{model} in {', '.join(stacks)}" for model, stacks in places.items()]
     rest = len(texts) - MAX_MODELS
     more = [f"and {rest:,} more models"] if rest > 0 else []
-    return f"One call changes the next: {'; '.join([*texts[:MAX_MODELS], *more])}" if texts else ""
+    return (
+        f"A call leaves something behind that changes the next one: {'; '.join([*texts[:MAX_MODELS], *more])}"
+        if texts
+        else ""
+    )
 
 
 def _table(rows: list[Row], *, linked: bool) -> Markdown:

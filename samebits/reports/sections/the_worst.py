@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from samebits.findings.rulebook import text_with_code
+from samebits.findings.rulebook import plain_title, text_with_code
 from samebits.reports.answer import answers, is_quiet, kind_of, only_rounding
 from samebits.text.blocks import first_of, heading, link, page, table
-from samebits.text.markdown import EMPTY, Markdown, clip, fill, prose
+from samebits.text.lists import grouped
+from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
 from samebits.text.names import page_path
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     from samebits.records.ids import Verdict
     from samebits.records.report import Report, Row
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 MAX_NAMES = 12
 MAX_OF_KIND = 6
 """Limit for the lines of one verdict, where there are more lines than a reader takes in."""
+MAX_ALIKE = 3
+"""Limit for the names of models about which a line says the same."""
 MAX_TEXT = 240
+_LOUD = ("silent", "crash")
+"""Kinds of defects that change numbers or raise."""
 _HEADERS = ["what changed", "since", "which side is right", "what to do"]
 
 
@@ -34,40 +39,63 @@ def the_worst(report: Report, most: int | None = None) -> Markdown:
     found = answers(report)
     is_one = len({row.model for row in report.rows}) == 1
     differing = [answer for answer in found if is_one or not is_quiet(answer)]
-    shown = differing if most is None else _of_each_kind(differing, most)
+    alike = [*grouped(differing, _same_words).values()]
+    shown = alike if most is None else _of_each_kind(alike, most)
     if not found:
         return EMPTY
-    n_more = len(differing) - len(shown)
+    n_more = len(differing) - sum(map(len, shown))
     more = fill("{}: {}.", plural(n_more, "more difference"), link("all verdicts", "verdicts.md"))
     return page(
         [
             heading(2, "What changed, the worst first"),
-            table(["model", *_HEADERS], map(_line, shown)),
+            table(["model", *_HEADERS], [[_models(same), *_line(same[0])] for same in shown]),
             more if n_more else EMPTY,
             EMPTY if is_one else _rounding(found),
         ]
     )
 
 
-def _of_each_kind(differing: list[Answer], most: int) -> list[Answer]:
-    """Return ``most`` answers in their order; many of one kind leave room for those of the others."""
-    if len(differing) <= most:
-        return differing
+def _same_words(answer: Answer) -> Hashable:
+    """Return what is equal for models about which a reader reads the same."""
+    return answer.is_known, answer.change, answer.since, answer.side.why, answer.do
+
+
+def _models(same: list[Answer]) -> Markdown:
+    names = dict.fromkeys(answer.model for answer in same)
+    return first_of([link(name, page_path(name)) for name in names], MAX_ALIKE)
+
+
+def _of_each_kind(alike: list[list[Answer]], most: int) -> list[list[Answer]]:
+    """Return ``most`` lines in their order; many of one kind leave room for those of the others."""
+    if len(alike) <= most:
+        return alike
     counts: Counter[Verdict] = Counter()
     later: list[bool] = []
-    for answer in differing:
-        kind = kind_of(answer.cell)
+    for same in alike:
+        kind = kind_of(same[0].cell)
         counts[kind] += 1
         later.append(counts[kind] > MAX_OF_KIND)
-    places = sorted(range(len(differing)), key=later.__getitem__)[:most]
-    return [differing[place] for place in sorted(places)]
+    places = sorted(range(len(alike)), key=later.__getitem__)[:most]
+    return [alike[place] for place in sorted(places)]
 
 
 def of_model(rows: Sequence[Row], report: Report) -> Markdown:
     """Return the answers about one model, by the releases that differ in the same way."""
     found = answers(report.model_copy(update={"rows": tuple(rows)}))
-    lines = [[_releases(answer, len(rows) > 1), *_line(answer)[1:]] for answer in found]
-    return table(["releases", *_HEADERS], lines)
+    lines = [[_releases(answer, len(rows) > 1), *_line(answer)] for answer in found]
+    return page([table(["releases", *_HEADERS], lines), _beside(rows, report)])
+
+
+def _beside(rows: Sequence[Row], report: Report) -> Markdown:
+    """Return the defects that make wrong numbers or raise, and that no verdict shows: a training step, a save."""
+    cells = [cell for row in rows for cell in row.cells]
+    explaining = {each.code for cell in cells for each in cell.explained_by}
+    shown = {finding.code for cell in cells for finding in cell.findings} - explaining
+    texts = [text for text in report.rules if text.code in shown and text.kind in _LOUD]
+    if not texts:
+        return EMPTY
+    named = join((text_with_code(plain_title(text)) for text in texts), "; ")
+    return fill("Found beside the verdict, see below: {}.", named)
 
 
 def _releases(answer: Answer, has_variants: bool) -> Markdown:
@@ -77,7 +105,6 @@ def _releases(answer: Answer, has_variants: bool) -> Markdown:
 
 def _line(answer: Answer) -> list[str]:
     return [
-        link(answer.model, page_path(answer.model)),
         prose(f"{'known: ' if answer.is_known else ''}{answer.change}", MAX_TEXT),
         answer.start,
         prose(clip(answer.side.why, MAX_TEXT)),

@@ -189,3 +189,20 @@ def test_sections_list_what_differs_and_nothing_else():
     assert not SECTION.has_details(same.rows, same)
     assert not SECTION.of_run(same)
     assert not SECTION.of_model(list(same.rows), same)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["use_cache", "prompt_lookup_num_tokens", "assistant_model", "assistant_model, its decoder"],
+)
+def test_an_argument_that_computes_the_same_tokens_in_another_way_is_never_ignored(name):
+    """A release whose tokens change with it has the defect, and the other one does as it must."""
+
+    def of(effect):
+        return ArgumentsSignal.model_validate({"generate": {name: effect}})
+
+    shorter = {"named": True, "effect": "another shape"}
+    assert not [*differences(of(shorter), of(NONE | {"named": True}))]
+    assert [each.kind for each in differences(of(NONE | {"named": True}), of(RAISES))] == [
+        "refused"
+    ]

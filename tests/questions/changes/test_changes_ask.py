@@ -163,7 +163,7 @@ def report():
 
 def test_the_first_screen_counts_what_did_not_run(report):
     assert limit(report) == "12 of 16 changed definitions of transformers within reach did not run"
-    assert "LlamaModel.`pad` (give inputs that need it), …" in brief(report)
+    assert "LlamaModel.`pad` (give inputs or a config that need it), …" in brief(report)
     assert brief(sample_report()) == limit(sample_report()) == ""
 
 
@@ -185,7 +185,9 @@ def test_a_forward_of_another_class_says_which_class_to_load():
     [("T5EncoderModel.forward", True), ("T5Attention.forward", False), ("T5Model.encode", False)],
 )
 def test_a_forward_that_ran_in_part_or_of_a_module_needs_inputs(name, ran_elsewhere):
-    assert "(give inputs that need it)" in brief(_of_forward(name, ran_elsewhere=ran_elsewhere))
+    assert "(give inputs or a config that need it)" in brief(
+        _of_forward(name, ran_elsewhere=ran_elsewhere)
+    )
 
 
 def test_the_first_screen_names_what_inputs_reach_before_what_only_a_probe_calls():

@@ -159,3 +159,20 @@ def integrity_of(source):
     written = "none" if source == "unwritten" else "all"
     facts = Provenance(kind="non-persistent buffer", source=source, written=written)
     return IntegritySignal(poison="NaN", tensors={"rotary.inv_freq": facts})
+
+
+def test_packed_rows_that_the_release_keeps_apart_are_no_defect_of_it():
+    """The reference mixes them: its own finding says so."""
+    logits = {"signal": "logits", "batch": "packed", "outcome": "diverged", "own": 10.0}
+    padded = logits | {"batch": "padded"}
+    apart = {"relation": "packed = padded", "holds": False, "broken": False}
+
+    def of(items, *relations):
+        comparison = {"items": items, "first": items[0]}
+        step = trained(comparison, relations={"relations": relations} if relations else None)
+        return codes(case_of(step))
+
+    assert of([logits], apart) == []
+    assert of([logits]) == ["SB840"]
+    assert of([logits, padded], apart) == ["SB840"]
+    assert of([logits], apart | {"broken": True}) == ["SB840", "SB846"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.selfcheck import SelfCheck
 from samebits_probe.cell.session import seed_generators
-from samebits_probe.model import attention, layers, outputs, unrun
+from samebits_probe.model import attention, heap, layers, outputs, unrun
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.executed import Executed
 from samebits_probe.model.inputs import tensors_of, token_width
@@ -103,6 +103,18 @@ def observe(session: Session) -> None:
     if check is not None and begun is not None and check.has_failed:
         begun.restore(session)
         _observe_prompts(session, None)
+    _note_replaced(session)
+
+
+def _note_replaced(session: Session) -> None:
+    """Say of each buffer that the load did not write whether the forwards wrote it, as a table that is made when needed."""
+    unwritten = {n: f for n, f in session.signals.get("buffers", {}).items() if f["unwritten"]}
+    if not unwritten or not session.signals["forward"]:
+        return
+    buffers = dict(session.loaded.model.named_buffers())
+    for name, facts in unwritten.items():
+        buffer = buffers.get(name)
+        facts["replaced"] = buffer is None or not heap.holds_pattern(buffer, session.job["run"])
 
 
 def _self_check(session: Session) -> SelfCheck | None:

@@ -16,7 +16,7 @@ import transformers
 from samebits_probe.model import alignment, forks, load, outputs
 from samebits_probe.model.tensor import hash_or_none, same_bytes
 from samebits_probe.process import consent, progress
-from samebits_probe.process.failure import in_one_line
+from samebits_probe.process.failure import in_one_line, raised
 from samebits_probe.questions.classes import heads
 
 Facts = dict[str, Any]
@@ -116,7 +116,7 @@ def _of_class(loader: Any, source: load.Source, own: Own, name: str) -> Facts:
     except _NOT_ASKED as error:
         return {"left_out": in_one_line(error)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
-        return {"raised": in_one_line(error)}
+        return {"raised": raised(error)}
     alignment.align(model)
     digests = {name: hash_or_none(tensor) for name, tensor in model.state_dict().items()}
     here = set(digests.values())

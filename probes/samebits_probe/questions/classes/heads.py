@@ -15,7 +15,7 @@ import torch
 
 from samebits_probe.model import forks, outputs
 from samebits_probe.model.inputs import in_dtype
-from samebits_probe.process.failure import in_one_line
+from samebits_probe.process.failure import raised
 
 Facts = dict[str, Any]
 _LENGTH = 12
@@ -36,7 +36,7 @@ def numbers(model: Any, fresh: list[str], kwargs: Facts | None) -> Facts:
     try:
         inputs = _that_answers(model, kwargs)
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
-        return {"forward_raised": in_one_line(error)}
+        return {"forward_raised": raised(error)}
     for dtype in (torch.float64, torch.float32):  # some code takes no float64
         with suppress(Exception):
             return {

@@ -21,7 +21,7 @@ from samebits_probe.model.distance import broken, distance, gaps, pooled, precis
 from samebits_probe.model.precision import Leaks
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
-from samebits_probe.process.failure import in_one_line
+from samebits_probe.process.failure import in_one_line, raised
 from samebits_probe.questions.relations import embedded, greedy, prefix, rope, rows, tokens
 from samebits_probe.questions.relations.cases import (
     RELATIONS,
@@ -273,7 +273,7 @@ class Judge:
                 attempts += tokens.attempt(self.subject, trial, self.promoted)
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
-                self.refuse(relation.name, f"{trial.label}: {in_one_line(error)}")
+                self.refuse(relation.name, f"{trial.label}: {raised(error)}")
         if attempts:
             self.relations.append(tokens.facts(self.subject, relation.name, attempts))
 
@@ -284,7 +284,7 @@ class Judge:
             yield
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
             self.subject.settle()
-            self.refuse(name, in_one_line(error))
+            self.refuse(name, raised(error))
 
     def skip(self, name: str, reason: str) -> None:
         """Record that a relation, or one of its shapes, could not be tried."""
@@ -302,7 +302,7 @@ class Judge:
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
                 refusals.setdefault(
-                    _without_numbers(in_one_line(error)), f"{case.label}: {in_one_line(error)}"
+                    _without_numbers(in_one_line(error)), f"{case.label}: {raised(error)}"
                 )
         for refusal in refusals.values():
             self.refuse(relation.name, refusal)

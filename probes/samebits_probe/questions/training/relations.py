@@ -16,7 +16,7 @@ import torch
 from samebits_probe.model import decode, determinism, forks, layers
 from samebits_probe.model.distance import Distance, broken, distance
 from samebits_probe.process import progress
-from samebits_probe.process.failure import in_one_line
+from samebits_probe.process.failure import in_one_line, raised
 from samebits_probe.questions.training import batches as rows
 from samebits_probe.questions.training import pictured
 from samebits_probe.questions.training.batches import ITEMS, ROUTER, Batch
@@ -71,7 +71,7 @@ class Judge:
         except NoMeaning as reason:
             self.skip(relation.name, str(reason))
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
-            self.skip(relation.name, in_one_line(error), raised=True)
+            self.skip(relation.name, raised(error), raised=True)
         finally:
             self.learner.model.zero_grad(set_to_none=True)
             self.learner.model.train()

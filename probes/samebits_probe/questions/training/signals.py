@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.process.failure import in_one_line
+from samebits_probe.process.failure import raised
 from samebits_probe.questions.training import origin
 from samebits_probe.questions.training.batches import ITEMS, ROUTED, problem_of
 from samebits_probe.questions.training.formula import formula
@@ -46,7 +46,7 @@ def _attempted(learner: Learner, batch: Batch, keeper: Keeper) -> Facts:
         with problem_of(learner.model, batch):
             return _of_batch(learner, batch, learner.forward(batch.kwargs, batch.name), keeper)
     except Exception as error:  # noqa: BLE001  refusing a batch is a fact
-        return {"refused": in_one_line(error)}
+        return {"refused": raised(error)}
 
 
 def _of_batch(learner: Learner, batch: Batch, trained: Trained, keeper: Keeper) -> Facts:

@@ -12,7 +12,7 @@ import torch
 from samebits_probe.model import forks
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import seeded_ids, text_config
-from samebits_probe.process.failure import without_folders
+from samebits_probe.process.failure import place, without_folders
 
 HALF = 6
 """Tokens of each of the two sequences that are packed into one row."""
@@ -81,7 +81,8 @@ class Subject:
 
 
 def error_text(error: BaseException) -> str:
-    """Return type and first line of an exception, paths removed."""
+    """Return type and first line of an exception, paths removed, and its place."""
     first_line = str(error).strip().partition("\n")[0]
     text = without_folders(f"{type(error).__name__}: {first_line}")
-    return text if len(text) <= _MAX_ERROR_LENGTH else f"{text[:_MAX_ERROR_LENGTH]}…"
+    text = text if len(text) <= _MAX_ERROR_LENGTH else f"{text[:_MAX_ERROR_LENGTH]}…"
+    return f"{text}{place(error)}"

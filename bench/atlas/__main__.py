@@ -1,0 +1,63 @@
+"""``nox -s atlas``: compare a tiny model of each type under many releases; writes docs/atlas.md and its pages.
+
+Each run compares some types in all releases with ``--quick``. Then each border, two neighbouring releases between
+which a type does more than round, is compared once more, directly and with its cause. All runs share a folder, which
+keeps every cell: a further release costs its own cells, and a run that was stopped goes on where it ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING, Any
+
+from bench.atlas import book, pages, plan
+from bench.place import WORK, Place
+from samebits.records.compat import CompatFile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER = WORK / "atlas"
+
+
+def main() -> None:
+    """Run what is missing and write data and pages."""
+    parser = argparse.ArgumentParser(prog="nox -s atlas --", description=__doc__)
+    parser.add_argument("--releases", default=",".join(plan.RELEASES), help="ids, oldest first")
+    parser.add_argument("--types", type=int, default=None, help="only the first so many")
+    parser.add_argument("--pages", action="store_true", help="write the pages from the data alone")
+    options = parser.parse_args()
+    if not options.pages:
+        book.write(measure(plan.types()[: options.types], options.releases.split(",")))
+    pages.write(book.read())
+
+
+def measure(names: list[str], releases: list[str]) -> CompatFile:
+    """Return the atlas of types in releases."""
+    parts = plan.parts(names)
+    atlas = book.bound(
+        compare(plan.matrix(part, releases), FOLDER / "reports" / f"{number:02}", "--quick")
+        for number, part in enumerate(parts)
+    )
+    borders = book.borders(atlas)
+    compared = [
+        compare(plan.of_border(part, border), FOLDER / "reports" / f"{'-'.join(border)}-{number}")
+        for border, hit in borders.items()
+        for number, part in enumerate(plan.parts(hit))
+    ]
+    return book.with_borders(atlas, compared)
+
+
+def compare(matrix: dict[str, Any], reports: Path, *options: str) -> CompatFile:
+    """Return what a run of a matrix shows."""
+    began = time.monotonic()
+    place = Place(FOLDER, matrix)
+    place.samebits(*options, "--no-repro", "--format", "compat", "--reports", str(reports))
+    seconds = time.monotonic() - began
+    print(f"{reports.name}: {len(matrix['models'])} types in {seconds:.0f} s", flush=True)
+    return CompatFile.model_validate_json((reports / "compat.json").read_bytes())
+
+
+if __name__ == "__main__":
+    main()

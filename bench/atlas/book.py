@@ -1,0 +1,80 @@
+"""The data of the atlas, ``reports/atlas/compat.json.xz``: the types of all runs, with the borders compared directly."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samebits.records.compat import CompatFile
+from samebits.reports.packed import compressed, content
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from samebits.records.compat import CompatModel, CompatRange
+
+PATH = Path(__file__).parents[2] / "reports" / "atlas" / "compat.json.xz"
+MORE_THAN_ROUNDING = ("diverged", "undecided")
+"""Steps that a direct comparison says more about; an exception names its line by itself."""
+_RAISING = ("fails", "fails otherwise", "unstable")
+BROKEN = (*_RAISING, *MORE_THAN_ROUNDING)
+"""Steps that need somebody's attention, the worst first."""
+
+
+def read(path: Path = PATH) -> CompatFile:
+    """Return the committed atlas."""
+    return CompatFile.model_validate_json(content(path))
+
+
+def write(atlas: CompatFile, path: Path = PATH) -> None:
+    """Write the atlas; equal ones give equal bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(compressed(atlas.model_dump_json(exclude_defaults=True)))
+
+
+def bound(parts: Iterable[CompatFile]) -> CompatFile:
+    """Return the models of several runs in the same releases, sorted by name."""
+    files = [*parts]
+    newest = max(files, key=lambda each: each.started)
+    models = sorted((model for each in files for model in each.models), key=lambda m: m.model)
+    return newest.model_copy(update={"models": tuple(models)})
+
+
+def steps(atlas: CompatFile) -> Iterator[tuple[CompatModel, CompatRange, CompatRange]]:
+    """Yield each step of a model: the range before it and the range that it begins."""
+    for model in atlas.models:
+        for before, after in pairwise(model.ranges):
+            yield model, before, after
+
+
+def borders(atlas: CompatFile) -> dict[tuple[str, str], list[str]]:
+    """Return the neighbouring releases to compare directly, each with the models that change there."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for model, before, after in steps(atlas):
+        if after.step in MORE_THAN_ROUNDING:
+            found.setdefault((before.last, after.first), []).append(model.model)
+    return dict(sorted(found.items(), key=lambda item: item[1]))
+
+
+def with_borders(atlas: CompatFile, compared: Iterable[CompatFile]) -> CompatFile:
+    """Return the atlas in which each step has what a direct comparison of its two releases shows."""
+    direct = {
+        (model.model, before.last, after.first): after
+        for each in compared
+        for model, before, after in steps(each)
+    }
+    models = []
+    for model in atlas.models:
+        ranges = [*model.ranges[:1]]
+        for before, after in pairwise(model.ranges):
+            known = direct.get((model.model, before.last, after.first))
+            ranges.append(after if known is None else _told(after, known))
+        models.append(model.model_copy(update={"ranges": tuple(ranges)}))
+    return atlas.model_copy(update={"models": tuple(models)})
+
+
+def _told(after: CompatRange, known: CompatRange) -> CompatRange:
+    """Return a range with the step of a direct comparison; what it is in all releases stays."""
+    fields = ("step", "direct", "what", "where", "side", "do", "findings")
+    return after.model_copy(update={name: getattr(known, name) for name in fields})

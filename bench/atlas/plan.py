@@ -1,0 +1,55 @@
+"""Which types and releases the atlas has, and the matrices that ask for them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from bench.coverage.__main__ import PACKAGES
+from bench.coverage.page import FACTS
+from samebits.questions import QUESTIONS
+from samebits.records.question import switches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+RELEASES = ("4.48.3", "4.51.3", "4.54.1", "4.57.6", "5.0.0", "5.3.0", "5.13.1", "5.24.0")
+"""The newest patch of some minors since 4.48: the last one of 4.x, the first and the newest one of 5.x among them."""
+PART = 40
+"""Types of one run: what it holds in memory, and what a run that is stopped loses at most."""
+
+
+assert QUESTIONS  # importing them registers their keys
+
+
+def types() -> list[str]:
+    """Return the types whose forward ran when coverage was measured, those of the oldest releases first."""
+    measured: dict[str, Any] = json.loads(FACTS.read_text("utf-8"))["types"]
+    runs = {
+        name: [release for release, failures in facts["runs"].items() if not failures[0]]
+        for name, facts in measured.items()
+    }
+    return sorted((name for name in runs if runs[name]), key=lambda name: (-len(runs[name]), name))
+
+
+def parts(names: Sequence[str], size: int = PART) -> Iterator[list[str]]:
+    """Yield the types of each run."""
+    for first in range(0, len(names), size):
+        yield [*names[first : first + size]]
+
+
+def matrix(names: Iterable[str], releases: Iterable[str]) -> dict[str, Any]:
+    """Return a matrix.yaml of types and releases."""
+    return {
+        "version": 1,
+        "environments": [
+            {"id": release, "transformers": release, "packages": [*PACKAGES]}
+            for release in releases
+        ],
+        "models": {name: {"build": {"architecture": name, "auto": True}} for name in names},
+    }
+
+
+def of_border(names: Iterable[str], releases: Iterable[str]) -> dict[str, Any]:
+    """Return a matrix.yaml of types that change between two releases: forwards, decoding and causes."""
+    return matrix(names, releases) | {"defaults": dict.fromkeys(switches(), False)}

@@ -1,0 +1,58 @@
+"""Apertus keeps the parameters of its xIELU in the dtype of the model, not always in bfloat16.
+
+https://github.com/huggingface/transformers/pull/42864
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "4.57.6",
+    "symptom": "Apertus computes xIELU with bfloat16 parameters in a float32 model, and raises in a float16 one",
+    "area": "computation",
+    "signals": ("weights", "buffers", "logits", "hidden_states", "greedy"),
+    "failure": "to have the same dtype",
+    "says": (r"act_fn\.(alpha_[pn]|beta|eps)", r"(?i)xielu"),
+    "source": ("XIELUActivation", "ApertusMLP", "modeling_apertus.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Apertus in float32."""
+    torch.manual_seed(0)
+    config = transformers.ApertusConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        rope_theta=10000.0,
+        rope_scaling=None,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.ApertusForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the dtypes of the parameters and buffers of a model made of the config."""
+    # 5.0.0 has the fix, but loads no Apertus: it asks a tensor on meta for its value
+    config = transformers.AutoConfig.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    activation = model.model.layers[0].mlp.act_fn
+    dtypes = {name: str(tensor.dtype) for name, tensor in activation.state_dict().items()}
+    return {"model": str(model.dtype), **dtypes, "eps": float(activation.eps)}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,66 @@
+"""The text-generation pipeline pads a batch on the left, whatever the tokenizer's default is.
+
+https://github.com/huggingface/transformers/pull/44021
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "5.2.0",
+    "after": "5.3.0",
+    "made": "5.2.0",
+    "symptom": "pipeline('text-generation') with a batch pads on the right: a short prompt is continued after its padding",
+    "area": "pipeline",
+    "says": (r"padding[_ ]side", r"right-padding was detected", r"TextGenerationPipeline"),
+    "source": ("TextGenerationPipeline", "pipelines/text_generation.py"),
+}
+WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
+
+
+def make(folder: str) -> None:
+    """Write a tiny Llama with a tokenizer that pads on the right, as is the default."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return how a short prompt goes on, alone and in a batch with a longer one."""
+    pipeline = transformers.pipeline("text-generation", model=folder)
+    short, long = "the cat", "the big red dog ran to a house and sat"
+    options = {"max_new_tokens": 8, "do_sample": False, "return_full_text": False}
+    (alone,) = pipeline([short], **options)
+    together, _ = pipeline([short, long], batch_size=2, **options)
+    return {"alone": alone[0]["generated_text"], "batch": together[0]["generated_text"]}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

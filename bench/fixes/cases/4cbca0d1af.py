@@ -1,0 +1,74 @@
+"""Voxtral merges the embeddings of text and audio without writing into those of the text.
+
+https://github.com/huggingface/transformers/pull/40671
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "4.56.2",
+    "after": "4.57.1",
+    "made": "4.56.2",
+    "symptom": "Voxtral with frozen weights and enable_input_require_grads, as adapters need it, raises on audio",
+    "area": "computation",
+    "signals": ("gradients",),
+    "failure": "a leaf Variable that requires grad",
+    "says": (r"a leaf Variable that requires grad",),
+    "source": ("VoxtralForConditionalGeneration", "modeling_voxtral.py"),
+}
+AUDIO = 5
+MELS, FRAMES = 16, 80
+
+
+def make(folder: str) -> None:
+    """Write a tiny Voxtral."""
+    torch.manual_seed(0)
+    config = transformers.VoxtralConfig(
+        audio_config={
+            "hidden_size": 32,
+            "intermediate_size": 128,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_mel_bins": MELS,
+            "max_source_positions": FRAMES // 2,
+        },
+        text_config={
+            "vocab_size": 64,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "head_dim": 8,
+            "max_position_embeddings": 64,
+            "initializer_range": 0.3,
+        },
+        audio_token_id=AUDIO,
+    )
+    transformers.VoxtralForConditionalGeneration(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the loss of a model whose weights are frozen, or the exception."""
+    model = transformers.VoxtralForConditionalGeneration.from_pretrained(folder)
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    model.enable_input_require_grads()
+    ids = torch.tensor([[1, 7, *[AUDIO] * 10, 8, 9, 10, 11]])
+    torch.manual_seed(0)
+    inputs = {"input_ids": ids, "input_features": torch.randn(1, MELS, FRAMES)}
+    try:
+        loss = model(**inputs, labels=ids).loss
+        loss.backward()
+    except RuntimeError as error:
+        return f"RuntimeError: {error}".splitlines()[0]
+    return round(loss.item(), 2)
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,81 @@
+"""Evolla's eager attention repeats the key and value heads of its text decoder.
+
+https://github.com/huggingface/transformers/pull/46860
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.12.1",
+    "after": "5.13.0",
+    "made": "5.12.1",
+    "symptom": "Evolla with fewer key-value heads than heads raises with eager attention: sizes of tensors do not match",
+    "area": "computation",
+    "failure": "must match the size of tensor",
+    "says": (r"must match the size of tensor",),
+    "source": ("eager_attention_forward", "EvollaAttention", "modeling_evolla.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Evolla with grouped-query attention, as the published one has."""
+    torch.manual_seed(0)
+    config = transformers.EvollaConfig(
+        protein_encoder_config={
+            "vocab_size": 64,
+            "hidden_size": 32,
+            "intermediate_size": 48,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "max_position_embeddings": 64,
+        },
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        aligner_num_add_layers=1,
+        resampler_depth=1,
+        resampler_dim_head=8,
+        resampler_heads=4,
+        resampler_num_latents=4,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.EvollaForProteinText2Text(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return some logits per attention, or the exception."""
+    ids, protein = torch.arange(3, 12)[None], torch.arange(5, 18)[None]
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "protein_input_ids": protein,
+        "protein_attention_mask": torch.ones_like(protein),
+    }
+    seen = {}
+    for attention in ("sdpa", "eager"):
+        model = transformers.EvollaForProteinText2Text.from_pretrained(
+            folder, attn_implementation=attention
+        ).eval()
+        try:
+            with torch.no_grad():
+                logits = model(**inputs).logits
+            seen[attention] = [round(value, 2) for value in logits[0, -1, :4].tolist()]
+        except RuntimeError as error:
+            seen[attention] = f"RuntimeError: {error}".splitlines()[0]
+    return seen
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

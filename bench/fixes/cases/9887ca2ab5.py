@@ -1,0 +1,68 @@
+"""ESM rescales the embeddings of a sequence with masks by its own length, not by the padded one.
+
+https://github.com/huggingface/transformers/pull/44163
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.2.0",
+    "after": "5.3.0",
+    "made": "5.2.0",
+    "symptom": "ESM-2 gives other logits for a masked sequence that is padded: token dropout counts the padding",
+    "area": "computation",
+    "signals": ("logits", "hidden_states", "last_hidden_state"),
+    "says": (r"Esm\w*[Ee]mbeddings", r"token_dropout", r"modeling_esm"),
+    "source": ("EsmEmbeddings", "EsmModel", "modeling_esm.py"),
+}
+TOKENS = """<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1>
+<mask>"""
+
+
+def make(folder: str) -> None:
+    """Write a tiny ESM-2 with its tokenizer."""
+    torch.manual_seed(0)
+    tokens = TOKENS.split()
+    path = Path(folder) / "vocab.txt"
+    path.write_text("\n".join(tokens), "utf-8")
+    transformers.EsmTokenizer(str(path)).save_pretrained(folder)
+    config = transformers.EsmConfig(
+        vocab_size=len(tokens),
+        mask_token_id=tokens.index("<mask>"),
+        pad_token_id=tokens.index("<pad>"),
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        position_embedding_type="rotary",
+        emb_layer_norm_before=False,
+        token_dropout=True,
+        initializer_range=0.3,
+    )
+    transformers.EsmForMaskedLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return logits at the mask of a short protein, alone and beside a longer one."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForMaskedLM.from_pretrained(folder).eval()
+    short, long = "MKT<mask>LA", "MKTAYIAKQRQISFVKSHFSRQLEERLG"
+    seen = {}
+    for name, proteins in {"alone": [short], "padded": [short, long]}.items():
+        inputs = tokenizer(proteins, return_tensors="pt", padding=True)
+        with torch.no_grad():
+            logits = model(**inputs).logits
+        place = int((inputs["input_ids"][0] == tokenizer.mask_token_id).nonzero()[0, 0])
+        seen[name] = [round(value, 2) for value in logits[0, place, 4:8].tolist()]
+    return seen
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

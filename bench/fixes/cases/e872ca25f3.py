@@ -1,0 +1,57 @@
+"""CPM-Ant's head has the size of the vocabulary, as that of the published checkpoint.
+
+https://github.com/huggingface/transformers/pull/48012
+"""
+
+import json
+import sys
+
+import torch
+import transformers
+
+CASE = {
+    "before": "5.15.1",
+    "after": "5.16.0",
+    "made": "5.16.0",
+    "symptom": "loading CPM-Ant raises: lm_head.weight is made larger than the vocabulary, the size of the prompts too much",
+    "area": "loading and saving",
+    "signals": ("weights", "load", "logits", "greedy"),
+    "failure": "ignore_mismatched_sizes",
+    "says": (r"lm_head\.weight", r"size mismatch"),
+    "source": ("CpmAntForCausalLM", "modeling_cpmant.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny CPM-Ant whose head has the size of the vocabulary."""
+    torch.manual_seed(0)
+    config = transformers.CpmAntConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_attention_heads=4,
+        dim_head=8,
+        dim_ff=48,
+        num_hidden_layers=2,
+        position_bias_num_buckets=32,
+        position_bias_max_distance=128,
+        prompt_types=4,
+        prompt_length=4,
+        segment_types=4,
+        init_std=0.3,
+    )
+    transformers.CpmAntForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the shape of the logits, or the exception."""
+    try:
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    except Exception as error:  # noqa: BLE001  what a user sees
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    with torch.no_grad():
+        return list(model(torch.arange(7, 16)[None]).logits.shape)
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

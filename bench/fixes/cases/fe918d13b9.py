@@ -1,0 +1,73 @@
+"""Qwen2-VL's image processor fills up the frames of a video to a multiple of temporal_patch_size.
+
+https://github.com/huggingface/transformers/pull/38076
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+CASE = {
+    "before": "4.51.3",
+    "after": "4.52.1",
+    "made": "4.51.3",
+    "symptom": "Qwen2-VL's image processor raises for a video of 6 frames where temporal_patch_size is 4",
+    "area": "processor",
+    "failure": "cannot reshape array of size",
+    "says": (r"cannot reshape array of size",),
+    "source": ("Qwen2VLImageProcessor", "image_processing_qwen2_vl.py"),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny Qwen2-VL that takes four frames at once, with its image processor."""
+    torch.manual_seed(0)
+    config = transformers.Qwen2VLConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        initializer_range=0.3,
+        rope_scaling={"type": "mrope", "mrope_section": [1, 1, 2]},
+        image_token_id=60,
+        video_token_id=61,
+        vision_start_token_id=62,
+        vision_end_token_id=63,
+        vision_config={
+            "depth": 2,
+            "embed_dim": 32,
+            "hidden_size": 32,
+            "num_heads": 4,
+            "patch_size": 4,
+            "temporal_patch_size": 4,
+        },
+    )
+    transformers.Qwen2VLForConditionalGeneration(config).save_pretrained(folder)
+    transformers.Qwen2VLImageProcessor(
+        patch_size=4, temporal_patch_size=4, min_pixels=64, max_pixels=1024
+    ).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the grid of a video by its number of frames, or the exception."""
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, use_fast=False)
+    grids = {}
+    for frames in (4, 5, 6):
+        video = [np.full((16, 16, 3), 40 * place, np.uint8) for place in range(frames)]
+        try:
+            inputs = processor(images=None, videos=[video], return_tensors="np")
+            grids[frames] = inputs["video_grid_thw"].tolist()
+        except ValueError as error:
+            grids[frames] = f"ValueError: {error}".splitlines()[0]
+    return grids
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))
