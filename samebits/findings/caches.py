@@ -38,11 +38,22 @@ def _none_at(pattern: str) -> Callable[[Case], Iterator[Sighting]]:
 
 _empty_tuple = _none_at(r"\bpast_key_values\[")
 _no_positions = _none_at(r"\bcache_position\[")
+_CACHE_FILE = "transformers/cache_utils.py"
+_LAYER = "self.layers[layer_idx]"
 _crop = raised("ValueError", r"Calling `crop` with a positive value")
 _other_name = raised("TypeError", r"unexpected keyword argument 'cache'")
 NAMED_ERRORS = (_attribute, _tuple, _empty_tuple, _no_positions, _crop, _other_name)
 """Cache exceptions with a rule of their own, for which no suspicious line is reported."""
 OLD_NAME = "old name of the cache"
+
+
+def _too_few_layers(case: Case) -> Iterator[Sighting]:
+    """Find a cache that has no place for a layer of the model."""
+    frame = case.frame(own=False)
+    if frame is None or not frame.file.endswith(_CACHE_FILE) or _LAYER not in frame.code:
+        return
+    if case.raised("IndexError", r"list index out of range"):
+        yield Sighting(case.raised_at(), case.exception_lines())
 
 
 def _no_tuple(case: Case) -> Iterator[Sighting]:
@@ -118,4 +129,5 @@ RULES = (
     Rule("SB712", _other_state, explains=frozenset({"state"})),
     Rule("SB713", _renamed_cache, explains=DECODED | RAISED),
     Rule("SB715", _no_positions, explains=RAISED),
+    Rule("SB716", _too_few_layers, explains=RAISED),
 )

@@ -116,6 +116,22 @@ def test_a_line_that_reads_what_generate_no_longer_passes_is_named(code, line):
     assert of(line, message="'int' object is not subscriptable") == []
 
 
+def test_a_cache_without_a_place_for_a_layer_is_named():
+    """T5 with more decoder than encoder layers, from 4.57 on."""
+    message, update = (
+        "list index out of range",
+        "keys, values = self.layers[layer_idx].update(k, v)",
+    )
+    cache, model = "transformers/cache_utils.py", "transformers/models/t5/modeling_t5.py"
+
+    def of(file, code=update):
+        return codes_of(failed("IndexError", message, frame(file, code), phase="greedy short"))
+
+    assert of(cache) == ["SB716"]
+    assert of(model) == []
+    assert of(cache, "return self.shapes[0]") == []
+
+
 CRASHES = [
     ("SB101", "ImportError", "cannot import name 'LossKwargs' from 'transformers.utils' (…)"),
     ("SB101", "ImportError", "cannot import name 'TransformersKwargs' from 'transformers.utils'"),

@@ -501,6 +501,16 @@ def test_models_about_which_the_same_is_read_are_one_line():
     assert "| [other]" in lines[1]
 
 
+def test_a_remedy_that_leaves_it_to_another_defect_gives_way_to_that_ones():
+    """A head that is missing from the file is random, as the release does not tie it."""
+    both = tuple(Explanation(code=code, where="w", stack=NEW) for code in ("SB304", "SB404"))
+    report = one(diverged(step("logits", 1.0, 1.0), explained_by=both))
+    named = report.model_copy(update={"rules": tuple(texts(["SB304", "SB404"]))})
+    assert "Declare _tied_weights_keys as a dict" in answer(named).do
+    alone = report.model_copy(update={"rules": tuple(texts(["SB304"]))})
+    assert "Compare the names in the file" in answer(alone).do
+
+
 def test_a_defect_beside_the_verdict_is_named_below_the_answer():
     """phi only rounds, and a save of it loses rope_theta: "nothing" to do is half of the answer."""
     row = only_rows("llama").rows[0]

@@ -480,10 +480,21 @@ def _constructed(cls: Any, config_class: Any, values: dict[str, Any], limits: _L
         if skeleton is not None:
             _require_tiny(skeleton, limits)
         torch.manual_seed(limits.seed)
-        model = cls._from_config(config, **keyword).eval()
+        model = _in_float32(cls._from_config(config, **keyword).eval())
     finally:
         torch.set_default_dtype(dtype)  # 4.x leaves it changed if the constructor raises
     _require_tiny(model, limits)
+    return model
+
+
+def _in_float32(model: Any) -> Any:
+    """Return a model whose class gives some tensors a small dtype of their own, with these in float32.
+
+    Apertus has a bfloat16 activation in 4.57 whatever dtype is asked for.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        if tensor.dtype in (torch.bfloat16, torch.float16):
+            tensor.data = tensor.data.float()
     return model
 
 

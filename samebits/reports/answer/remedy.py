@@ -42,9 +42,9 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         return f"Remove its entry under expected of {report.matrix}"
     right = _right(cell, side, rows, report)
     use = _use(right, cell, rows, report) if right else ""
-    defects = sorted(explaining(cell, report), key=lambda pair: KINDS.index(pair[0].kind))
+    defects = sorted((t for t, _ in explaining(cell, report)), key=lambda t: KINDS.index(t.kind))
     if defects:
-        text = defects[0][0]
+        text = next((t for t in defects if not _refers(t, defects)), defects[0])
         is_own = text.kind == "crash"
         limit = MAX_REMEDY if is_own or not use else 0
         advice = _replacement(cell, text) or first_sentences(text.remedy, limit)
@@ -58,6 +58,11 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
             return f"Transformers {version(kept, report)} keeps the old numbers{_but(kept, rows, report)}"
         return f"{_use(kept, cell, rows, report)} until you know which side is right"
     return ""
+
+
+def _refers(text: RuleText, defects: Sequence[RuleText]) -> bool:
+    """Return True if a remedy leaves it to that of another one of these defects, which is more exact."""
+    return any(other.code in text.remedy for other in defects if other.code != text.code)
 
 
 def _unchanged(row: Row) -> str:

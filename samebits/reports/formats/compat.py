@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
+from samebits.jobs.cells import NOT_STARTED
 from samebits.records.compat import CompatFile, CompatModel, CompatRange, CompatRelease
 from samebits.records.ids import Verdict
 from samebits.reports.answer import of_cell
@@ -105,6 +106,8 @@ def _step(before: CellResult, after: CellResult, row: Row, report: Report) -> Co
 
 
 def _state(cell: CellResult) -> State:
+    if cell.failure is not None and cell.failure.type == NOT_STARTED:
+        return "not compared"  # there is no checkpoint, or no environment
     return _STATES.get(cell.judged, "computes")
 
 
