@@ -8,11 +8,11 @@ keeps every cell: a further release costs its own cells, and a run that was stop
 from __future__ import annotations
 
 import argparse
-import time
 from typing import TYPE_CHECKING, Any
 
 from bench.atlas import book, pages, plan
 from bench.place import WORK, Place
+from bench.tiny import matrix
 from samebits.records.compat import CompatFile
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def measure(names: list[str], releases: list[str]) -> CompatFile:
     """Return the atlas of types in releases."""
     parts = plan.parts(names)
     atlas = book.bound(
-        compare(plan.matrix(part, releases), FOLDER / "reports" / f"{number:02}", "--quick")
+        compare(matrix(part, releases), FOLDER / "reports" / f"{number:02}", "--quick")
         for number, part in enumerate(parts)
     )
     borders = book.borders(atlas)
@@ -49,13 +49,11 @@ def measure(names: list[str], releases: list[str]) -> CompatFile:
     return book.with_borders(atlas, compared)
 
 
-def compare(matrix: dict[str, Any], reports: Path, *options: str) -> CompatFile:
+def compare(asked: dict[str, Any], reports: Path, *options: str) -> CompatFile:
     """Return what a run of a matrix shows."""
-    began = time.monotonic()
-    place = Place(FOLDER, matrix)
-    place.samebits(*options, "--no-repro", "--format", "compat", "--reports", str(reports))
-    seconds = time.monotonic() - began
-    print(f"{reports.name}: {len(matrix['models'])} types in {seconds:.0f} s", flush=True)
+    words = (*options, "--no-repro", "--format", "compat", "--reports", str(reports))
+    took = Place(FOLDER, asked).samebits(*words)
+    print(f"{reports.name}: {len(asked['models'])} types in {took.wall:.0f} s", flush=True)
     return CompatFile.model_validate_json((reports / "compat.json").read_bytes())
 
 

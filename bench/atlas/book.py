@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.records.compat import CompatFile
+from samebits.records.compat import CompatFile, CompatModel, CompatRange
 from samebits.reports.packed import compressed, content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from samebits.records.compat import CompatModel, CompatRange
-
 PATH = Path(__file__).parents[2] / "reports" / "atlas" / "compat.json.xz"
 MORE_THAN_ROUNDING = ("diverged", "undecided")
 """Steps that a direct comparison says more about; an exception names its line by itself."""
-_RAISING = ("fails", "fails otherwise", "unstable")
-BROKEN = (*_RAISING, *MORE_THAN_ROUNDING)
-"""Steps that need somebody's attention, the worst first."""
+
+
+class Change(NamedTuple):
+    """One step of a model."""
+
+    model: CompatModel
+    last: str
+    """The last release before it."""
+    after: CompatRange
+    """The range that it begins."""
 
 
 def read(path: Path = PATH) -> CompatFile:
@@ -41,40 +46,41 @@ def bound(parts: Iterable[CompatFile]) -> CompatFile:
     return newest.model_copy(update={"models": tuple(models)})
 
 
-def steps(atlas: CompatFile) -> Iterator[tuple[CompatModel, CompatRange, CompatRange]]:
-    """Yield each step of a model: the range before it and the range that it begins."""
+def changes(atlas: CompatFile) -> Iterator[Change]:
+    """Yield each step of each model."""
     for model in atlas.models:
         for before, after in pairwise(model.ranges):
-            yield model, before, after
+            yield Change(model, before.last, after)
 
 
 def borders(atlas: CompatFile) -> dict[tuple[str, str], list[str]]:
-    """Return the neighbouring releases to compare directly, each with the models that change there."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for model, before, after in steps(atlas):
+    """Return the neighbouring releases to compare directly, the oldest first, each with the models that change there."""
+    models: dict[tuple[str, str], list[str]] = {}
+    for model, last, after in changes(atlas):
         if after.step in MORE_THAN_ROUNDING:
-            found.setdefault((before.last, after.first), []).append(model.model)
-    return dict(sorted(found.items(), key=lambda item: item[1]))
+            models.setdefault((last, after.first), []).append(model.model)
+    places = {release.id: place for place, release in enumerate(atlas.releases)}
+    return dict(sorted(models.items(), key=lambda item: places[item[0][1]]))
 
 
 def with_borders(atlas: CompatFile, compared: Iterable[CompatFile]) -> CompatFile:
     """Return the atlas in which each step has what a direct comparison of its two releases shows."""
     direct = {
-        (model.model, before.last, after.first): after
+        (model.model, last, after.first): after
         for each in compared
-        for model, before, after in steps(each)
+        for model, last, after in changes(each)
     }
     models = []
     for model in atlas.models:
         ranges = [*model.ranges[:1]]
         for before, after in pairwise(model.ranges):
-            known = direct.get((model.model, before.last, after.first))
-            ranges.append(after if known is None else _told(after, known))
+            border = direct.get((model.model, before.last, after.first))
+            ranges.append(after if border is None else _with_step(after, border))
         models.append(model.model_copy(update={"ranges": tuple(ranges)}))
     return atlas.model_copy(update={"models": tuple(models)})
 
 
-def _told(after: CompatRange, known: CompatRange) -> CompatRange:
+def _with_step(after: CompatRange, border: CompatRange) -> CompatRange:
     """Return a range with the step of a direct comparison; what it is in all releases stays."""
     fields = ("step", "direct", "what", "where", "side", "do", "findings")
-    return after.model_copy(update={name: getattr(known, name) for name in fields})
+    return after.model_copy(update={name: getattr(border, name) for name in fields})

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bench.atlas import book
 from samebits.text.blocks import bullets, heading, link, page, table
-from samebits.text.markdown import EMPTY, Markdown, fill, join, prose
+from samebits.text.markdown import Markdown, fill, join, prose
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from bench.atlas.book import Change
     from samebits.records.compat import CompatFile, CompatModel, CompatRange, Step
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -52,8 +53,8 @@ _LISTED: tuple[Step, ...] = ("gone", "open", "rounding", "new")
 
 _INTRO = """\
 Written by `nox -s atlas`; do not edit. For each model type a tiny model was made from the defaults of its config class, saved once \
-by the oldest release that knows it, and loaded in every release. Outputs were compared byte for byte, and in float64; where a release does more than round, it was compared once more, \
-directly with the one before it. \
+by the oldest release that knows it, and loaded in every release. Outputs were compared byte for byte, and in float64; where a release does \
+more than round, it was compared once more, directly with the one before it. \
 A type that changes nothing here can change with another config: `samebits check` your own model."""
 _LEGEND = """\
 A mark says what a release changes from the one before it: `=` nothing · `≈` rounding · `≠` behaviour · `?` bits, undecided whether \
@@ -61,20 +62,12 @@ by rounding · `↯` it raises · `~` every load gives other numbers · `✓` it
 No mark: the release does not know the type."""
 
 
-class Change(NamedTuple):
-    """One step of a model."""
-
-    model: CompatModel
-    before: CompatRange
-    after: CompatRange
-
-
 def render(atlas: CompatFile) -> dict[str, str]:
     """Return the text of each page by its path below docs/."""
     releases = [release.id for release in atlas.releases]
     changes: defaultdict[str, list[Change]] = defaultdict(list)
-    for change in book.steps(atlas):
-        changes[change[2].first].append(Change(*change))
+    for change in book.changes(atlas):
+        changes[change.after.first].append(change)
     pages = {INDEX: _index(atlas, changes)}
     for before, release in pairwise(releases):
         pages[f"atlas/{release}.md"] = _release(before, release, changes[release])
@@ -105,9 +98,9 @@ def changes_more_than_rounding(model: CompatModel) -> bool:
 def _index(atlas: CompatFile, changes: dict[str, list[Change]]) -> Markdown:
     releases = [release.id for release in atlas.releases]
     hit = [model for model in atlas.models if changes_more_than_rounding(model)]
-    quiet = [model for model in atlas.models if model not in hit]
-    computing = [m for m in quiet if any(r.state == "computes" for r in m.ranges)]
-    unmade = [m.model for m in quiet if m not in computing]
+    quiet = [model for model in atlas.models if not changes_more_than_rounding(model)]
+    computing = [model.model for model in quiet if _computes(model)]
+    unmade = [model.model for model in quiet if not _computes(model)]
     cells = sum(r.state != "absent" for m in atlas.models for r in _cells(m, releases))
     width = fill(
         "{} in {}: {} cells, torch {}, started {}. Not asked: training, save and load, tokenizers, processors, and every "
@@ -132,8 +125,8 @@ def _index(atlas: CompatFile, changes: dict[str, list[Change]]) -> Markdown:
             Markdown(_LEGEND),
             table(["type", *releases], [[link(m.model, _page(m)), *_marks(m, releases)] for m in hit]),
             heading(2, "Types that differ by rounding at most"),
-            Markdown(", ".join(f"`{model.model}`" for model in computing)),
-            _unmade(unmade),
+            _names(computing),
+            *([heading(2, "Types that were not compared"), _names(unmade)] if unmade else []),
         ]
     )  # fmt: skip
 
@@ -152,17 +145,18 @@ _COUNTED: dict[Step, str] = {
 
 def _counts(releases: Sequence[str], changes: dict[str, list[Change]]) -> Iterable[list[str]]:
     for release in releases[1:]:
-        found = Counter(change.after.step for change in changes[release])
-        found["fails"] += found["fails otherwise"]
-        shown = [str(found[step]) if found[step] else "" for step in _COUNTED]
-        yield [link(release, f"atlas/{release}.md"), *shown]
+        counts = Counter(change.after.step for change in changes[release])
+        counts["fails"] += counts["fails otherwise"]
+        cells = [str(counts[step]) if counts[step] else "" for step in _COUNTED]
+        yield [link(release, f"atlas/{release}.md"), *cells]
 
 
-def _unmade(names: list[str]) -> Markdown:
-    if not names:
-        return EMPTY
-    listed = Markdown(", ".join(f"`{name}`" for name in names))
-    return page([heading(2, "Types that were not compared"), listed])
+def _computes(model: CompatModel) -> bool:
+    return any(each.state == "computes" for each in model.ranges)
+
+
+def _names(names: Iterable[str]) -> Markdown:
+    return Markdown(", ".join(f"`{name}`" for name in names))
 
 
 def _cells(model: CompatModel, releases: Sequence[str]) -> Iterable[CompatRange]:
@@ -204,29 +198,30 @@ def _release(before: str, release: str, changes: list[Change]) -> Markdown:
     for change in changes:
         by_step[change.after.step].append(change)
     for step, title in TITLES.items():
-        if found := by_step.get(step):
-            names = join((_linked(change.model, "types/") for change in found), ", ")
-            body = names if step in _LISTED else _changed(found)
-            blocks += [heading(2, f"{title}: {plural(len(found), 'type')}"), body]
+        if of_step := by_step.get(step):
+            names = join((_linked(change.model) for change in of_step), ", ")
+            body = names if step in _LISTED else _changed(of_step)
+            blocks += [heading(2, f"{title}: {plural(len(of_step), 'type')}"), body]
     if len(blocks) == 2:
         blocks.append(Markdown("Nothing changes in any type."))
     return page(blocks)
 
 
-def _linked(model: CompatModel, folder: str) -> Markdown:
+def _linked(model: CompatModel) -> Markdown:
     if changes_more_than_rounding(model):
-        return link(model.model, f"{folder}{model.model}.md")
-    return fill("{}", Markdown(f"`{model.model}`"))
+        return link(model.model, f"types/{model.model}.md")
+    return _names([model.model])
 
 
 def _changed(changes: list[Change]) -> Markdown:
     header = ["type", "what changes", "where", "which side is right", "what to do", "findings"]
-    rows = [[_linked(change.model, "types/"), *_told(change.after)] for change in changes]
+    rows = [[_linked(change.model), *_facts(change.after, "..")] for change in changes]
     return table(header, rows)
 
 
-def _told(after: CompatRange) -> list[str]:
-    codes = join((link(code, f"../findings/{code}.md") for code in after.findings), ", ")
+def _facts(after: CompatRange, docs: str) -> list[str]:
+    """Return the cells about a step; ``docs`` leads to the folder docs/."""
+    codes = join((link(code, f"{docs}/findings/{code}.md") for code in after.findings), ", ")
     return [*(prose(text) for text in (after.what, after.where, after.side, after.do)), codes]
 
 
@@ -246,11 +241,8 @@ def _type(model: CompatModel) -> Markdown:
     for each in model.ranges:
         span = each.first if each.first == each.last else f"{each.first} to {each.last}"
         wrong = f"{each.state}, wrong" if each.wrong and each.state == "computes" else each.state
-        what, where, side, do, codes = _told(each)
-        codes = Markdown(codes.replace("(../findings/", "(../../findings/"))
-        rows.append(
-            [span, wrong, each.bits, what or _ONLY.get(each.step, ""), where, side, do, codes]
-        )
+        what, *others = _facts(each, "../..")
+        rows.append([span, wrong, each.bits, what or _ONLY.get(each.step, ""), *others])
     again = f"samebits check type:{model.model} --from RELEASE --to RELEASE"
     return page(
         [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from bench.coverage.__main__ import PACKAGES
 from bench.coverage.page import FACTS
+from bench.tiny import matrix
 from samebits.questions import QUESTIONS
 from samebits.records.question import switches
 
@@ -36,18 +36,6 @@ def parts(names: Sequence[str], size: int = PART) -> Iterator[list[str]]:
     """Yield the types of each run."""
     for first in range(0, len(names), size):
         yield [*names[first : first + size]]
-
-
-def matrix(names: Iterable[str], releases: Iterable[str]) -> dict[str, Any]:
-    """Return a matrix.yaml of types and releases."""
-    return {
-        "version": 1,
-        "environments": [
-            {"id": release, "transformers": release, "packages": [*PACKAGES]}
-            for release in releases
-        ],
-        "models": {name: {"build": {"architecture": name, "auto": True}} for name in names},
-    }
 
 
 def of_border(names: Iterable[str], releases: Iterable[str]) -> dict[str, Any]:

@@ -16,12 +16,11 @@ from typing import Any
 
 from bench.coverage import page
 from bench.place import ROOT, WORK, Place
+from bench.tiny import PACKAGES, matrix
 
 RELEASES = "4.48.3,4.57.6,5.24.0"
 INSIDE = Path(__file__).with_name("inside.py")
 SEED = 33
-PACKAGES = ("pillow", "scipy", "timm", "torchvision")
-"""What some classes need to be made at all; users of these types have it."""
 
 
 def main() -> None:
@@ -60,15 +59,7 @@ def measure(
 
 def stacks(releases: list[str], folder: Path) -> dict[str, str]:
     """Return the interpreter of each release; environments are built by a run of one tiny model."""
-    matrix = {
-        "version": 1,
-        "environments": [
-            {"id": release, "transformers": release, "packages": [*PACKAGES]}
-            for release in releases
-        ],
-        "models": {"tiny": {"build": {"architecture": "llama", "auto": True}}},
-    }
-    place = Place(folder / "place", matrix)
+    place = Place(folder / "place", matrix(["llama"], releases))
     place.samebits("--quick")
     return place.stacks()
 

@@ -284,3 +284,8 @@ class Report(Record):
     def cells(self) -> list[CellResult]:
         """The cells of all rows."""
         return [cell for row in self.rows for cell in row.cells]
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The names of the models."""
+        return frozenset(row.model for row in self.rows)

@@ -72,7 +72,7 @@ def notes(report: Report) -> list[str]:
 def _limits(report: Report) -> Iterator[str]:
     """Yield how far the result of several models holds; that of one has it in the heading."""
     limits = passing(report)
-    if limits and len({row.model for row in report.rows}) > 1:
+    if limits and len(report.models) > 1:
         yield f"How far this holds: {'; '.join(limits)}."
 
 

@@ -108,6 +108,11 @@ def advice(cells: Iterable[CellResult], report: Report) -> list[Advice]:
     return _advice({e.code: _explained_at(e, cell) for e, cell in reversed(explained)}, report, {})
 
 
+def explaining_codes(cells: Iterable[CellResult]) -> set[str]:
+    """Return the codes of the defects that explain the verdicts on some cells."""
+    return {explanation.code for cell in cells for explanation in cell.explained_by}
+
+
 def beside(
     cells: Iterable[CellResult], report: Report, places: Mapping[str, Place]
 ) -> list[Advice]:
@@ -116,7 +121,7 @@ def beside(
     ``places`` maps the code of a finding to the line of the model's code that shows it.
     """
     cells = list(cells)
-    explaining = {e.code for cell in cells for e in cell.explained_by}
+    explaining = explaining_codes(cells)
     findings = [finding for cell in cells for finding in cell.findings]
     where = {f.code: f.where for f in reversed(findings) if f.code not in explaining}
     return _advice(where, report, places)

@@ -479,7 +479,7 @@ def test_every_text_about_a_cell_has_the_answer():
         assert "4.57 is wrong: a buffer is never written (SB301)" in text
 
 
-def told(row, n):
+def reworded(row, n):
     """Return a row with words of its own, as others are joined into one line."""
     failures = [c.failure and c.failure.model_copy(update={"message": f"{n}"}) for c in row.cells]
     cells = [
@@ -526,8 +526,8 @@ def test_a_defect_beside_the_verdict_is_named_below_the_answer():
 
 def test_many_failures_leave_room_for_other_kinds_in_the_table():
     falcon, gemma = only_rows("falcon").rows[0], only_rows("gemma2").rows[0]
-    rows = [told(renamed(falcon, model=f"falcon{n}"), n) for n in range(40)]
-    rows += [told(renamed(gemma, model=f"gemma{n}"), n) for n in range(40)]
+    rows = [reworded(renamed(falcon, model=f"falcon{n}"), n) for n in range(40)]
+    rows += [reworded(renamed(gemma, model=f"gemma{n}"), n) for n in range(40)]
     text = render(ended(with_rows(*rows)))["report.md"]
     table = text.partition("## What changed")[2].partition("\n## ")[0]
     assert MAX_OF_KIND <= table.count("| [gemma") < table.count("| [falcon")

@@ -320,7 +320,7 @@ class Session:
         made: dict[str, Inputs] = {}
         for name in self._feed.names:
             with suppress(Exception):
-                made |= self._feed.all(self.loaded.tokenizer, self.loaded.model, (name,))
+                made[name] = self.inputs(name)
         return made
 
     # other models than the loaded one

@@ -15,12 +15,14 @@ from samebits.lint.releases import between, since, union
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.lint.project import Project
+    from samebits.lint.project import Class, Project
     from samebits.lint.source import Source
 
 _NAMES = {"past_key_values", "past_key_value", "past_kv", "kv_cache", "cache"}
 _SURE = {"past_key_values", "past_key_value"}
 _NO_POSITIONS = "cache_position"
+_NO_TUPLE = since("5.0", note="None for an empty cache in 4.54 to 4.57")
+"""Releases whose caches are no tuples."""
 
 _REMOVED = {
     "key_cache": (since("4.56"), "cache.layers[i].keys if the cache has layers"),
@@ -83,30 +85,21 @@ def _subscripts(project: Project) -> Iterator[Problem]:
                 node.ctx, ast.Load
             ):
                 continue
-            function = source.function(node)
-            if function is not None and (function.name == "_reorder_cache" or _sorts(function)):
-                continue
-            if guarded(source, node):
+            if _knows_tuples(source, node):
                 continue
             yield problem(
                 "SB702",
                 source,
                 node,
                 "a cache is no longer a tuple of tuples: TypeError, it is not subscriptable",
-                since("5.0", note="None for an empty cache in 4.54 to 4.57"),
+                _NO_TUPLE,
                 "use cache.get_seq_length(), and what cache.update() returns",
             )
 
 
 def _layers(project: Project) -> Iterator[Problem]:
     """Find ``past_key_values[i]``, the pair of a layer, in models that generate."""
-    generating = {
-        entry.source
-        for entry in project.models
-        for own, outside in [project.family(entry)]
-        if any(c.method(_PREPARE) for c in own) or any(map(_generates, {entry.name} | outside))
-    }
-    for source in generating:
+    for source in {entry.source for entry in project.models if _generates(project, entry)}:
         pairs = {id(n.value) for n in source.nodes if isinstance(n, ast.Subscript)}
         for node in source.nodes:
             if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
@@ -116,16 +109,14 @@ def _layers(project: Project) -> Iterator[Problem]:
             if node.value.id != "past_key_values" or not isinstance(node.slice, ast.Name):
                 continue
             function = source.function(node)
-            if function is None or function.name == "_reorder_cache" or guarded(source, node):
-                continue
-            if _sorts(function) or _converts(function):
+            if function is None or _converts(function) or _knows_tuples(source, node):
                 continue
             yield problem(
                 "SB702",
                 source,
                 node,
                 "a cache is no longer a tuple with a pair for each layer: TypeError, it is not subscriptable",
-                since("5.0", note="None for an empty cache in 4.54 to 4.57"),
+                _NO_TUPLE,
                 "pass the whole cache to the layer, and use what cache.update() returns",
             )
 
@@ -167,6 +158,13 @@ def _is_tested(node: ast.AST) -> bool:
         return is_name and isinstance(node.ops[0], (ast.Is, ast.IsNot))
     tested = node.test if isinstance(node, (ast.If, ast.IfExp)) else None
     return isinstance(tested, ast.Name) and tested.id == _NO_POSITIONS
+
+
+def _knows_tuples(source: Source, node: ast.Subscript) -> bool:
+    """Return True if code asks for the release, or its function tells tuples from caches or gets tuples alone."""
+    function = source.function(node)
+    is_of_tuples = function is not None and (function.name == "_reorder_cache" or _sorts(function))
+    return is_of_tuples or guarded(source, node)
 
 
 def _sorts(function: ast.AST) -> bool:
@@ -314,9 +312,7 @@ _HEADS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
 
 def _renamed(project: Project) -> Iterator[Problem]:
     for entry in project.models:
-        own, outside = project.family(entry)
-        prepares = any(c.method(_PREPARE) for c in own)
-        if not prepares and not any(_generates(name) for name in {entry.name} | outside):
+        if not _generates(project, entry):
             continue
         for method in (m for m in map(entry.method, ("forward", _PREPARE)) if m is not None):
             named = {a.arg for a in (*method.args.args, *method.args.kwonlyargs)}
@@ -359,8 +355,12 @@ def _renamed_fields(project: Project) -> Iterator[Problem]:
         )
 
 
-def _generates(name: str) -> bool:
-    return name.endswith((*_HEADS, "GenerationMixin"))
+def _generates(project: Project, entry: Class) -> bool:
+    """Return True for a class that generates, by its name, its bases or a method of its own."""
+    own, outside = project.family(entry)
+    if any(c.method(_PREPARE) for c in own):
+        return True
+    return any(name.endswith((*_HEADS, "GenerationMixin")) for name in {entry.name} | outside)
 
 
 RULES = (

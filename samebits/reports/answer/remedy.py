@@ -11,7 +11,7 @@ from samebits.reports.answer.releases import version
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import explaining, faults, sound
 from samebits.reports.commands import compare_two
-from samebits.reports.plain import KINDS
+from samebits.reports.plain import KINDS, explaining_codes
 from samebits.reports.stories import is_reference
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
     raising = {text.code for text in report.rules if text.kind == "crash"}
     cells = [cell for row in rows for cell in row.cells if cell.cell.stack == stack]
     found = {f.code for cell in cells for f in cell.findings if f.raises in ("", stack)} & raising
-    explaining = {e.code for cell in cells for e in cell.explained_by}
-    return ", ".join(sorted(c for c in found - explaining if not c.startswith(_OF_USES)))
+    codes = found - explaining_codes(cells)
+    return ", ".join(sorted(code for code in codes if not code.startswith(_OF_USES)))
 
 
 def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) -> str:
@@ -132,5 +132,5 @@ def command(cell: CellResult, first: str, row: Row, report: Report) -> str:
     before = order[order.index(first) - 1] if first in order[1:] else cell.reference.stack
     if any(stack.between for stack in report.stacks) or before == first:
         return ""
-    model = "" if len({row.model for row in report.rows}) == 1 else cell.cell.model
+    model = "" if len(report.models) == 1 else cell.cell.model
     return compare_two(report, before, first, model=model, more="--releases")

@@ -43,7 +43,7 @@ def result(report: Report, *, with_limits: bool = True) -> str:
 
     With limits, it ends with how far a result holds that passes.
     """
-    text = _of_one(report) if len({row.model for row in report.rows}) == 1 else _of_many(report)
+    text = _of_one(report) if len(report.models) == 1 else _of_many(report)
     return "; ".join(filter(None, (text, *(passing(report) if with_limits else ()))))
 
 

@@ -11,7 +11,7 @@ from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title, short_advice
 from samebits.reports.answer import of_cell
 from samebits.reports.head import notes
-from samebits.reports.plain import advice, beginning, on_one_line
+from samebits.reports.plain import advice, beginning, explaining_codes, on_one_line
 from samebits.reports.sections.at_a_glance import glance
 from samebits.reports.sections.overview import title
 from samebits.reports.sections.the_worst import the_worst
@@ -83,7 +83,7 @@ def _blocks(report: Report) -> Iterator[Markdown]:
 def _remedies(report: Report) -> Iterator[Markdown]:
     """Yield the defects that explain why cells fail, each with its cause and remedy."""
     cells = list(filter(fails, report.cells))
-    codes = {explanation.code for cell in cells for explanation in cell.explained_by}
+    codes = explaining_codes(cells)
     texts = [text for text in report.rules if text.code in codes and text.scope == "model"]
     if texts:
         yield heading(2, "What to do")

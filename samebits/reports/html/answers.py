@@ -9,6 +9,7 @@ from samebits.records.ids import Verdict
 from samebits.reports.answer import answers, faults, kind_of, of_cell
 from samebits.reports.html.addresses import Addresses, cell_anchor, model_page
 from samebits.reports.html.states import class_of
+from samebits.reports.plain import explaining_codes
 from samebits.text.markdown import clip
 from samebits.text.numbers import rounded_ulp
 
@@ -55,7 +56,7 @@ def summaries(report: Report, source: str, addresses: Addresses) -> list[Summary
     They are named by their models; on the page of a model, by the releases that differ in this way,
     and their variants.
     """
-    is_one = len({row.model for row in report.rows}) == 1
+    is_one = len(report.models) == 1
     variants = {row.variant for row in report.rows}
     return [
         Summary(
@@ -101,7 +102,7 @@ class Answers:
 
     def explaining(self, cells: Iterable[CellResult]) -> set[str]:
         """Return the codes of the defects that explain the verdicts on cells."""
-        return {explanation.code for cell in cells for explanation in cell.explained_by}
+        return explaining_codes(cells)
 
     def said(self, cell: CellResult) -> list[tuple[str, str]]:
         """Return what to read first about a cell: sentences, each with a title or ''."""

@@ -153,8 +153,8 @@ def pages(report: Report, addresses: Addresses, documents: Collection[str]) -> I
 
 def only_model(report: Report) -> str:
     """Return the model of a report of one model; '' for a report of several."""
-    models = {row.model for row in report.rows}
-    return models.pop() if len(models) == 1 else ""
+    models = report.models
+    return next(iter(models)) if len(models) == 1 else ""
 
 
 def _home(report: Report, addresses: Addresses) -> Page:

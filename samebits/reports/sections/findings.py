@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.finding_pages import KINDS
 from samebits.findings.rulebook import advice, plain_title, short_advice, title
+from samebits.reports.plain import explaining_codes
 from samebits.reports.stories import holds
 from samebits.text.blocks import bullets, codes, details, first_of, heading, link, page, table
 from samebits.text.lists import grouped
@@ -120,7 +121,7 @@ def _is_quiet(text: RuleText, sightings: list[Sighting]) -> bool:
 def named(cells: Iterable[CellResult], report: Report) -> set[str]:
     """Return the codes of rules that explain why cells raise, or compute different numbers."""
     explaining = {text.code for text in report.rules if text.kind != "rounding"}
-    return explaining & {e.code for cell in cells for e in cell.explained_by}
+    return explaining & explaining_codes(cells)
 
 
 def has_findings(rows: Iterable[Row]) -> bool:

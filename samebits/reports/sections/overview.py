@@ -87,7 +87,7 @@ NOT_BUILT = Markdown("not built")
 
 def title(report: Report) -> Markdown:
     """Return the heading, which already gives the result of the run; of one model, with how far it holds."""
-    is_one = len({row.model for row in report.rows}) == 1
+    is_one = len(report.models) == 1
     return heading(1, f"samebits: {report.matrix}: {result(report, with_limits=is_one)}")
 
 
@@ -110,7 +110,7 @@ def _observed(cells: list[CellResult]) -> Iterable[str]:
 
 
 def _extent(report: Report) -> str:
-    models = {row.model for row in report.rows}
+    models = report.models
     broken = sum(stack.failure is not None for stack in report.stacks)
     unbuilt = f", {count(broken)} not built" if broken else ""
     releases = plural(len(report.stacks), "release")

@@ -48,14 +48,13 @@ def left_line(report: Report) -> str:
     for row in report.rows:
         if row.state:
             places.setdefault(row.model, {}).update(dict.fromkeys(row.state))
+    if not places:
+        return ""
     texts = [f"{model} in {', '.join(stacks)}" for model, stacks in places.items()]
     rest = len(texts) - MAX_MODELS
     more = [f"and {rest:,} more models"] if rest > 0 else []
-    return (
-        f"A call leaves something behind that changes the next one: {'; '.join([*texts[:MAX_MODELS], *more])}"
-        if texts
-        else ""
-    )
+    named = "; ".join([*texts[:MAX_MODELS], *more])
+    return f"A call leaves something behind that changes the next one: {named}"
 
 
 def _table(rows: list[Row], *, linked: bool) -> Markdown:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rulebook import plain_title, text_with_code
 from samebits.reports.answer import answers, is_quiet, kind_of, only_rounding
+from samebits.reports.plain import beside
 from samebits.text.blocks import first_of, heading, link, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
@@ -37,10 +38,10 @@ def the_worst(report: Report, most: int | None = None) -> Markdown:
     A report of one model has all answers about it.
     """
     found = answers(report)
-    is_one = len({row.model for row in report.rows}) == 1
+    is_one = len(report.models) == 1
     differing = [answer for answer in found if is_one or not is_quiet(answer)]
-    alike = [*grouped(differing, _same_words).values()]
-    shown = alike if most is None else _of_each_kind(alike, most)
+    groups = [*grouped(differing, _words).values()]
+    shown = groups if most is None else _of_each_kind(groups, most)
     if not found:
         return EMPTY
     n_more = len(differing) - sum(map(len, shown))
@@ -48,35 +49,35 @@ def the_worst(report: Report, most: int | None = None) -> Markdown:
     return page(
         [
             heading(2, "What changed, the worst first"),
-            table(["model", *_HEADERS], [[_models(same), *_line(same[0])] for same in shown]),
+            table(["model", *_HEADERS], [[_models(group), *_line(group[0])] for group in shown]),
             more if n_more else EMPTY,
             EMPTY if is_one else _rounding(found),
         ]
     )
 
 
-def _same_words(answer: Answer) -> Hashable:
+def _words(answer: Answer) -> Hashable:
     """Return what is equal for models about which a reader reads the same."""
     return answer.is_known, answer.change, answer.since, answer.side.why, answer.do
 
 
-def _models(same: list[Answer]) -> Markdown:
-    names = dict.fromkeys(answer.model for answer in same)
+def _models(group: list[Answer]) -> Markdown:
+    names = dict.fromkeys(answer.model for answer in group)
     return first_of([link(name, page_path(name)) for name in names], MAX_ALIKE)
 
 
-def _of_each_kind(alike: list[list[Answer]], most: int) -> list[list[Answer]]:
-    """Return ``most`` lines in their order; many of one kind leave room for those of the others."""
-    if len(alike) <= most:
-        return alike
+def _of_each_kind(groups: list[list[Answer]], most: int) -> list[list[Answer]]:
+    """Return ``most`` groups in their order; many of one kind leave room for those of the others."""
+    if len(groups) <= most:
+        return groups
     counts: Counter[Verdict] = Counter()
     later: list[bool] = []
-    for same in alike:
-        kind = kind_of(same[0].cell)
+    for group in groups:
+        kind = kind_of(group[0].cell)
         counts[kind] += 1
         later.append(counts[kind] > MAX_OF_KIND)
-    places = sorted(range(len(alike)), key=later.__getitem__)[:most]
-    return [alike[place] for place in sorted(places)]
+    places = sorted(range(len(groups)), key=later.__getitem__)[:most]
+    return [groups[place] for place in sorted(places)]
 
 
 def of_model(rows: Sequence[Row], report: Report) -> Markdown:
@@ -88,9 +89,7 @@ def of_model(rows: Sequence[Row], report: Report) -> Markdown:
 
 def _beside(rows: Sequence[Row], report: Report) -> Markdown:
     """Return the defects that make wrong numbers or raise, and that no verdict shows: a training step, a save."""
-    cells = [cell for row in rows for cell in row.cells]
-    explaining = {each.code for cell in cells for each in cell.explained_by}
-    shown = {finding.code for cell in cells for finding in cell.findings} - explaining
+    shown = {defect.code for defect in beside((c for row in rows for c in row.cells), report, {})}
     texts = [text for text in report.rules if text.code in shown and text.kind in _LOUD]
     if not texts:
         return EMPTY

@@ -51,7 +51,7 @@ def unrun_line(report: Report) -> str:
         for stacks, modules in group_equal(row.unrun):
             where = "" if len(stacks) >= len(row.attention) else f" ({', '.join(stacks)})"
             words.setdefault(row.model, []).append(f"{in_words(modules)}{where}")
-    is_single = len({row.model for row in report.rows}) == 1
+    is_single = len(report.models) == 1
     texts = [
         "; ".join(dict.fromkeys(of_model))
         if is_single
