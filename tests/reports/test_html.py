@@ -15,9 +15,9 @@ from samebits.records.finding import Explanation, Finding
 from samebits.records.graft import Graft, GraftSuspect, Try, Untried
 from samebits.records.ids import Verdict
 from samebits.records.trace import Side, SourceDiff, TraceLine, TracePair
-from samebits.reports import document
+from samebits.reports import document, upgrade
 from samebits.reports.answer import answers, is_quiet
-from samebits.reports.html import bands, charts, flow, site, states, upgrade
+from samebits.reports.html import bands, charts, flow, site, states
 from samebits.reports.html.addresses import (
     HOME,
     Addresses,

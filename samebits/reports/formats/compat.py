@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from samebits.jobs.cells import NOT_STARTED
 from samebits.records.compat import CompatFile, CompatModel, CompatRange, CompatRelease
 from samebits.records.ids import Verdict
 from samebits.reports.answer import of_cell
 from samebits.reports.answer.side import faults
-from samebits.reports.html.upgrade import change_between
+from samebits.reports.upgrade import change_between
 
 if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
-    from samebits.records.compat import State, Step
+    from samebits.records.compat import State
     from samebits.records.report import Report, Row
 
 PATH = "compat.json"
@@ -95,7 +95,7 @@ def _step(before: CellResult, after: CellResult, row: Row, report: Report) -> Co
         last=stack,
         state=_state(after),
         bits=_bits(after, row),
-        step=cast("Step", change.kind),
+        step=change.kind,
         direct=row.reference in (before.cell.stack, stack),
     )
     if change.kind in ("new", "gone", "open"):

@@ -19,10 +19,11 @@ from markupsafe import Markup
 
 from samebits.base.finding_pages import KINDS as RULE_KINDS
 from samebits.records.ids import Verdict
+from samebits.reports import upgrade
 from samebits.reports.answer import answers, is_quiet, only_rounding, passing, result
 from samebits.reports.commands import compare_two
 from samebits.reports.head import reasons
-from samebits.reports.html import bands, matrix, model, upgrade
+from samebits.reports.html import bands, matrix, model
 from samebits.reports.html.addresses import (
     FOLDER,
     HOME,
@@ -35,7 +36,7 @@ from samebits.reports.html.addresses import (
 )
 from samebits.reports.html.answers import Answers, summaries
 from samebits.reports.html.prose import with_code
-from samebits.reports.html.states import MEANINGS, class_of
+from samebits.reports.html.states import MEANINGS, class_of, details_anchor
 from samebits.reports.sections.the_worst import MAX_NAMES
 from samebits.reports.stories import row_name
 from samebits.text.lists import grouped
@@ -375,6 +376,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "model_page": model_page,
         "upgrade_page": upgrade_page,
+        "details_anchor": details_anchor,
         "row_name": row_name,
         "rule_anchor": matrix.rule_anchor,
         "releases_page": RELEASES,

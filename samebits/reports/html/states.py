@@ -123,4 +123,9 @@ def has_details(cell: CellResult) -> bool:
     return cell.verdict not in _PLAIN or bool(cell.findings or cell.notes)
 
 
+def details_anchor(cell: CellResult) -> str:
+    """Return the id of what a model's page says about a cell; '' if it says no more than the verdict."""
+    return cell_anchor(cell.cell) if has_details(cell) else ""
+
+
 _PLAIN = (Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
-from samebits.reports.html.addresses import cell_anchor
-from samebits.reports.html.states import has_details
 from samebits.reports.stories import cell_in_short, row_name
 from samebits.text.numbers import count, plural
 
@@ -16,13 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.records.comparison import CellResult
+    from samebits.records.compat import Step
     from samebits.records.finding import RuleText
     from samebits.records.report import Report, Row
 
 MAX_ALL_PAIRS = 6
 """Stacks up to which every pair has a page; beyond, neighbours and each stack to the newest."""
 
-KINDS = {
+KINDS: dict[Step, tuple[str, Verdict, str]] = {
     "fails": ("fails", Verdict.FAILED, "it raises an exception that it did not raise before"),
     "fails otherwise": ("still fails", Verdict.FAILED, "both fail, with a different exception"),
     "diverged": ("behaviour change", Verdict.DIVERGED, "the numbers change by more than rounding"),
@@ -40,9 +39,9 @@ KINDS = {
 }
 """Kind of change -> its word, the verdict whose shape and colour it has, and its meaning."""
 
-_HARMLESS = frozenset({"rounding", "works", "new"})
+_HARMLESS: frozenset[Step] = frozenset({"rounding", "works", "new"})
 
-ORDER = (
+ORDER: tuple[Step, ...] = (
     "gone",
     "fails",
     "diverged",
@@ -56,16 +55,13 @@ ORDER = (
 )
 """The kinds of change, the most severe first."""
 
-_BITS = frozenset(
-    {
-        Verdict.REFERENCE,
-        Verdict.IDENTICAL,
-        Verdict.ROUNDING,
-        Verdict.DIVERGED,
-        Verdict.UNDECIDED,
-    }
-)
+_STEPS: dict[Verdict, Step] = {
+    Verdict.ROUNDING: "rounding",
+    Verdict.DIVERGED: "diverged",
+    Verdict.UNDECIDED: "undecided",
+}
 _AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
+_BITS = _AS_REFERENCE | _STEPS.keys()
 _BROKEN = frozenset({Verdict.FAILED, Verdict.UNSTABLE})
 
 
@@ -73,7 +69,7 @@ class Change(NamedTuple):
     """One row whose result changes."""
 
     row: Row
-    kind: str
+    kind: Step
     before: CellResult
     after: CellResult
     judged: CellResult
@@ -85,11 +81,6 @@ class Change(NamedTuple):
     def name(self) -> str:
         """Name of the row."""
         return row_name(self.row)
-
-    @property
-    def link(self) -> str:
-        """Id of what the model's page says about it; '' if it says no more."""
-        return cell_anchor(self.judged.cell) if has_details(self.judged) else ""
 
     @property
     def short(self) -> str:
@@ -125,7 +116,7 @@ class Upgrade(NamedTuple):
     """Rows with a cell on both."""
 
     @property
-    def groups(self) -> list[tuple[str, list[Change]]]:
+    def groups(self) -> list[tuple[Step, list[Change]]]:
         """The changes by kind, the most severe kind first."""
         return [
             (kind, [change for change in self.changes if change.kind == kind])
@@ -143,7 +134,7 @@ class Upgrade(NamedTuple):
         return {code: list(names) for code, names in models.items()}
 
     @property
-    def quiet(self) -> frozenset[str]:
+    def quiet(self) -> frozenset[Step]:
         """Kinds of changes that need no action, which are folded."""
         return _HARMLESS
 
@@ -240,7 +231,7 @@ def change_between(row: Row, before: CellResult, after: CellResult) -> Change | 
 
 def _kinds(
     row: Row, before: CellResult, after: CellResult
-) -> Iterator[tuple[str, CellResult, str]]:
+) -> Iterator[tuple[Step, CellResult, str]]:
     """Yield the kind of change, the cell that shows it, and a caveat; '' is no change."""
     absent = [cell.judged is Verdict.ABSENT for cell in (before, after)]
     if any(absent):
@@ -257,7 +248,7 @@ def _kinds(
     yield _moved(row, before, after)
 
 
-def _broken(before: CellResult, after: CellResult) -> str:
+def _broken(before: CellResult, after: CellResult) -> Step:
     if before.judged is not after.judged:
         return "fails" if after.judged is Verdict.FAILED else "unstable"
     if after.judged is Verdict.UNSTABLE:
@@ -266,14 +257,14 @@ def _broken(before: CellResult, after: CellResult) -> str:
     return "" if errors[0] == errors[1] else "fails otherwise"
 
 
-def _moved(row: Row, before: CellResult, after: CellResult) -> tuple[str, CellResult, str]:
+def _moved(row: Row, before: CellResult, after: CellResult) -> tuple[Step, CellResult, str]:
     """Return the change between two cells with different bits, by what is known of each."""
     if {_judged(before), _judged(after)} <= _AS_REFERENCE:
         return "", after, ""  # they differ in padding alone, which no verdict depends on
     if _judged(before) in _AS_REFERENCE:
-        return _judged(after).value, after, ""
+        return _STEPS[_judged(after)], after, ""
     if _judged(after) in _AS_REFERENCE:
-        return _judged(before).value, before, f"back to the bits of {row.reference}"
+        return _STEPS[_judged(before)], before, f"back to the bits of {row.reference}"
     verdicts = {_judged(before), _judged(after)}
     caveat = f"both differ from {row.reference} and were not compared with each other"
     if verdicts == {Verdict.ROUNDING}:
