@@ -191,6 +191,8 @@ class Recipe(TypedDict):
     architecture: str
     auto: bool
     config: dict[str, Any]
+    config_variant: int
+    """0, or which row of values of the config's switches the model has; needs auto."""
     head: str
     seed: int
     stack: str | None

@@ -91,7 +91,7 @@ class Options(Record):
 
     model: Annotated[str, Option("MODEL", "")]
     """A folder with config.json, or with a tokenizer or processors alone; a hub id, org/name@revision; or type:NAME, a
-    tiny model of a model_type."""
+    tiny model of a model_type, and type:NAME#2, one with other values of its config's switches."""
     first: Annotated[str | None, Option("RELEASE", "--from")] = None
     """The reference, such as 4.57 or 4.57.1 (default: the release that saved the model)."""
     last: Annotated[str | None, Option("RELEASE", "--to")] = None

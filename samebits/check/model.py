@@ -20,6 +20,9 @@ from samebits_wire.vocabularies import has_no_model
 
 TYPE = "type:"
 """Begins a word that names a model_type: the run makes a tiny model of it."""
+_VARIANT = "#"
+"""Stands before the number of a variant of the tiny model's config."""
+_NUMBER = re.compile(r"[1-9][0-9]?", re.ASCII)
 _HUB_ID = re.compile(r"[A-Za-z0-9_][\w.-]*(/[A-Za-z0-9_][\w.-]*)?(@[^@\s]+)?", re.ASCII)
 _BARE = re.compile(r"[A-Za-z0-9_][\w-]*", re.ASCII)
 """A name without an owner: the hub has no model of it, apart from some old ones under a second name."""
@@ -48,12 +51,15 @@ class NamedModel(NamedTuple):
     """The Python code that comes with it."""
     tiny: str = ""
     """The model_type of which the run makes a tiny model; '' for a model that is there."""
+    config_variant: int = 0
+    """Which values the switches of the tiny model's config have; 0: those of the config as it is."""
 
     @property
     def typed(self) -> str:
         """The model as one word of a command line."""
         if self.tiny:
-            return f"{TYPE}{self.tiny}"
+            number = f"{_VARIANT}{self.config_variant}" if self.config_variant else ""
+            return f"{TYPE}{self.tiny}{number}"
         if self.hub is None:
             return str(self.path)
         return f"{self.hub}@{self.revision}" if self.revision else self.hub
@@ -93,7 +99,8 @@ class NamedModel(NamedTuple):
     def kind(self) -> str:
         """Its class and model_type, as far as config.json says."""
         if self.tiny:
-            return f"a tiny model that the run makes ({self.tiny})"
+            number = f", variant {self.config_variant} of its config" if self.config_variant else ""
+            return f"a tiny model that the run makes ({self.tiny}{number})"
         listed = self.config.get("architectures")
         classes = [str(name) for name in listed] if isinstance(listed, list) else []
         model_type = self.config.get("model_type")
@@ -104,9 +111,20 @@ class NamedModel(NamedTuple):
 
 
 def tiny_model(text: str) -> NamedModel | None:
-    """Return the model of a word such as type:llama; None for any other word."""
-    name = text.removeprefix(TYPE)
-    return NamedModel(fitting_name(name), {}, tiny=name) if name not in {text, ""} else None
+    """Return the model of a word such as type:llama or type:llama#2; None for any other word.
+
+    Raises:
+        CheckpointError: the number of a variant of its config is none.
+
+    """
+    named = text.removeprefix(TYPE)
+    if named in {text, ""}:
+        return None
+    name, mark, number = named.partition(_VARIANT)
+    if mark and not _NUMBER.fullmatch(number):
+        msg = f"{text}: after {_VARIANT} comes the number of a variant of the config, 1 to 99, as in {TYPE}{name}{_VARIANT}2"
+        raise CheckpointError(msg)
+    return NamedModel(fitting_name(named), {}, tiny=name, config_variant=int(number or 0))
 
 
 def read_model(text: str, *, offline: bool = False) -> NamedModel:

@@ -94,7 +94,8 @@ def _entry(entry: Entry) -> Iterable[str]:
     yield _comment(f"{model.kind}{saved}")
     yield f"{entry.name}:"
     if model.tiny:
-        yield f"  build: {{architecture: {_quoted(model.tiny)}, auto: true}}"
+        number = f", config_variant: {model.config_variant}" if model.config_variant else ""
+        yield f"  build: {{architecture: {_quoted(model.tiny)}, auto: true{number}}}"
     elif model.hub is None:
         path = str(model.path)
         # matrix.yaml reads a tilde at the beginning as the home folder

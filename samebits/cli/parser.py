@@ -78,6 +78,7 @@ Examples:
   samebits check ./my-model
   samebits check org/name --from 4.57 --to 5.x --quick
   samebits check type:qwen2_vl        a tiny model of a model_type, which the run makes
+  samebits check 'type:gemma2#1'      the same with other values of the switches of its config
 
 {EXIT_CODES}"""
 

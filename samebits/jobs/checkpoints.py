@@ -155,7 +155,10 @@ class Checkpoints:
             return None  # damaged, by a full disk or a power cut
         assert model.build is not None
         self._dependencies.folder(folder)
-        description = f"build {model.build.architecture}, seed {model.build.seed}, by {builder.id}"
+        changed = f" with {', '.join(values)}" if (values := facts.get("values")) else ""
+        description = (
+            f"build {model.build.architecture}{changed}, seed {model.build.seed}, by {builder.id}"
+        )
         return Checkpoint(
             model=model.name,
             source=str(folder),

@@ -260,6 +260,9 @@ class Recipe(Form):
     with them; what config has stays as it is written. Then head is by default what most users load."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the config class."""
+    config_variant: Annotated[int, Field(ge=0, le=99)] = 0
+    """0: the config as it is. 1, 2, …: other values of its switches, such as biases, windows, kinds of rope and
+    key-value heads. Few variants have every pair of values. Needs auto."""
     head: Literal[
         "auto",
         "causal-lm",
@@ -318,6 +321,9 @@ class Recipe(Form):
         if self.head == "auto" and not self.auto:
             msg = "auto is for a recipe with auto: true"
             raise mistake(msg, "head")
+        if self.config_variant and not self.auto:
+            msg = "it is for a recipe with auto: true"
+            raise mistake(msg, "config_variant")
         return self
 
 

@@ -17,7 +17,14 @@ WARM = PROBES / "samebits_warm.py"
 """The script in its place for a process that stays between runs."""
 MAKERS = tuple(
     PROBES / "samebits_probe" / name
-    for name in ("model/build.py", "jobs/auto.py", "model/scale.py", "model/shrink.py")
+    for name in (
+        "model/build.py",
+        "jobs/auto.py",
+        "jobs/config_variants.py",
+        "model/scale.py",
+        "model/shrink.py",
+        "model/switches.py",
+    )
 )
 """The modules that make checkpoints: one that another text of them made is made again."""
 ARCHITECTURES = PROBES / "architectures.py"

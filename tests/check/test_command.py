@@ -85,6 +85,26 @@ def test_a_type_is_run_as_a_tiny_model_that_the_run_makes(runner, folder, capsys
     )
 
 
+def test_a_variant_of_a_type_has_a_name_and_a_folder_of_its_own(runner, folder, capsys):
+    main(folder, "type:gemma2#3", "--from", "4.57")
+    (model,) = runner.matrix.models
+    assert (model.build.architecture, model.build.auto) == ("gemma2", True)
+    assert model.build.config_variant == 3
+    assert runner.order.command == "samebits check 'type:gemma2#3' --from 4.57"
+    assert (folder / "reports" / "check" / "gemma2-3" / "report.md").is_file()
+    assert capsys.readouterr().err.startswith(
+        "gemma2-3: a tiny model that the run makes (gemma2, variant 3 of its config)\n"
+    )
+
+
+@pytest.mark.parametrize("number", ["", "0", "100", "two", "-1"])
+def test_the_number_of_a_variant_that_is_none_is_named(folder, capsys, number):
+    assert main(folder, f"type:gemma2#{number}", "--from", "4.57") == 2
+    text = capsys.readouterr().err
+    assert f"type:gemma2#{number}: after # comes the number of a variant" in text
+    assert "as in type:gemma2#2" in text
+
+
 def test_the_options_reach_the_run(runner, folder):
     main(
         folder,

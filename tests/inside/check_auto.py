@@ -86,6 +86,13 @@ def test_patches_are_as_wide_as_the_tokens_of_the_text():
         assert "pixel_values" in dict(made.prompts)["image"], name
 
 
+def test_a_decoder_has_a_first_token():
+    for name in known("t5", "mt5", "udop"):
+        made = auto.make(name, 1)
+        assert made.model.config.decoder_start_token_id is not None, name
+        assert made.model.generation_config.decoder_start_token_id is not None, name
+
+
 def test_fields_that_are_given_stay():
     made = auto.make("llama", 1, {"hidden_act": "gelu", "num_hidden_layers": 2})
     assert made.model.config.hidden_act == "gelu"

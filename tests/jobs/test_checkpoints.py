@@ -35,6 +35,14 @@ def make(shelf, model, builder, weights=b"weights", facts=None):
     return folder
 
 
+def test_a_variant_says_what_it_changes(shelf):
+    model = recipe(auto=True, config_variant=2)
+    assert shelf.folder(model, OLD) != shelf.folder(recipe(auto=True), OLD)
+    make(shelf, model, OLD, facts={"values": ["qkv_bias=False", "rope yarn"]})
+    said = shelf.made(model, OLD).said
+    assert said == "build llama with qkv_bias=False, rope yarn, seed 0, by 4.48"
+
+
 @pytest.mark.parametrize(
     ("model", "builder"),
     [

@@ -779,6 +779,29 @@ def test_a_part_that_stays_with_exact_tables_keeps_what_was_said(memory, pair):
 
 
 @pytest.mark.parametrize(
+    ("is_hidden", "left", "with_tables", "verdict", "n_asked"),
+    [
+        (True, 1e-6, TINY, "rounding", 2),  # Gemma 2 of 5.24 stores the scale of its embeddings
+        (True, 1e-6, 1e-6, "diverged", 2),
+        (False, 3e-7, TINY, "rounding", 2),
+        (False, 1e-6, TINY, "diverged", 1),  # another function, for which nobody pays twice
+    ],
+)
+def test_a_rounded_table_is_no_other_function_where_little_else_differs(
+    memory, is_hidden, left, with_tables, verdict, n_asked
+):
+    moved = np.float32(0.0 if is_hidden else 1e-6)
+    candidate = capture(memory, "5.x", hidden=HIDDEN + moved, logits=LOGITS + np.float32(1e-6))
+
+    def files_of(cell, ask):
+        by = with_tables if ask.tables else left
+        return file(cell.stack, float64=rung(memory, by=0.0 if cell.stack == "4.48" else by))
+
+    (_, found), asked = looked(memory, (capture(memory, "4.48"), candidate), files_of)
+    assert (found.verdict, len(asked)) == (verdict, n_asked), found.ladder.reason
+
+
+@pytest.mark.parametrize(
     ("candidate", "rule"),
     [
         ({"pooler": values(1, 6, seed=9)}, "shape"),

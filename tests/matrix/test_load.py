@@ -319,6 +319,7 @@ MISTAKES = {
     "path with NUL": ('models: {m: {path: "a\\0b"}}\n', '1:20: path: "a\\x00b" has line breaks or control characters: remove them'),
     "architecture is missing": ("models: {m: {build: {seed: 1}}}\n", "1:14: architecture is missing: write a model_type such as llama"),
     "a head that is left open": ("models: {m: {build: {architecture: t5, head: auto}}}\n", "1:46: head: auto is for a recipe with auto: true"),
+    "a variant of a config as it is written": ("models: {m: {build: {architecture: t5, config_variant: 2}}}\n", "1:56: config_variant: it is for a recipe with auto: true"),
     "unknown head": ("models: {m: {build: {architecture: t5, head: seq2seq}}}\n", '1:46: head: "seq2seq" is not a known value: did you mean "seq2seq-lm"?'),
     "unknown stack of a build": ("models: {m: {build: {architecture: t5, stack: '4.4'}}}\n", '1:47: environment: "4.4" is not the id of an environment: did you mean "4.48"?'),
     "trust as a text": ("models: {m: {hub: a/b, trust_remote_code: perhaps}}\n", '1:43: trust_remote_code: "perhaps" is neither true nor false: write one of the two'),

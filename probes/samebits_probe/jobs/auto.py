@@ -243,6 +243,8 @@ def _default(config_class: Any) -> dict[str, Any]:
     ).to_dict()
     values = {name: value for name, value in values.items() if name not in _DERIVED}
     values |= _towers(config_class, values)
+    if values.get("is_encoder_decoder") and values.get("decoder_start_token_id") is None:
+        values["decoder_start_token_id"] = values.get("pad_token_id") or 0  # as T5's checkpoints
     backbone = values.get("backbone_config")
     kind = backbone.get("model_type") if isinstance(backbone, dict) else None
     if kind in _TIMM or (values.get("use_timm_backbone") and backbone is None):
@@ -347,7 +349,7 @@ def make(
     default = _default(config_class)
     refusals: dict[str, str] = {}
     classes = (cls, config_class)
-    limits = _Limits(seed, given or {})
+    limits = Limits(seed, given or {})
     made = _of_plans(classes, default, limits, refusals)
     if not _is_fed(made) and (groups := _GROUPS.search(str([*refusals]))):
         limits = limits._replace(multiple=int(groups[1]))
@@ -360,7 +362,7 @@ def make(
 def _of_plans(
     classes: tuple[Any, Any],
     default: dict[str, Any],
-    limits: _Limits,
+    limits: Limits,
     refusals: dict[str, str],
 ) -> Made | None:
     """Return the first model that runs, of the default config and of it filled; else one that is made, or None."""
@@ -386,7 +388,7 @@ def _is_fed(made: Made | None) -> bool:
     return made is not None and not made.refused
 
 
-class _Limits(NamedTuple):
+class Limits(NamedTuple):
     """How a model is made."""
 
     seed: int
@@ -400,7 +402,7 @@ class _Limits(NamedTuple):
 def _made(
     classes: tuple[Any, Any],
     default: dict[str, Any],
-    limits: _Limits,
+    limits: Limits,
     refusals: dict[str, str],
 ) -> Made | None:
     """Return the model of the first plan that runs, else of the first that is made; None if none is."""
@@ -413,7 +415,7 @@ def _made(
         _with_sections(plan.config, cls)
         _merge(plan.config, limits.given)
         try:
-            model = _constructed(cls, config_class, plan.config, limits)
+            model = constructed(cls, config_class, plan.config, limits)
         except Exception as error:  # noqa: BLE001  a class may refuse a config in any way
             refusals.setdefault(in_one_line(error, _MAX_REASON), plan.name)
             too_small = plan.divisor if isinstance(error, TooLarge) else too_small
@@ -444,7 +446,7 @@ def _merge(values: dict[str, Any], given: dict[str, Any]) -> None:
 
 
 def _with_extras(
-    model: Any, plan: Any, prompts: Prompts, limits: _Limits
+    model: Any, plan: Any, prompts: Prompts, limits: Limits
 ) -> tuple[Any, tuple[str, ...]]:
     """Return the model with what defaults would hide, as far as it still runs: all of it, else one by one."""
     values = plan.config
@@ -455,9 +457,9 @@ def _with_extras(
             continue
         changed = scale.with_extras(values, names)
         try:
-            other = _constructed(type(model), type(model.config), changed, limits)
+            other = constructed(type(model), type(model.config), changed, limits)
             for _, kwargs in prompts:
-                _require_numbers(other, kwargs)
+                require_numbers(other, kwargs)
         except Exception:  # noqa: BLE001, S112  a class may refuse a config in any way
             continue
         model, values = other, changed
@@ -465,7 +467,7 @@ def _with_extras(
     return model, tuple(taken)
 
 
-def _constructed(cls: Any, config_class: Any, values: dict[str, Any], limits: _Limits) -> Any:
+def constructed(cls: Any, config_class: Any, values: dict[str, Any], limits: Limits) -> Any:
     """Return a model of a config. Raises what its class raises, and NoneMade if it is not tiny."""
     progress.tick("tiny model")
     dtype = torch.get_default_dtype()
@@ -498,7 +500,7 @@ def _in_float32(model: Any) -> Any:
     return model
 
 
-def _require_tiny(model: Any, limits: _Limits) -> None:
+def _require_tiny(model: Any, limits: Limits) -> None:
     n_parameters = sum(int(p.numel()) for p in model.parameters())
     if n_parameters > limits.n_parameters:
         msg = f"{n_parameters / 1e6:.0f} million parameters"
@@ -533,7 +535,7 @@ def _run_prompts(model: Any) -> tuple[Prompts, tuple[str, ...]]:
                     reasons |= {fact["reason"]: None} if fact["why"] == NotFed.why else {}
                     continue
                 kwargs = _arguments(fact, Path(folder) / "tensors", model)
-                _require_numbers(model, kwargs)
+                require_numbers(model, kwargs)
                 made.append((name, kwargs))
         if not made:
             raise NotFed("; ".join(reasons) or "no prompt applies")
@@ -556,7 +558,7 @@ def _arguments(fact: dict[str, Any], tensors: Path, model: Any) -> dict[str, Any
     return kwargs | constants
 
 
-def _require_numbers(model: Any, kwargs: dict[str, Any]) -> None:
+def require_numbers(model: Any, kwargs: dict[str, Any]) -> None:
     """Raise unless a forward returns numbers."""
     with torch.no_grad():
         result = model(**kwargs)

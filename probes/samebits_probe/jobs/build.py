@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import transformers
 
-from samebits_probe.jobs import auto
+from samebits_probe.jobs import auto, config_variants
 from samebits_probe.model import build
 from samebits_probe.process import progress
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 def run(job: BuildJob) -> None:
     """Make the checkpoint of a job."""
     progress.begin("build")
-    build.build(job, job["out"], _tiny(job))
+    model, facts = _tiny(job)
+    build.build(job, job["out"], model, facts)
 
 
-def _tiny(job: BuildJob) -> Any:
-    """Return the tiny model of a recipe that leaves its sizes open; None for any other recipe.
+def _tiny(job: BuildJob) -> tuple[Any, dict[str, Any]]:
+    """Return the tiny model of a recipe that leaves its sizes open, and facts; None for any other recipe.
 
     Raises:
         NoneMade: no tiny model runs.
@@ -30,9 +31,11 @@ def _tiny(job: BuildJob) -> Any:
     recipe = job["recipe"]
     is_known = recipe["architecture"] in transformers.CONFIG_MAPPING
     if not recipe.get("auto") or job.get("model_class") is not None or not is_known:
-        return None
+        return None, {}
     head = build.HEADS.get(recipe["head"])
     made = auto.make(recipe["architecture"], recipe["seed"], recipe["config"], head)
     if made.refused:
         raise auto.NoneMade(made.refused)
-    return made.model
+    if number := recipe.get("config_variant", 0):
+        return config_variants.variant(made, number, recipe["seed"])
+    return made.model, {}

@@ -1,7 +1,7 @@
 """Tiny seeded checkpoints, made from a recipe with the classes of this stack.
 
 The entry point is ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
-    architecture, auto, config, head, seed, gain, tokenizer, processor.
+    architecture, auto, config, config_variant, head, seed, gain, tokenizer, processor.
 
 It writes these files to a folder next to ``out_dir``, which is then renamed:
     out_dir/config.json, generation_config.json   as the stack's save_pretrained writes them
@@ -159,10 +159,12 @@ PLAIN_MATRIX = 1.6
 """At 1.0 greedy text becomes a loop of one or two tokens for every prompt."""
 
 
-def build(job: BuildJob, out_dir: str, model: Any = None) -> dict[str, Any]:
+def build(
+    job: BuildJob, out_dir: str, model: Any = None, facts: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary.
 
-    ``model`` is that of a recipe that leaves its sizes open (jobs.build).
+    ``model`` is that of a recipe that leaves its sizes open (jobs.build), and ``facts`` what is known of it.
     """
     progress.begin("build")
     recipe, out = job["recipe"], Path(out_dir)
@@ -171,7 +173,7 @@ def build(job: BuildJob, out_dir: str, model: Any = None) -> dict[str, Any]:
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
-        summary = _write(model, recipe, folder)
+        summary = _write(model, recipe, folder, facts or {})
         move_new(folder, out, "checkpoint.json")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -242,7 +244,9 @@ def _unknown_message(what: str) -> str:
     return f"transformers {transformers.__version__} {what}"
 
 
-def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, Any]:
+def _write(
+    model: torch.nn.Module, recipe: Recipe, folder: Path, facts: dict[str, Any]
+) -> dict[str, Any]:
     tensors, constants = save_seeded(model, folder, recipe["seed"], recipe["gain"])
     _write_tokenizer(recipe, folder)
     if recipe.get("processor") is not None:
@@ -250,6 +254,7 @@ def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, An
     files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
     summary = (
         _summary(recipe, tensors, constants)
+        | facts
         | {"files": files}
         | _check(recipe, folder, type(model))
     )

@@ -1,0 +1,254 @@
+"""Switches of a config and rows that cover pairs of their values: what nobody writes by hand.
+
+A switch is a field that chooses a path of the code: a yes or no, a word that the code compares, a window, a kind of
+rope. This module uses neither torch nor transformers. A config is plain data, as ``to_dict`` gives it. Whether the
+class takes a value is for jobs.config_variants to find out.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import re
+from itertools import combinations, product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from samebits_probe.model import shrink
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from samebits_probe.model.shrink import Config
+
+MAX_SWITCHES = 16
+"""Switches of one config; the first ones, in the order of its fields."""
+_WINDOW = 8
+"""Shorter than the prompts of a tiny model."""
+_WIDE = 64
+"""Longer than they are."""
+_POSITIONS = 32
+"""Longest text of the original model, for kinds of rope that stretch it: shorter than the long prompt."""
+_TRIES = 40
+"""Random rows of which the one is taken that covers most pairs."""
+
+_NO_SWITCH = re.compile(
+    r"output_\w+|use_cache|return_dict|torchscript|is_decoder|is_encoder_decoder|add_cross_attention|gradient_checkpointing"
+    r"|\w*dropout\w*|tf_\w+|use_bfloat16|\w*(flash|kernel|fused|compile|pretrained|timm|fast|quant)\w*|\w*labels?\w*|training"
+    r"|problem_type|summary_\w+|chunk_size_feed_forward|cross_attention_hidden_size|model_type|_\w+"
+)
+"""Fields that choose no path of a forward, or one that a CPU does not have."""
+_TIED = "tie_word_embeddings"
+"""PreTrainedModel reads it for every class."""
+_ACTIVATION = re.compile(
+    r"hidden_act(ivation)?|activation(_function)?|act_fn|feat_extract_activation"
+)
+_OTHER_ACTIVATION = {"silu": "gelu"}
+_WINDOWS = re.compile(r"sliding_window(_size)?|attention_window|window_size|local_attention_window")
+_CAPS = {
+    "final_logit_softcapping": 30.0,
+    "attn_logit_softcapping": 50.0,
+    "clip_qkv": 2.0,
+    "partial_rotary_factor": 0.5,
+}
+"""Numbers that a config may leave open, with which the code does more."""
+_WORD = r"[\"']([\w.-]+)[\"']"
+
+
+class Value(NamedTuple):
+    """One value of a switch: what it is called, and the fields that it sets."""
+
+    name: str
+    fields: Config
+
+
+class Switch(NamedTuple):
+    """A switch of one part of a config; the first value is the one that the config has."""
+
+    path: tuple[str, ...]
+    """Keys that lead to the part; () for the whole config."""
+    values: tuple[Value, ...]
+
+
+class Choice(NamedTuple):
+    """A value that a part of a config gets."""
+
+    path: tuple[str, ...]
+    value: Value
+
+    @property
+    def name(self) -> str:
+        """Such as ``text_config.attention_bias=True``."""
+        return ".".join((*self.path, self.value.name))
+
+
+Row = tuple[int, ...]
+"""The index of a value for each switch."""
+Pair = tuple[tuple[int, int], tuple[int, int]]
+"""Two switches by their place, each with the index of a value."""
+
+
+def switches(config: Config, source_of: Callable[[str], str]) -> list[Switch]:
+    """Return the switches of a config and its parts.
+
+    ``source_of`` returns the code of the model of a model_type; a field that this code does not read is no switch.
+    """
+    found = [
+        Switch(path, (_own(part, values[0]), *values))
+        for path, part in _parts(config)
+        for source in [source_of(str(part.get("model_type", "")))]
+        for values in _values(part, source)
+        if values
+    ]
+    return found[:MAX_SWITCHES]
+
+
+def _own(part: Config, other: Value) -> Value:
+    """Return the value that a part has in the fields that another one sets; None stands for a field that it has not."""
+    fields = {name: part.get(name) for name in other.fields}
+    return Value("as it is", fields)
+
+
+def _parts(config: Config, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Config]]:
+    yield path, config
+    for name, value in config.items():
+        if isinstance(value, dict) and value.get("model_type"):
+            yield from _parts(value, (*path, name))
+
+
+def _values(part: Config, source: str) -> Iterator[list[Value]]:
+    """Yield the other values of each switch of a part."""
+    for name, value in part.items():
+        if _NO_SWITCH.fullmatch(name) or not _is_read(name, part, source):
+            continue
+        yield [Value(f"{name}={other!r}", {name: other}) for other in _others(name, value, source)]
+    if re.search(r"rope_type|ROPE_INIT_FUNCTIONS", source):
+        yield _ropes(part)
+    yield _key_value_heads(part)
+
+
+def _is_read(name: str, part: Config, source: str) -> bool:
+    if name == _TIED:
+        return any("vocab_size" in inner for _, inner in _parts(part))
+    return re.search(rf"\b{re.escape(name)}\b", source) is not None
+
+
+def _others(name: str, value: Any, source: str) -> list[Any]:
+    if isinstance(value, bool):
+        return [not value]
+    if name in _CAPS:
+        return [_CAPS[name]] if value is None or value == 1.0 else [None]
+    if _WINDOWS.fullmatch(name):
+        is_optional = re.search(rf"\b{name}\s+is\s+(not\s+)?None", source)
+        return [_WINDOW if value is None else None if is_optional else _WIDE]
+    if not isinstance(value, str):
+        return []
+    if _ACTIVATION.fullmatch(name):
+        return [_OTHER_ACTIVATION.get(value, "silu")]
+    return sorted(_compared(name, source) - {value})
+
+
+def _compared(name: str, source: str) -> set[str]:
+    """Return the words with which code compares a field, by itself or in a list."""
+    field = rf"\b{re.escape(name)}\s*"
+    words = {*re.findall(rf"{field}[!=]=\s*{_WORD}", source)}
+    for listed in re.findall(rf"{field}(?:not\s+)?in\s*[\[({{]([^\])}}]*)", source):
+        words |= {*re.findall(_WORD, listed)}
+    return words
+
+
+def _ropes(part: Config) -> list[Value]:
+    """Return the kinds of rope that a part does not have, with numbers that its prompts reach."""
+    key = "rope_parameters" if part.get("rope_parameters") else "rope_scaling"
+    own = part.get(key) or {}
+    has_kinds = any(isinstance(value, dict) for value in own.values())
+    if key not in part or has_kinds or "mrope_section" in own:
+        return []
+    kept = {name: own[name] for name in ("rope_theta", "partial_rotary_factor") if name in own}
+    kinds: dict[str, Config] = {
+        "linear": {"factor": 2.0},
+        "dynamic": {"factor": 2.0},
+        "yarn": {"factor": 4.0, "original_max_position_embeddings": _POSITIONS},
+        "llama3": {
+            "factor": 4.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": _POSITIONS,
+        },
+    }
+    found = []
+    for kind, numbers in kinds.items():
+        if kind == own.get("rope_type", own.get("type")):
+            continue
+        fields: Config = {key: {**kept, "rope_type": kind, **numbers}}
+        if kind == "dynamic":
+            fields["max_position_embeddings"] = _POSITIONS
+        found.append(Value(f"rope {kind}", fields))
+    return found
+
+
+def _key_value_heads(part: Config) -> list[Value]:
+    heads, own = part.get("num_attention_heads"), part.get("num_key_value_heads")
+    if not (shrink.is_size(heads) and shrink.is_size(own)):
+        return []
+    counts = [n for n in (1, heads) if n != own]
+    return [Value(f"num_key_value_heads={n}", {"num_key_value_heads": n}) for n in counts]
+
+
+def rows(found: Sequence[Switch], count: int) -> list[Row]:
+    """Return at most ``count`` rows of values, each the one of some random ones that has most new pairs.
+
+    The config as it is has its pairs already. Rows end with the last pair. Equal switches give equal rows, and more
+    of them begin with the same ones.
+    """
+    sizes = [len(switch.values) for switch in found]
+    missing = _all_pairs(sizes) - _pairs((0,) * len(sizes))
+    draw = random.Random(0)
+    made: list[Row] = []
+    while missing and len(made) < count:
+        wanted = sorted(missing)
+        tries = [_row(sizes, draw.choice(wanted), draw) for _ in range(_TRIES)]
+        best = max(tries, key=lambda row: (len(_pairs(row) & missing), -sum(map(bool, row))))
+        missing -= _pairs(best)
+        made.append(best)
+    return made
+
+
+def _row(sizes: Sequence[int], pair: Pair, draw: random.Random) -> Row:
+    """Return a random row that has a pair."""
+    row = [*map(draw.randrange, sizes)]
+    (a, of_a), (b, of_b) = pair
+    row[a], row[b] = of_a, of_b
+    return tuple(row)
+
+
+def _pairs(row: Row) -> set[Pair]:
+    """Return the pairs of values of a row; of a single switch, its value with itself."""
+    values = [*enumerate(row)]
+    return {*combinations(values, 2)} if len(values) > 1 else {(each, each) for each in values}
+
+
+def _all_pairs(sizes: Sequence[int]) -> set[Pair]:
+    of_switches = [[(place, value) for value in range(size)] for place, size in enumerate(sizes)]
+    if len(of_switches) == 1:
+        return {(each, each) for each in of_switches[0]}
+    return {pair for a, b in combinations(of_switches, 2) for pair in product(a, b)}
+
+
+def chosen(found: Sequence[Switch], row: Row) -> list[Choice]:
+    """Return what a row changes of a config: the value of each switch that is not as it is."""
+    return [
+        Choice(switch.path, switch.values[index])
+        for switch, index in zip(found, row, strict=True)
+        if index
+    ]
+
+
+def changed(config: Config, choices: Sequence[Choice]) -> Config:
+    """Return a copy of a config with values of switches."""
+    other = copy.deepcopy(config)
+    for path, value in choices:
+        part = other
+        for key in path:
+            part = part[key]
+        part.update(copy.deepcopy(value.fields))
+    return other

@@ -1,0 +1,101 @@
+"""Variants of a tiny model's config: each runs, says what it changes, and leaves out what the class refuses."""
+
+import torch
+import transformers
+from samebits_probe.jobs import auto, config_variants
+from samebits_probe.model import switches
+
+torch.set_num_threads(1)
+
+
+def test_variants_differ_in_what_they_say():
+    made = auto.make("llama", 1)
+    facts = []
+    for number in (1, 2, 3):
+        model, said = config_variants.variant(made, number, 1)
+        config = model.config.to_dict()
+        for name in said["values"]:
+            field, _, value = name.partition("=")
+            if value:
+                assert repr(config[field]) == value, name
+        facts.append(said["values"])
+        assert all(facts)
+        assert not said["refused"]
+    assert len({*map(tuple, facts)}) == 3
+    again = config_variants.variant(auto.make("llama", 1), 2, 1)[1]
+    assert again["values"] == facts[1]
+
+
+def test_a_part_has_switches_of_its_own():
+    made = auto.make("llava", 1)
+    config = made.model.config.to_dict()
+    found = switches.switches(config, config_variants._source)
+    assert {"vision_config", "text_config"} <= {switch.path[0] for switch in found if switch.path}
+
+
+def test_there_are_no_more_variants_than_pairs():
+    made = auto.make("vit", 1)
+    numbers = range(1, 20)
+    try:
+        for number in numbers:
+            config_variants.variant(made, number, 1)
+    except auto.NoneMade as reason:
+        assert f"{number - 1} variants have all pairs of their values" in str(reason)
+        assert number > 1
+    else:
+        raise AssertionError
+
+
+class PickyConfig(transformers.PretrainedConfig):
+    model_type = "made_up_picky"
+
+    def __init__(self, one=False, two=False, three=False, **kwargs):
+        super().__init__(**kwargs)
+        self.one, self.two, self.three = one, two, three
+
+
+class Picky(transformers.PreTrainedModel):
+    config_class = PickyConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        if config.one and config.two:
+            msg = "one refuses two"
+            raise ValueError(msg)
+        if config.three:
+            msg = "three is for nobody"
+            raise ValueError(msg)
+        self.line = torch.nn.Linear(2, 2, bias=config.one)
+        self.post_init()
+
+    def _init_weights(self, module):
+        pass
+
+    def forward(self, x):
+        return {"logits": self.line(x)}
+
+
+def picky():
+    return auto.Made(Picky(PickyConfig()), "", (), (("x", {"x": torch.ones(1, 2)}),))
+
+
+def test_a_value_that_the_class_refuses_is_left_out_and_named():
+    kept = config_variants._source
+    config_variants._source = lambda _: "config.one config.two config.three"
+    refused = set()
+    try:
+        for number in range(1, 5):
+            try:
+                model, said = config_variants.variant(picky(), number, 1)
+            except auto.NoneMade as reason:
+                assert "three is for nobody" in str(reason) or "have all pairs" in str(reason)
+                continue
+            assert not (model.config.one and model.config.two)
+            assert not model.config.three
+            for name, why in said["refused"].items():
+                assert name not in said["values"]
+                assert "ValueError" in why
+                refused.add(name)
+    finally:
+        config_variants._source = kept
+    assert "three=True" in refused
