@@ -461,7 +461,12 @@ def test_a_model_that_one_release_has_is_counted_though_nothing_is_compared():
         ),
     )
     alone = renamed(new.model_copy(update={"cells": cells}), model="newcomer")
-    assert result(ended(with_rows(same, alone))) == "1 is identical, 1 is in one release only"
+    report = ended(with_rows(same, alone))
+    assert result(report) == "1 is identical, 1 is in one release only"
+    assert (
+        "1 model identical in every release that has it, 1 in one release only:"
+        in (render(report)["report.md"])
+    )
 
 
 def test_every_text_about_a_cell_has_the_answer():

@@ -15,7 +15,7 @@ from samebits.reports.answer.of_model import (
     only_rounding,
     worst_first,
 )
-from samebits.reports.answer.result import passing, result
+from samebits.reports.answer.result import in_one_release, passing, result
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import Side, faults, side
 
@@ -27,6 +27,7 @@ __all__ = [
     "answers",
     "faults",
     "first_sentences",
+    "in_one_release",
     "is_quiet",
     "kind_of",
     "of_cell",

@@ -111,11 +111,15 @@ def _counts(report: Report) -> dict[bool, Counter[Verdict]]:
     return counts
 
 
-def _alone(report: Report) -> Iterator[str]:
-    """Yield how many models only one release has, so that nothing is compared."""
+def in_one_release(report: Report) -> set[str]:
+    """Return the models that only one release has, so that nothing is compared."""
     cells = [cell for cell in report.cells if cell.judged is not Verdict.ABSENT]
     compared = {cell.cell.model for cell in cells if not is_reference(cell)}
-    if n := len({cell.cell.model for cell in cells} - compared):
+    return {cell.cell.model for cell in cells} - compared
+
+
+def _alone(report: Report) -> Iterator[str]:
+    if n := len(in_one_release(report)):
         yield f"{count(n)} {'is' if n == 1 else 'are'} in one release only"
 
 

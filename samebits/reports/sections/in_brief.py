@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import text_with_code, title
-from samebits.reports.answer import WORST_FIRST, first_sentences
+from samebits.reports.answer import WORST_FIRST, first_sentences, in_one_release
 from samebits.reports.plain import KINDS
 from samebits.reports.sections.at_a_glance import COLUMNS
 from samebits.reports.sections.overview import identical_models, legend, summary_lines
@@ -113,7 +113,11 @@ def _identical(report: Report, pages: Collection[str]) -> Markdown:
     names = identical_models(report)
     if not names:
         return EMPTY
-    title = f"{plural(len(names), 'model')} identical in every release that has {'it' if len(names) == 1 else 'them'}"
+    n_alone = len(in_one_release(report).intersection(names))
+    n_same = len(names) - n_alone
+    same = f"{plural(n_same, 'model')} identical in every release that has {'it' if n_same == 1 else 'them'}"
+    alone = f"{count(n_alone) if n_same else plural(n_alone, 'model')} in one release only"
+    title = ", ".join([same] * bool(n_same) + [alone] * bool(n_alone))
     links = join(link(n, page_path(n)) if page_path(n) in pages else prose(n) for n in names)
     return details(title, links) if len(names) > MAX_NAMES else fill("{}: {}.", title, links)
 
