@@ -12,7 +12,7 @@ from tests.real.test_no_questions import verdicts
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Return two folders with the same twenty models of zoo.yaml."""
+    """Return two folders with the same models of zoo.yaml."""
     made = [tmp_path_factory.mktemp(name) for name in ("all", "none")]
     for folder in made:
         text = (ROOT / "zoo.yaml").read_text("utf-8")
@@ -22,7 +22,7 @@ def folders(tmp_path_factory):
 
 
 def test_twenty_models_of_the_zoo_have_the_same_verdicts(folders, run_in, monkeypatch):
-    assert len(MODELS) == 20
+    assert len(MODELS) >= 20
     assert set(MODELS) <= yaml.safe_load((ROOT / "zoo.yaml").read_text("utf-8"))["models"].keys()
     with_all = run_in(folders[0], selection=Selection(models=MODELS))
     monkeypatch.setattr(questions, "QUESTIONS", ())
