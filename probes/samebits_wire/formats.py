@@ -31,7 +31,7 @@ CAPTURE: Final = 22
 #     video or a sound.
 # 20: what other heads of the checkpoint compute.
 # 21: whether the forwards wrote a buffer that the load had not written.
-# 22: what pipelines make of a batch of prompts and of each by itself.
+# 22: what pipelines make of a batch of prompts and of each by itself; forwards of a frozen model on images and sounds.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

@@ -1310,6 +1310,21 @@ def test_a_save_that_was_refused_says_nothing_of_the_dtype_s_key():
     assert finding.evidence == ("4.48: max_shard_size is 5GB", "5.x: max_shard_size is 50GB")
 
 
+def test_a_method_that_raises_on_one_side_is_a_finding_of_the_model_and_each_has_its_own():
+    works = {"gave": "gradients reach it: True"}
+    raises = {"refused": "RuntimeError: a leaf Variable that requires grad"}
+    text, sound_ = "frozen", "frozen, audio"
+    sides = ({text: works, sound_: works}, {text: {"refused": "ValueError: no"}, sound_: raises})
+    clean, planted = (
+        used(stack, methods=m) for stack, m in zip(("4.48", "5.x"), sides, strict=True)
+    )
+    found = findings(Case(planted, reference=clean))
+    assert [each.code for each in found] == ["SB931", "SB931"]
+    assert found[1].where == "5.x raises, the reference 4.48 works: usage methods frozen, audio"
+    assert codes_of(planted, reference=used("4.48", methods=sides[1])) == []
+    assert codes_of(used(methods=sides[0]), reference=clean) == []
+
+
 def test_a_class_that_cannot_checkpoint_has_no_other_default():
     old = used("4.48", checkpointing={"use_reentrant": True})
     assert codes_of(used(checkpointing={"refused": "ValueError: no"}), reference=old) == ["SB932"]
