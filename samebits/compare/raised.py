@@ -37,7 +37,7 @@ class Check(NamedTuple):
     def is_of_release(self) -> bool:
         """True if it is a use of any model, where the release matters and not the model."""
         word, rest = word_and_prompt(self.name)
-        return is_of_release(word, rest.partition(" ")[0])
+        return is_of_release(word, word_and_prompt(rest)[0])
 
     @property
     def is_same(self) -> bool:
