@@ -49,7 +49,8 @@ SCHEMA_VERSION: Literal[20] = 20
 # 17: which layer's output each entry of hidden_states holds, and what a mask of ones changes.
 # 18: what other heads of the checkpoint compute.
 # 19: the files that each release writes of a model with its tokenizer and its processor.
-# 20: what pipelines make of a batch of prompts and of each by itself; models that are made of the config.
+# 20: what pipelines make of a batch of prompts and of each by itself; models that are made of the config; rows
+#     with images.
 
 
 class StackReport(Record):

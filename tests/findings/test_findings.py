@@ -785,6 +785,13 @@ def test_what_differs_by_design_is_no_finding():
     assert codes_of(with_relations(noted)) == []
 
 
+def test_rows_with_images_have_findings_of_their_own():
+    apart, after = "rows with images = one by one", "rows of text after images = before"
+    assert codes_of(with_relations(relation(apart, 2.0, 2.0))) == ["SB705"]
+    assert codes_of(with_relations(relation(after, 2.0, 2.0))) == ["SB717"]
+    assert codes_of(with_relations(*(relation(n, 1e-5, 1e-14) for n in (apart, after)))) == []
+
+
 def test_padding_and_causality_have_findings_of_their_own():
     assert codes_of(with_relations(relation("left padding", 2.0, 2.0))) == ["SB705"]
     assert codes_of(with_relations(relation("causality", 2.0, 2.0))) == ["SB706"]
