@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 21
+CAPTURE: Final = 22
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -31,6 +31,9 @@ CAPTURE: Final = 21
 #     video or a sound.
 # 20: what other heads of the checkpoint compute.
 # 21: whether the forwards wrote a buffer that the load had not written.
+# 22: what pipelines make of a batch of prompts and of each by itself; forwards of a
+#     frozen model on images and sounds; the dtypes of models that are made of the config; rows with
+#     images one by one, and rows of text after them.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

@@ -36,7 +36,8 @@ class Check(NamedTuple):
     @property
     def is_of_release(self) -> bool:
         """True if it is a use of any model, where the release matters and not the model."""
-        return is_of_release(word_and_prompt(self.name)[0])
+        word, rest = word_and_prompt(self.name)
+        return is_of_release(word, word_and_prompt(rest)[0])
 
     @property
     def is_same(self) -> bool:

@@ -86,6 +86,8 @@ class Key(Generic[C, R]):
     """Whether it runs for each pair of stacks, so that runs over many releases leave it out."""
     of_release: bool = False
     """Whether what it tries shows the release, whatever the model."""
+    of_model: tuple[str, ...] = ()
+    """Fields of its answer in a cell that show the model all the same."""
     sees_images: bool = False
     """Whether it needs the packages by which users of images load processors."""
     kinds: tuple[Kind, ...] = ()
@@ -179,9 +181,9 @@ def is_question(name: str) -> bool:
     return name in _KEYS
 
 
-def is_of_release(name: str) -> bool:
-    """Return True if a question has this name, and what it tries shows the release."""
-    return name in _KEYS and _KEYS[name].of_release
+def is_of_release(name: str, field: str = "") -> bool:
+    """Return True if a question has this name, and what it tries, in a field of its answer, shows the release."""
+    return name in _KEYS and _KEYS[name].of_release and field not in _KEYS[name].of_model
 
 
 def switches() -> dict[str, Key[Any, Any]]:

@@ -785,6 +785,13 @@ def test_what_differs_by_design_is_no_finding():
     assert codes_of(with_relations(noted)) == []
 
 
+def test_rows_with_images_have_findings_of_their_own():
+    apart, after = "rows with images = one by one", "rows of text after images = before"
+    assert codes_of(with_relations(relation(apart, 2.0, 2.0))) == ["SB705"]
+    assert codes_of(with_relations(relation(after, 2.0, 2.0))) == ["SB717"]
+    assert codes_of(with_relations(*(relation(n, 1e-5, 1e-14) for n in (apart, after)))) == []
+
+
 def test_padding_and_causality_have_findings_of_their_own():
     assert codes_of(with_relations(relation("left padding", 2.0, 2.0))) == ["SB705"]
     assert codes_of(with_relations(relation("causality", 2.0, 2.0))) == ["SB706"]
@@ -1308,6 +1315,21 @@ def test_a_save_that_was_refused_says_nothing_of_the_dtype_s_key():
     resized = refused | {"max_shard_size": "50GB"}
     finding, _ = findings(Case(used(saved=resized), reference=used("4.48", saved=wrote)))
     assert finding.evidence == ("4.48: max_shard_size is 5GB", "5.x: max_shard_size is 50GB")
+
+
+def test_a_method_that_raises_on_one_side_is_a_finding_of_the_model_and_each_has_its_own():
+    works = {"gave": "gradients reach it: True"}
+    raises = {"refused": "RuntimeError: a leaf Variable that requires grad"}
+    text, sound_ = "frozen", "frozen, audio"
+    sides = ({text: works, sound_: works}, {text: {"refused": "ValueError: no"}, sound_: raises})
+    clean, planted = (
+        used(stack, methods=m) for stack, m in zip(("4.48", "5.x"), sides, strict=True)
+    )
+    found = findings(Case(planted, reference=clean))
+    assert [each.code for each in found] == ["SB931", "SB931"]
+    assert found[1].where == "5.x raises, the reference 4.48 works: usage methods frozen, audio"
+    assert codes_of(planted, reference=used("4.48", methods=sides[1])) == []
+    assert codes_of(used(methods=sides[0]), reference=clean) == []
 
 
 def test_a_class_that_cannot_checkpoint_has_no_other_default():

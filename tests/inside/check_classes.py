@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 import transformers
 from samebits_probe.model import load
+from samebits_probe.questions.classes import made
 from samebits_probe.questions.classes.classes import Own, asked, facts
 
 SIZES = {
@@ -194,3 +195,38 @@ def test_heads_of_an_encoder_decoder_and_of_images_are_run():
     vit = transformers.ViTModel(transformers.ViTConfig(**VIT))
     found = loads(vit, {"pixel_values": torch.rand(2, 3, 8, 8)})
     assert "loss()" in found["AutoModelForImageClassification"]["numbers"], found
+
+
+class Narrow(transformers.BertForMaskedLM):
+    """A model with a parameter of a dtype of its own, which only a release that plants it has."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.scale = torch.nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
+        self.register_buffer("table", torch.ones(2, dtype=torch.float32), persistent=False)
+
+
+def test_a_tensor_that_the_asked_dtype_does_not_reach_shows_and_others_do_not():
+    default = torch.get_default_dtype()
+    source, _ = saved(bert())
+    clean, planted = (made.facts(source, kind) for kind in (transformers.BertForMaskedLM, Narrow))
+    assert clean.keys() == planted.keys() == {"no dtype", "dtype=bfloat16", "dtype=float32"}
+    for arguments, new in clean.items():
+        wanted = new["asked"] or "float32"
+        assert all(dtypes == [wanted] for dtypes in new["dtypes"].values()), arguments
+        more = {"scale": ["bfloat16"], "table": ["float32"]}
+        assert planted[arguments]["dtypes"] == new["dtypes"] | more
+    assert "bert.encoder.layer.*.output.dense.weight" in clean["no dtype"]["dtypes"]
+    assert torch.get_default_dtype() == default
+
+
+def test_a_constructor_that_raises_is_said_and_leaves_the_default_dtype():
+    class Raising(transformers.BertForMaskedLM):
+        def __init__(self, config):
+            super().__init__(config)
+            raise ValueError(torch.get_default_dtype())
+
+    source, _ = saved(bert())
+    found = made.facts(source, Raising)
+    assert "ValueError: torch.bfloat16" in found["dtype=bfloat16"]["raised"]
+    assert torch.get_default_dtype() == torch.float32

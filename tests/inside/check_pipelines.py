@@ -37,6 +37,45 @@ def loaded(source, tokenizer="a tokenizer"):
     return SimpleNamespace(model=model, tokenizer=tokenizer)
 
 
+def writer():
+    """Return a pipeline of a small GPT-2 that generates, with a tokenizer of its own."""
+    folder = Path(tempfile.mkdtemp())
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        vocab_size=144, n_embd=16, n_layer=2, n_head=2, n_positions=64, initializer_range=0.3
+    )
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder)
+    tokenizers.write(folder, "wordpiece", "BertTokenizerFast")
+    return transformers.pipeline("text-generation", model=str(folder), device="cpu")
+
+
+def batch_of(pipe, side):
+    pipe.tokenizer.padding_side = side
+    task = tasks.TASKS["text-generation"]
+    return pipelines._case(pipe, task, task.calls["two prompts as a batch"])
+
+
+def test_a_batch_that_is_padded_behind_its_prompts_shows_and_one_before_them_does_not():
+    pipe = writer()
+    clean, planted = batch_of(pipe, "left"), batch_of(pipe, "right")
+    assert clean["one_by_one"]["own"] == planted["one_by_one"]["own"] == clean["own"]
+    before, behind = (case["one_by_one"] for case in (clean, planted))
+    assert (before["padding"], behind["padding"]) == ("left", "right")
+    assert before["distance"] < 1e-4
+    assert before.get("in_float64", 0.0) < 1e-10
+    assert behind["distance"] > 0.1
+    assert abs(behind["in_float64"] - behind["distance"]) < 1e-5
+    assert {each.dtype for each in pipe.model.parameters()} == {torch.float32}
+
+
+def test_a_batch_without_a_token_for_padding_raises_as_the_pipeline_says():
+    pipe = writer()
+    pipe.tokenizer.pad_token = None
+    case = batch_of(pipe, "left")
+    assert "pad_token" in case["own"]["raised"]
+    assert case.keys() == {"own"}
+
+
 def test_a_class_serves_the_tasks_of_its_auto_classes():
     source = checkpoint()
     both = ["text-classification", "zero-shot-classification"]

@@ -1,7 +1,7 @@
 """Relations of rows: a planted violation in any output is caught, and a clean twin is not accused."""
 
 import torch
-from samebits_probe.questions.relations import embedded, rows
+from samebits_probe.questions.relations import embedded, pictured, rows
 from samebits_probe.questions.relations.relations import observe
 
 BROKEN = 1e-4
@@ -161,7 +161,9 @@ def test_they_stand_beside_the_relations_of_tokens_that_do_not_apply():
     facts = observe(model, "base", None, {}, [("p", batch())])
     assert {relation["relation"] for relation in facts["relations"]} == set(rows.NAMES)
     reasons = {skip["relation"]: skip["reason"] for skip in facts["inapplicable"]}
-    assert len(reasons) == 11 + len(embedded.NAMES)
+    assert len(reasons) == 11 + len(embedded.NAMES) + len(pictured.NAMES)
     of_embeddings = {reasons.pop(name) for name in embedded.NAMES}
     assert of_embeddings == {"no prompt of it has token ids"}
+    (of_images,) = {reasons.pop(name) for name in pictured.NAMES}
+    assert of_images.startswith("no prompt of it has several rows")
     assert set(reasons.values()) == {"the model takes features, not tokens"}

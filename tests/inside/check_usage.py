@@ -399,6 +399,57 @@ def test_a_method_that_libraries_call_is_seen_to_refuse_and_to_do_something_else
     assert facts["set_encoder(…, modality='audio')"]["left_out"]
 
 
+def pictured(merge):
+    """Return a model whose forward also takes pixels, which it merges with the embeddings of its tokens."""
+    made = model()
+    plain = made.forward
+
+    def forward(input_ids, pixel_values=None):
+        embeds = made.get_input_embeddings()(input_ids)
+        return plain(inputs_embeds=merge(embeds, pixel_values))
+
+    made.forward = forward
+    return made
+
+
+def frozen_with_an_image(merge):
+    ids = torch.arange(3, 12)[None]
+    made = pictured(merge)
+    width = made.config.hidden_size
+    image = {"input_ids": ids, "pixel_values": torch.ones(1, 2, width)}
+    prompts = {"short": {"input_ids": ids}, "image": image, "image-padded": image}
+    with torch.no_grad():
+        facts = methods.methods(Subject(made, "causal-lm", Path(), prompts))
+    assert facts[FROZEN] == {"gave": "gradients reach it: True"}
+    assert f"{FROZEN}, image-padded" not in facts
+    return facts[f"{FROZEN}, image"]
+
+
+def test_a_frozen_model_that_writes_an_image_into_its_embeddings_is_seen_to_raise():
+    def in_place(embeds, pixels):
+        if pixels is not None:
+            embeds[:, : pixels.shape[1]] = pixels
+        return embeds
+
+    def merged(embeds, pixels):
+        return embeds if pixels is None else in_place(embeds.clone(), pixels)
+
+    assert frozen_with_an_image(merged) == {"gave": "gradients reach it: True"}
+    refused = frozen_with_an_image(in_place)["refused"]
+    assert "a leaf Variable that requires grad" in refused or "is a view of" in refused
+
+
+def test_a_frozen_model_whose_backward_raises_is_seen():
+    def merged(embeds, pixels):
+        if pixels is None:
+            return embeds
+        raised_to_e = embeds.exp()
+        raised_to_e += 1.0  # exp() keeps its result for the backward
+        return raised_to_e
+
+    assert "modified by an inplace operation" in frozen_with_an_image(merged)["refused"]
+
+
 def test_the_attention_of_models_inside_a_model_is_that_of_a_load_with_eager():
     backbone = {**SMALL, "image_size": 16, "patch_size": 8, "out_features": ["stage1", "stage2"]}
     config = transformers.DepthAnythingConfig(

@@ -42,6 +42,10 @@ for name, problem, labels in (
 ):
     config = transformers.Wav2Vec2Config(problem_type=problem, num_labels=labels, **sounds)
     save(name, transformers.Wav2Vec2ForSequenceClassification(config), False)
+config = transformers.GPT2Config(
+    vocab_size=144, n_embd=16, n_layer=1, n_head=2, n_positions=64, initializer_range=0.3
+)
+save("prompts", transformers.GPT2LMHeadModel(config))
 """
 ASK = """
 import json, logging, sys, warnings
@@ -128,6 +132,13 @@ def test_all_labels_of_a_sound_are_returned_and_no_longer_five(signals):
     (finding,) = found(signals, "many")
     assert finding.code == "SB862"
     assert finding.evidence == ("a sound, length", f"{OLD}: 5", f"{NEW}: 7")
+
+
+def test_a_batch_of_prompts_is_padded_behind_them_up_to_5_2(signals):
+    """PIPE-05."""
+    (finding,) = (each for each in found(signals, "prompts", NEW, OLD) if each.code == "SB865")
+    assert finding.where == "pipeline('text-generation'): two prompts as a batch"
+    assert "SB865" not in {each.code for each in found(signals, "prompts")}
 
 
 def test_a_task_that_was_removed_on_purpose_is_named(signals):

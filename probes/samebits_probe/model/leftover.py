@@ -31,9 +31,10 @@ _NO_STATE = (
 )
 _OF_TORCH = frozenset(vars(torch.nn.Module())) - {"_buffers", "_parameters"}
 """Attributes that every module has: hooks and switches, which a forward does not set."""
-_STAYS = _OF_TORCH | {"_output_capturing_hooks_installed"}
+MARK_OF_HOOKS = "_output_capturing_hooks_installed"
 """With it 5.x marks a model that has hooks. The hooks stay, so the mark does, too: a second set of hooks would give
 each hidden state twice."""
+_STAYS = _OF_TORCH | {MARK_OF_HOOKS}
 
 
 class _Value(NamedTuple):

@@ -26,8 +26,8 @@ Rows = tuple[tuple[int, ...], ...]
 """For each row, the tokens of text before, between and behind its images."""
 
 TOKEN_TYPES, SEGMENTS = "mm_token_type_ids", "token_type_ids"
-_PATCH_NUMBERS = "image_patches_indices"
-OPTIONAL = (TOKEN_TYPES, SEGMENTS, _PATCH_NUMBERS)
+PATCH_NUMBERS = "image_patches_indices"
+OPTIONAL = (TOKEN_TYPES, SEGMENTS, PATCH_NUMBERS)
 """What processors of some releases add to the tokens: 5.x has no positions of an image without the first, and no prefix of
 PaliGemma without the second; 4.48 has no patches of Fuyu without the third."""
 ONE_IMAGE: Rows = ((1, 8), (1, 4))
@@ -92,7 +92,7 @@ class Way(NamedTuple):
         if IMAGE_PLACES in signature.names:
             tensors[IMAGE_PLACES] = is_image
         if self.layout.are_patches:
-            tensors[_PATCH_NUMBERS] = torch.where(is_image == 1, is_image.cumsum(1) - 1, -1)
+            tensors[PATCH_NUMBERS] = torch.where(is_image == 1, is_image.cumsum(1) - 1, -1)
         if "qformer_input_ids" in signature.names:
             tensors |= _question(name, config, len(rows))
         if SEGMENTS in signature.names:

@@ -13,7 +13,7 @@ from samebits.questions.classes.records import ClassDifference, ClassesReport
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.questions.classes.records import ClassesSignal, ClassLoad, Kind, Samples
+    from samebits.questions.classes.records import ClassesSignal, ClassLoad, Kind, NewModel, Samples
 
 _BAND = {"float64": 1e-3, "float32": 1e-2}
 """Share of the largest value above which values of a head differ: far above what rounds, in code that casts to
@@ -33,6 +33,31 @@ def differences(reference: ClassesSignal, candidate: ClassesSignal) -> Iterator[
 def report(stack: str, reference: ClassesSignal, candidate: ClassesSignal) -> ClassesReport:
     """Compare the loads of two environments; ``stack`` is the reference's."""
     return ClassesReport(reference=stack, differences=tuple(differences(reference, candidate)))
+
+
+_BITS = {"float64": 64, "float32": 32, "bfloat16": 16, "float16": 16}
+
+
+def smaller(new: NewModel) -> dict[str, tuple[str, ...]]:
+    """Return the tensors of a new model that have fewer bits than what was asked for, and their dtypes."""
+    asked = _BITS.get(new.asked, 0)
+    return {
+        name: dtypes
+        for name, dtypes in new.dtypes.items()
+        if any(_BITS.get(dtype, asked) < asked for dtype in dtypes)
+    }
+
+
+def other_dtypes(
+    before: NewModel, after: NewModel
+) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Return the tensors of both sides that have other dtypes, but those that have too few bits on a side."""
+    known = smaller(before).keys() | smaller(after).keys()
+    return {
+        name: (dtypes, after.dtypes[name])
+        for name, dtypes in before.dtypes.items()
+        if name not in known and after.dtypes.get(name, dtypes) != dtypes
+    }
 
 
 def _kind(before: ClassLoad, after: ClassLoad | None) -> Kind | None:

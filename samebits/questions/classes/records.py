@@ -5,7 +5,7 @@ probes/samebits_probe/questions/classes/ writes :class:`ClassesSignal` without t
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import Field
 
@@ -55,11 +55,30 @@ class ClassLoad(Record):
     """What the whole model computes then, its loss included."""
 
 
+class NewModel(Record):
+    """A model of the checkpoint's own class that ``from_config`` makes."""
+
+    asked: str = ""
+    """The dtype that is asked for; '' for that of the config."""
+    dtypes: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Parameter or buffer, with * in place of the number of a layer -> its dtypes, of which layers may have several."""
+    left_out: str = ""
+    """Why none was made: a package is missing."""
+    raised: Annotated[str, RAISED] = ""
+
+
 class ClassesSignal(Answer):
     """The classes that were loaded; it does not affect the verdict."""
 
     loads: dict[str, ClassLoad] = Field(default_factory=dict)
     """What ``from_pretrained`` is called of, such as ``AutoModel`` -> what it reads."""
+    made: dict[str, NewModel] = Field(default_factory=dict)
+    """Arguments of ``from_config`` -> what it makes."""
+
+    def trimmed(self) -> Self:
+        """Return the classes and the new models, these without their tensors."""
+        made = {name: new.model_copy(update={"dtypes": {}}) for name, new in self.made.items()}
+        return self.model_copy(update={"made": made})
 
 
 class ClassDifference(Record):
@@ -92,6 +111,6 @@ CLASSES = Key(
     ClassesSignal,
     ClassesOfRow,
     word="other_classes",
-    switch="Whether to load the checkpoint with other classes: AutoModel, the other heads, a part alone.",
+    switch="Whether to load the checkpoint with other classes: AutoModel, the other heads, a part alone; and to make new models of its config.",
     hint="do AutoModel, other heads and parts read the same tensors",
 )

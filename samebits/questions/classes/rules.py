@@ -1,4 +1,4 @@
-"""SB312 to SB315: what other classes than its own read of a checkpoint."""
+"""SB312 to SB316: what other classes than its own read of a checkpoint, and what is made of its config."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.classes.compare import changed_outputs, differences
+from samebits.questions.classes.compare import (
+    changed_outputs,
+    differences,
+    other_dtypes,
+    smaller,
+)
 from samebits.questions.classes.records import CLASSES
 from samebits.text.numbers import plural
 
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
     from samebits.questions.classes.records import ClassLoad, Kind
 
 _SAME_BASE = "the base model below it computes the same"
+_MAX_TENSORS = 4
+"""Tensors of a new model that the evidence shows."""
 _MAX_VALUES = 4
 """Values of an output that the evidence shows."""
 
@@ -79,9 +86,36 @@ def in_words(load: ClassLoad | None) -> str:
     return "; ".join(parts)
 
 
+def _dtypes_of_new_models(case: Case) -> Iterator[Sighting]:
+    """Find new models with fewer bits than were asked for, or with other dtypes than in the reference."""
+    answer, reference = CLASSES.in_cell(case.capture), CLASSES.in_cell(case.reference)
+    for arguments, new in answer.made.items() if answer is not None else ():
+        where = f"from_config, {arguments}"
+        if few := smaller(new):
+            yield Sighting(
+                where, tuple(_some([f"{n}: {', '.join(dtypes)}" for n, dtypes in few.items()]))
+            )
+        before = reference.made.get(arguments) if reference is not None else None
+        others = other_dtypes(before, new) if before is not None else {}
+        if others:
+            lines = _some(
+                [f"{n}: {' or '.join(map(', '.join, pair))}" for n, pair in others.items()]
+            )
+            assert case.reference is not None
+            stacks = f"{case.reference.cell.stack} or {case.capture.cell.stack}"
+            yield Sighting(where, (f"under {stacks}", *lines))
+
+
+def _some(lines: list[str]) -> Iterator[str]:
+    yield from lines[:_MAX_TENSORS]
+    if len(lines) > _MAX_TENSORS:
+        yield f"and {plural(len(lines) - _MAX_TENSORS, 'more tensor')}"
+
+
 RULES = (
     Rule("SB312", _of_kind("tensors")),
     Rule("SB313", _of_kind("class")),
     Rule("SB314", _of_kind("outputs")),
     Rule("SB315", _other_heads),
+    Rule("SB316", _dtypes_of_new_models),
 )

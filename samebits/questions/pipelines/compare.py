@@ -258,6 +258,20 @@ def _outcome(other: _Other, exact: _Other | None, *, is_float64: bool) -> Pipeli
     return judgement
 
 
+def pads_behind(case: PipelineCase) -> bool:
+    """Return True if a batch is padded on the right, and its prompts go on otherwise than one by one.
+
+    On which side is the pipeline's choice, and generate() goes on behind the padding. What a model makes of
+    padding on the left is no fault of a pipeline.
+    """
+    alone = case.one_by_one
+    if alone is None or alone.padding != "right":
+        return False
+    if alone.distance is None or alone.in_float64 is None:
+        return False
+    return judged(alone.distance, alone.in_float64) == "diverged"
+
+
 def _other_input(
     reference: Mapping[str, FedInput], candidate: Mapping[str, FedInput]
 ) -> tuple[str, tuple[str, str]] | None:

@@ -58,6 +58,19 @@ class FedInput(Record):
     hash: str
 
 
+class OneByOne(Record):
+    """The inputs of a batch, one by one."""
+
+    own: PipelineAnswer
+    """As users call it."""
+    padding: Literal["", "left", "right"] = ""
+    """Where the batch is padded."""
+    distance: float | None = None
+    """How far the logits of the next token are from those of the batch; None if there are none."""
+    in_float64: float | None = None
+    """The same with the model in float64, if they differ."""
+
+
 class PipelineCase(Record):
     """One call of a pipeline."""
 
@@ -68,6 +81,8 @@ class PipelineCase(Record):
     """With outputs of the model that are the same in every release."""
     exact: PipelineAnswer | None = None
     """With the same outputs in float64."""
+    one_by_one: OneByOne | None = None
+    """Of a call with several inputs."""
     left_out: str = ""
     """Why it was not called."""
 

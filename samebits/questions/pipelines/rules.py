@@ -1,4 +1,4 @@
-"""SB861 to SB864: rules for what pipelines answer."""
+"""SB861 to SB865: rules for what pipelines answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
-from samebits.questions.pipelines.compare import report
+from samebits.questions.pipelines.compare import pads_behind, report
 from samebits.questions.pipelines.records import PIPELINES
 from samebits.text.numbers import plural
 
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
-    from samebits.questions.pipelines.records import PipelineDifference, PipelineOutcome
+    from samebits.questions.pipelines.records import (
+        PipelineCase,
+        PipelineDifference,
+        PipelineOutcome,
+    )
 
 _MAX_CASES = 3
 """Calls of one finding that the evidence shows."""
@@ -65,9 +69,33 @@ def _lines(case: Case, difference: PipelineDifference) -> Iterator[str]:
     yield from side_lines(case, difference.reference, difference.candidate)
 
 
+def _padded_behind(case: Case) -> Iterator[Sighting]:
+    """Find a batch of prompts of which the shorter ones go on behind their padding."""
+    pipelines = PIPELINES.in_cell(case.capture)
+    for name, task in pipelines.tasks.items() if pipelines is not None else ():
+        for call, asked in task.cases.items():
+            if pads_behind(asked):
+                yield Sighting(f"pipeline({name!r}): {call}", tuple(_apart(asked)))
+
+
+def _apart(case: PipelineCase) -> Iterator[str]:
+    alone, batch = case.one_by_one, case.own
+    assert alone is not None
+    yield (
+        "the batch has padding_side right: logits of the next token differ from those of a prompt "
+        f"by itself by up to {alone.distance:.2g}, and by {alone.in_float64:.2g} in float64"
+    )
+    for place, field in batch.fields.items() if batch is not None else ():
+        other = alone.own.fields.get(place)
+        if other is not None and other.exact != field.exact:
+            yield from (f"{place}: {field.exact}", f"one by one: {other.exact}")
+            return
+
+
 RULES = (
     Rule("SB861", _differing("raised")),
     Rule("SB862", _differing("other answer")),
     Rule("SB863", _differing("other input")),
     Rule("SB864", _differing("removed")),
+    Rule("SB865", _padded_behind),
 )

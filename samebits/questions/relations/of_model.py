@@ -52,6 +52,8 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "causality": ("as it is", "changed later"),
     "embeddings = token ids": ("token ids", "embeddings"),
     "generate() from embeddings = from token ids": ("token ids", "embeddings"),
+    "rows with images = one by one": ("in a batch", "alone"),
+    "rows of text after images = before": ("before", "after"),
 }
 """Names of ``one`` and ``other`` of each relation, as probes/samebits_probe/relations/cases.py and
 probes/samebits_probe/relations/greedy.py compute them."""

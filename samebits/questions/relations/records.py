@@ -37,6 +37,8 @@ RelationName = Literal[
     "causality",
     "embeddings = token ids",
     "generate() from embeddings = from token ids",
+    "rows with images = one by one",
+    "rows of text after images = before",
 ]
 """The names of the relations."""
 

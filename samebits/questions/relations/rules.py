@@ -116,7 +116,12 @@ def _broken_cached_forward(case: Case) -> Iterator[Sighting]:
 
 
 def _broken_padding(case: Case) -> Iterator[Sighting]:
-    names: list[RelationName] = ["left padding", "right padding", "batch size"]
+    names: list[RelationName] = [
+        "left padding",
+        "right padding",
+        "batch size",
+        "rows with images = one by one",
+    ]
     if _is_not_causal(case):
         names.remove("right padding")
     broken = [r for r in broken_in(case, *names) if not r.note]
@@ -199,6 +204,12 @@ def _kept(capture: Capture) -> Iterator[Relation]:
             yield relation
 
 
+def _leftover_of_images(case: Case) -> Iterator[Sighting]:
+    broken = [r for r in broken_in(case, "rows of text after images = before") if not r.note]
+    if broken:
+        yield Sighting("rows of text after rows with images", _seen(case, broken))
+
+
 RULES = (
     Rule("SB703", _broken_chunks, explains=DECODED),
     Rule("SB704", _broken_cached_forward, explains=DECODED),
@@ -208,5 +219,6 @@ RULES = (
     Rule("SB709", _past_key_value, explains=DECODED | RAISED),
     Rule("SB710", _formulations, explains=DECODED),
     Rule("SB714", _other_embeddings),
+    Rule("SB717", _leftover_of_images),
     Rule("SB923", _batch_dependent),
 )

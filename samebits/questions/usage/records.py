@@ -305,6 +305,7 @@ USAGE = Key(
     switch="Whether to try common uses of the model: attention maps, packed rows, generate() …",
     hint="do attention maps, packed rows, generate() and saving work",
     of_release=True,
+    of_model=("methods",),
 )
 
 

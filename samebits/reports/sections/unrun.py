@@ -22,7 +22,9 @@ INTRO = (
     "gives a model what runs them."
 )
 EXPERTS = "others of the list ran; so it is with experts that no token was sent to"
-TEXT_ALONE = "Relations, uses and training got text alone. Only forward and decoding were fed {}."
+TEXT_ALONE = (
+    "Most relations, uses and training steps got text alone. Forward and decoding were also fed {}."
+)
 NO_VIDEO = "No video was fed."
 _MEDIA = {"image": "an image", "video": "a video", "audio": "a sound"}
 """Names of the prompts with an image, a video or a sound -> what they hold."""

@@ -153,3 +153,65 @@ def test_sections_say_what_each_side_reads():
     for text in (SECTION.of_run(report), SECTION.of_model(list(report.rows), report)):
         assert "AutoModel" in text
         assert "0 of 40 tensors read" in text
+
+
+NEW = {"norm.weight": "bfloat16", "inv_freq": "float32", "head.weight": "bfloat16"}
+
+
+def made(dtypes, asked="bfloat16"):
+    dtypes = {
+        name: dtype if isinstance(dtype, tuple) else (dtype,) for name, dtype in dtypes.items()
+    }
+    return ClassesSignal.model_validate({"made": {"asked": {"asked": asked, "dtypes": dtypes}}})
+
+
+@pytest.mark.parametrize("asked", ["bfloat16", "float32", ""])
+def test_a_new_model_with_another_dtype_than_in_the_reference_is_accused(asked):
+    before = dict.fromkeys(NEW, "float32") | {"head.weight": asked or "float32"}
+    after = before | {"norm.weight": ("bfloat16", "float32") if asked == "bfloat16" else "float64"}
+    found = findings_of("classes", made(before, asked), made(after, asked))
+    assert found.keys() == {"SB316"}
+    assert found["SB316"].where == "from_config, asked"
+    assert found["SB316"].evidence[0] == "under 4.48 or 5.x"
+    assert found["SB316"].evidence[1].startswith("norm.weight: float32 or ")
+    assert len(found["SB316"].evidence) == 2
+
+
+def test_a_new_model_with_fewer_bits_than_were_asked_for_is_accused_in_its_own_release():
+    clean, planted = (
+        dict.fromkeys(NEW, "float32"),
+        dict.fromkeys(NEW, "float32") | {"alpha": "bfloat16"},
+    )
+    clean |= {"alpha": "float32"}
+    found = findings_of("classes", made(clean, "float32"), made(planted, "float32"))
+    assert found["SB316"].evidence == ("alpha: bfloat16",)
+    assert not findings_of("classes", made(planted, "float32"), made(clean, "float32"))
+    many = {f"alpha_{i}": "float16" for i in range(9)}
+    found = findings_of("classes", made(many, "float32"), made(many, "float32"))
+    assert found["SB316"].evidence[-1] == "and 5 more tensors"
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        NEW,
+        # a tensor that one release alone has
+        NEW | {"original_inv_freq": "float32"},
+        {"norm.weight": "bfloat16"},
+        {},
+    ],
+)
+def test_a_new_model_as_in_the_reference_is_not_accused(after):
+    assert not findings_of("classes", made(NEW), made(after))
+    # what stays in float32 has more bits than were asked for
+    assert not findings_of("classes", ClassesSignal(), made(after))
+
+
+def test_a_new_model_that_raises_on_one_side_is_named_with_its_exception():
+    raises = {"made": {"dtype=bfloat16": {"raised": "ValueError: planted"}}}
+    works = {"made": {"dtype=bfloat16": {"asked": "bfloat16", "dtypes": {}}}}
+    sides = [ClassesSignal.model_validate(side) for side in (works, raises)]
+    for pair in (sides, sides[::-1]):
+        found = findings_of("classes", *pair)
+        assert found.keys() == {"SB931"}
+        assert "dtype=bfloat16" in found["SB931"].where

@@ -172,6 +172,37 @@ def test_what_was_not_asked_is_not_compared():
         assert compared(other, signal(CLEAN)) == []
 
 
+def batch(**alone):
+    """Return a batch that is padded on the right, unless ``alone`` says else, and its prompts one by one."""
+    own = {"fields": {"[0].text": {"exact": "'the dog'"}}}
+    found = {"own": own, "padding": "right", "distance": 0.5, "in_float64": 0.5}
+    together = called({"fields": {"[0].text": {"exact": "'the the'"}}})
+    return signal(together | {"one_by_one": found | alone}, name="text-generation")
+
+
+def test_prompts_that_go_on_behind_their_padding_are_named():
+    (found,) = codes_of(batch(padding="left"), batch()).values()
+    assert found.code == "SB865"
+    assert found.where == "pipeline('text-generation'): a text"
+    assert "by up to 0.5, and by 0.5 in float64" in found.evidence[0]
+    assert found.evidence[1:] == ("[0].text: 'the the'", "one by one: 'the dog'")
+
+
+@pytest.mark.parametrize(
+    "clean",
+    [
+        {"distance": 0.0, "in_float64": None},
+        {"padding": "left"},
+        {"distance": 1e-6, "in_float64": 1e-15},
+        {"in_float64": None},
+        {"own": {"raised": "ValueError: no"}, "padding": "", "distance": None},
+    ],
+    ids=["the same", "padded on the left", "rounding", "not computed", "raised"],
+)
+def test_a_batch_of_which_the_padding_is_not_at_fault_is_not_accused(clean):
+    assert not codes_of(batch(), batch(**clean))
+
+
 def row(model, after):
     captures = {
         "4.48": sound(Memory(), "4.48", pipelines=signal(CLEAN)),

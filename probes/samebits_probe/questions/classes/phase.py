@@ -1,4 +1,4 @@
-"""Phase ``classes``: the checkpoint loaded by the base model, by other heads and by parts, in a child."""
+"""Phase ``classes``: the checkpoint loaded by the base model, other heads and parts, and new models, in a child."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import load
 from samebits_probe.process import fork
-from samebits_probe.questions.classes import classes
+from samebits_probe.questions.classes import classes, made
 
 if TYPE_CHECKING:
     from samebits_probe.cell.session import Session
@@ -22,7 +22,7 @@ _FORWARDS = 20
 
 
 def observe(session: Session) -> None:
-    """Load the checkpoint by each class of transformers that its config has beside its own."""
+    """Load the checkpoint by each class of transformers that its config has beside its own; make a new model."""
     options = session.options("classes")
     model = session.loaded.model
     if options is None or not type(model).__module__.startswith("transformers."):
@@ -36,8 +36,7 @@ def observe(session: Session) -> None:
     forwards = session.signals.get("forward", {})
     prompt = next((i for name, i in session.prompts().items() if name in forwards), None)
     with session.instrument("classes"):
-        loads = fork.run_in_fork(lambda: _quietly(session, asked, prompt))
-        session.answer("classes", {"loads": loads})
+        session.answer("classes", fork.run_in_fork(lambda: _quietly(session, asked, prompt)))
 
 
 def _too_dear(session: Session, n_classes: int, *, large: bool) -> str:
@@ -45,16 +44,17 @@ def _too_dear(session: Session, n_classes: int, *, large: bool) -> str:
     if size > MAX_BYTES and not large:
         return f"{n_classes} classes would load {size / 2**30:.1f} GiB again"
     refused = fork.refusal(session.source.device)
-    return refused or session.no_room(2) or session.no_time(_FORWARDS * n_classes)
+    return refused or session.no_room(2) or session.no_time(_FORWARDS * (n_classes + 1))
 
 
 def _quietly(session: Session, asked: dict[str, Any], prompt: Inputs | None) -> dict[str, Any]:
-    """Return name -> facts; a warning would come with each tensor that has no value."""
+    """Return all facts; a warning would come with each tensor that has no value."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     session.untouched.restore()
     own = classes.Own(session.loaded, session.known_hashes(), prompt.kwargs if prompt else None)
-    return classes.facts(session.source, own, asked)
+    new = made.facts(session.source, type(session.loaded.model))
+    return {"loads": classes.facts(session.source, own, asked), "made": new}
 
 
 PHASE = Phase("classes", 88, observe)

@@ -15,7 +15,7 @@ import transformers
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import consent, failure, progress
 from samebits_probe.process.paths import package_path
-from samebits_probe.questions.pipelines import given, tasks, values
+from samebits_probe.questions.pipelines import batches, given, tasks, values
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 _NO_TIME = "no time was left: raise budget: in matrix.yaml"
-_SEED = 0
+SEED = 0
 _NOT_ASKED = (ImportError, consent.CodeRefused)
 """What says nothing of the release: a package that is missing, code that nobody trusts."""
 
@@ -48,7 +48,7 @@ def _task(name: str, source: Source, end: float) -> Facts:
         return {"absent": failure.in_one_line(error)}
     arguments = {k: v for k, v in source.arguments().items() if k != "subfolder"}
     try:
-        torch.manual_seed(_SEED)
+        torch.manual_seed(SEED)
         pipe = transformers.pipeline(name, model=source.where, device="cpu", **arguments)
     except _NOT_ASKED as error:
         return {"left_out": failure.in_one_line(error)}
@@ -72,6 +72,8 @@ def _case(pipe: Any, task: Task, call: Call) -> Facts:
     if task.computes:
         return {"own": own, "fed": fed}
     found = {"own": own, "fed": fed, "given": _answer(pipe, task, call, torch.float32)[0]}
+    if call.is_batch:
+        found["one_by_one"] = batches.one_by_one(pipe, call)
     # generate() chooses in float32, whatever it is given
     exact = found["given"] if task.generates else _answer(pipe, task, call, torch.float64)[0]
     return found | {"exact": exact}
@@ -91,7 +93,7 @@ def _answer(
     arguments = tasks.arguments_of(call, model)
     try:
         with given.watched(model, dtype, of_tokens=of_tokens) as watch:
-            torch.manual_seed(_SEED)
+            torch.manual_seed(SEED)
             made = call.made(pipe)
             answer = pipe(**arguments) if made is None else pipe(made, **arguments)
     except _NOT_ASKED as error:

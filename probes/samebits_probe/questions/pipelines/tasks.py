@@ -34,6 +34,8 @@ class Call(NamedTuple):
     made: Callable[[Any], Any]
     """Returns None where all is given by name."""
     arguments: Facts = {}  # noqa: RUF012  never written
+    is_batch: bool = False
+    """True if its inputs are a list, of which each is to get the answer that it gets by itself."""
 
 
 class Task(NamedTuple):
@@ -51,6 +53,11 @@ class Task(NamedTuple):
 
 def _text(text: str) -> Callable[[Any], Any]:
     return lambda _pipe: text
+
+
+def _prompts(_pipe: Any) -> list[str]:
+    """Return prompts of which only the longer one gets no padding."""
+    return ["hello", "The capital of France is Paris, and people said"]
 
 
 def _nothing(_pipe: Any) -> None:
@@ -104,6 +111,7 @@ TASKS: dict[str, Task] = {
             "a prompt": _PROMPT,
             "only new text": Call(_PROMPT.made, {**_GREEDY, "return_full_text": False}),
             "a chat": Call(_chat, _GREEDY),
+            "two prompts as a batch": Call(_prompts, {**_GREEDY, "batch_size": 2}, is_batch=True),
         },
         generates=True,
     ),

@@ -33,7 +33,7 @@ _BESIDE = "its forward reads token ids beside their embeddings"
 _SCALED = "its forward multiplies the embeddings of token ids by the root of their width"
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """One relation on one prompt."""
 
     name: str
@@ -48,7 +48,7 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     if reason := _lacks(model, listed):
         return Answer([], [{"relation": name, "reason": reason} for name in NAMES], None)
     runner = Runner(model)
-    if reason := _unrepeated(runner, listed[0][1]):
+    if reason := unrepeated(runner, listed[0][1]):
         return Answer([], [{"relation": name, "reason": reason} for name in NAMES], None)
     answers = [_tried(runner, way) for way in _ways(model, listed)]
     found = {n: [f for a in answers for f in a.relations if f["relation"] == n] for n in NAMES}
@@ -57,7 +57,7 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     return Answer(relations, skips, next((a.no_float64 for a in answers if a.no_float64), None))
 
 
-def _unrepeated(runner: Runner, kwargs: Facts) -> str:
+def unrepeated(runner: Runner, kwargs: Facts) -> str:
     """Return why a plain forward is nothing to compare with; '' if it gives the same twice."""
     try:
         same = determinism.repeats(lambda: runner.first_output(kwargs))
@@ -75,19 +75,19 @@ def _lacks(model: Any, prompts: list[tuple[str, Facts]]) -> str:
     return ""
 
 
-def _ways(model: Any, prompts: list[tuple[str, Facts]]) -> list[_Way]:
+def _ways(model: Any, prompts: list[tuple[str, Facts]]) -> list[Way]:
     ways = [
-        _Way(FORWARD, f"{name}: {_EMBEDS[ids]}", kwargs, _forward(kwargs, ids))
+        Way(FORWARD, f"{name}: {_EMBEDS[ids]}", kwargs, _forward(kwargs, ids))
         for name, kwargs in prompts
         for ids in _EMBEDS
         if ids in kwargs and forks.accepts(model, _EMBEDS[ids])
     ]
     if getattr(model, "can_generate", lambda: False)():
-        ways += [_Way(GENERATE, name, kwargs, _generate(kwargs)) for name, kwargs in prompts]
+        ways += [Way(GENERATE, name, kwargs, _generate(kwargs)) for name, kwargs in prompts]
     return ways
 
 
-def _tried(runner: Runner, way: _Way) -> Answer:
+def _tried(runner: Runner, way: Way) -> Answer:
     progress.tick(way.case)
     skip: Facts = {"relation": way.name}
     try:
@@ -101,9 +101,9 @@ def _tried(runner: Runner, way: _Way) -> Answer:
         return Answer([], [skip | {"reason": f"{way.case}: no output to compare"}], None)
     if not rows.differ(native):
         return Answer([rows.facts(native, None)], [], None)
-    promoted, no_float64 = _promoted(runner, way)
+    in_float64, no_float64 = promoted(runner, way)
     note = _by_design(runner, way.kwargs)
-    return Answer([rows.facts(native, promoted) | {"note": note}], [], no_float64)
+    return Answer([rows.facts(native, in_float64) | {"note": note}], [], no_float64)
 
 
 class _NotAsked(Exception):  # noqa: N818  that a prompt has no such way is a result
@@ -223,7 +223,8 @@ def _embedding(
             added.remove()
 
 
-def _promoted(runner: Runner, way: _Way) -> tuple[Compared | None, str | None]:
+def promoted(runner: Runner, way: Way) -> tuple[Compared | None, str | None]:
+    """Return a relation in float64, or why there is none."""
     if not runner.is_small:
         return None, "the model is too large to be copied"
     try:

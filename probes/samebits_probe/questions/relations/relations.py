@@ -22,7 +22,15 @@ from samebits_probe.model.precision import Leaks
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line, raised
-from samebits_probe.questions.relations import embedded, greedy, prefix, rope, rows, tokens
+from samebits_probe.questions.relations import (
+    embedded,
+    greedy,
+    pictured,
+    prefix,
+    rope,
+    rows,
+    tokens,
+)
 from samebits_probe.questions.relations.cases import (
     RELATIONS,
     Case,
@@ -104,6 +112,7 @@ def observe(
         signal |= _relations_of_rows(model, prompts, reason)
     if prompts:
         _add(signal, embedded.observe(model, prompts))
+        _add(signal, pictured.observe(model, prompts))
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
 
 

@@ -50,21 +50,24 @@ class Runner:
         """Return a runner of a copy in float64, whose code gets float64 for every float."""
         return Runner(self.model, float64=True)
 
-    def run(self, kwargs: Facts) -> Tensors:
-        """Return copies of all outputs by name; '' for a bare tensor."""
-        result = self.call(self.model, kwargs)
+    def run(self, kwargs: Facts, before: Facts | None = None) -> Tensors:
+        """Return copies of all outputs by name; '' for a bare tensor; after a forward over what comes ``before``."""
+        result = self.call(self.model, kwargs, before)
         return {name: t.detach().clone() for name, t in outputs.tensors(result).items()}
 
-    def call(self, function: Callable[..., Any], kwargs: Facts) -> Any:
+    def call(self, function: Callable[..., Any], kwargs: Facts, before: Facts | None = None) -> Any:
         """Return what a function of the model returns, such as the model itself."""
         promotion = precision.promotion(precision.claimed_of(self.dtype))
-        kwargs = in_dtype(kwargs, torch.float64 if self._float64 else None)
+        dtype = torch.float64 if self._float64 else None
+        kwargs = in_dtype(kwargs, dtype)
         try:
             with (
                 torch.no_grad(),
                 promotion if self._float64 else nullcontext(),
                 progress.forward(kwargs, times=20 if self._float64 else 4),
             ):
+                if before is not None:
+                    function(**in_dtype(before, dtype))
                 return function(**kwargs)
         finally:
             self._snapshot.restore()

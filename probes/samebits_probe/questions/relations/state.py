@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-_TORCH_ATTRIBUTES = frozenset(vars(torch.nn.Module())) - {"training"}
+from samebits_probe.model.leftover import MARK_OF_HOOKS
+
+_NOT_KEPT = frozenset(vars(torch.nn.Module())) - {"training"} | {MARK_OF_HOOKS}
 _PLAIN_TYPES = (bool, int, float, str, type(None))
 _MISSING = object()
 _Key = tuple[int, str, bool]
@@ -70,7 +72,7 @@ class Snapshot:
         values: dict[_Key, Any] = {}
         for index, module in enumerate(self._modules):
             for key, value in vars(module).items():
-                if key not in _TORCH_ATTRIBUTES:
+                if key not in _NOT_KEPT:
                     values[index, key, False] = value
             for key, value in module._buffers.items():
                 values[index, key, True] = value

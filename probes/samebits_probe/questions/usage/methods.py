@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,11 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
             name = f"set_encoder(…, modality={modality!r})"
             yield name, partial(_set, model, "encoder", modality=modality)
     if hasattr(model, _FROZEN):
-        yield f"forward of a frozen model after {_FROZEN}()", partial(_frozen, subject)
+        name = f"forward of a frozen model after {_FROZEN}()"
+        first = next(iter(subject.prompts), None)
+        yield name, partial(_frozen, subject, first)
+        for prompt in _of_other_kinds(subject, first):
+            yield f"{name}, {prompt}", partial(_frozen, subject, prompt)
 
 
 def _from_labels(model: Any) -> str:
@@ -73,21 +78,36 @@ def _set(model: Any, part: str, **named: Any) -> str:
     return str(getattr(model, f"get_{part}")(**named) is module)
 
 
-def _frozen(subject: Subject) -> str:
+def _of_other_kinds(subject: Subject, first: str | None) -> Iterator[str]:
+    """Yield a prompt of each other kind that has an image, a video or a sound."""
+    seen = {frozenset(subject.prompts[first])} if first is not None else set()
+    for name, fed in subject.prompts.items():
+        has_media = any(torch.is_tensor(v) and v.is_floating_point() for v in fed.values())
+        if has_media and frozenset(fed) not in seen:
+            seen.add(frozenset(fed))
+            yield name
+
+
+def _frozen(subject: Subject, name: str | None) -> str:
     """Return whether gradients reach the output of a model that is trained by an adapter.
 
     Raises:
         NoMeaning: the cell has no prompt for it.
 
     """
-    model, prompt = subject.model, next(iter(subject.prompts.values()), None)
-    if prompt is None:
+    if name is None:
         msg = "the cell has no prompt"
         raise NoMeaning(msg)
+    model = subject.model
     model.requires_grad_(False)
+    with suppress(AttributeError):  # an earlier call may have put its hook, and a second one stays
+        model.disable_input_require_grads()
     model.enable_input_require_grads()
     model.train()
     with torch.enable_grad():
-        output = model(**prompt)
-    tensors = [value for value in output.values() if torch.is_tensor(value)]
-    return f"gradients reach it: {any(tensor.requires_grad for tensor in tensors)}"
+        output = model(**subject.prompts[name])
+        tensors = [value for value in output.values() if torch.is_tensor(value)]
+        reached = [tensor for tensor in tensors if tensor.requires_grad]
+        for tensor in reached[:1]:
+            tensor.sum().backward()
+    return f"gradients reach it: {bool(reached)}"
