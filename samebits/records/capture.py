@@ -372,12 +372,27 @@ class ProbeFacts(Record):
     """Name of the function -> what it returned."""
 
 
+class ConfigField(Record):
+    """What a release makes of a value of config.json that is a yes or no, a number or a text."""
+
+    written: bool | int | float | str
+    loaded: bool | int | float | str | None = None
+    """What the loaded config has in its place; None if it has no such field, or something else."""
+    is_default: bool = True
+    """Whether a config of the class without arguments has this value."""
+    read: str = ""
+    """The first line that reads it in the load, the forwards or decoding: one of a model if there is one, else of a
+    config class; '' for none."""
+
+
 class Signals(Record):
     """All observations; None if one was not made, with the reason in :attr:`Capture.skips`."""
 
     load: LoadFacts | None = None
     config: dict[str, Any] | None = None
     """The effective config, normalised across versions."""
+    config_use: dict[str, ConfigField] | None = None
+    """Path of a field, such as ``text_config.hidden_act`` -> what became of its value; run a only."""
     tokenizer: TokenizerSignal | None = None
     """Observed in run a only; None for a model without a tokenizer."""
     weights: WeightsSignal | None = None

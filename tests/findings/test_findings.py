@@ -12,7 +12,15 @@ from samebits.findings.case import Case
 from samebits.questions.registry import explained, findings, rules, texts
 from samebits.questions.relations.records import RELATIONS, Relation, RelationsSignal
 from samebits.questions.usage.records import CACHES, UsageSignal
-from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
+from samebits.records.capture import (
+    ConfigField,
+    Failure,
+    FormulaFacts,
+    Frame,
+    LoadFacts,
+    Skip,
+    TokenFacts,
+)
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
 from samebits.records.comparison import SignalComparison
 from samebits.records.distance import Distance
@@ -1531,6 +1539,107 @@ def test_a_default_that_moved_is_named_where_config_json_leaves_it_out(before, a
     assert [finding.where for finding in named] == ([where] if where else [])
     if where:
         assert named[0].evidence[1] == "the default moved between 5.5.4 and 5.6.0"
+
+
+RELATIVE = ConfigField(
+    written="relative_key",
+    loaded="relative_key",
+    is_default=False,
+    read="models/bert/modeling_bert.py:141",
+)
+FIELD = {"text_config.position_kind": RELATIVE}
+NOWHERE = {"read": ""}
+TIED = ConfigField(written=False, loaded=False)
+
+
+def of_config(before, after, kind="diverged", scores="differs"):
+    reference, run = (
+        with_signals(capture(stack), config_use=fields)
+        for stack, fields in (("4.57", before), ("5.x", after))
+    )
+    judged = Ladder(kind=kind, rule="slope", reason="")
+    signals = (SignalComparison(signal="logits", outcome=scores, n_items=1, n_differ=1),)
+    found = findings(Case(capture=run, reference=reference, ladder=judged, signals=signals))
+    return [finding for finding in found if finding.code in ("SB211", "SB212")]
+
+
+def changed(field, **update):
+    return {name: each.model_copy(update=update) for name, each in field.items()}
+
+
+def test_a_setting_that_no_code_reads_any_more_is_named_with_the_line_that_did():
+    (found,) = of_config(FIELD, changed(FIELD, **NOWHERE))
+    assert (found.code, found.where) == ("SB212", "text_config.position_kind")
+    assert found.evidence == (
+        'config.json has text_config.position_kind: "relative_key", which is not the default',
+        "4.57 reads it in models/bert/modeling_bert.py:141",
+        "5.x reads it nowhere",
+    )
+    # what differs is an output of another shape, and the setting may have no effect at all
+    assert of_config(FIELD, changed(FIELD, **NOWHERE), scores="identical") == []
+    gone = changed(FIELD, **NOWHERE, loaded=None)
+    assert [each.code for each in of_config(FIELD, gone)] == ["SB212"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (FIELD, FIELD, "diverged"),
+        (FIELD, changed(FIELD, **NOWHERE), "rounding"),
+        (changed(FIELD, is_default=True), changed(FIELD, **NOWHERE), "diverged"),
+        # the class of the config makes another field of it
+        (FIELD, changed(FIELD, read="models/bert/configuration_bert.py:9"), "diverged"),
+        (
+            changed(FIELD, read="models/bert/configuration_bert.py:9"),
+            changed(FIELD, **NOWHERE),
+            "diverged",
+        ),
+        (
+            changed(FIELD, written=3, loaded=3),
+            changed(FIELD, written=3, loaded=3, **NOWHERE),
+            "diverged",
+        ),
+        ({"use_cache": RELATIVE}, changed({"use_cache": RELATIVE}, **NOWHERE), "diverged"),
+        (
+            {"vision.output_attentions": RELATIVE},
+            changed({"vision.output_attentions": RELATIVE}, **NOWHERE),
+            "diverged",
+        ),
+        (FIELD, {}, "diverged"),
+        (FIELD, None, "diverged"),
+        (changed(FIELD, **NOWHERE), FIELD, "diverged"),
+    ],
+)
+def test_a_setting_that_is_read_or_has_no_effect_is_not_called_ignored(before, after, kind):
+    assert of_config(before, after, kind) == []
+
+
+def test_a_value_that_the_class_of_the_config_overwrites_is_named():
+    (found,) = of_config({"tie": TIED}, {"tie": TIED.model_copy(update={"loaded": True})})
+    assert (found.code, found.where) == ("SB211", "tie")
+    assert found.evidence == ("config.json has tie: false; 4.57 keeps it", "5.x loads true")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kind"),
+    [
+        (TIED, TIED, "diverged"),
+        (TIED, TIED.model_copy(update={"loaded": None}), "diverged"),
+        (
+            TIED,
+            TIED.model_copy(update={"loaded": 0}),
+            "diverged",
+        ),  # a type of its own, as enums are
+        (
+            TIED.model_copy(update={"loaded": True}),
+            TIED.model_copy(update={"loaded": True}),
+            "diverged",
+        ),
+        (TIED.model_copy(update={"loaded": True}), TIED, "diverged"),
+    ],
+)
+def test_a_value_that_stays_or_that_both_overwrite_is_not_called_replaced(before, after, kind):
+    assert of_config({"tie": before}, {"tie": after}, kind) == []
 
 
 FLAT = {"model_type": "olmo3", "rope_theta": 500.0, "vocab_size": 99}

@@ -294,7 +294,7 @@ def test_what_got_no_image_and_no_video_is_said():
         update={"signals": (signal,), "skips": (video,)}
     )
     text = " ".join(" ".join(lines(report(reference(), with_image, code=0))).split())
-    assert "Only forward and decoding were fed an image. No video was fed." in text
+    assert "Forward and decoding were also fed an image. No video was fed." in text
     plain = of("5.23", Verdict.IDENTICAL)
     assert "were fed" not in " ".join(lines(report(reference(), plain, code=0)))
 

@@ -107,6 +107,8 @@ def _without_model(session: Session) -> dict[str, Any]:
 
 def load_model(session: Session) -> None:
     """Load the model, and read its remote code even if the load fails: it may download the code."""
+    if session.is_run_a:
+        session.config_reads.start()
     try:
         with session.timed("load"):
             session.loaded = load.load(session.source)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from samebits_probe.cell import integrity
+from samebits_probe.cell import config_use, integrity
 from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.evidence import Evidence
 from samebits_probe.model import feed, fresh, load, unrun
@@ -108,6 +108,7 @@ class Session:
         """True if the user's probes run in this process, after everything else."""
         self.started = time.perf_counter()
         self.settings = settings.Watch()
+        self.config_reads = config_use.Reads()
         self._heap_fill = heap_fill
         self._reloaded: dict[str, str] | None = None
 

@@ -263,6 +263,13 @@ def load_config(source: Source) -> Any:
         return config_class.from_pretrained(source.where, **source.config_arguments())
 
 
+def written_config(source: Source) -> dict[str, Any]:
+    """Return the content of config.json, as transformers finds it, without fields that an argument of the load sets."""
+    found = transformers.PretrainedConfig.get_config_dict(source.where, **source.arguments())
+    options = dict(source.options)
+    return {name: value for name, value in found[0].items() if name not in options}
+
+
 def config_class_of(source: Source) -> Any:
     """Return the config class of the class that the user names; without one, AutoConfig.
 
