@@ -268,6 +268,12 @@ def atlas(session: nox.Session) -> None:
 
 
 @nox.session(venv_backend="none", default=False)
+def variants(session: nox.Session) -> None:
+    """Compare variants of configs of many types, and print those that do more than round."""
+    run_module(session, "bench.variants")
+
+
+@nox.session(venv_backend="none", default=False)
 def unchanged(session: nox.Session) -> None:
     """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""
     run_module(session, "bench.unchanged")

@@ -32,8 +32,8 @@ def variant(made: auto.Made, number: int, seed: int) -> tuple[Any, dict[str, Any
     rows = switches.rows(found, number)
     if len(rows) < number:
         msg = (
-            f"the config of {made.model.config.model_type} has {len(found)} switches, and {len(rows)} variants have "
-            "all pairs of their values"
+            f"the config of {made.model.config.model_type} has no variant {number}: the last one is {len(rows)}, as every "
+            "pair of values of its switches is in one of them"
         )
         raise auto.NoneMade(msg)
     wanted = switches.chosen(found, rows[-1])
