@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from samebits.defaults.moved import is_same, turn
 from samebits.defaults.table import table
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
+from samebits_wire.config_fields import WITHOUT_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
     from samebits.records.capture import ConfigField
+
+    _OfStack = tuple[str, ConfigField]
 
 _BASE_ATTRIBUTES = (
     "pad_token_id|eos_token_id|bos_token_id|sep_token_id|decoder_start_token_id"
@@ -61,21 +64,16 @@ def _turn(model_type: str, field: str, before: str, after: str) -> tuple[str, st
 
 
 _WITHOUT_EFFECT = re.compile(
-    r"(.*\.)?(output_\w+|return_dict\w*|use_cache|torchscript|gradient_checkpointing|problem_type|summary_\w+|is_decoder"
-    r"|is_encoder_decoder|chunk_size_feed_forward|tokenizer_class|finetuning_task|\w*dropout\w*|\w*labels?\w*|use_bfloat16"
-    r"|tf_\w+|_\w+|\w*(flash|kernel|fused|compile)\w*)"
+    rf"(.*\.)?({WITHOUT_EFFECT}|return_dict\w*|tokenizer_class|finetuning_task)"
 )
-"""Fields that change no number of a forward on a CPU."""
-_OF_MODEL = re.compile(r"(?!.*configuration_\w+\.py:).+")
+_OF_CONFIG_CLASS = re.compile(r"configuration_\w+\.py:")
 
 
 def _replaced(case: Case) -> Iterator[Sighting]:
     """Find a value of config.json that the reference keeps and the candidate's config class overwrites."""
-    for path, before, after in _same_fields(case):
-        is_kept = _same(before.loaded, before.written)
+    for path, (old, before), (new, after) in _same_fields(case):
+        is_kept = is_same(before.loaded, before.written)
         if is_kept and type(after.loaded) is type(after.written) and after.loaded != after.written:
-            assert case.reference is not None
-            old, new = case.reference.cell.stack, case.capture.cell.stack
             text = f"config.json has {path}: {json.dumps(before.written)}"
             yield Sighting(
                 path, (f"{text}; {old} keeps it", f"{new} loads {json.dumps(after.loaded)}")
@@ -87,33 +85,27 @@ def _ignored(case: Case) -> Iterator[Sighting]:
     reaches_scores = "differs" in {case.outcome(signal) for signal in ("logits", "decode")}
     if not (case.has_diverged and reaches_scores):
         return
-    for path, before, after in _same_fields(case):
+    for path, (old, before), (new, after) in _same_fields(case):
         is_setting = isinstance(before.written, (bool, str)) and not before.is_default
-        is_read = _OF_MODEL.fullmatch(before.read) and not after.read
-        is_left = after.loaded is None or _same(after.loaded, after.written)
+        is_read = before.read and not _OF_CONFIG_CLASS.search(before.read) and not after.read
+        is_left = after.loaded is None or is_same(after.loaded, after.written)
         if is_setting and is_read and is_left and not _WITHOUT_EFFECT.fullmatch(path):
-            assert case.reference is not None
-            old, new = case.reference.cell.stack, case.capture.cell.stack
             text = f"config.json has {path}: {json.dumps(before.written)}, which is not the default"
             yield Sighting(
                 path, (text, f"{old} reads it in {before.read}", f"{new} reads it nowhere")
             )
 
 
-def _same_fields(case: Case) -> Iterator[tuple[str, ConfigField, ConfigField]]:
-    """Yield the path of each value of config.json, and what both releases make of it."""
-    before = case.reference.signals.config_use if case.reference is not None else None
-    after = case.capture.signals.config_use
-    for path in sorted((before or {}).keys() & (after or {}).keys()):
-        assert before is not None
-        assert after is not None
-        if _same(before[path].written, after[path].written):
-            yield path, before[path], after[path]
-
-
-def _same(one: object, other: object) -> bool:
-    """Return True for equal values of one type: True is not 1."""
-    return type(one) is type(other) and one == other
+def _same_fields(case: Case) -> Iterator[tuple[str, _OfStack, _OfStack]]:
+    """Yield the path of each value of config.json, and what reference and candidate make of it."""
+    if case.reference is None:
+        return
+    sides = case.reference, case.capture
+    before, after = (side.signals.config_use or {} for side in sides)
+    for path in sorted(before.keys() & after.keys()):
+        if is_same(before[path].written, after[path].written):
+            old, new = (side.cell.stack for side in sides)
+            yield path, (old, before[path]), (new, after[path])
 
 
 RULES = (

@@ -47,6 +47,7 @@ sqrt(n).
 
 
 _HALF = 0.5
+"""Share of a difference that float64 leaves at least where another function makes it, and no rounded table."""
 
 OWN_RULES: frozenset[Signal] = frozenset({"inputs", "greedy", "state", *STORED, *ON_LADDER})
 """Signals that a rule below speaks for by name; every other one is a probe of the user's or an added

@@ -784,7 +784,7 @@ def test_a_part_that_stays_with_exact_tables_keeps_what_was_said(memory, pair):
         (True, 1e-6, TINY, "rounding", 2),  # Gemma 2 of 5.24 stores the scale of its embeddings
         (True, 1e-6, 1e-6, "diverged", 2),
         (False, 3e-7, TINY, "rounding", 2),
-        (False, 1e-6, TINY, "diverged", 1),  # another function, for which nobody pays twice
+        (False, 1e-6, TINY, "diverged", 1),  # another function: no second job
     ],
 )
 def test_a_rounded_table_is_no_other_function_where_little_else_differs(

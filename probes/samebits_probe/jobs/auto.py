@@ -26,6 +26,7 @@ from samebits_probe.process.failure import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import ModuleType
 
 LIMITS = 4_000_000, 32_000_000
 """Parameters of a tiny model, 16 MB in float32: made, saved and run in a second; and of a type whose plans all have more."""
@@ -115,9 +116,8 @@ def model_class(architecture: str, head: str | None = None) -> Any:
     if head:
         msg = f"transformers {transformers.__version__} has no {head} for {architecture}"
         raise NoneMade(msg)
-    module = str(config_class.__module__).replace("configuration_", "modeling_")
     try:
-        classes = vars(importlib.import_module(module)).values()
+        classes = vars(modeling(config_class)).values()
     except ImportError as error:
         raise NoneMade(_NO_CLASS) from error
     own: list[Any] = [
@@ -132,6 +132,12 @@ def model_class(architecture: str, head: str | None = None) -> Any:
     if not own:
         raise NoneMade(_NO_CLASS)
     return _with_forward(own[0])
+
+
+def modeling(config_class: Any) -> ModuleType:
+    """Return the module with the models of a config class. Raises ImportError without one."""
+    name = str(config_class.__module__).replace("configuration_", "modeling_")
+    return importlib.import_module(name)
 
 
 def _mapped(auto: Any, config_class: Any) -> Any:
@@ -470,8 +476,7 @@ def _with_extras(
 def constructed(cls: Any, config_class: Any, values: dict[str, Any], limits: Limits) -> Any:
     """Return a model of a config. Raises what its class raises, and NoneMade if it is not tiny."""
     progress.tick("tiny model")
-    dtype = torch.get_default_dtype()
-    try:
+    with forks.default_dtype_kept():
         config = config_class.from_dict(copy.deepcopy(values))
         keyword = {forks.dtype_keyword(): torch.float32}
         try:
@@ -483,8 +488,6 @@ def constructed(cls: Any, config_class: Any, values: dict[str, Any], limits: Lim
             _require_tiny(skeleton, limits)
         torch.manual_seed(limits.seed)
         model = _in_float32(cls._from_config(config, **keyword).eval())
-    finally:
-        torch.set_default_dtype(dtype)  # 4.x leaves it changed if the constructor raises
     _require_tiny(model, limits)
     return model
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,15 +27,15 @@ def variant(made: auto.Made, number: int, seed: int) -> tuple[Any, dict[str, Any
 
     """
     config = made.model.config.to_dict()
-    found = switches.switches(config, _source)
-    rows = switches.rows(found, number)
+    listed = switches.switches(config, _source)
+    rows = switches.rows(listed, number)
     if len(rows) < number:
         msg = (
             f"the config of {made.model.config.model_type} has no variant {number}: the last one is {len(rows)}, as every "
             "pair of values of its switches is in one of them"
         )
         raise auto.NoneMade(msg)
-    wanted = switches.chosen(found, rows[-1])
+    wanted = switches.chosen(listed, rows[-1])
     try:
         model, taken, refused = _with(made, config, wanted, seed), wanted, dict[str, str]()
     except Exception:  # noqa: BLE001  a class may refuse a config in any way
@@ -80,9 +79,8 @@ def _source(model_type: str) -> str:
     """Return the code of the models of a type; '' if it has none."""
     if model_type not in transformers.CONFIG_MAPPING:
         return ""
-    module = str(transformers.CONFIG_MAPPING[model_type].__module__)
     try:
-        file = importlib.import_module(module.replace("configuration_", "modeling_")).__file__
+        file = auto.modeling(transformers.CONFIG_MAPPING[model_type]).__file__
     except ImportError:
         return ""
     return Path(file).read_text("utf-8") if file else ""

@@ -47,6 +47,16 @@ def dtype_keyword() -> str:
     return "dtype" if _version() >= (4, 57) else "torch_dtype"
 
 
+@contextmanager
+def default_dtype_kept() -> Iterator[None]:
+    """Set torch's default dtype back: 4.x leaves it changed where a constructor raises."""
+    dtype = torch.get_default_dtype()
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(dtype)
+
+
 def prepare() -> None:
     """Do the first step of every load in this process, so that its forks need not do it.
 

@@ -265,9 +265,9 @@ def load_config(source: Source) -> Any:
 
 def written_config(source: Source) -> dict[str, Any]:
     """Return the content of config.json, as transformers finds it, without fields that an argument of the load sets."""
-    found = transformers.PretrainedConfig.get_config_dict(source.where, **source.arguments())
+    written, _ = transformers.PretrainedConfig.get_config_dict(source.where, **source.arguments())
     options = dict(source.options)
-    return {name: value for name, value in found[0].items() if name not in options}
+    return {name: value for name, value in written.items() if name not in options}
 
 
 def config_class_of(source: Source) -> Any:

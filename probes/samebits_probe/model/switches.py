@@ -1,4 +1,4 @@
-"""Switches of a config and rows that cover pairs of their values: what nobody writes by hand.
+"""Switches of a config, and rows that cover pairs of their values.
 
 A switch is a field that chooses a path of the code: a yes or no, a word that the code compares, a window, a kind of
 rope. This module uses neither torch nor transformers. A config is plain data, as ``to_dict`` gives it. Whether the
@@ -14,6 +14,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits_probe.model import shrink
+from samebits_wire.config_fields import WITHOUT_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +33,7 @@ _TRIES = 40
 """Random rows of which the one is taken that covers most pairs."""
 
 _NO_SWITCH = re.compile(
-    r"output_\w+|use_cache|return_dict|torchscript|is_decoder|is_encoder_decoder|add_cross_attention|gradient_checkpointing"
-    r"|\w*dropout\w*|tf_\w+|use_bfloat16|\w*(flash|kernel|fused|compile|pretrained|timm|fast|quant)\w*|\w*labels?\w*|training"
-    r"|problem_type|summary_\w+|chunk_size_feed_forward|cross_attention_hidden_size|model_type|_\w+"
+    rf"{WITHOUT_EFFECT}|\w*(pretrained|timm|fast|quant)\w*|add_cross_attention|cross_attention_hidden_size|model_type|training"
 )
 """Fields that choose no path of a forward, or one that a CPU does not have."""
 _TIED = "tie_word_embeddings"
@@ -59,6 +58,10 @@ class Value(NamedTuple):
 
     name: str
     fields: Config
+
+
+_AS_IT_IS = Value("as it is", {})
+"""The value that a config has; it sets nothing."""
 
 
 class Switch(NamedTuple):
@@ -92,20 +95,14 @@ def switches(config: Config, source_of: Callable[[str], str]) -> list[Switch]:
 
     ``source_of`` returns the code of the model of a model_type; a field that this code does not read is no switch.
     """
-    found = [
-        Switch(path, (_own(part, values[0]), *values))
+    of_parts = [
+        Switch(path, (_AS_IT_IS, *values))
         for path, part in _parts(config)
         for source in [source_of(str(part.get("model_type", "")))]
         for values in _values(part, source)
         if values
     ]
-    return found[:MAX_SWITCHES]
-
-
-def _own(part: Config, other: Value) -> Value:
-    """Return the value that a part has in the fields that another one sets; None stands for a field that it has not."""
-    fields = {name: part.get(name) for name in other.fields}
-    return Value("as it is", fields)
+    return of_parts[:MAX_SWITCHES]
 
 
 def _parts(config: Config, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Config]]:
@@ -163,7 +160,7 @@ def _ropes(part: Config) -> list[Value]:
     has_kinds = any(isinstance(value, dict) for value in own.values())
     if key not in part or has_kinds or "mrope_section" in own:
         return []
-    kept = {name: own[name] for name in ("rope_theta", "partial_rotary_factor") if name in own}
+    base = {name: own[name] for name in ("rope_theta", "partial_rotary_factor") if name in own}
     kinds: dict[str, Config] = {
         "linear": {"factor": 2.0},
         "dynamic": {"factor": 2.0},
@@ -175,15 +172,15 @@ def _ropes(part: Config) -> list[Value]:
             "original_max_position_embeddings": _POSITIONS,
         },
     }
-    found = []
+    others = []
     for kind, numbers in kinds.items():
         if kind == own.get("rope_type", own.get("type")):
             continue
-        fields: Config = {key: {**kept, "rope_type": kind, **numbers}}
+        fields: Config = {key: {**base, "rope_type": kind, **numbers}}
         if kind == "dynamic":
             fields["max_position_embeddings"] = _POSITIONS
-        found.append(Value(f"rope {kind}", fields))
-    return found
+        others.append(Value(f"rope {kind}", fields))
+    return others
 
 
 def _key_value_heads(part: Config) -> list[Value]:
@@ -194,13 +191,13 @@ def _key_value_heads(part: Config) -> list[Value]:
     return [Value(f"num_key_value_heads={n}", {"num_key_value_heads": n}) for n in counts]
 
 
-def rows(found: Sequence[Switch], count: int) -> list[Row]:
+def rows(listed: Sequence[Switch], count: int) -> list[Row]:
     """Return at most ``count`` rows of values, each the one of some random ones that has most new pairs.
 
     The config as it is has its pairs already. Rows end with the last pair. Equal switches give equal rows, and more
     of them begin with the same ones.
     """
-    sizes = [len(switch.values) for switch in found]
+    sizes = [len(switch.values) for switch in listed]
     missing = _all_pairs(sizes) - _pairs((0,) * len(sizes))
     draw = random.Random(0)
     made: list[Row] = []
@@ -234,11 +231,11 @@ def _all_pairs(sizes: Sequence[int]) -> set[Pair]:
     return {pair for a, b in combinations(of_switches, 2) for pair in product(a, b)}
 
 
-def chosen(found: Sequence[Switch], row: Row) -> list[Choice]:
+def chosen(listed: Sequence[Switch], row: Row) -> list[Choice]:
     """Return what a row changes of a config: the value of each switch that is not as it is."""
     return [
         Choice(switch.path, switch.values[index])
-        for switch, index in zip(found, row, strict=True)
+        for switch, index in zip(listed, row, strict=True)
         if index
     ]
 

@@ -40,11 +40,11 @@ _BITS = {"float64": 64, "float32": 32, "bfloat16": 16, "float16": 16}
 
 def smaller(new: NewModel) -> dict[str, tuple[str, ...]]:
     """Return the tensors of a new model that have fewer bits than what was asked for, and their dtypes."""
-    asked = _BITS.get(new.asked, 0)
+    bits = _BITS.get(new.asked, 0)
     return {
         name: dtypes
         for name, dtypes in new.dtypes.items()
-        if any(_BITS.get(dtype, asked) < asked for dtype in dtypes)
+        if any(_BITS.get(dtype, bits) < bits for dtype in dtypes)
     }
 
 

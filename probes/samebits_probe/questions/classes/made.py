@@ -38,22 +38,20 @@ def _made(source: load.Source, model_class: Any, config: Any, asked: str) -> Fac
     arguments = source.constructor_arguments(model_class, config)
     if asked:
         arguments |= {forks.dtype_keyword(): getattr(torch, asked)}
-    default = torch.get_default_dtype()
     try:
-        model = model_class._from_config(copy.deepcopy(config), **arguments)
+        with forks.default_dtype_kept():
+            model = model_class._from_config(copy.deepcopy(config), **arguments)
     except _NOT_ASKED as error:
         return {"left_out": in_one_line(error)}
     except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         return {"raised": raised(error)}
-    finally:
-        torch.set_default_dtype(default)  # 4.x leaves it changed if the constructor raises
     return {"asked": asked, "dtypes": dtypes(model)}
 
 
 def dtypes(model: Any) -> dict[str, list[str]]:
     """Return name -> dtypes of the floating parameters and buffers of that name."""
-    found: dict[str, set[str]] = {}
+    by_name: dict[str, set[str]] = {}
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if tensor.is_floating_point():
-            found.setdefault(_NUMBER.sub("*", name), set()).add(dtype_name(tensor.dtype))
-    return {name: sorted(names) for name, names in found.items()}
+            by_name.setdefault(_NUMBER.sub("*", name), set()).add(dtype_name(tensor.dtype))
+    return {name: sorted(names) for name, names in by_name.items()}

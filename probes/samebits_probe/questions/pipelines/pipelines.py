@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 _NO_TIME = "no time was left: raise budget: in matrix.yaml"
-SEED = 0
+_SEED = 0
 _NOT_ASKED = (ImportError, consent.CodeRefused)
 """What says nothing of the release: a package that is missing, code that nobody trusts."""
 
@@ -48,7 +48,7 @@ def _task(name: str, source: Source, end: float) -> Facts:
         return {"absent": failure.in_one_line(error)}
     arguments = {k: v for k, v in source.arguments().items() if k != "subfolder"}
     try:
-        torch.manual_seed(SEED)
+        torch.manual_seed(_SEED)
         pipe = transformers.pipeline(name, model=source.where, device="cpu", **arguments)
     except _NOT_ASKED as error:
         return {"left_out": failure.in_one_line(error)}
@@ -93,7 +93,7 @@ def _answer(
     arguments = tasks.arguments_of(call, model)
     try:
         with given.watched(model, dtype, of_tokens=of_tokens) as watch:
-            torch.manual_seed(SEED)
+            torch.manual_seed(_SEED)
             made = call.made(pipe)
             answer = pipe(**arguments) if made is None else pipe(made, **arguments)
     except _NOT_ASKED as error:

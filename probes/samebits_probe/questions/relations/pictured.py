@@ -1,8 +1,8 @@
 """Relations of rows with images: a batch of them gives what each row gives alone, and leaves nothing to later rows.
 
-Rows keep their padding where they run alone: what it does is another relation, and needs positions. In a batch of which
-one row has an image, the other one has only text. Of rows of text after rows with images the same is asked as before. As for rows, every output is compared, and
-both ways run again in float64 where their bytes differ.
+A row keeps its padding where it runs alone: what padding does is another relation, and needs positions. Another batch has
+one row with an image and one of text. Rows of text must give the same before and after a batch with images. Every output
+is compared, and both ways run again in float64 where their bytes differ.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ APART, AFTER = "rows with images = one by one", "rows of text after images = bef
 NAMES = (APART, AFTER)
 _OF_TOKENS = (TOKENS, MASK, IMAGE_PLACES, *media_way.OPTIONAL, *media_way.VISIBLE)
 """What has one value for each token, and is padded with the tokens."""
+_WITHOUT_ROWS = (2, 4)
+"""Dimensions of images that have no place in a row; with another number, processors fill the place of a missing one."""
 _N_TEXTS = 3
 """Rows of text behind two rows with images: what the images leave has no place for them."""
 _MIN_TEXT = 3
@@ -44,8 +46,9 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
         return _untried(reason)
     ways = [way for name, kwargs in listed for way in _ways(model, name, kwargs)]
     answers = [_tried(runner, way) for way in ways]
-    found = {n: [f for a in answers for f in a.relations if f["relation"] == n] for n in NAMES}
-    relations = [max(of, key=rows.amount) | {"tried": len(of)} for of in found.values() if of]
+    facts = [fact for answer in answers for fact in answer.relations]
+    by_name = [[fact for fact in facts if fact["relation"] == name] for name in NAMES]
+    relations = [max(of, key=rows.amount) | {"tried": len(of)} for of in by_name if of]
     skips = [skip for answer in answers for skip in answer.inapplicable]
     return Answer(relations, skips, next((a.no_float64 for a in answers if a.no_float64), None))
 
@@ -93,15 +96,13 @@ def _ways(model: Any, name: str, kwargs: Facts) -> Iterator[Way]:
         return
     after = f"{name}: {_N_TEXTS} rows of text after {len(alone)} rows"
     yield Way(AFTER, after, kwargs, partial(_after, kwargs, _same_rows(kwargs, texts[0])))
-    if kwargs[PIXELS].ndim in (
-        2,
-        4,
-    ):  # else images have a place in each row, and processors fill it
-        for i, text in enumerate(texts[:2]):
-            mixed = _one_with_an_image(model, kwargs, 1 - i, text)
-            yield Way(
-                APART, f"{name}: row {1 - i} of 2 has an image", kwargs, partial(_compared, *mixed)
-            )
+    if kwargs[PIXELS].ndim not in _WITHOUT_ROWS:
+        return
+    for i, text in enumerate(texts[:2]):
+        mixed = _one_with_an_image(model, kwargs, 1 - i, text)
+        yield Way(
+            APART, f"{name}: row {1 - i} of 2 has an image", kwargs, partial(_compared, *mixed)
+        )
 
 
 # --- rows ----------------------------------------------------------------------------------------

@@ -80,11 +80,11 @@ def _set(model: Any, part: str, **named: Any) -> str:
 
 def _of_other_kinds(subject: Subject, first: str | None) -> Iterator[str]:
     """Yield a prompt of each other kind that has an image, a video or a sound."""
-    seen = {frozenset(subject.prompts[first])} if first is not None else set()
+    kinds = {frozenset(subject.prompts[first])} if first is not None else set()
     for name, fed in subject.prompts.items():
         has_media = any(torch.is_tensor(v) and v.is_floating_point() for v in fed.values())
-        if has_media and frozenset(fed) not in seen:
-            seen.add(frozenset(fed))
+        if has_media and frozenset(fed) not in kinds:
+            kinds.add(frozenset(fed))
             yield name
 
 
