@@ -30,7 +30,7 @@ def zoo(matrices):
 
 def test_the_default_matrix_fits_on_two_screens():
     lines = TEXT.splitlines()
-    assert len(lines) <= 130
+    assert len(lines) <= 140
     assert max(map(len, lines)) <= 110
 
 
@@ -45,8 +45,12 @@ def test_the_default_matrix_is_small_and_plain(default):
     assert len(default.models) <= 17
     cells = plan(default, Selection()).cells
     assert len(cells) <= 72
-    for question in ("relations", "crossings", "usage"):
-        assert [m.name for m in default.models if m.asks(question)] == ["llama"]
+    asking = {
+        question: [m.name for m in default.models if m.asks(question)]
+        for question in ("relations", "crossings", "usage")
+    }
+    # gemma2's relations say that the reference is wrong, which no diff of two releases can
+    assert asking == {"relations": ["llama", "gemma2"], "crossings": ["llama"], "usage": ["llama"]}
     assert all(model.build or model.trust_remote_code for model in default.models)
 
 
