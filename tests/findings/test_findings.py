@@ -800,6 +800,11 @@ def test_rows_with_images_have_findings_of_their_own():
     assert codes_of(with_relations(*(relation(n, 1e-5, 1e-14) for n in (apart, after)))) == []
 
 
+def test_sdpa_that_computes_another_function_than_eager_attention_is_named_and_rounding_is_not():
+    assert codes_of(with_relations(relation("SDPA = eager attention", 1.2, 1.2))) == ["SB606"]
+    assert codes_of(with_relations(relation("SDPA = eager attention", 3e-6, 4e-15))) == []
+
+
 def test_padding_and_causality_have_findings_of_their_own():
     assert codes_of(with_relations(relation("left padding", 2.0, 2.0))) == ["SB705"]
     assert codes_of(with_relations(relation("causality", 2.0, 2.0))) == ["SB706"]

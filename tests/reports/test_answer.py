@@ -244,11 +244,11 @@ def test_the_defect_says_which_side_is_wrong_and_its_cell_is_marked():
     assert answer(clean).side.why == "not known: no finding or consistency check shows it"
 
 
-def relations(**broken):
-    """Return the relations of a row: stack -> whether prefill + decode is another function."""
+def relations(name="full forward = prefill + decode", **broken):
+    """Return the relations of a row: stack -> whether ``name`` is another function."""
     stacks = {
         f"{stack[1:].replace('_', '.')}": RelationsSignal(
-            relations=(relation("full forward = prefill + decode", "40", 1.0, promoted=size),)
+            relations=(relation(name, "40", 1.0, promoted=size),)
         )
         for stack, size in broken.items()
     }
@@ -333,6 +333,16 @@ def test_a_broken_cache_says_nothing_of_a_forward_that_differs():
         update={"signals": differs("logits", 4.0)}
     )
     assert not answer(one(found, **relations(x4_57=1.0, x5_23=1e-15))).side.wrong
+
+
+def test_a_forward_that_differs_is_wrong_where_sdpa_is_not_eager_attention():
+    found = diverged(step("logits", 4.0, 4.0)).model_copy(
+        update={"signals": differs("logits", 4.0)}
+    )
+    of = relations("SDPA = eager attention", x4_57=1.0, x5_23=1e-15)
+    assert answer(one(found, **of)).side.wrong == OLD
+    both = relations("SDPA = eager attention", x4_57=1.0, x5_23=1.0)
+    assert not answer(one(found, **both)).side.wrong
 
 
 def test_numbers_of_the_config_that_only_one_release_has_are_named():

@@ -79,30 +79,28 @@ class Line(NamedTuple):
         return SEVERITY.index(judge_relation(case, self.dtype)), largest(_sizes([case.distance]))
 
 
-_OF_A_CACHE: frozenset[RelationName] = frozenset(
-    {
-        "full forward = prefill + decode",
-        "multi-token verify = single-token decode",
-        "cache contents",
-        "greedy without cache = with cache",
-        "greedy by hand = generate()",
-    }
-)
-"""Relations of a decode through the cache."""
+_DECODED: frozenset[Signal] = frozenset({"decode", "greedy"})
+_ABOUT: dict[RelationName, frozenset[Signal]] = {
+    "full forward = prefill + decode": _DECODED,
+    "multi-token verify = single-token decode": _DECODED,
+    "cache contents": _DECODED,
+    "greedy without cache = with cache": _DECODED,
+    "greedy by hand = generate()": _DECODED,
+    "SDPA = eager attention": _DECODED | {"hidden_states", "logits", "outputs"},
+}
+"""Relation -> the signals of which a side is wrong that breaks it."""
 _HOLDING = (Standing.HOLDS, Standing.ROUNDING)
 
 
 def contradicts(row: Row, stack: str, other: str, signals: frozenset[Signal]) -> list[str]:
-    """Return the relations that a stack breaks and another one keeps, if decoding differs.
+    """Return the relations that a stack breaks and another one keeps, of those about what differs.
 
     One that a model breaks by its design is none of them.
     """
-    if not signals & {"decode", "greedy"}:
-        return []
     return [
         line.name
         for line in lines([row])
-        if line.name in _OF_A_CACHE
+        if signals & _ABOUT.get(line.name, frozenset())
         and line.standing_on(stack) == Standing.BROKEN
         and line.standing_on(other) in _HOLDING
         and not line.by_design()

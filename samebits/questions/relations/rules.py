@@ -210,7 +210,14 @@ def _leftover_of_images(case: Case) -> Iterator[Sighting]:
         yield Sighting("rows of text after rows with images", _seen(case, broken))
 
 
+def _other_attention(case: Case) -> Iterator[Sighting]:
+    broken = [r for r in broken_in(case, "SDPA = eager attention") if not r.note]
+    if broken:
+        yield Sighting("attention", _seen(case, broken))
+
+
 RULES = (
+    Rule("SB606", _other_attention, explains=COMPUTED),
     Rule("SB703", _broken_chunks, explains=DECODED),
     Rule("SB704", _broken_cached_forward, explains=DECODED),
     Rule("SB705", _broken_padding, explains=COMPUTED),

@@ -144,12 +144,13 @@ def _forward(kwargs: Facts, argument: str) -> Callable[[Runner], dict[str, Pair]
     def pairs(runner: Runner) -> dict[str, Pair]:
         embeddings = _embeddings(runner, kwargs[argument], argument)
         first = runner.run(kwargs)
-        return _alike(first, runner.run(_embedded(kwargs, argument, embeddings)))
+        return alike(first, runner.run(_embedded(kwargs, argument, embeddings)))
 
     return pairs
 
 
-def _alike(first: rows.Tensors, second: rows.Tensors) -> dict[str, Pair]:
+def alike(first: rows.Tensors, second: rows.Tensors) -> dict[str, Pair]:
+    """Return the outputs that both have in one shape, by name."""
     return {
         name: (tensor, second[name])
         for name, tensor in first.items()
@@ -192,9 +193,9 @@ def _by_design(runner: Runner, kwargs: Facts) -> str:
         with _embedding(
             runner, lambda output: own if output.shape == own.shape else output
         ) as calls:
-            others = _alike(runner.run(kwargs), runner.run(turned))
+            others = alike(runner.run(kwargs), runner.run(turned))
         scaled = _embedded(kwargs, TOKENS, own * math.sqrt(own.shape[-1]))
-        factor = _alike(runner.run(kwargs), runner.run(scaled))
+        factor = alike(runner.run(kwargs), runner.run(scaled))
     except Exception:  # noqa: BLE001  such ids are refused in any way
         return ""
     if not rows.differ(Compared(FORWARD, "", factor)):

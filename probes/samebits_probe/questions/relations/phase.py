@@ -11,7 +11,7 @@ from samebits_probe.model import load, small
 from samebits_probe.questions.relations import relations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from samebits_probe.cell.session import Session
     from samebits_probe.questions.relations.relations import RelationOptions
@@ -37,7 +37,8 @@ def _of_made_model(session: Session, options: RelationOptions) -> bool:
     session.begin("relations")
     try:
         with small.made(session.loaded, session.source) as made:
-            session.answer("relations", relations.of_made_model(made, options))
+            eager = _with_eager(session.source._replace(where=str(made.folder), revision=None))
+            session.answer("relations", relations.of_made_model(made, options, eager))
     except small.NoneMade as none:
         session.skip("relations: made model", f"no small model of its kind: {none}", "cost")
         return False
@@ -58,10 +59,15 @@ def _of_model_itself(session: Session, options: RelationOptions) -> None:
     with session.instrument("relations"):
         # an earlier prompt may have scaled the rope
         model = session.untouched_model("relations", session.too_large())
+        eager = None if session.no_room(2 * times) else _with_eager(session.source)
         observed = relations.observe(
-            model, session.loaded.head, model.config, options, _prompts(session)
+            model, session.loaded.head, model.config, options, _prompts(session), eager
         )
         session.answer("relations", observed)
+
+
+def _with_eager(source: load.Source) -> Callable[[], Any]:
+    return lambda: load.load_model(source._replace(attention="eager")).model
 
 
 def _prompts(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -25,6 +25,7 @@ from samebits_probe.process.failure import in_one_line, raised
 from samebits_probe.questions.relations import (
     embedded,
     greedy,
+    kernels,
     pictured,
     prefix,
     rope,
@@ -93,10 +94,12 @@ def observe(
     config: Any,
     job_options: RelationOptions,
     prompts: Iterable[tuple[str, Facts]] = (),
+    with_eager: Callable[[], Any] | None = None,
 ) -> Facts:
     """Try every relation on ``model``; ``job_options`` may request samples.
 
-    A model that takes no tokens is tried with forward's arguments for ``prompts``.
+    A model that takes no tokens is tried with forward's arguments for ``prompts``. ``with_eager`` loads the model
+    once more, with eager attention.
     """
     started = time.perf_counter()
     reason = _refuses_tokens(model)
@@ -113,6 +116,8 @@ def observe(
     if prompts:
         _add(signal, embedded.observe(model, prompts))
         _add(signal, pictured.observe(model, prompts))
+    if with_eager is not None:
+        _add(signal, kernels.observe(model, prompts, with_eager))
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
 
 
@@ -149,9 +154,12 @@ def _refuses_tokens(model: Any) -> str:
     return f"forward needs {listed}, and relations are tried on token ids" if needs else ""
 
 
-def of_made_model(made: small.Made, job_options: RelationOptions) -> Facts:
+def of_made_model(
+    made: small.Made, job_options: RelationOptions, with_eager: Callable[[], Any] | None
+) -> Facts:
     """Try every relation on a made model; what would be of its weights only is left out."""
-    signal = observe(made.model, made.head, made.config, job_options | {"samples": 0})
+    options: RelationOptions = job_options | {"samples": 0}
+    signal = observe(made.model, made.head, made.config, options, with_eager=with_eager)
     computed = [bits for bits in signal["precision"] if bits["what"] != "parameters"]
     return signal | {"precision": computed, "asked_of": made.facts}
 
