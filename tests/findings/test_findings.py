@@ -800,7 +800,7 @@ def test_rows_with_images_have_findings_of_their_own():
     assert codes_of(with_relations(*(relation(n, 1e-5, 1e-14) for n in (apart, after)))) == []
 
 
-def test_sdpa_that_computes_another_function_than_eager_attention_is_named_and_rounding_is_not():
+def test_sdpa_and_eager_attention_of_different_functions_are_named_and_rounding_is_not():
     assert codes_of(with_relations(relation("SDPA = eager attention", 1.2, 1.2))) == ["SB606"]
     assert codes_of(with_relations(relation("SDPA = eager attention", 3e-6, 4e-15))) == []
 

@@ -48,7 +48,8 @@ def answer(made_class=None, prompts=(("short", PROMPT),), attention="sdpa"):
 def test_a_clean_model_holds_it_or_rounds():
     (relation,) = answer().relations
     assert relation["relation"] == kernels.NAME
-    assert relation["tried"] == 2
+    assert relation["case"] == "40 tokens"
+    assert relation["tried"] == 1
     assert relation["holds"] or relation["promoted"]["max_abs"] < 1e-12, relation
 
 
@@ -56,6 +57,10 @@ def test_what_eager_attention_alone_does_is_no_rounding():
     (relation,) = answer(Scaled).relations
     assert not relation["holds"]
     assert relation["promoted"]["max_abs"] > 1e-3, relation
+    (clean,) = answer().relations
+    sdpa, eager = (torch.tensor(values) for values in relation["values"])
+    assert torch.allclose(sdpa, torch.tensor(clean["values"][0]))
+    assert not torch.allclose(sdpa, eager)
 
 
 def test_outputs_that_are_no_numbers_are_no_other_function():

@@ -244,11 +244,11 @@ def test_the_defect_says_which_side_is_wrong_and_its_cell_is_marked():
     assert answer(clean).side.why == "not known: no finding or consistency check shows it"
 
 
-def relations(name="full forward = prefill + decode", **broken):
-    """Return the relations of a row: stack -> whether ``name`` is another function."""
+def relations(**broken):
+    """Return the relations of a row: stack -> whether prefill + decode is another function."""
     stacks = {
         f"{stack[1:].replace('_', '.')}": RelationsSignal(
-            relations=(relation(name, "40", 1.0, promoted=size),)
+            relations=(relation("full forward = prefill + decode", "40", 1.0, promoted=size),)
         )
         for stack, size in broken.items()
     }
@@ -335,14 +335,42 @@ def test_a_broken_cache_says_nothing_of_a_forward_that_differs():
     assert not answer(one(found, **relations(x4_57=1.0, x5_23=1e-15))).side.wrong
 
 
-def test_a_forward_that_differs_is_wrong_where_sdpa_is_not_eager_attention():
+def attention(**values):
+    """Return the relation of SDPA and eager attention of a row: stack -> values of both, one each."""
+    stacks = {
+        f"{stack[1:].replace('_', '.')}": RelationsSignal(
+            relations=(
+                relation(
+                    "SDPA = eager attention",
+                    "40 tokens",
+                    1.0,
+                    promoted=abs(sdpa - eager) or 1e-15,
+                    values=((sdpa, 2.0), (eager, 2.0)),
+                ),
+            )
+        )
+        for stack, (sdpa, eager) in values.items()
+    }
+    return {"answers": {"relations": RelationsOfRow(stacks=stacks)}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wrong"),
+    [
+        ((1.0, 0.5), (0.5, 0.5), OLD),  # eager attention gives what SDPA gives later
+        ((1.0, 0.5), (0.7, 0.7), ""),  # neither of them does
+        ((1.0, 0.5), (1.0, 1.0), ""),  # SDPA stays as it is: eager attention was wrong
+        ((1.0, 0.5), (0.5, 0.7), ""),
+        ((0.5, 0.5), (1.0, 0.5), NEW),
+    ],
+)
+def test_sdpa_is_wrong_where_eager_attention_gives_what_the_other_release_gives(
+    before, after, wrong
+):
     found = diverged(step("logits", 4.0, 4.0)).model_copy(
         update={"signals": differs("logits", 4.0)}
     )
-    of = relations("SDPA = eager attention", x4_57=1.0, x5_23=1e-15)
-    assert answer(one(found, **of)).side.wrong == OLD
-    both = relations("SDPA = eager attention", x4_57=1.0, x5_23=1.0)
-    assert not answer(one(found, **both)).side.wrong
+    assert answer(one(found, **attention(x4_57=before, x5_23=after))).side.wrong == wrong
 
 
 def test_numbers_of_the_config_that_only_one_release_has_are_named():

@@ -108,6 +108,9 @@ class Relation(Record):
     """Number of shapes tried; :attr:`case` is the worst of them, or the smallest that fails."""
     note: str = ""
     """Why the two ways differ at this shape by the model's design; '' if they should agree."""
+    values: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """Some values of an output, computed each way, to compare with another release; in float64 where the bytes differ.
+    None for relations that two releases need not share."""
 
     def trimmed(self) -> Self:
         """Return it without the zeros of each layer and position, if it is exact."""

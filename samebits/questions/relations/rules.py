@@ -217,7 +217,7 @@ def _other_attention(case: Case) -> Iterator[Sighting]:
 
 
 RULES = (
-    Rule("SB606", _other_attention, explains=COMPUTED),
+    Rule("SB606", _other_attention),
     Rule("SB703", _broken_chunks, explains=DECODED),
     Rule("SB704", _broken_cached_forward, explains=DECODED),
     Rule("SB705", _broken_padding, explains=COMPUTED),

@@ -26,6 +26,7 @@ Facts = dict[str, Any]
 
 NAME = "SDPA = eager attention"
 _LENGTH = 40
+_N_VALUES = 32
 _MAX_LENGTH = 512
 """Tokens up to which a prompt is fed: eager attention keeps a matrix of all pairs of them."""
 
@@ -39,8 +40,8 @@ def observe(
     """
     if getattr(model.config, "_attn_implementation", None) != "sdpa":
         return _untried("its attention is not SDPA")
-    listed = [prompt for prompt in prompts if _is_plain(prompt[1])]
-    listed += _made_prompt(model, listed)
+    plain = [prompt for prompt in prompts if _is_plain(prompt[1])]
+    listed = _made_prompt(model, plain) or plain
     if not listed:
         return _untried("no prompt of it is without padding")
     sdpa = Runner(model)
@@ -77,7 +78,7 @@ def _is_plain(kwargs: Facts) -> bool:
 
 
 def _made_prompt(model: Any, prompts: Iterable[tuple[str, Facts]]) -> list[tuple[str, Facts]]:
-    """Return a longer prompt for a model whose prompts are token ids alone; none for other models."""
+    """Return a longer prompt, of any release the same, where prompts are token ids alone; none for other models."""
     is_text = all(kwargs.keys() <= {TOKENS, MASK} for _, kwargs in prompts)
     has_decoder = getattr(model.config, "is_encoder_decoder", False)
     if not is_text or has_decoder or model.main_input_name != TOKENS:
@@ -98,11 +99,24 @@ def _tried(sdpa: Runner, eager: Runner, prompt: str, kwargs: Facts) -> Answer:
         # Nemotron's streaming encoder of 5.24.0: eager attention of a row that sees nothing is NaN
         return _untried(f"{prompt}: not all outputs are numbers")
     if not rows.differ(native) or not sdpa.is_small:
-        return Answer([rows.facts(native, None)], [], None)
+        return Answer([_facts(native, None)], [], None)
     twin = eager.in_float64()  # made here, as making it would count as a loss of precision
     way = Way(NAME, prompt, kwargs, lambda runner: _pairs(runner, twin, kwargs))
     in_float64, no_float64 = promoted(sdpa, way)
-    return Answer([rows.facts(native, in_float64)], [], no_float64)
+    return Answer([_facts(native, in_float64)], [], no_float64)
+
+
+def _facts(native: Compared, in_float64: Compared | None) -> Facts:
+    """Return the relation, with values by which another release shows which of the two ways is right."""
+    pairs = (in_float64 or native).pairs
+    pair = pairs.get("logits", next(iter(pairs.values())))
+    return rows.facts(native, in_float64) | {"values": [_some(tensor) for tensor in pair]}
+
+
+def _some(tensor: torch.Tensor) -> list[float]:
+    """Return evenly spaced values of a tensor."""
+    flat = tensor.flatten().double()
+    return list(map(float, flat[:: max(1, len(flat) // _N_VALUES)][:_N_VALUES]))
 
 
 def _pairs(sdpa: Runner, eager: Runner, kwargs: Facts) -> dict[str, Pair]:
