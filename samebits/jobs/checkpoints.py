@@ -102,19 +102,20 @@ def unread_files(folder: Path) -> tuple[str, ...]:
     return tuple(p.relative_to(folder).as_posix() for p in paths if p.is_file() and not is_read(p))
 
 
-def builder_of(model: ModelSpec, stacks: Sequence[Stack]) -> Stack | None:
-    """Return the stack that makes the model's checkpoint; None if no stack can.
+def builders_of(model: ModelSpec, stacks: Sequence[Stack]) -> list[Stack]:
+    """Return the stacks that may make the model's checkpoint, the one to try first in front.
 
     This is the stack that the recipe names, or else the first of ``stacks`` (those that could be
-    built, oldest first) that knows the architecture.
+    built, oldest first) that knows the architecture. What samebits itself makes of a type (``auto``)
+    may fit a later one only, so that all that know it are tried.
     """
     assert model.build is not None
     if model.build.stack is not None:
-        return next((stack for stack in stacks if stack.id == model.build.stack), None)
+        return [stack for stack in stacks if stack.id == model.build.stack]
     if model.has_own_code:  # which a stack's own list does not have
-        return next(iter(stacks), None)
-    capable = (stack for stack in stacks if model.build.architecture in stack.architectures)
-    return next(capable, None)
+        return list(stacks[:1])
+    capable = [stack for stack in stacks if model.build.architecture in stack.architectures]
+    return capable if model.build.auto else capable[:1]
 
 
 class Checkpoints:

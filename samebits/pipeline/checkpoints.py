@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.base.errors import MACHINE_ERRORS, PatchError, nearest
-from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of
+from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builders_of
 from samebits.stacks.probes import makers_digest
 from samebits.stacks.process import tail
 from samebits_wire.atomic import remove
@@ -35,6 +36,10 @@ class BuildFailed(Exception):  # noqa: N818  it fails the cells of the model, no
         super().__init__(message)
         self.machine = machine
         """True if the machine or samebits is the reason: then its cells are not finished, instead of failed."""
+
+
+class _NoPlan(BuildFailed):
+    """samebits knows no plan to make the model in this release."""
 
 
 class RunCheckpoints:
@@ -159,9 +164,21 @@ class RunCheckpoints:
             for spec in self._stacks.makers()
             if (stack := self._stacks.stack(model.name, spec.id)) is not None
         ]
-        builder = builder_of(model, ordered)
-        if builder is None:
+        builders = builders_of(model, ordered)
+        if not builders:
             raise BuildFailed(_no_builder(model, ordered))
+        for builder in builders[:-1]:
+            with contextlib.suppress(_NoPlan):  # a newer release may be able to
+                return await self._built_by(builder, model)
+        return await self._built_by(builders[-1], model)
+
+    async def _built_by(self, builder: Stack, model: ModelSpec) -> Checkpoint:
+        """Return the checkpoint that a stack makes, or made before.
+
+        Raises:
+            BuildFailed: it could not be made.
+
+        """
         folder = self._made.folder(model, builder)
         if not folder.exists():
             await asyncio.to_thread(self._made.fetch, folder, self._scope.sharing)
@@ -189,7 +206,7 @@ class RunCheckpoints:
         kind, _, reason = ended.said.partition(": ")
         if kind in _OWN_LIMITS:
             msg = f"samebits makes no tiny model of {model.build.architecture}: {reason}. Name a checkpoint of it instead"
-            raise BuildFailed(msg, machine=True)
+            raise _NoPlan(msg, machine=True)
         msg = f"{builder.id} could not make the checkpoint: "
         msg += ended.why if ended.stopped else f"{ended.reason}\n{tail(log)}"
         raise BuildFailed(msg, machine=ended.stopped)

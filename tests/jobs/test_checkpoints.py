@@ -7,7 +7,7 @@ import pytest
 
 from samebits.base.errors import PatchError
 from samebits.base.filestate import Dependencies, changed
-from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of, read_facts
+from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builders_of, read_facts
 from samebits.matrix.spec import Recipe
 from samebits_wire.seal import sealed
 from tests.support.builders import built_stack, model_spec
@@ -44,22 +44,23 @@ def test_a_variant_says_what_it_changes(shelf):
 
 
 @pytest.mark.parametrize(
-    ("model", "builder"),
+    ("model", "builders"),
     [
-        (recipe(), OLD),
-        (recipe("qwen3"), NEW),
-        (recipe("nothing"), None),
-        (recipe(stack="5.0"), NEW),
-        (recipe(stack="5.9"), None),
+        (recipe(), [OLD]),
+        (recipe("qwen3"), [NEW]),
+        (recipe("nothing"), []),
+        (recipe(stack="5.0"), [NEW]),
+        (recipe(stack="5.9"), []),
+        (recipe(auto=True), [OLD, NEW]),
     ],
-    ids=["oldest", "oldest-that-knows", "nobody-knows", "named", "named-and-not-built"],
+    ids=["oldest", "oldest-that-knows", "nobody-knows", "named", "named-and-not-built", "auto"],
 )
-def test_who_makes_a_checkpoint(model, builder):
-    assert builder_of(model, [OLD, NEW]) == builder
+def test_who_makes_a_checkpoint(model, builders):
+    assert builders_of(model, [OLD, NEW]) == builders
 
 
 def test_nobody_makes_one_without_stacks():
-    assert builder_of(recipe(), []) is None
+    assert builders_of(recipe(), []) == []
 
 
 def test_nothing_is_there_until_it_is_made(shelf):

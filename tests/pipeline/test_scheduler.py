@@ -385,6 +385,17 @@ def test_a_type_that_samebits_cannot_make_blames_no_release(tmp_path, limit):
     assert failures(runs) == {}
 
 
+def test_a_type_that_an_older_release_cannot_make_is_made_by_a_newer_one(tmp_path):
+    def knows_no_plan(job):
+        return (
+            ended(job, exit=1, said="NoneMade: no plan") if job["kind"] == "build" else probe(job)
+        )
+
+    bench = Bench(tmp_path, recipe(auto=True), does={"4.48": knows_no_plan})
+    assert set(statuses(bench.run()).values()) == {COMPLETE}
+    assert [stack for stack, _ in bench.jobs_of("build")] == ["4.48", "4.57"]
+
+
 def test_a_folder_is_loaded_as_it_is(tmp_path):
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "config.json").write_text("{}")
