@@ -409,6 +409,13 @@ def test_padding_rows_without_figures():
     assert "padding rows, which do not affect the verdict, differ" in text
 
 
+def test_padding_rows_of_many_layers_are_one_line():
+    layers = [item(name=f"layer {n}", pad_rows="differ", pad_metrics=metrics(n)) for n in (1, 3, 2)]
+    text = only(differing("hidden_states", *layers))
+    assert text.count("\n- padding rows, which do not affect the verdict, differ by up to") == 1
+    assert "differ by up to 3.0e+00" in text
+
+
 def test_many_tensors_are_cut_and_counted():
     items = [item(name=f"w{i}", metrics=metrics(1.0)) for i in range(250)]
     assert "… and 242 more in report.json." in only(differing("weights", *items))
