@@ -51,6 +51,7 @@ _BLOCK = re.compile(r"^```.*?^```$|(?:^[^\n]+\n?)+", re.DOTALL | re.MULTILINE)
 _PARAGRAPHS = {
     "name": ("# {code} ", ""),
     "kind": ("*{kind}: {meaning}*", ""),
+    "hit_if": ("**Hit if** ", "."),
     "looks_for": ("**Looks for** ", "."),
     "cause": ("**Cause.** ", ""),
     "remedy": ("**Remedy.** ", ""),
@@ -61,7 +62,7 @@ _PARAGRAPHS = {
     "index": ("[all findings](README.md)", ""),
 }
 """Field of a page -> how its paragraph begins and ends, in the order of a page."""
-_OPTIONAL = {"example", "instead", "references"}
+_OPTIONAL = {"hit_if", "example", "instead", "references"}
 _ROW = re.compile(r"\|\s`([^`]+)`\s*\|\s(.+?)\s*\|")
 
 
@@ -82,6 +83,9 @@ class FindingPage(NamedTuple):
     """``processors.parts``: the question, or the field of a row, and what of its answer on a stack
     shows a behaviour of a release; '' for a defect of a model."""
     name: str
+    hit_if: str
+    """Which config, files or use are hit, such as ``you train with gradient checkpointing``; '' where a page
+    does not say it in short."""
     looks_for: str
     cause: str
     remedy: str
@@ -111,6 +115,7 @@ def read(path: Path) -> FindingPage:
         scope=matter["scope"],
         seen_in=matter.get("seen_in", ""),
         name=_plain(found["name"]),
+        hit_if=_plain(found.get("hit_if", "")),
         looks_for=_plain(found["looks_for"]),
         cause=_plain(found["cause"]),
         remedy=_plain(found["remedy"]),

@@ -50,7 +50,7 @@ class TokenizerSignal(Record):
     batch: Answer
     """decode of a list of lists."""
     methods: dict[str, bool] = Field(default_factory=dict)
-    """Method that some release from 4.48 to 5.23 lacks -> whether it exists."""
+    """Method that some release from 4.48 to 5.24 lacks -> whether it exists."""
     saved_class: str | None = None
     """tokenizer_class that save_pretrained writes; None if it failed or wrote none."""
     attributes: dict[str, str] = Field(default_factory=dict)

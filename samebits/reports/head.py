@@ -130,10 +130,13 @@ def _in_short(answer: Answer, *, is_one: bool) -> str:
     known = "known: " if answer.is_known else ""
     do = answer.do.replace("`", "")
     do = do if is_one else do.partition(". Or: ")[0]
-    line = f"{answer.model}: {known}{answer.change}"
+    change = f"{answer.model}: {known}{answer.change}"
     since = answer.since.partition(" (")[0]
-    said = "; ".join(filter(None, (line, since, answer.side.why)))
-    return on_one_line(f"{clip(said, MAX_WIDTH)}. To do: {do}" if do else clip(said, MAX_WIDTH))
+    room = MAX_WIDTH - len(since)
+    change = clip(change, max(room - len(answer.side.why), room // 2))
+    parts = (change, since, clip(answer.side.why, room - len(change)))
+    line = "; ".join(filter(None, parts)).rstrip(".")
+    return on_one_line(f"{line}{'' if line.endswith('…') else '.'} To do: {do}" if do else line)
 
 
 def _absent(report: Report) -> Iterator[str]:

@@ -80,8 +80,12 @@ def shorten(text: str, limit: int = MAX_INLINE) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """Return ``text``, cut at its end."""
-    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+    """Return ``text``, cut at its end after a whole word; within a word that is longer than half of the limit."""
+    if len(text) <= limit:
+        return text
+    words = text[:limit].rpartition(" ")[0]
+    kept = words if len(words) > limit // 2 else text[: limit - 1]
+    return f"{kept.rstrip(' .,;:(…')}…"
 
 
 def brief(text: str, limit: int) -> str:

@@ -18,6 +18,9 @@ seen_in: usage.cache
 
 *silent: wrong numbers and no exception*
 
+**Hit if** `use_cache` is
+set.
+
 **Looks for** a \\<mask> with
 `__init__`.
 
@@ -62,6 +65,7 @@ def test_a_page_is_read_whole(read_text):
         "usage.cache",
     )
     assert page.name == "a_name is not `a b`"
+    assert page.hit_if == "use_cache is set"
     assert page.looks_for == "a <mask> with __init__"
     assert page.cause == "call(x) and `1 / x`."
     assert page.remedy == "Do *this*."
@@ -71,9 +75,11 @@ def test_a_page_is_read_whole(read_text):
 
 
 def test_what_is_optional_may_be_absent(read_text):
-    text = re.sub(r"```python.*?(?=\*\*Releases)|\*\*See.*?\n\n", "", PAGE, flags=re.DOTALL)
+    optional = r"```python.*?(?=\*\*Releases)|\*\*(See|Hit).*?\n\n"
+    text = re.sub(optional, "", PAGE, flags=re.DOTALL)
     page = read_text(text.replace("scope: release\nseen_in: usage.cache", "scope: model"))
-    assert (page.seen_in, page.example, page.instead, page.references) == ("", "", {}, ())
+    assert (page.seen_in, page.hit_if, page.example) == ("", "", "")
+    assert (page.instead, page.references) == ({}, ())
 
 
 @pytest.mark.parametrize(
@@ -88,12 +94,12 @@ def test_what_is_optional_may_be_absent(read_text):
         ("code: SB999", "code: SB998", 2, "SB998"),
         ("# SB999", "# SB998", 8, "'# SB999 ' is expected"),
         ("*silent: wrong", "*crash: wrong", 10, "'*silent: wrong"),
-        ("**Remedy.** Do \\*this\\*.\n\n", "", 17, "'**Remedy.** ' is expected"),
-        ("**Cause.**", "**Cuase.**", 15, "'**Cause.** ' is expected"),
-        ("**Releases.** All.\n\n", "", 29, "'**Releases.** ' is expected"),
-        ("| `A`  | `x.y` \\|", "| A  | `x.y` \\|", 27, "no row"),
-        ("[all findings](README.md)\n", "", 32, "ends without '[all"),
-        ("README.md)\n", "README.md)\n\nMore.\n", 35, "nothing is expected"),
+        ("**Remedy.** Do \\*this\\*.\n\n", "", 20, "'**Remedy.** ' is expected"),
+        ("**Cause.**", "**Cuase.**", 18, "'**Cause.** ' is expected"),
+        ("**Releases.** All.\n\n", "", 32, "'**Releases.** ' is expected"),
+        ("| `A`  | `x.y` \\|", "| A  | `x.y` \\|", 30, "no row"),
+        ("[all findings](README.md)\n", "", 35, "ends without '[all"),
+        ("README.md)\n", "README.md)\n\nMore.\n", 38, "nothing is expected"),
     ],
 )
 def test_a_fault_is_named_with_file_and_line(read_text, old, new, line, what):

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from samebits.base.finding_pages import KINDS, PAGES, PageError, finding_page, read
-from samebits.findings.rulebook import advice, title
+from samebits.findings.rulebook import advice, text_with_code, title
 from samebits.lint.registry import rules as lint_rules
 from samebits.questions.registry import rules
 from samebits.records.finding import RuleText
@@ -62,7 +62,8 @@ def squeezed(text):
 def test_a_page_marks_code_as_a_report_does(rule):
     page = squeezed((PAGES / f"{rule.code}.md").read_text("utf-8"))
     table_lines = [b for b in advice(rule.text).split("\n\n") if not b.startswith("| name")]
-    for block in [title(rule.text), *table_lines]:
+    hit_if = text_with_code(finding_page(rule.code).hit_if)
+    for block in [title(rule.text), *table_lines, hit_if]:
         assert squeezed(block) in page
 
 

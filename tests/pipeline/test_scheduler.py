@@ -392,7 +392,7 @@ def test_a_type_that_an_older_release_cannot_make_is_made_by_a_newer_one(tmp_pat
         )
 
     bench = Bench(tmp_path, recipe(auto=True), does={"4.48": knows_no_plan})
-    assert set(statuses(bench.run()).values()) == {COMPLETE}
+    assert all(status == COMPLETE for status in statuses(bench.run()).values())
     assert [stack for stack, _ in bench.jobs_of("build")] == ["4.48", "4.57"]
 
 

@@ -595,6 +595,20 @@ def known_because(*reasons):
     return answer(report), report
 
 
+def test_a_line_of_the_terminal_keeps_release_and_remedy_and_ends_in_whole_words():
+    message = "a list or tuple of 1 tensor instead of one tensor, with the same bytes in it " * 3
+    reason = (
+        "image_hidden_states has other shapes: one tensor of all images up to 4.48, and others "
+    )
+    known = of(NEW, Verdict.FAILED, failure=raised("forward", "ValueError", message))
+    update = {"verdict": Verdict.EXPECTED, "expected": (reason * 3,)}
+    (line,) = (x for x in head(one(known.model_copy(update=update))) if x.startswith("m: "))
+    assert f"; between {OLD} and {NEW}; {NEW} raises, {OLD} runs. matrix.yaml: image_hid" in line
+    assert line.endswith("… To do: Stay with transformers 4.57.0")
+    for cut in re.findall(r"([\w.]+)…", line):
+        assert cut in [word.strip(",:") for word in f"{message} {reason}".split()]
+
+
 @pytest.mark.parametrize(
     ("reason", "wrong"),
     [

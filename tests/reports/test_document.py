@@ -182,8 +182,19 @@ def test_the_heading_counts_new_and_known_differences_and_never_says_only_that_i
 def test_a_known_difference_has_a_mark_on_its_number_that_the_report_explains():
     text = rendered(only_rows("mamba", "llama"))
     assert "undecided logits 3.0e-06 \u2020" in text
-    assert "\u2020 known: listed under `expected` in the matrix file." in text
+    mark = "\u2020 marks a known difference: the matrix file lists it under `expected`"
+    assert text.index(mark) < text.index("undecided logits 3.0e-06 \u2020")
     assert "\u2020" not in rendered(only_rows("falcon", "llama"))
+
+
+def test_the_first_lines_say_which_release_a_family_is():
+    report = sample_report()
+    stacks = tuple(
+        stack.model_copy(update={"id": "5.x"} if stack.id == "5.23" else {})
+        for stack in report.stacks
+    )
+    assert ", 5.x is 5.23.0" in headline(report.model_copy(update={"stacks": stacks}))
+    assert ".x is" not in headline(report)
 
 
 def test_report_md_counts_the_pages_of_models_and_verdicts_md_links_each():
@@ -396,6 +407,13 @@ def test_decode_gets_what_logits_get_in_its_own_words():
 def test_padding_rows_without_figures():
     text = only(differing("hidden_states", item(outcome="identical", pad_rows="differ")))
     assert "padding rows, which do not affect the verdict, differ" in text
+
+
+def test_padding_rows_of_many_layers_are_one_line():
+    layers = [item(name=f"layer {n}", pad_rows="differ", pad_metrics=metrics(n)) for n in (1, 3, 2)]
+    text = only(differing("hidden_states", *layers))
+    assert text.count("\n- padding rows, which do not affect the verdict, differ by up to") == 1
+    assert "differ by up to 3.0e+00" in text
 
 
 def test_many_tensors_are_cut_and_counted():

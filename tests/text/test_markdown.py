@@ -148,6 +148,9 @@ def test_long_text_is_shortened_in_its_middle():
 def test_what_is_clipped_ends_in_dots():
     assert text_markdown.clip("abc def", 5) == "abc…"
     assert text_markdown.clip("abc", 3) == "abc"
+    assert text_markdown.clip("one, two three", 9) == "one, two…"
+    assert text_markdown.clip("one two, (three)", 12) == "one two…"
+    assert text_markdown.clip("a verylongword", 9) == "a verylo…"
 
 
 @given(texts, st.integers(10, 60))
@@ -158,9 +161,9 @@ def test_a_brief_text_is_never_longer_than_its_limit(raw, limit):
 def test_a_brief_text_keeps_the_figures_at_its_end():
     assert (
         text_markdown.brief("logits: a  long\nstory of it: max abs 1", 30)
-        == "logits: a long sto…: max abs 1"
+        == "logits: a long…: max abs 1"
     )
-    assert text_markdown.brief("one two three four", 10) == "one two t…"
+    assert text_markdown.brief("one two three four", 10) == "one two…"
     assert text_markdown.brief(f"a: {'b' * 20}", 10) == "a: bbbbbb…"
     assert text_markdown.brief("a: b", 10) == "a: b"
 

@@ -71,7 +71,7 @@ REMOVED = frozenset(
         "use_bfloat16",
     ]
 )
-"""Attributes of ``PretrainedConfig()`` in 4.48 and 4.57 that 5.2 and 5.23 do not set."""
+"""Attributes of ``PretrainedConfig()`` in 4.48 and 4.57 that 5.2, 5.23 and 5.24 do not set."""
 
 
 def _config_reads(

@@ -13,6 +13,8 @@ from samebits.text.names import numbered
 from samebits.text.numbers import count, exact, number, pair, part, plural, ulp
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from samebits.records.comparison import (
         CellResult,
         Extreme,
@@ -148,8 +150,14 @@ def _prompt_layers(prompt: str, layers: list[ItemComparison]) -> Markdown:
         str(len(layers) - 1),
         ", ".join(_sizes(layers)),
     )
-    remarks = {remark: None for item in layers if (remark := _remark(item))}
-    return page([growth, _largest_step(layers), bullets(map(prose, remarks))])
+    return page([growth, _largest_step(layers), bullets(map(prose, _layer_remarks(layers)))])
+
+
+def _layer_remarks(layers: list[ItemComparison]) -> Iterable[str]:
+    """Return the remarks on layers, and of all padding rows the largest difference."""
+    remarks = ("; ".join(_facts(item)) for item in layers)
+    worst = max(layers, key=lambda item: (item.pad_rows == "differ", _pad_size(item)))
+    return filter(None, dict.fromkeys([*remarks, _pads(worst)]))
 
 
 def _largest_step(layers: list[ItemComparison]) -> Markdown:
@@ -232,7 +240,11 @@ def _shape(ref: TensorRef) -> str:
 
 
 def _remark(item: ItemComparison) -> str:
-    return "; ".join(filter(None, [item.note, *_not_finite(item.metrics), _pads(item)]))
+    return "; ".join(filter(None, [*_facts(item), _pads(item)]))
+
+
+def _facts(item: ItemComparison) -> list[str]:
+    return [*([item.note] if item.note else []), *_not_finite(item.metrics)]
 
 
 def _not_finite(metrics: Metrics | None) -> list[str]:
@@ -250,9 +262,12 @@ def _pads(item: ItemComparison) -> str:
     """Return how the padding rows differ, which no verdict counts."""
     if item.pad_rows != "differ":
         return ""
-    metrics = item.pad_metrics
-    figure = f" by up to {number(metrics.max_abs)}" if metrics else ""
+    figure = f" by up to {number(_pad_size(item))}" if item.pad_metrics else ""
     return f"padding rows, which do not affect the verdict, differ{figure}"
+
+
+def _pad_size(item: ItemComparison) -> float:
+    return item.pad_metrics.max_abs if item.pad_metrics else 0.0
 
 
 def _logits(places: str, what: str, measured: list[tuple[str, Metrics]]) -> list[Markdown]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import OPEN
 from samebits.records.ids import Verdict
+from samebits.reports.answer.releases import release
 from samebits.reports.commands import compare_two
 from samebits.reports.sections.findings import named
 from samebits.text.blocks import first_of, heading, link, page, table, titled
@@ -104,7 +105,8 @@ def _serious(report: Report, most: int | None = None, names: int | None = None) 
     """
     lines = []
     for before, stack, changes in steps(report):
-        step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
+        name = release(stack, report)
+        step = fill("{}\u00a0→\u00a0{}", release(before, report), name) if before else name
         lines += [
             [step, _MOVES[what][1], count(len(models)), first_of(models, names or len(models))]
             for what, models in changes.items()
@@ -158,9 +160,9 @@ _MOVES: dict[str, tuple[str, str]] = {
 def moves(report: Report) -> list[str]:
     """Return a sentence for each step from release to release, such as ``5 models raise``."""
     return [
-        f"{step.before} → {step.stack}: {_moved(step)}"
+        f"{release(step.before, report)} → {release(step.stack, report)}: {_moved(step)}"
         if step.before
-        else f"In {step.stack}{', the reference' if step.stack == report.reference else ''}: {_moved(step)}"
+        else f"In {release(step.stack, report)}{', the reference' if step.stack == report.reference else ''}: {_moved(step)}"
         for step in steps(report)
     ]
 

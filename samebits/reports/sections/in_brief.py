@@ -103,7 +103,7 @@ def models(report: Report, pages: Collection[str]) -> Markdown:
     lines = summary_lines(report)
     same = _identical(report, pages)
     if len(lines.rows) <= MAX_LINES:
-        shown = [table(lines.headers, lines.rows), legend(report.rows)]
+        shown = [legend(report.rows), table(lines.headers, lines.rows)]
         return page([heading(2, "Models"), *shown, same])
     return page([heading(2, "Models"), _groups(report), same])
 

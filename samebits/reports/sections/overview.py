@@ -115,7 +115,12 @@ def _extent(report: Report) -> str:
     unbuilt = f", {count(broken)} not built" if broken else ""
     releases = plural(len(report.stacks), "release")
     rows = f" in {plural(len(report.rows), 'variant')}" if len(report.rows) > len(models) else ""
-    return f"{plural(len(models), 'model')}{rows}, {releases}{unbuilt}"
+    families = [
+        f", {stack.id} is {stack.transformers}"
+        for stack in report.stacks
+        if stack.id.endswith(".x") and stack.transformers
+    ]
+    return f"{plural(len(models), 'model')}{rows}, {releases}{''.join(families)}{unbuilt}"
 
 
 def _counted(counts: Counter[Verdict]) -> list[str]:
@@ -246,7 +251,7 @@ def contents(sections: list[Markdown]) -> Markdown:
 
 def model_summary(rows: list[Row], report: Report) -> Markdown:
     """Return the verdict of every cell of one model, for its own page."""
-    return page([_group(EMPTY, rows, report, anchors(rows)), legend(rows)])
+    return page([legend(rows), _group(EMPTY, rows, report, anchors(rows))])
 
 
 def summary(report: Report) -> Markdown:
@@ -258,7 +263,7 @@ def summary(report: Report) -> Markdown:
     if ungrouped:
         name = prose("Other models" if groups else "")
         tables.append(_group(name, ungrouped, report, targets))
-    return page([heading(2, "Summary"), *tables, legend(report.rows)])
+    return page([heading(2, "Summary"), legend(report.rows), *tables])
 
 
 class Lines(NamedTuple):
@@ -284,7 +289,11 @@ def legend(rows: Iterable[Row]) -> Markdown:
     """Return what the mark of a known difference means; empty where there is none."""
     if not any(cell.verdict is Verdict.EXPECTED for row in rows for cell in row.cells):
         return EMPTY
-    return fill("{} known: listed under {} in the matrix file.", KNOWN, code("expected"))
+    return fill(
+        "{} marks a known difference: the matrix file lists it under {}, and it does not fail the run.",
+        KNOWN,
+        code("expected"),
+    )
 
 
 def _headers(report: Report) -> list[str]:
