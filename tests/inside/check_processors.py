@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import transformers
 from raising import raised
+from samebits_probe.cell import cell
 from samebits_probe.cell.session import Session
 from samebits_probe.model.load import Source
 from samebits_probe.questions.processors import (
@@ -124,8 +125,8 @@ def test_a_processor_that_empties_its_options_takes_them_from_no_later_call():
     assert nested == {"images_kwargs": {"do_rescale": False}}
 
 
-def answers_of(run, **questions):
-    """Return what the phase answers for a checkpoint of sounds."""
+def session_of(run, **questions):
+    """Return the session of a checkpoint of sounds without weights."""
     source = source_of("wav2vec2", feature_extractor_type="Wav2Vec2FeatureExtractor")
     variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
     model = {"source": source.where, "trust_remote_code": False, "questions": questions}
@@ -136,7 +137,12 @@ def answers_of(run, **questions):
         "store": {"root": source.where, "limit": 0, "wanted": []},
         "model": model,
     }
-    session = Session(job)
+    return Session(job)
+
+
+def answers_of(run, **questions):
+    """Return what the phase answers for a checkpoint of sounds."""
+    session = session_of(run, **questions)
     phase.observe(session)
     assert not session.skips
     return session.signals.get("answers", {})
@@ -146,6 +152,14 @@ def test_the_phase_answers_in_run_a_where_it_is_asked():
     (answer,) = answers_of("a", processors={}).values()
     assert answer["parts"].keys() == {"feature extractor", "feature extractor, with options"}
     assert answers_of("a") == answers_of("b", processors={}) == {}
+
+
+def test_a_checkpoint_whose_model_does_not_load_has_its_processors_asked():
+    outcome = cell.observe(session_of("a", processors={}))
+    assert (outcome["status"], outcome["failure"]["phase"]) == ("failed", "load")
+    assert outcome["signals"]["answers"]["processors"]["parts"]["feature extractor"]["cases"]
+    outcome = cell.observe(session_of("a"))
+    assert (outcome["status"], "answers" in outcome["signals"]) == ("failed", False)
 
 
 def test_every_kind_of_sound_is_asked_in_both_precisions():
