@@ -190,7 +190,7 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
         )
         calls[_SOUND_EACH] = Call(lambda: _of_two_sounds(processor), _read_padded_sounds)
     if not calls and getattr(processor, "tokenizer", None) is None:
-        return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images()
+        return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images(processor)
     return calls
 
 

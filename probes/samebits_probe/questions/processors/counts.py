@@ -94,7 +94,10 @@ def _calling(method: _Method) -> Callable[[Any, Size], Mapping[str, Any]]:
 def _media(kind: str, size: Size) -> Any:
     if kind == "images":
         return samples.picture(*size)
-    return samples.sound(*size) if kind == "audio" else samples.clip(*size[1:], size[0])
+    if kind == "audio":
+        return samples.sound(*size)
+    count, height, width = size
+    return samples.clip(height, width, count)
 
 
 def _writing(method: _Method) -> Callable[[Any, Any], Mapping[str, int]]:
