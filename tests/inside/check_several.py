@@ -114,10 +114,3 @@ def test_a_model_of_text_has_no_such_prompt():
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**TEXT)).eval()
     subject = Subject(model, "causal-lm", Path(tempfile.mkdtemp()))
     assert beams.several(subject) == {}
-
-
-def test_a_video_is_asked_in_a_single_row_too():
-    ids, floats = torch.ones(1, 8, dtype=torch.long), torch.zeros(4, 6)
-    assert beams._has_more_than_text({"input_ids": ids, "pixel_values_videos": floats})
-    assert not beams._has_more_than_text({"input_ids": ids, "pixel_values": floats})
-    assert beams._has_more_than_text({"input_ids": ids.repeat(2, 1), "pixel_values": floats})

@@ -167,11 +167,11 @@ def _miscounted(case: Case) -> Iterator[Sighting]:
             for made in part.cases.values()
             if made.counted in part.cases and made.outputs
         }
-        wrong = [f"{of}: {line}" for of, line in lines.items() if line]
+        wrong = {of: line for of, line in lines.items() if line}
         if wrong:
-            first, _, _ = wrong[0].partition(": ")
             count = f"{len(wrong)} of {plural(len(lines), 'size')} of {part.class_name}"
-            yield Sighting(f"{name}: {first}", (count, *wrong[:_MAX_CASES]))
+            shown = [f"{of}: {line}" for of, line in wrong.items()][:_MAX_CASES]
+            yield Sighting(f"{name}: {next(iter(wrong))}", (count, *shown))
 
 
 def _miscount(counted: ProcessorCase, written: int | None) -> str:

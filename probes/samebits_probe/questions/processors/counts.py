@@ -26,7 +26,7 @@ _SOUNDS: tuple[Size, ...] = ((16_000,), (5_001,), (31 * 16_000,))
 """Samples of a sound: of a second, of less, and of more than most models take at once."""
 
 
-_MAX_MADE = {"images": 480, "videos": 480, "audio": 16_000}
+_MAX_MADE = {"images": 224, "videos": 224, "audio": 16_000}
 """Sides and samples up to which a call gets what the size is of."""
 
 

@@ -16,7 +16,6 @@ from transformers import LogitsProcessorList
 from samebits_probe.model import forks, media_way
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance
-from samebits_probe.model.media_layouts import VIDEOS
 from samebits_probe.questions.usage.subject import NoMeaning, error_text
 from samebits_probe.questions.usage.table import Table
 
@@ -82,7 +81,7 @@ def beams(subject: Subject) -> Facts:
 
 
 def several(subject: Subject) -> Facts:
-    """Return the same for each prompt with a video or of several rows with images or sounds, with two answers to each row.
+    """Return the same for each prompt of several rows with images, videos or sounds, with two answers to each row.
 
     Raises:
         NoMeaning: there is such a prompt, and the class does not generate.
@@ -104,9 +103,7 @@ def _has_more_than_text(fed: Facts) -> bool:
     is_of_decoder = any(name.startswith("decoder_") for name in fed)
     return (
         ids is not None
-        and (
-            len(ids) > 1 or any(name in fed for name in VIDEOS)
-        )  # a video may have several places in a row
+        and len(ids) > 1
         and not is_of_decoder
         and any(t.is_floating_point() and len(t) % len(ids) == 0 for t in tensors)
     )
