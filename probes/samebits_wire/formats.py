@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 22
+CAPTURE: Final = 23
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -34,6 +34,7 @@ CAPTURE: Final = 22
 # 22: what pipelines make of a batch of prompts and of each by itself; forwards of a
 #     frozen model on images and sounds; the dtypes of models that are made of the config; rows with
 #     images one by one, and rows of text after them.
+# 23: which call of a processor counts the tokens that a method tells.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

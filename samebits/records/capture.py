@@ -432,7 +432,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[22] = formats.CAPTURE
+    format_version: Literal[23] = formats.CAPTURE
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]
@@ -440,7 +440,7 @@ class Capture(Record):
     extent: Extent = "full"
     status: Literal["complete", "failed", "absent", "unfinished"]
     """complete: every phase after the load was tried. failed: the model did not load, so there are
-    no observations. absent: the release does not know the model. unfinished: the run ended early;
+    no observations but those of files. absent: the release does not know the model. unfinished: the run ended early;
     the capture has the observations made until then."""
     failure: Failure | None = None
     """The exception of the load."""

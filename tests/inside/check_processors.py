@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import transformers
 from raising import raised
+from samebits_probe.cell import cell
 from samebits_probe.cell.session import Session
 from samebits_probe.model.load import Source
 from samebits_probe.questions.processors import (
@@ -124,8 +125,8 @@ def test_a_processor_that_empties_its_options_takes_them_from_no_later_call():
     assert nested == {"images_kwargs": {"do_rescale": False}}
 
 
-def answers_of(run, **questions):
-    """Return what the phase answers for a checkpoint of sounds."""
+def session_of(run, **questions):
+    """Return the session of a checkpoint of sounds without weights."""
     source = source_of("wav2vec2", feature_extractor_type="Wav2Vec2FeatureExtractor")
     variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
     model = {"source": source.where, "trust_remote_code": False, "questions": questions}
@@ -136,7 +137,12 @@ def answers_of(run, **questions):
         "store": {"root": source.where, "limit": 0, "wanted": []},
         "model": model,
     }
-    session = Session(job)
+    return Session(job)
+
+
+def answers_of(run, **questions):
+    """Return what the phase answers for a checkpoint of sounds."""
+    session = session_of(run, **questions)
     phase.observe(session)
     assert not session.skips
     return session.signals.get("answers", {})
@@ -146,6 +152,14 @@ def test_the_phase_answers_in_run_a_where_it_is_asked():
     (answer,) = answers_of("a", processors={}).values()
     assert answer["parts"].keys() == {"feature extractor", "feature extractor, with options"}
     assert answers_of("a") == answers_of("b", processors={}) == {}
+
+
+def test_a_checkpoint_whose_model_does_not_load_has_its_processors_asked():
+    outcome = cell.observe(session_of("a", processors={}))
+    assert (outcome["status"], outcome["failure"]["phase"]) == ("failed", "load")
+    assert outcome["signals"]["answers"]["processors"]["parts"]["feature extractor"]["cases"]
+    outcome = cell.observe(session_of("a"))
+    assert (outcome["status"], "answers" in outcome["signals"]) == ("failed", False)
 
 
 def test_every_kind_of_sound_is_asked_in_both_precisions():
@@ -186,6 +200,7 @@ def test_numbers_of_a_size_are_asked_of_each_method_that_a_processor_has():
     returned = {
         name: processors.facts_of_outputs(call.called(Counting(), call.made()))
         for name, call in made.items()
+        if not call.counted
     }
     patches = returned["get_number_of_image_patches, an image of 480 x 360"]["number"]
     assert patches["sample"] == [480 * 360]
@@ -232,6 +247,156 @@ def test_sounds_are_given_at_the_rate_of_the_processor_and_read_at_the_one_that_
     assert outputs["lengths"].tolist() == [8_000]
     assert transformers.processing_utils.load_audio is before
     assert dict(options._switches(hears)) == {"labels": True}
+
+
+class Counts:
+    """A processor of texts with images, whose count has a patch too many if ``more`` is 1."""
+
+    image_token, image_processor, tokenizer = "<image>", object(), object()
+
+    def __init__(self, more=0, marks=True):
+        self.more, self.marks = more, marks
+
+    def __call__(self, text, images, return_tensors=None, return_mm_token_type_ids=False):
+        height, width = images[0].shape[:2]
+        ids = torch.tensor([[0] * 3 + [1] * (height // 8) * (width // 8)])
+        return {"input_ids": ids} | ({"mm_token_type_ids": ids} if self.marks else {})
+
+    def _get_num_multimodal_tokens(self, image_sizes=None):
+        return Counted([(h // 8) * (w // 8) + self.more for h, w in image_sizes])
+
+
+def test_a_call_counts_its_own_tokens_beside_the_method():
+    of = "an image of 97 x 64"
+    for more in (0, 1):
+        made = counts.calls(Counts(more))
+        call = made[f"the call, {of}"]
+        assert call.counted == f"_get_num_multimodal_tokens, {of}"
+        assert call.called(Counts(more), call.made()) == {"number": 96}
+    assert not any("4000" in name for name in made if name.startswith("the call"))
+    raised(calls.NotAsked, call.called, Counts(marks=False), call.made())
+
+
+def test_a_method_that_is_missing_is_asked_where_the_processor_of_the_package_calls_it():
+    folder = Path(tempfile.mkdtemp())
+    folder.joinpath("image_processing_own.py").write_text("class Images:\n    pass\n")
+    call = "self.image_processor.get_number_of_image_patches(1, 2)"
+    spec = importlib.util.spec_from_file_location("own", folder / "image_processing_own.py")
+    own = sys.modules["own"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(own)
+    try:
+        assert counts.calls(own.Images(), "image processor") == {}
+        folder.joinpath("processing_own.py").write_text(call)
+        name, made = next(iter(counts.calls(own.Images(), "image processor").items()))
+        assert name.startswith("get_number_of_image_patches, an image of ")
+        raised(AttributeError, made.called, own.Images(), made.made())
+        assert counts.calls(own.Images(), "video processor") == {}
+    finally:
+        del sys.modules["own"]
+
+
+class Films:
+    """An image processor that takes videos, each of a multiple of four frames."""
+
+    def preprocess(self, images, videos=None, return_tensors=None):
+        """Take both."""
+
+    def __call__(self, images=None, videos=None, return_tensors=None):
+        assert images is None
+        assert all(len(video) % 4 == 0 for video in videos), "cannot reshape"
+        return {"n_frames": np.array([len(video) for video in videos])}
+
+
+def test_an_image_processor_that_takes_videos_gets_some_of_several_lengths():
+    made = calls.of("image processor", Films())
+    eight, six = (made[f"a video: {name}"] for name in ("8 frames 64 x 48", "6 frames"))
+    assert eight.called(Films(), eight.made())["n_frames"].tolist() == [8]
+    raised(AssertionError, six.called, Films(), six.made())
+    assert not any("video" in name for name in calls.of("image processor", Counting()))
+
+
+class Talks:
+    """A processor whose template in its code reads a video; it samples four frames, or all."""
+
+    video_token, tokenizer, image_processor, feature_extractor = "<video>", None, None, None
+
+    def __init__(self, samples_frames=True):
+        self.asked = (lambda metadata: [0, 8, 16, 23]) if samples_frames else None
+
+    def __call__(self, text, videos, padding=None, return_tensors=None, video_metadata=None):
+        if return_tensors is None:
+            return {"input_ids": [[len(videos)]]}
+        return {"fps": np.array([given["fps"] for given in video_metadata or ()])}
+
+    def apply_chat_template(self, messages, **kwargs):
+        (part, _question) = messages[0]["content"]
+        base = sys.modules.get("transformers.video_processing_utils")
+        fetch = getattr(getattr(base, "BaseVideoProcessor", None), "fetch_videos", None)
+        utils = transformers.processing_utils
+        if hasattr(utils, "load_video"):
+            read = utils.load_video(
+                part["path"], **({"sample_indices_fn": self.asked} if self.asked else {})
+            )
+        else:
+            ((videos, metadata),) = ([*zip(*fetch(None, [part["path"]], self.asked))],)
+            read = videos[0], metadata
+        return {"pixel_values": np.array(read[0])}
+
+
+def test_a_conversation_names_a_video_by_its_path_and_the_release_samples_it():
+    made = calls.of("processor", Talks())
+    case = made["a conversation with a video by its path"]
+    utils = transformers.processing_utils
+    if not hasattr(utils, "load_video"):
+        return  # what it reads needs torchvision
+    own = utils.load_video
+    for talks, count in ((Talks(), 4), (Talks(samples_frames=False), 24)):
+        outputs = case.called(talks, None)
+        assert outputs["n_frames"].tolist() == [count]
+        assert outputs["pixel_values"].shape == (count, 32, 32, 3)
+    assert utils.load_video is own
+
+
+def test_a_video_comes_without_tensors_and_with_its_metadata():
+    made = calls.of("processor", Talks())
+    plain = made["a text and a video, no tensors"]
+    assert plain.called(Talks(), plain.made()) == {"input_ids": [[1]]}
+    known = made["a text and a video, its metadata"]
+    typed = getattr(transformers.processing_utils, "VideosKwargs", None)
+    if "video_metadata" in getattr(typed, "__annotations__", {}):
+        assert known.called(Talks(), known.made())["fps"].tolist() == [4.0]
+    else:
+        raised(calls.NotAsked, known.called, Talks(), known.made())
+
+
+class Limited:
+    """An image processor whose calls read ``max_pixels``, and whose attribute has no effect if it is deaf."""
+
+    max_pixels, image_mean, image_std, return_rows = 10_000, [0.5] * 3, [0.5] * 3, None
+    is_deaf = False
+
+    def preprocess(
+        self, images, max_pixels=None, image_mean=None, image_std=None, return_rows=None
+    ):
+        """Take options by name."""
+
+    def __call__(self, images, return_tensors=None, max_pixels=None, **options):
+        own = 10_000 if self.is_deaf else self.max_pixels
+        return {"n": np.array(max_pixels or own), **options}
+
+
+def test_options_are_set_on_the_object_and_means_come_as_arrays():
+    sys.path.append(os.environ["SAMEBITS_PILLOW"])
+    made = options.of("image processor", Limited())
+    base = "RGB 97 x 64"
+    on_object = made[f"{base}, max_pixels=4096 set on the object"]
+    assert (on_object.like, on_object.given) == (f"{base}, max_pixels=4096", {})
+    assert on_object.called(Limited(), None)["n"] == 4096
+    deaf = type("Deaf", (Limited,), {"is_deaf": True})()
+    assert on_object.called(deaf, None)["n"] == 10_000
+    arrays_of = f"{base}, image_mean=array([0.25, 0.5, 0.75]), image_std=array([0.5, 0.25, 0.5])"
+    assert isinstance(made[arrays_of].called(Limited(), None)["image_mean"], np.ndarray)
+    assert made[f"{base}, return_rows=true"].called(Limited(), None)["return_rows"] is True
 
 
 def test_facts_are_the_same_each_time():

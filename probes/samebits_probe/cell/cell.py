@@ -28,6 +28,9 @@ from samebits_probe.process.devices import DeviceMissing
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from samebits_probe.cell.phase import Phase
     from samebits_wire.jobs import CellJob
 
 
@@ -74,6 +77,9 @@ def observe(session: Session) -> dict[str, Any]:
         return session.outcome("absent", absent=str(reason))
     except PhaseFailed as failed:
         quantized.require_gpu(failed.__cause__)
+        session.load_failure = failed.failure
+        if failed.failure["phase"] == "load":  # the files have passed their checks
+            _observe_all(session, [phase for phase in PHASES if phase.without_load])
         return session.outcome("failed", failure=failed.failure)
     first, *others = PHASES
     with session.timed(first.name), torch.set_grad_enabled(first.needs_grad):
@@ -98,11 +104,14 @@ def _without_model(session: Session) -> dict[str, Any]:
     session.loaded = load.without_model(session.source)
     for signal in ("weights", "buffers", "inv_freq", "forward", "greedy"):
         session.skip(signal, "the folder holds no model")
-    for phase in PHASES:
-        if phase.without_model:
-            with session.timed(phase.name), torch.set_grad_enabled(phase.needs_grad):
-                phase.observe(session)
+    _observe_all(session, [phase for phase in PHASES if phase.without_model])
     return session.outcome("complete")
+
+
+def _observe_all(session: Session, phases: Sequence[Phase]) -> None:
+    for phase in phases:
+        with session.timed(phase.name), torch.set_grad_enabled(phase.needs_grad):
+            phase.observe(session)
 
 
 def load_model(session: Session) -> None:

@@ -33,3 +33,5 @@ class Phase(NamedTuple):
     """True if the phase controls gradients itself."""
     without_model: bool = False
     """True if it needs the files of a tokenizer or processor alone."""
+    without_load: bool = False
+    """True if it reads these files by itself, also where the model did not load."""

@@ -90,6 +90,7 @@ class Session:
         self.signals: dict[str, Any] = {}
         self.skips: list[dict[str, Any]] = []
         self.failures: list[dict[str, Any]] = []
+        self.load_failure: dict[str, Any] | None = None
         self.seconds: dict[str, float] = {}
         self.counts: dict[str, int] = {}
         self.effect = "not checked"
@@ -125,10 +126,12 @@ class Session:
     # what a phase records
 
     def begin(self, phase: str) -> None:
-        """Begin a phase, and write an unfinished capture in case the run ends in this phase."""
+        """Begin a phase, and write a capture in case the run ends in this phase."""
         progress.begin(phase)
         interruption = {"phase": phase, "reason": "the run was still going on"}
         outcome = self.outcome("unfinished", unfinished=interruption)
+        if self.load_failure is not None:
+            outcome = self.outcome("failed", failure=self.load_failure)
         with suppress(OSError):  # writing the complete capture will raise the same error
             write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
 

@@ -84,9 +84,11 @@ class ProcessorCase(Record):
     without: str = ""
     """The case of the same call without the option that this one has; '' if it has none."""
     is_loaded: bool = False
-    """True if from_pretrained got the option, and not the call."""
+    """True if from_pretrained or the object got the option, and not the call."""
     like: str = ""
-    """The case whose call got what from_pretrained got here."""
+    """The case whose call got what from_pretrained or the object got here."""
+    counted: str = ""
+    """The case of the method that tells how many tokens this call writes; '' if it counts none."""
 
 
 class ProcessorPart(Record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.questions.processors.records import (
         PartComparison,
+        ProcessorCase,
         ProcessorDifference,
         ProcessorOutcome,
         ProcessorPart,
@@ -129,11 +131,16 @@ def _not_loaded(case: Case) -> Iterator[Sighting]:
 
 
 def _ignored_at_load(case: Case) -> Iterator[Sighting]:
-    """Find options that a call takes and that from_pretrained drops, or makes something else of."""
+    """Find options that a call takes, and that from_pretrained or the object drops or makes something else of."""
     signal = PROCESSORS.in_cell(case.capture)
     for name, part in signal.parts.items() if signal is not None else ():
+        seen: set[str] = set()
         for option, given in part.cases.items():
-            if given.like in part.cases and (words := _unlike_the_call(part, option)):
+            is_new = given.like in part.cases and given.like not in seen
+            if is_new and (words := _unlike_the_call(part, option)):
+                seen.add(
+                    given.like
+                )  # what from_pretrained drops is an attribute that no call reads
                 yield Sighting(f"{name}: {option}", words)
 
 
@@ -151,6 +158,38 @@ def _unlike_the_call(part: ProcessorPart, option: str) -> tuple[str, ...]:
     return ()
 
 
+def _miscounted(case: Case) -> Iterator[Sighting]:
+    """Find sizes for which a method tells another number of tokens than the call writes."""
+    signal = PROCESSORS.in_cell(case.capture)
+    for name, part in signal.parts.items() if signal is not None else ():
+        lines = {
+            made.counted: _miscount(part.cases[made.counted], _number(made, "number"))
+            for made in part.cases.values()
+            if made.counted in part.cases and made.outputs
+        }
+        wrong = {of: line for of, line in lines.items() if line}
+        if wrong:
+            count = f"{len(wrong)} of {plural(len(lines), 'size')} of {part.class_name}"
+            shown = [f"{of}: {line}" for of, line in wrong.items()][:_MAX_CASES]
+            yield Sighting(f"{name}: {next(iter(wrong))}", (count, *shown))
+
+
+def _miscount(counted: ProcessorCase, written: int | None) -> str:
+    """Return how a method that is to tell the number of written tokens does not; '' if it does."""
+    if counted.raised:
+        return f"the method raises {counted.raised}: {counted.message}; the call writes {written}"
+    key = next((k for k in counted.outputs or {} if re.fullmatch(r"num_\w+_tokens", k)), "")
+    number = _number(counted, key)
+    if number in (None, written):
+        return ""
+    return f"the method gives {number}, and the call writes {written}"
+
+
+def _number(counted: ProcessorCase, output: str) -> int | None:
+    facts = (counted.outputs or {}).get(output)
+    return int(facts.sample[0]) if facts is not None and len(facts.sample) == 1 else None
+
+
 RULES = (
     Rule("SB830", _other_results("counts")),
     Rule("SB831", _other_settings),
@@ -164,4 +203,5 @@ RULES = (
     Rule("SB839", _differing("undecided")),
     Rule("SB850", _differing("no effect")),
     Rule("SB859", _ignored_at_load),
+    Rule("SB866", _miscounted),
 )

@@ -202,3 +202,53 @@ def test_a_backend_on_demand_that_computes_otherwise_is_named():
         role="on demand",
     )
     assert codes(on_demand(), other) == {"SB833"}
+
+
+COUNT, RAISES = (
+    "_get_num_multimodal_tokens, an image of 97 x 64",
+    ProcessorCase(raised="AttributeError", message="no such method"),
+)
+
+
+def counted(method, written, key="num_image_tokens"):
+    """Return a signal of what a method gives for a size, and of what a call writes."""
+    of_method = method if isinstance(method, ProcessorCase) else case(np.array([method]), key=key)
+    made = (
+        written
+        if isinstance(written, ProcessorCase)
+        else case(np.array(written), key="number", counted=COUNT)
+    )
+    cases = {COUNT: of_method, "the call, an image of 97 x 64": made}
+    return signal(cases, part="processor, counts", role="counts")
+
+
+@pytest.mark.parametrize(
+    ("side", "expected"),
+    [
+        (counted(12, 12), set()),
+        (counted(16, 12), {"SB866"}),
+        (counted(RAISES, 12), {"SB866"}),
+        (counted(16, ProcessorCase(raised="ValueError", counted=COUNT)), set()),
+        (counted(16, ProcessorCase(left_out="no token is marked", counted=COUNT)), set()),
+        (counted(16, 12, key="num_image_patches"), set()),
+    ],
+)
+def test_a_method_counts_the_tokens_that_the_call_of_its_release_writes(side, expected):
+    assert codes(side, side) == expected
+
+
+def test_what_calls_write_is_no_count_of_a_method():
+    """Two releases whose methods agree are compared by the outputs of their calls elsewhere."""
+    assert codes(counted(12, 12), counted(12, 16)) == {"SB866"}
+    assert codes(counted(16, 12), counted(16, 16)) == set()
+
+
+def test_an_option_that_is_set_on_the_object_is_compared_with_the_call():
+    def of(on_object):
+        base = {"without": BASE, "is_loaded": True, "like": IN_CALL}
+        cases = {BASE: WITHOUT, IN_CALL: WITH.model_copy(update={"without": BASE})}
+        cases[f"{IN_CALL} set on the object"] = on_object.model_copy(update=base)
+        return signal(cases, part="image processor, with options", role="options")
+
+    assert codes(of(WITH), of(WITHOUT)) == {"SB859"}
+    assert codes(of(WITHOUT), of(WITH)) == set()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import transformers
 
-from samebits_probe.questions.processors import samples
+from samebits_probe.questions.processors import files, samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -40,25 +41,51 @@ class Call(NamedTuple):
     """Arguments of from_pretrained for an object of its own; None for the one that is there."""
     like: str = ""
     """The case that gives the option in the call instead."""
+    counted: str = ""
+    """The case of a method that tells the number which this one counts."""
 
 
 def of(kind: str, processor: Any, *, talks: bool = False) -> dict[str, Call]:
     """Return case -> call for a part of a kind; ``talks`` if the checkpoint has a chat template for it."""
     if kind == "feature extractor":
         if hasattr(processor, "preprocess"):
-            return _of_images()  # a feature extractor of images, which releases still load
+            return _of_images(processor)  # a feature extractor of images, which releases still load
         return _of_sounds()
     if kind == "video processor":
         return _of_videos()
     if kind == "processor":
-        return _of_texts(processor, talks=talks)
-    return _of_images()
+        return _of_texts(processor, talks=talks or _has_own_template(processor))
+    return _of_images(processor)
 
 
-def _of_images() -> dict[str, Call]:
-    return {
+def _of_images(processor: Any) -> dict[str, Call]:
+    calls = {
         name: Call(made, look) for name, made in (samples.arrays() | samples.pictures()).items()
     }
+    if _takes_videos(processor):
+        clips = samples.videos() | samples.several_videos()
+        calls |= {
+            f"a video: {n}" if n in samples.videos() else n: Call(made, _look_at_videos)
+            for n, made in clips.items()
+        }
+    return calls
+
+
+def _takes_videos(processor: Any) -> bool:
+    """Return True for an image processor that takes videos, as VideoMAE's, and Qwen2-VL's up to 4.57."""
+    return "videos" in _taken(processor)
+
+
+def _taken(processor: Any) -> set[str]:
+    with suppress(AttributeError, TypeError, ValueError):
+        return {*inspect.signature(processor.preprocess).parameters}
+    return set()
+
+
+def _look_at_videos(processor: Any, videos: Any) -> Any:
+    frames = [[*video] for video in (videos if isinstance(videos, list) else [videos])]
+    images = {"images": None} if "images" in _taken(processor) else {}
+    return processor(**images, videos=frames, return_tensors=_tensors(processor))
 
 
 def _tensors(processor: Any) -> str:
@@ -75,6 +102,25 @@ def watch(processor: Any, video: Any, **options: Any) -> Any:
     return processor(videos=[video], **({"return_tensors": "pt"} | options))
 
 
+def _watch_known(processor: Any, video: Any) -> Any:
+    return watch(processor, video, **_known(video))
+
+
+def _known(video: Any) -> dict[str, Any]:
+    """Return the argument with what a user knows of a video.
+
+    Raises:
+        NotAsked: the release takes no such argument.
+
+    """
+    # not imported with this module, as in the module files
+    typed = getattr(transformers.processing_utils, "VideosKwargs", None)
+    if "video_metadata" not in getattr(typed, "__annotations__", {}):
+        msg = "a video is taken without its metadata"
+        raise NotAsked(msg)
+    return {"video_metadata": [samples.metadata(len(video))]}
+
+
 def _watch_all(processor: Any, videos: Any) -> Any:
     return processor(videos=videos, return_tensors="pt")
 
@@ -82,6 +128,9 @@ def _watch_all(processor: Any, videos: Any) -> Any:
 def _of_videos() -> dict[str, Call]:
     calls = {name: Call(made, watch) for name, made in samples.videos().items()}
     calls |= {name: Call(made, _watch_all) for name, made in samples.several_videos().items()}
+    calls["8 frames 64 x 48, its metadata"] = Call(
+        samples.videos()["8 frames 64 x 48"], _watch_known
+    )
     calls["RGBA, to RGB"] = Call(lambda: samples.frames(4), _converted)
     calls["opaque RGBA, to RGB"] = Call(lambda: samples.frames(4, opaque=True), _converted)
     calls["channels first"] = Call(lambda: np.moveaxis(samples.frames(3), -1, 1), watch)
@@ -125,7 +174,7 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
     """Return calls of a processor of several kinds of inputs: texts with images or sounds."""
     calls: dict[str, Call] = {}
     if getattr(processor, "image_processor", None) is not None:
-        token = _placeholder(processor, "image_token", _USUAL)
+        token = placeholder(processor, "image_token", _USUAL)
         calls |= _of_pairs(token)
         if own := _other_placeholder(processor, token):
             calls |= _of_pairs(own)
@@ -133,7 +182,7 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
     if talks:
         calls |= _of_conversations(processor)
     if _hears(processor):
-        token = _placeholder(processor, "audio_token", "")
+        token = placeholder(processor, "audio_token", "")
         sound = _sound_of(processor)
         calls["a sound"] = Call(sound, _read_sound)
         calls["a text and a sound"] = Call(
@@ -141,7 +190,7 @@ def _of_texts(processor: Any, *, talks: bool) -> dict[str, Call]:
         )
         calls[_SOUND_EACH] = Call(lambda: _of_two_sounds(processor), _read_padded_sounds)
     if not calls and getattr(processor, "tokenizer", None) is None:
-        return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images()
+        return _of_sounds() if hasattr(processor, "sampling_rate") else _of_images(processor)
     return calls
 
 
@@ -150,6 +199,9 @@ def _of_pairs(token: str) -> dict[str, Call]:
     pictures = samples.pictures()
     calls = {
         "a text and an image": Call(lambda: ([f"{token} a cat"], [_one()]), _read_images),
+        "a text and an image, no tensors": Call(
+            lambda: ([f"{token} a cat"], [_one()]), _plain("images")
+        ),
         "a text and two images": Call(lambda: ([f"{token}{token} two cats"], _two()), _read_images),
         "a text between two images": Call(
             lambda: ([f"{token} a cat, and here {token} two"], _two()), _read_images
@@ -173,12 +225,18 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
     """Return calls with texts and videos, for a processor that has a token for a video or a part for it."""
     if not _sees_videos(processor):
         return {}
-    token = _placeholder(processor, "video_token", _USUAL_OF_VIDEO)
-    clip = samples.videos()["3 frames"]
+    token = placeholder(processor, "video_token", _USUAL_OF_VIDEO)
+    clip, longer = samples.videos()["3 frames"], samples.videos()["8 frames 64 x 48"]
     several = samples.several_videos()
     alike, unlike = several["two videos of one shape"], several["two videos of different shapes"]
     calls = {
         "a text and a video": Call(lambda: ([f"{token} a cat"], [clip()]), _read_videos),
+        "a text and a video, no tensors": Call(
+            lambda: ([f"{token} a cat"], [clip()]), _plain("videos")
+        ),
+        "a text and a video, its metadata": Call(
+            lambda: ([f"{token} a cat"], [longer()]), _read_known_videos
+        ),
         "a text and two videos": Call(
             lambda: ([f"{token} a cat, and here {token} two"], alike()), _read_videos
         ),
@@ -190,7 +248,7 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
         ),
     }
     if getattr(processor, "image_processor", None) is not None:
-        image = _placeholder(processor, "image_token", _USUAL)
+        image = placeholder(processor, "image_token", _USUAL)
         calls["a text with an image and a video"] = Call(
             lambda: ([f"{image} a cat, and here {token}"], [clip()]), _read_image_and_videos
         )
@@ -221,8 +279,11 @@ def _of_conversations(processor: Any) -> dict[str, Call]:
         f"a conversation with {what}, in one call": Call(media, _converse_at_once)
         for what, media in made.items()
     }
-    if _hears(processor):
-        at_once["a conversation with a sound by its path"] = Call(lambda: None, _converse_by_path)
+    kinds = {"a video": "video", "a sound": "audio"}
+    for what in (name for name in kinds if name in made):
+        at_once[f"a conversation with {what} by its path"] = Call(
+            lambda: None, _converse_by_path(kinds[what])
+        )
     return calls | at_once
 
 
@@ -230,13 +291,24 @@ def _hears(processor: Any) -> bool:
     return getattr(processor, "feature_extractor", None) is not None
 
 
-def _rate(processor: Any) -> int:
+def rate_of(processor: Any) -> int:
+    """Return the sampling rate of a processor's sounds."""
     return int(getattr(processor.feature_extractor, "sampling_rate", samples.RATE))
 
 
 def _sound_of(processor: Any, seed: int = 0) -> Callable[[], Any]:
     """Return what makes a sound of a second at the processor's own rate."""
-    return lambda: samples.sound(_rate(processor), seed)
+    return lambda: samples.sound(rate_of(processor), seed)
+
+
+def marked(processor: Any, kind: str) -> str:
+    """Return a text with a place for media of a kind of argument."""
+    names = {"images": "image_token", "videos": "video_token", "audio": "audio_token"}
+    usual = {"images": _USUAL, "videos": _USUAL_OF_VIDEO}.get(kind, "")
+    token = placeholder(processor, names[kind], usual)
+    if kind == "images":
+        token = _other_placeholder(processor, token) or token
+    return f"{token} a cat"
 
 
 def pairs(processor: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[..., Any]]]:
@@ -245,7 +317,7 @@ def pairs(processor: Any) -> Iterator[tuple[str, Callable[[], Any], Callable[...
         if _hears(processor):
             yield _SOUND_EACH, lambda: _of_two_sounds(processor), _read_padded_sounds
         return
-    token = _placeholder(processor, "image_token", _USUAL)
+    token = placeholder(processor, "image_token", _USUAL)
     for place in (token, _other_placeholder(processor, token)):
         for name, call in _of_pairs(place).items() if place else ():
             if call.called is _read_padded:
@@ -276,7 +348,7 @@ def _other_placeholder(processor: Any, token: str) -> str:
 
     Gemma 3 takes its token of the begin of an image, and Llama 4 one that is not in the model's ids.
     """
-    names = [_placeholder(processor, name, "") for name in _OTHER_PLACEHOLDERS]
+    names = [placeholder(processor, name, "") for name in _OTHER_PLACEHOLDERS]
     for other in ("", *(name for name in dict.fromkeys(names) if name not in ("", token))):
         with suppress(Exception):
             _read_images(processor, ([f"{other or token} a cat"], [_one()]))
@@ -284,7 +356,8 @@ def _other_placeholder(processor: Any, token: str) -> str:
     return ""
 
 
-def _placeholder(processor: Any, name: str, default: str) -> str:
+def placeholder(processor: Any, name: str, default: str) -> str:
+    """Return the text that stands for an image, a video or a sound, by the processor's attribute."""
     token = getattr(processor, name, None)
     return str(getattr(token, "content", token)) if token is not None else default
 
@@ -301,6 +374,20 @@ def _read_videos(processor: Any, case: Any, **media: Any) -> Any:
 
 def _read_image_and_videos(processor: Any, case: Any) -> Any:
     return _read_videos(processor, case, images=[_one()])
+
+
+def _read_known_videos(processor: Any, case: Any) -> Any:
+    return _read_videos(processor, case, **_known(case[1][0]))
+
+
+def _plain(named: str) -> Callable[[Any, Any], Any]:
+    """Return a call without an option: its outputs are lists."""
+
+    def read(processor: Any, case: Any) -> Any:
+        texts, media = case
+        return processor(text=texts, **{named: media})
+
+    return read
 
 
 def _message(parts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -344,36 +431,31 @@ def _templated(processor: Any, parts: Iterable[dict[str, Any]]) -> Any:
     )
 
 
-def _converse_by_path(processor: Any, _none: Any) -> Any:
-    """Return what the template makes of a sound in a file, and the rate that it is read with.
+def _converse_by_path(kind: str) -> Callable[[Any, Any], Any]:
+    """Return a call of the template with a file, which gives what the file is asked for as well."""
+    stand_in, noted = files.READ[kind]
 
-    The file is read by a package that an environment need not have: here a sound of half a second stands for it, at any rate.
+    def converse(processor: Any, _none: Any) -> Any:
+        asked: list[int] = []
+        reading = stand_in(asked)
+        if reading is None:
+            msg = f"apply_chat_template reads no {kind}"
+            raise NotAsked(msg)
+        with reading:
+            made = _templated(processor, [{"type": kind, "path": f"made.{kind}"}])
+        if not asked:
+            msg = f"apply_chat_template reads no {kind} by its path"
+            raise NotAsked(msg)
+        return {**made, noted: np.array(asked)}
 
-    Raises:
-        NotAsked: the release reads no sounds for a template.
+    return converse
 
-    """
-    # not imported with this module: the import of it puts another module in the place of transformers
-    processing_utils = transformers.processing_utils
-    own = getattr(processing_utils, "load_audio", None)
-    if own is None:
-        msg = "apply_chat_template reads no sounds"
-        raise NotAsked(msg)
-    rates: list[int] = []
 
-    def load(_path: Any, sampling_rate: int = samples.RATE, **_options: Any) -> Any:
-        rates.append(int(sampling_rate))
-        return samples.sound(int(sampling_rate) // 2)
-
-    processing_utils.load_audio = load
-    try:
-        made = _templated(processor, [{"type": "audio", "path": "sound.wav"}])
-    finally:
-        processing_utils.load_audio = own
-    if not rates:
-        msg = "apply_chat_template reads no sounds by their paths"
-        raise NotAsked(msg)
-    return {**made, "sampling_rate": np.array(rates)}
+def _has_own_template(processor: Any) -> bool:
+    """Return True for a class with a template in its code, as SmolVLM's for videos."""
+    base = getattr(transformers, "ProcessorMixin", object)
+    own = getattr(type(processor), "apply_chat_template", None)
+    return own is not None and own is not getattr(base, "apply_chat_template", own)
 
 
 def _read_padded(processor: Any, case: Any, *, named: str = "images", **options: Any) -> Any:
@@ -388,18 +470,18 @@ def _read_padded(processor: Any, case: Any, *, named: str = "images", **options:
 
 
 def _read_sound(processor: Any, sound: Any) -> Any:
-    return processor(audio=sound, sampling_rate=_rate(processor), return_tensors="pt")
+    return processor(audio=sound, sampling_rate=rate_of(processor), return_tensors="pt")
 
 
 def _read_text_and_sound(processor: Any, case: Any) -> Any:
     texts, sound = case
-    rate = _rate(processor)
+    rate = rate_of(processor)
     return processor(text=texts, audio=sound, sampling_rate=rate, return_tensors="pt")
 
 
 def _of_two_sounds(processor: Any) -> Any:
     sound = _sound_of(processor)()
-    token = _placeholder(processor, "audio_token", "")
+    token = placeholder(processor, "audio_token", "")
     return _texts(token), [sound, _sound_of(processor, 3)()[: len(sound) // 2]]
 
 

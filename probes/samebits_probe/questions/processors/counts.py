@@ -1,4 +1,7 @@
-"""Numbers of tokens and patches that a processor tells of a size alone, as vLLM asks before it has an image."""
+"""Numbers of tokens and patches that a processor tells of a size alone, as vLLM asks before it has an image.
+
+What a call makes of an image, a video or a sound of that size is counted beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,13 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from samebits_probe.questions.processors.calls import Call
+import numpy as np
+
+from samebits_probe.questions.processors import samples
+from samebits_probe.questions.processors.calls import Call, NotAsked, marked, rate_of
 
 Size = tuple[int, ...]
 _IMAGES: tuple[Size, ...] = ((97, 64), (224, 224), (480, 360), (30, 200), (1500, 4000))
@@ -19,39 +26,59 @@ _SOUNDS: tuple[Size, ...] = ((16_000,), (5_001,), (31 * 16_000,))
 """Samples of a sound: of a second, of less, and of more than most models take at once."""
 
 
+_MAX_MADE = {"images": 224, "videos": 224, "audio": 16_000}
+"""Sides and samples up to which a call gets what the size is of."""
+
+
 class _Method(NamedTuple):
     name: str
     what: str
     sizes: tuple[Size, ...]
     argument: str = ""
     """Its argument for several sizes; '' if it takes one size, and settings."""
+    media: str = ""
+    """The argument of a call with media of such a size; '' if its number is none of a call's tokens."""
 
 
 _METHODS = (
     _Method("get_number_of_image_patches", "an image", _IMAGES),
     _Method("get_num_of_video_patches", "a video", _VIDEOS),
-    _Method("_get_num_multimodal_tokens", "an image", _IMAGES, "image_sizes"),
-    _Method("_get_num_multimodal_tokens", "a video", _VIDEOS, "video_sizes"),
-    _Method("_get_num_multimodal_tokens", "a sound", _SOUNDS, "audio_lengths"),
+    _Method("_get_num_multimodal_tokens", "an image", _IMAGES, "image_sizes", "images"),
+    _Method("_get_num_multimodal_tokens", "a video", _VIDEOS, "video_sizes", "videos"),
+    _Method("_get_num_multimodal_tokens", "a sound", _SOUNDS, "audio_lengths", "audio"),
 )
 
 
-def calls(processor: Any) -> dict[str, Call]:
-    """Return case -> call for the methods that a processor has; each size is one case."""
-    return {
-        f"{method.name}, {method.what} of {' x '.join(map(str, size))}": Call(
-            partial(tuple, size), _calling(method)
-        )
-        for method in _METHODS
-        if _has(processor, method)
-        for size in method.sizes
-    }
+def calls(processor: Any, kind: str = "processor") -> dict[str, Call]:
+    """Return case -> call for the methods that a processor of a kind has; each size is one case."""
+    made: dict[str, Call] = {}
+    for method in _METHODS:
+        for size in method.sizes if _is_asked(processor, method, kind) else ():
+            name = f"{method.name}, {method.what} of {' x '.join(map(str, size))}"
+            made[name] = Call(partial(tuple, size), _calling(method))
+            if method.media and max(size[-2:]) <= _MAX_MADE[method.media]:
+                written = Call(partial(_media, method.media, size), _writing(method), counted=name)
+                made[f"the call, {method.what} of {' x '.join(map(str, size))}"] = written
+    return made
 
 
-def _has(processor: Any, method: _Method) -> bool:
-    """Return True if a release has the method; one with ``**kwargs`` would swallow an argument that it does not know."""
+def _is_asked(processor: Any, method: _Method, kind: str) -> bool:
+    """Return True if a release has the method; one with ``**kwargs`` would swallow an argument that it does not know.
+
+    One that is missing is asked where the processor of the same package calls it.
+    """
     own = getattr(processor, method.name, None)
-    return own is not None and method.argument in ("", *inspect.signature(own).parameters)
+    if own is None:
+        return _is_called(type(processor), f"{kind.replace(' ', '_')}.{method.name}(")
+    return method.argument in ("", *inspect.signature(own).parameters)
+
+
+def _is_called(owner: type, call: str) -> bool:
+    try:
+        folder = Path(inspect.getfile(owner)).parent
+    except (OSError, TypeError):
+        return False
+    return any(call in path.read_text("utf-8") for path in folder.glob("processing_*.py"))
 
 
 def _calling(method: _Method) -> Callable[[Any, Size], Mapping[str, Any]]:
@@ -62,3 +89,35 @@ def _calling(method: _Method) -> Callable[[Any, Size], Mapping[str, Any]]:
         return vars(result) if dataclasses.is_dataclass(result) else {"number": result}
 
     return count
+
+
+def _media(kind: str, size: Size) -> Any:
+    if kind == "images":
+        return samples.picture(*size)
+    if kind == "audio":
+        return samples.sound(*size)
+    count, height, width = size
+    return samples.clip(height, width, count)
+
+
+def _writing(method: _Method) -> Callable[[Any, Any], Mapping[str, int]]:
+    """Return a call that counts its own tokens of an image, a video or a sound."""
+
+    def write(processor: Any, media: Any) -> Mapping[str, int]:
+        options: dict[str, Any] = {"do_sample_frames": False} if method.media == "videos" else {}
+        if method.media == "audio":
+            options["sampling_rate"] = rate_of(processor)
+        made = processor(
+            text=[marked(processor, method.media)],
+            return_mm_token_type_ids=True,
+            return_tensors="pt",
+            **{method.media: [media]},
+            **options,
+        )
+        number = int(np.count_nonzero(made.get("mm_token_type_ids", 0)))
+        if not number:
+            msg = f"the call does not tell which of its tokens are of {method.what}"
+            raise NotAsked(msg)
+        return {"number": number}
+
+    return write

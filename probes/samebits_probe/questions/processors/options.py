@@ -14,6 +14,8 @@ from contextlib import suppress
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from samebits_probe.questions.processors import calls, samples, steps
 from samebits_probe.questions.processors.calls import Call
 
@@ -32,14 +34,20 @@ _NEEDS = {
 }
 """Option -> the setting without which it cannot be switched on."""
 _SIZES = ("size", "crop_size")
+_NO_SWITCHES = ("return_tensors",)
 _FILTERS = (2, 3)
 """Pillow's numbers of two filters."""
 _VALUES: Options = {
     "image_mean": [0.25, 0.5, 0.75],
     "image_std": [0.5, 0.25, 0.5],
     "rescale_factor": 2.0**-7,
+    "min_pixels": 12_544,
+    "max_pixels": 4_096,
 }
-"""Option of images -> its value."""
+"""Option of images -> its value; limits of pixels are such that the image of the calls is beyond them."""
+_MEANS = ("image_mean", "image_std")
+_SET = ("max_pixels", "min_pixels", "size")
+"""Options that users set on the object as well, and give to no call."""
 _PAIRS = ("do_resize", "do_rescale", "do_normalize")
 _OF_SOUNDS: dict[str, Options] = {
     "max_length": {"padding": "max_length", "max_length": 12_000},
@@ -76,6 +84,8 @@ def _of_pixels(processor: Any, base: tuple[str, Callable[[], Any], Asked]) -> di
     """Return calls with the options of an image or a video."""
     alone = dict(_options_of_pixels(processor))
     pairs = [alone[a] | alone[b] for a, b in combinations([p for p in _PAIRS if p in alone], 2)]
+    if all(isinstance(alone.get(name, {}).get(name), list) for name in _MEANS):
+        pairs.append({name: np.array(alone[name][name]) for name in _MEANS})
     more: list[Options] = [{"data_format": "channels_last"}, {"return_tensors": None}]
     named = [m for m in more if next(iter(m)) in {*_names(processor), "return_tensors"}]
     return _cases(base, [*alone.values(), *pairs, *named], processor)
@@ -89,6 +99,8 @@ def _options_of_pixels(processor: Any) -> Iterator[tuple[str, Options]]:
             needs = _NEEDS.get(name)
             if value or needs is None or getattr(processor, needs, None) is not None:
                 yield name, {name: not value}
+        elif value is None and name.startswith("return_") and name not in _NO_SWITCHES:
+            yield name, {name: True}
         elif name in _SIZES and (half := _half(value)) is not None:
             yield name, {name: half}
         elif name == "resample" and value in _FILTERS:
@@ -232,6 +244,9 @@ def _cases(
         if len(options) == 1 and may_load and all(_is_held(holder, n) for n in options):
             loaded = Call(made, ask, without=name, given=options, like=case)
             at_load[f"{case} in from_pretrained"] = loaded
+            if set(options) <= {*_SET}:
+                on_object = Call(made, _setting(ask, options), without=name, given={}, like=case)
+                at_load[f"{case} set on the object"] = on_object
     for options in only_loaded or ():
         case = f"{name}, {_shown(options)} in from_pretrained"
         at_load[case] = Call(made, ask, without=name, given=options)
@@ -259,7 +274,20 @@ def _with(ask: Asked, options: Options) -> Asked:
     return asked
 
 
+def _setting(ask: Asked, options: Options) -> Asked:
+    def asked(processor: Any, made: Any) -> Any:
+        for name, value in options.items():
+            setattr(processor, name, copy.deepcopy(value))
+        return ask(processor, made)
+
+    return asked
+
+
 def _shown(options: Options) -> str:
-    return ", ".join(
-        f"{name}={json.dumps(value, sort_keys=True)}" for name, value in options.items()
-    )
+    return ", ".join(f"{name}={_value(value)}" for name, value in options.items())
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array({value.tolist()})"
+    return json.dumps(value, sort_keys=True)

@@ -31,4 +31,4 @@ def observe(session: Session) -> None:
             session.answer("processors", facts)
 
 
-PHASE = Phase("processors", 85, observe, needs_grad=True, without_model=True)
+PHASE = Phase("processors", 85, observe, needs_grad=True, without_model=True, without_load=True)

@@ -181,7 +181,7 @@ def _parts(
     if not hasattr(processor, "tokenizer") and kind == "processor" and len(_kinds(declared)) > 1:
         return {kind: described}  # its only part is observed by itself
     made = calls.of(kind, processor, talks=_talks(source, declared))
-    counted = _cases(processor, load, counts.calls(processor), clock)
+    counted = _cases(processor, load, counts.calls(processor, kind), clock)
     parts = {kind: described | {"cases": _cases(processor, load, made, clock)}}
     if later := _after(processor, load, clock):
         parts[kind + AFTER] = {**described, "role": "after", "settings": {}, "cases": later}
@@ -300,7 +300,7 @@ def _cases(
     returned = {
         name: made[name]
         for name, result in results.items()
-        if "outputs" in result and made[name].given is None
+        if "outputs" in result and made[name].given is None and not made[name].counted
     }
     for name, promoted in _in_float64(load, returned, clock).items():
         results[name] |= promoted
@@ -308,6 +308,8 @@ def _cases(
 
 
 def _of_option(call: Call) -> dict[str, Any]:
+    if call.counted:
+        return {"counted": call.counted}
     if not call.without:
         return {}
     is_loaded = call.given is not None

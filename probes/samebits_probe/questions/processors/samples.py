@@ -98,8 +98,9 @@ def _opened(data: bytes) -> Any:
 def videos() -> dict[str, Callable[[], Any]]:
     """Return videos as arrays of frames, channels last."""
     return {
-        "8 frames 64 x 48": lambda: np.stack([picture(64, 48, seed=i) for i in range(8)]),
-        "3 frames": lambda: np.stack([picture(40, 56, seed=i) for i in range(3)]),
+        "8 frames 64 x 48": lambda: clip(64, 48, 8),
+        "3 frames": lambda: clip(40, 56, 3),
+        "6 frames": lambda: clip(40, 56, 6),
         "gray": lambda: frames(1),
         "RGBA": lambda: frames(4),
     }
@@ -108,13 +109,19 @@ def videos() -> dict[str, Callable[[], Any]]:
 def several_videos() -> dict[str, Callable[[], Any]]:
     """Return two videos of one call, none of whose frames the other one has."""
     return {
-        "two videos of one shape": lambda: [_clip(40, 56, 3), _clip(40, 56, 3, seed=3)],
-        "two videos of different shapes": lambda: [_clip(40, 56, 3), _clip(64, 48, 5, seed=3)],
+        "two videos of one shape": lambda: [clip(40, 56, 3), clip(40, 56, 3, seed=3)],
+        "two videos of different shapes": lambda: [clip(40, 56, 3), clip(64, 48, 5, seed=3)],
     }
 
 
-def _clip(height: int, width: int, count: int, seed: int = 0) -> np.ndarray:
+def clip(height: int, width: int, count: int, seed: int = 0) -> np.ndarray:
+    """Return a video, channels last."""
     return np.stack([picture(height, width, seed=seed + i) for i in range(count)])
+
+
+def metadata(count: int) -> dict[str, Any]:
+    """Return what a user knows of a video of four frames a second."""
+    return {"total_num_frames": count, "fps": 4.0, "duration": count / 4}
 
 
 def frames(channels: int, *, opaque: bool = False) -> np.ndarray:
