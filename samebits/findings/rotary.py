@@ -127,10 +127,13 @@ def _numbers(value: object) -> Iterator[float]:
 
 
 def _unread_parameters(case: Case) -> Iterator[Sighting]:
-    """Find rope_parameters of config.json beside the fields that this release reads, with other values.
+    """Find rope_parameters of config.json beside flat fields with other values, which give the frequencies.
 
-    A release that knows rope_parameters has no such fields beside them.
+    A class of 5.x may have the flat field, too, as a default that nothing reads: its frequencies are those of
+    rope_parameters.
     """
+    if not any(map(_is_off_formula, _inv_freq(case.capture).values())):
+        return
     config = case.capture.signals.config
     for where, part, _ in _with_sub_configs("", config or {}, config or {}):
         rope, base = part.get("rope_parameters"), part.get("rope_theta")

@@ -1714,20 +1714,18 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}
     ("config", "where"),
     [
         (SAVED_BY_5 | {"rope_theta": 1e4, "rope_scaling": None}, "rope_parameters"),
-        (
-            {"rope_parameters": YARN, "rope_theta": 1e4, "rope_scaling": None},
-            "rope_parameters",
-        ),
-        (
-            {"text_config": SAVED_BY_5 | {"rope_theta": 1e4}},
-            "text_config.rope_parameters",
-        ),
+        ({"rope_parameters": YARN, "rope_theta": 1e4, "rope_scaling": None}, "rope_parameters"),
+        ({"text_config": SAVED_BY_5 | {"rope_theta": 1e4}}, "text_config.rope_parameters"),
         (_by_kind(1e6, 1e6) | {"rope_theta": 5e5}, "rope_parameters"),
     ],
 )
-def test_rope_parameters_beside_other_flat_fields_are_ignored(config, where):
-    (finding,) = findings(Case(capture=sound(Memory(), config=config)))
-    assert (finding.code, finding.where) == ("SB506", where)
+def test_rope_parameters_that_flat_fields_take_the_place_of_are_named(config, where):
+    def codes(max_ulp):
+        run = with_signals(rotary("4.57", max_ulp), config=config)
+        return [(f.code, f.where) for f in findings(Case(capture=run))]
+
+    assert codes(max_ulp=1e6) == [("SB506", where)]
+    assert codes(max_ulp=1.0) == []  # the flat field is a default that nothing reads
 
 
 @pytest.mark.parametrize(
@@ -1740,5 +1738,5 @@ def test_rope_parameters_beside_other_flat_fields_are_ignored(config, where):
         _by_kind(1e6, 1e4) | {"rope_theta": 1e6},
     ],
 )
-def test_rope_parameters_alone_or_with_equal_flat_fields_are_none(config):
-    assert codes_of(sound(Memory(), config=config)) == []
+def test_rope_parameters_alone_or_with_equal_flat_fields_are_no_finding(config):
+    assert codes_of(with_signals(rotary("4.57", 1e6), config=config)) == []
