@@ -79,6 +79,8 @@ class Check(NamedTuple):
     """The command without options that say how much is asked, as a published report may have it."""
     typed: str
     """The model as it was typed, for the terminal."""
+    typed_of: dict[str, str]
+    """Path in a report -> what was typed, of the options with a path."""
     words: tuple[str, ...]
     """The options that name the releases and the variants."""
     intro: tuple[str, ...]
@@ -155,6 +157,7 @@ def prepare(options: Options) -> Check:
     inputs = None if options.inputs is None else shown_path(options.inputs)
     ends = [text if text is None else shown_release(text) for text in (options.first, options.last)]
     named = (("--from", ends[0]), ("--to", ends[1]), ("--inputs", inputs))
+    shown = dict(zip((*ends, inputs), (options.first, options.last, options.inputs), strict=True))
     words = [word for option, value in named if value for word in (option, value)]
     words += [
         w for name, values in listed.items() if values for w in (f"--{name}", ",".join(values))
@@ -172,6 +175,7 @@ def prepare(options: Options) -> Check:
         matrix,
         program,
         options.model,
+        {path: str(text) for path, text in shown.items() if path},
         tuple(words),
         tuple(intro),
         places,
@@ -348,7 +352,7 @@ def shown_command(check: Check, words: list[str]) -> str:
 
 
 def typed_command(check: Check, words: list[str]) -> str:
-    """Return that command for the user's own terminal, where the model's folder is no secret."""
-    return shown_command(
-        check._replace(program=(*check.program[:2], check.typed, *check.program[3:])), words
-    )
+    """Return that command for the user's own terminal, where no folder is a secret."""
+    program = (*check.program[:2], check.typed, *check.program[3:])
+    own = tuple(check.typed_of.get(word, word) for word in check.words)
+    return shown_command(check._replace(program=program, words=own), words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.phases import STORED
@@ -125,6 +126,37 @@ def _numbers(value: object) -> Iterator[float]:
             yield from _numbers(item)
 
 
+def _unread_parameters(case: Case) -> Iterator[Sighting]:
+    """Find rope_parameters of config.json beside flat fields with other values, which give the frequencies.
+
+    A class of 5.x may have the flat field, too, as a default that nothing reads: its frequencies are those of
+    rope_parameters.
+    """
+    if not any(map(_is_off_formula, _inv_freq(case.capture).values())):
+        return
+    config = case.capture.signals.config
+    for where, part, _ in _with_sub_configs("", config or {}, config or {}):
+        rope, base = part.get("rope_parameters"), part.get("rope_theta")
+        if not isinstance(rope, dict) or not isinstance(base, (int, float)):
+            continue
+        bases = dict.fromkeys(_bases(rope))
+        kind, scaling = rope.get("rope_type", "default"), part.get("rope_scaling")
+        if (bases and float(base) not in bases) or (kind != "default" and not scaling):
+            lines = (
+                f"config.json has {where}rope_parameters: {json.dumps(rope)}",
+                f"loaded: rope_theta {base}, rope_scaling {json.dumps(scaling)}",
+            )
+            yield Sighting(f"{where}rope_parameters", lines)
+
+
+def _bases(rope: dict[str, Any]) -> Iterator[float]:
+    """Yield the bases of rope_parameters: one for all layers, or one for each kind of layer."""
+    for part in (rope, *rope.values()):
+        base = part.get("rope_theta") if isinstance(part, dict) else None
+        if isinstance(base, (int, float)):
+            yield float(base)
+
+
 def _changed_dtype(case: Case) -> Iterator[Sighting]:
     reference = _inv_freq(case.reference)
     for name, facts in _inv_freq(case.capture).items():
@@ -148,4 +180,5 @@ RULES = (
     Rule("SB503", _wrong_frequencies, explains=STORED | COMPUTED),
     Rule("SB504", _changed_dtype, explains=STORED | COMPUTED),
     Rule("SB505", _theta_for_some, explains=STORED | COMPUTED),
+    Rule("SB506", _unread_parameters, explains=STORED | COMPUTED),
 )

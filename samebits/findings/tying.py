@@ -75,12 +75,23 @@ def _untied(case: Case) -> Iterator[Sighting]:
             has_both = name in weights and alias in weights
             if has_both and alias not in aliases and name not in aliases:
                 same = weights[name].ref.hash == weights[alias].ref.hash
+                if not same and weights[name].origin == weights[alias].origin == "loaded":
+                    continue  # the checkpoint has both: no tie is lost
                 same_bytes = (
                     "both have the same bytes, until one of them is trained" if same else ""
                 )
                 shared = f"{alias} shares its memory with {name} in {case.reference.cell.stack}"
                 separate = f"here it is a separate tensor, {weights[alias].origin}"
                 yield Sighting(alias, tuple(filter(None, (shared, separate, same_bytes))))
+
+
+def _two_stored(case: Case) -> Iterator[Sighting]:
+    """Find tied names under which the checkpoint has different tensors, of which one is left out."""
+    for name, tensor in case.tensors():
+        if tensor.source == "tied" and tensor.ignored:
+            stored = tensor.stored_as or name
+            what = f"the checkpoint has {stored}, with other bytes than the tensor that is loaded"
+            yield Sighting(name, (what, f"{name} is {tensor.detail}"))
 
 
 RULES = (
@@ -92,4 +103,5 @@ RULES = (
         explains=RAISED,
     ),
     Rule("SB404", _untied, explains=STORED),
+    Rule("SB405", _two_stored, explains=STORED),
 )

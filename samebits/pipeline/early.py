@@ -191,6 +191,8 @@ def _needs_packages(config: dict[str, object], order: Order) -> Iterator[str]:
         settings.get("load_in_4bit") or settings.get("load_in_8bit")
     ):
         method = "bitsandbytes"
+    elif method == "bitsandbytes":
+        return  # left over: transformers takes it for no method that it knows, and loads plain weights
     packages = _QUANTISED.get(str(method))
     if packages is None:
         return

@@ -34,7 +34,9 @@ def _named(words: list[str], id: str) -> str:
     named = (
         word
         for option, word in pairwise(words)
-        if option in {"--from", "--to"} and is_source(word) and id_of_release(word) == id
+        # a report shows an absolute path as … and its name
+        if option in {"--from", "--to"} and is_source(path := word.removeprefix("…"))
+        if id_of_release(path) == id
     )
     return next(named, id)
 

@@ -10,7 +10,13 @@ import pytest
 
 from samebits import cli
 from samebits.check import hub
-from samebits.check.command import claimed_folder
+from samebits.check.command import (
+    Options,
+    claimed_folder,
+    prepare,
+    shown_command,
+    typed_command,
+)
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.spec import Matrix
 from samebits.terminal.progress import CellLines
@@ -265,6 +271,12 @@ def test_the_class_of_transformers_may_be_asked_for(runner, folder, capsys):
     main(folder, "own", "--no-trust-remote-code")
     assert "seen by reading" not in capsys.readouterr().err
     assert not runner.matrix.models[0].trust_remote_code
+
+
+def test_a_checkout_of_this_machine_is_named_on_the_user_s_own_terminal():
+    check = prepare(Options(model="llama", first="5.2", last="/elsewhere/transformers"))
+    assert "--to '…/transformers'" in shown_command(check, [])
+    assert "--to /elsewhere/transformers" in typed_command(check, [])
 
 
 def test_a_folder_of_this_machine_is_in_no_report(runner, folder, monkeypatch, capsys):

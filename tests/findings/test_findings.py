@@ -506,6 +506,25 @@ def tied(stack, *, together):
     return sound(memory, stack, weights=weights_signal(tensors))
 
 
+def both_stored(stack, *, together):
+    memory = Memory()
+    embed = values(8, 4)
+    aliases = ("head",) if together else ()
+    tensors = {"embed": weight(memory, embed, "embed", aliases=aliases)}
+    if together:
+        tie = {"kind": "parameter", "source": "tied", "detail": "tied to embed", "ignored": True}
+        return sound(memory, stack, weights=weights_signal(tensors), integrity=integrity(head=tie))
+    tensors["head"] = weight(memory, values(8, 4, seed=3), "head")
+    return sound(memory, stack, weights=weights_signal(tensors))
+
+
+def test_a_tie_that_leaves_out_a_stored_tensor_is_a_finding_of_the_release_that_ties():
+    old, new = both_stored("4.57", together=True), both_stored("5.x", together=False)
+    assert codes_of(old) == ["SB405"]
+    assert codes_of(new, reference=old) == []
+    assert codes_of(tied("4.48", together=True)) == []
+
+
 def test_embeddings_that_part_are_a_finding_and_those_that_meet_are_none():
     assert codes_of(tied("5.x", together=False), reference=tied("4.48", together=True)) == ["SB404"]
     assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=True)) == []
@@ -1690,3 +1709,39 @@ def test_a_base_that_reaches_only_some_kinds_of_layers_is_named(before, after, w
     if where:
         assert "rope_theta of sliding_attention: 500000.0" in named[0].evidence
         assert "4.57 has 500.0 for all layers" in named[0].evidence
+
+
+SAVED_BY_5 = {"model_type": "llama", "rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}
+YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}
+
+
+@pytest.mark.parametrize(
+    ("config", "where"),
+    [
+        (SAVED_BY_5 | {"rope_theta": 1e4, "rope_scaling": None}, "rope_parameters"),
+        ({"rope_parameters": YARN, "rope_theta": 1e4, "rope_scaling": None}, "rope_parameters"),
+        ({"text_config": SAVED_BY_5 | {"rope_theta": 1e4}}, "text_config.rope_parameters"),
+        (_by_kind(1e6, 1e6) | {"rope_theta": 5e5}, "rope_parameters"),
+    ],
+)
+def test_rope_parameters_that_flat_fields_take_the_place_of_are_named(config, where):
+    def codes(max_ulp):
+        run = with_signals(rotary("4.57", max_ulp), config=config)
+        return [(f.code, f.where) for f in findings(Case(capture=run))]
+
+    assert codes(max_ulp=1e6) == [("SB506", where)]
+    assert codes(max_ulp=1.0) == []  # the flat field is a default that nothing reads
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        SAVED_BY_5,
+        SAVED_BY_5 | {"rope_theta": 5e5},
+        {"rope_theta": 1e4},
+        {"rope_parameters": YARN, "rope_theta": 1e4, "rope_scaling": {"type": "yarn"}},
+        _by_kind(1e6, 1e4) | {"rope_theta": 1e6},
+    ],
+)
+def test_rope_parameters_alone_or_with_equal_flat_fields_are_no_finding(config):
+    assert codes_of(with_signals(rotary("4.57", 1e6), config=config)) == []

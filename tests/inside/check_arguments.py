@@ -5,10 +5,18 @@ import transformers
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.questions.arguments import ones
 from samebits_probe.questions.arguments.arguments import effects, given
-from samebits_probe.questions.arguments.generating import Generation, asked, assistants, inputs
+from samebits_probe.questions.arguments.generating import (
+    OWN_LIMIT,
+    Generation,
+    asked,
+    assistants,
+    inputs,
+)
 from samebits_probe.questions.arguments.states import held
 
-MAJOR = int(transformers.__version__.split(".")[0])
+MAJOR, MINOR = (int(part) for part in transformers.__version__.split(".")[:2])
+ADDS_THE_PROMPT = MAJOR == 5 and MINOR < 3
+"""Whether generate() takes the model's own max_length for a number of new tokens."""
 SIZES = {
     "vocab_size": 99,
     "hidden_size": 32,
@@ -128,11 +136,12 @@ def generating(model_class):
 def test_every_argument_of_generate_has_the_effect_that_it_is_given_for():
     found, facts = generating(transformers.LlamaForCausalLM)
     names = [each.shown for each in (*asked(9, 5, 99), *assistants(Reads()))]
-    assert list(found) == names
+    assert list(found) == [*names, OWN_LIMIT]
     assert len(names) == len(set(names))
     assert all(each["named"] for each in facts.values())
     same = {name for name, effect in found.items() if effect in ("none", "rounding")}
-    assert same <= {"use_cache", "prompt_lookup_num_tokens", "assistant_model"}
+    forgotten = {OWN_LIMIT} if ADDS_THE_PROMPT else set()
+    assert same <= {"use_cache", "prompt_lookup_num_tokens", "assistant_model"} | forgotten
     assert "raises" not in found.values()
     assert found["top_p"] == found["repetition_penalty"] == "other numbers"
     assert found["eos_token_id"] == found["num_return_sequences"] == "another shape"
@@ -148,6 +157,16 @@ def test_a_planted_argument_of_generate_that_is_forgotten_or_refused_shows():
     assert changed == {"num_beams", "prompt_lookup_num_tokens"}
     assert {refuses[name] for name in changed} == {"raises"}
     assert clean.keys() - refuses.keys() == {"length_penalty", "num_return_sequences"}
+
+
+def test_a_length_that_the_model_s_own_config_has_is_kept_or_counted_behind_the_prompt():
+    longer = "(1, 11) → (1, 19)" if ADDS_THE_PROMPT else "(1, 11) → (1, 10)"
+    _, facts = generating(transformers.LlamaForCausalLM)
+    assert facts[OWN_LIMIT] == {
+        "named": True,
+        "effect": "none" if ADDS_THE_PROMPT else "another shape",
+        "message": longer,
+    }
 
 
 def test_no_argument_is_refused_where_the_call_raises_without_it():

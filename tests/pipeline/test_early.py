@@ -207,6 +207,9 @@ def test_a_config_that_no_release_can_read_is_named(tmp_path, change, words):
         {"architectures": None},
         {"model_type": None, "pretrained_cfg": {}, "architecture": "resnet18"},
         {"quantization_config": {"quant_method": "mxfp4"}},  # loads without a package
+        {
+            "quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": False}
+        },  # a leftover
     ],
 )
 def test_what_some_release_reads_is_left_to_the_run(tmp_path, change):

@@ -119,6 +119,30 @@ def test_an_unstable_cell_says_what_the_finding_says_of_it():
     assert found.change == "two runs of the same release give different numbers"
 
 
+@pytest.mark.parametrize(
+    ("signals", "change"),
+    [
+        (("buffers",), "a load leaves numbers unwritten, which no output that was compared shows"),
+        (("buffers", "logits"), "every load gives different numbers"),
+    ],
+)
+def test_numbers_that_no_output_shows_are_not_said_to_change_the_results(signals, change):
+    explanation = Explanation(code="SB301", where="scale", stack=NEW)
+    cell = of(NEW, Verdict.UNSTABLE, explained_by=(explanation,), unstable_signals=signals)
+    assert answer(one(cell)).change == change
+
+
+def test_every_release_that_is_unstable_in_the_same_way_is_called_wrong():
+    cells = [
+        of(stack, Verdict.UNSTABLE).model_copy(
+            update={"explained_by": (Explanation(code="SB301", where="w", stack=stack),)}
+        )
+        for stack in ("5.0", NEW)
+    ]
+    assert answer(one(*cells)).side.why.startswith("5.0, 5.23 are wrong: ")
+    assert answer(one(cells[0])).side.why.startswith("5.0 is wrong: ")
+
+
 # since when
 
 

@@ -1,5 +1,7 @@
 """The commands that a report proposes are in the words that started its run."""
 
+import shlex
+
 import pytest
 
 from samebits.reports.commands import compare_two
@@ -50,3 +52,10 @@ def test_a_commit_is_named_as_the_run_named_it():
     assert (
         compare_two(report, "5.12", "0123456789") == f"samebits check m --from 5.12 --to {source}"
     )
+
+
+@pytest.mark.parametrize("source", ["../clones/eps", "/clones/eps", "…/eps"])
+def test_a_checkout_is_named_as_the_run_named_it(source):
+    to = shlex.quote(source)
+    report = sample_report().model_copy(update={"command": f"samebits check m --to {to}"})
+    assert compare_two(report, "5.12", "eps") == f"samebits check m --from 5.12 --to {to}"

@@ -336,7 +336,8 @@ class Judge:
         written_facts = self._written_facts(name, state)
         facts = {"kind": state.kind, **written_facts}
         if state.tied:
-            return facts | {"source": "tied", "detail": f"tied to {state.tied}"}
+            tie = {"source": "tied", "detail": f"tied to {state.tied}"}
+            return facts | tie | self._ignored_checkpoint_tensor(name, state, [name])
         names = [name, *(alias for alias, alias_state in first.items() if alias_state.tied == name)]
         facts["fresh"] = self._compared_with_fresh(name, state, names)
         facts |= self._source(name, state, facts, names)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
+from samebits.compare.phases import STORED
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
@@ -93,6 +94,8 @@ def _unstable(cell: CellResult) -> str:
     left_behind = {rule.code for rule in rules() if "state" in rule.explains}
     if {explanation.code for explanation in cell.explained_by} <= left_behind:
         return "one call changes the next, so the same input gives different numbers"
+    if STORED.issuperset(cell.unstable_signals or ("logits",)):
+        return "a load leaves numbers unwritten, which no output that was compared shows"
     return "every load gives different numbers"
 
 

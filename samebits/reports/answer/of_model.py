@@ -178,7 +178,7 @@ def _answer(
     cell: CellResult, stacks: tuple[str, ...], rows: tuple[Row, ...], report: Report
 ) -> Answer:
     row = rows[0]
-    side_of = side(cell, row, report)
+    side_of = side(cell, row, report, stacks)
     other = cell.reference if cell.reference != cell.cell else None
     return Answer(
         cell,

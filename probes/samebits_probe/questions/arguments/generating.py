@@ -25,7 +25,11 @@ _TWO: Facts = {"do_sample": False, "max_new_tokens": 2}
 _DRAFTED: Facts = {**_TWO, "output_scores": False}
 _BEAMS: Facts = {"num_beams": 2, **_TWO}
 _SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
+_NONE: Facts = {"effect": "none"}
 _SOUND = "input_features"
+
+
+OWN_LIMIT = "max_length (of the model's own generation_config)"
 
 
 class Asked(NamedTuple):
@@ -154,13 +158,31 @@ class Generation:
         length = plain.sequences.shape[1] - 1
         first = int(plain.sequences[0, -1])
         all_asked = [*asked(length, first, plain.scores[0].shape[-1]), *assistants(self._model)]
-        return {
+        effects = {
             each.shown: {"named": _is_named(self._model, each.name)} | self._effect(each)
             for each in all_asked
             # where the call raises without the argument, too, the argument is not what it refuses
             if self._of(each.base) is not None
             and (each.base.get("max_new_tokens") == 1 or self._of(_TWO) is not None)
         }
+        return effects | self._own_limit(length)
+
+    def _own_limit(self, length: int) -> dict[str, Facts]:
+        """Return the effect of a max_length that no call gives: one token less; none if more are made than it says."""
+        before = self._of({"do_sample": False, "max_length": length + 2})
+        if before is None:
+            return {}
+        kept, own = self._model.generation_config, copy.deepcopy(self._model.generation_config)
+        own.max_length, own.max_new_tokens = length + 1, None
+        self._model.generation_config = own
+        try:
+            after = self._call({"do_sample": False})
+        except Exception as error:  # noqa: BLE001  that it raises is the observation
+            return {OWN_LIMIT: {"named": True} | raised(error)}
+        finally:
+            self._model.generation_config = kept
+        is_kept = after.sequences.shape[1] <= length + 1
+        return {OWN_LIMIT: {"named": True} | _effect_of(before, after) | ({} if is_kept else _NONE)}
 
     def _effect(self, each: Asked) -> Facts:
         before = self._of(each.base)
