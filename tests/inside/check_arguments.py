@@ -179,6 +179,7 @@ def test_no_argument_is_refused_where_the_call_raises_without_it():
 def test_generate_is_asked_with_one_row_of_tokens_or_of_a_sound():
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**SIZES, num_hidden_layers=1))
     assert inputs(model, IDS) == IDS
+    assert inputs(model, {**IDS, "decoder_input_ids": torch.zeros(1, 1)}) == IDS
     assert inputs(model, {**IDS, "pixel_values": torch.zeros(1)}) is None
     assert inputs(model, {"input_ids": IDS["input_ids"].repeat(2, 1)}) is None
     assert inputs(Reads(), IDS) is None

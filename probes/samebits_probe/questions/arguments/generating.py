@@ -17,6 +17,7 @@ import torch
 import transformers
 
 from samebits_probe.model import forks
+from samebits_probe.model.choice import DECODER, MASK, TOKENS
 from samebits_probe.questions.arguments.arguments import Facts, added_fields, effect_of, raised
 
 _FULL: Facts = {"return_dict_in_generate": True, "output_scores": True, "pad_token_id": 0}
@@ -54,12 +55,13 @@ def inputs(model: Any, kwargs: Facts) -> Facts | None:
     """
     if not getattr(model, "can_generate", lambda: False)():
         return None
-    tokens, sound = kwargs.get("input_ids"), kwargs.get(_SOUND)
-    if _is_row(tokens, 2) and kwargs.keys() <= {"input_ids", "attention_mask"}:
-        return kwargs
+    tokens, sound = kwargs.get(TOKENS), kwargs.get(_SOUND)
     # the ids of the decoder are what generate() makes
-    if _is_row(sound, 3) and kwargs.keys() <= {_SOUND, "decoder_input_ids"}:
-        return {_SOUND: sound}
+    encoded = {name: value for name, value in kwargs.items() if name != DECODER}
+    if _is_row(tokens, 2) and encoded.keys() <= {TOKENS, MASK}:
+        return encoded
+    if _is_row(sound, 3) and encoded.keys() == {_SOUND}:
+        return encoded
     return None
 
 
