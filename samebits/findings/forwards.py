@@ -1,11 +1,11 @@
-"""SB912 to SB914: rules for what a forward takes and returns."""
+"""SB912 to SB914, SB934: rules for what a forward takes, draws and returns."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differing_items, has_other_size
-from samebits.findings.rule import Rule, Sighting
+from samebits.findings.rule import UNSTABLE, Rule, Sighting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,8 +77,18 @@ def _omissions(case: Case) -> Iterator[tuple[str, str, ForwardFacts, ForwardFact
                 yield prompt, name, facts, before[prompt]
 
 
+def _drawn(case: Case) -> Iterator[Sighting]:
+    """Find a forward in evaluation mode that draws random numbers and gives other bytes each time."""
+    state = case.capture.signals.state
+    if state is None or state.repeats or not state.draws:
+        return
+    lines = (f"{draw.place} in {draw.function}: {draw.op}" for draw in state.draws)
+    yield Sighting(state.draws[0].place, tuple(lines))
+
+
 RULES = (
     Rule("SB912", _other_output, explains=frozenset({"outputs"})),
     Rule("SB913", _one_more_argument),
     Rule("SB914", _argument_left_out, explains=frozenset({"hidden_states", "logits"})),
+    Rule("SB934", _drawn, explains=UNSTABLE),
 )

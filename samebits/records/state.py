@@ -18,6 +18,17 @@ class LeftBehind(Record):
     kind: Literal["buffer", "parameter", "cache", "attribute"]
 
 
+class Draw(Record):
+    """An operation that draws random numbers."""
+
+    op: str
+    """Its name in torch's ``aten``, such as ``native_dropout``."""
+    function: str
+    """The function that calls it."""
+    place: str
+    """File and line of the call."""
+
+
 class StateSignal(Record):
     """The first prompt's forward, once more after all prompts and generate()."""
 
@@ -30,7 +41,9 @@ class StateSignal(Record):
     """Output -> hash, of the second time."""
     repeats: bool = True
     """False if a third forward gives yet other bytes: the model draws or counts, and so its two
-    runs differ. Nothing else is then looked for."""
+    runs differ. Nothing but :attr:`draws` is then looked for."""
+    draws: tuple[Draw, ...] = ()
+    """What draws random numbers in that forward; empty if it repeats."""
     changes: tuple[LeftBehind, ...] = ()
     """Values that changed since the first prompt, the first 20."""
     is_undone: bool = False

@@ -30,7 +30,7 @@ from samebits.records.ids import Variant, Verdict
 from samebits.records.ladder import Decider, Ladder
 from samebits.records.made import MadeModel
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
-from samebits.records.state import LeftBehind
+from samebits.records.state import Draw, LeftBehind, StateSignal
 from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded
 from tests.support.builders import STATE_LEFT as LEFT
@@ -1427,6 +1427,25 @@ def test_state_explains_two_runs_that_differ_only_where_no_weight_does(signals, 
     named = explained(made, {"5.2": found}).explained_by
     assert [explanation.code for explanation in named] == codes
     assert all(explanation.where == "model.rope_deltas" for explanation in named)
+
+
+@pytest.mark.parametrize(
+    ("changed", "codes"),
+    [
+        ({"holds": False, "repeats": False}, ["SB934"]),
+        ({"holds": False, "repeats": False, "draws": ()}, []),  # it counts
+        ({"holds": True, "repeats": True}, []),
+    ],
+)
+def test_a_forward_that_draws_is_named_where_it_does_not_repeat(changed, codes):
+    draw = Draw(op="native_dropout", function="forward", place="modeling_x.py:7")
+    state = StateSignal.model_validate({"prompt": "short", "draws": (draw,)} | changed)
+    found = findings(Case(capture=with_state(state)))
+    assert [each.code for each in found] == codes
+    variant = Variant(dtype="float32", attention="default")
+    made = cell("m", variant, "5.2", Verdict.UNSTABLE, unstable_signals=("logits",))
+    named = explained(made, {"5.2": found}).explained_by
+    assert [(each.code, each.where) for each in named] == [(c, "modeling_x.py:7") for c in codes]
 
 
 POOLED, PROJECTED = values(1, 4, seed=50), values(1, 4, seed=51)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import torch
 from samebits_probe.cell.phases import forward as forward_phase
 from samebits_probe.cell.phases import state as state_phase
-from samebits_probe.model import heap
+from samebits_probe.model import draws, heap
 from samebits_probe.model.inputs import Inputs
 from tiny import llama, session_of
 
@@ -165,6 +165,19 @@ def test_a_model_that_draws_is_not_accused():
     facts = session.signals["state"]
     assert (facts["holds"], facts["repeats"]) == (False, False)
     assert "causes" not in facts
+    (draw,) = facts["draws"]
+    assert draw["op"] == "rand"
+    assert "check_state.py:" in draw["place"]
+
+
+def test_a_dropout_that_is_on_in_evaluation_is_placed_and_a_model_that_repeats_draws_nothing():
+    model = llama().eval()
+    inner = model.model.layers[0].mlp.forward
+    model.model.layers[0].mlp.forward = lambda x: torch.nn.functional.dropout(inner(x), 0.5)
+    kwargs = {"input_ids": torch.tensor([[5, 6, 7]])}
+    ops = {draw["op"] for draw in draws.of(model, kwargs)}
+    assert ops & {"native_dropout", "bernoulli_"}, ops
+    assert draws.of(llama().eval(), kwargs) == []
 
 
 def test_what_generate_leaves_is_seen_and_stays_for_later_phases():

@@ -167,7 +167,7 @@ class Watch:
             self.calls.append(self._call_facts(None) | {"aten": ops})
 
     def _call_facts(self, sdpa: dict[str, Any] | None) -> dict[str, Any]:
-        function, source = _calling_function()
+        function, source = calling_function()
         module = self._running[-1].owner if self._running else None
         return {
             "module": self._names.get(id(module), "") if module is not None else "",
@@ -275,7 +275,7 @@ def _layout(tensor: torch.Tensor) -> str:
     return f"{dtype_name(tensor.dtype)}{shape} strides {strides}"
 
 
-def _calling_function() -> tuple[str, str]:
+def calling_function() -> tuple[str, str]:
     """Return the innermost function outside torch and the probes, and its file and line."""
     for frame in _frames():
         path = frame.f_code.co_filename.replace("\\", "/")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
-from samebits_probe.model import distance, layers, outputs
+from samebits_probe.model import distance, draws, layers, outputs
 from samebits_probe.model.leftover import Change, Leftover
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
@@ -62,7 +62,10 @@ class _Repeat:
             return facts
         second, _ = self._forward()
         if second != hashes:
-            return facts | {"repeats": False}
+            facts["repeats"] = False
+            with self._session.instrument("state: what is drawn"):
+                facts["draws"] = draws.of(self._session.loaded.model, self._inputs.kwargs)
+            return facts
         with self._session.instrument("state: what was left behind"):
             facts |= self._what_was_left(logits)
         return facts
