@@ -110,6 +110,7 @@ def test_an_exception_is_named_with_the_step_that_raises():
 def test_an_unstable_cell_says_what_the_finding_says_of_it():
     for code, change in (
         ("SB301", "every load gives different numbers"),
+        ("SB934", "every forward gives different numbers"),
         ("SB712", "one call changes the next, so the same input gives different numbers"),
     ):
         explanation = Explanation(code=code, where="model.rope_deltas", stack=NEW)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.compare.describe import short, some
 from samebits.compare.phases import STORED
 from samebits.diagnose.everywhere import is_everywhere
+from samebits.findings.rule import UNSTABLE
 from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release
@@ -91,8 +92,10 @@ def _raised(failure: Failure) -> str:
 def _unstable(cell: CellResult) -> str:
     if not cell.explained_by:
         return "two runs of the same release give different numbers"
-    left_behind = {rule.code for rule in rules() if "state" in rule.explains}
-    if {explanation.code for explanation in cell.explained_by} <= left_behind:
+    codes = {explanation.code for explanation in cell.explained_by}
+    if codes <= {rule.code for rule in rules() if rule.explains == UNSTABLE}:
+        return "every forward gives different numbers"
+    if codes <= {rule.code for rule in rules() if "state" in rule.explains}:
         return "one call changes the next, so the same input gives different numbers"
     if STORED.issuperset(cell.unstable_signals or ("logits",)):
         return "a load leaves numbers unwritten, which no output that was compared shows"
