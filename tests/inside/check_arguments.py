@@ -123,10 +123,12 @@ class Stops(transformers.LlamaForCausalLM):
         return super().forward(input_ids=input_ids, **kwargs)
 
 
-def generating(model_class):
+def generating(model_class, max_length=None):
     torch.manual_seed(0)
     config = transformers.LlamaConfig(**SIZES, num_hidden_layers=2)
     model = model_class(config).eval()
+    if max_length is not None:
+        model.generation_config.max_length = max_length
     before = model.generation_config.to_dict()
     facts = Generation(model, IDS, lambda: None).effects()
     assert model.generation_config.to_dict() == before
@@ -136,12 +138,11 @@ def generating(model_class):
 def test_every_argument_of_generate_has_the_effect_that_it_is_given_for():
     found, facts = generating(transformers.LlamaForCausalLM)
     names = [each.shown for each in (*asked(9, 5, 99), *assistants(Reads()))]
-    assert list(found) == [*names, OWN_LIMIT]
+    assert list(found) == names
     assert len(names) == len(set(names))
     assert all(each["named"] for each in facts.values())
     same = {name for name, effect in found.items() if effect in ("none", "rounding")}
-    forgotten = {OWN_LIMIT} if ADDS_THE_PROMPT else set()
-    assert same <= {"use_cache", "prompt_lookup_num_tokens", "assistant_model"} | forgotten
+    assert same <= {"use_cache", "prompt_lookup_num_tokens", "assistant_model"}
     assert "raises" not in found.values()
     assert found["top_p"] == found["repetition_penalty"] == "other numbers"
     assert found["eos_token_id"] == found["num_return_sequences"] == "another shape"
@@ -161,12 +162,18 @@ def test_a_planted_argument_of_generate_that_is_forgotten_or_refused_shows():
 
 def test_a_length_that_the_model_s_own_config_has_is_kept_or_counted_behind_the_prompt():
     longer = "(1, 11) → (1, 19)" if ADDS_THE_PROMPT else "(1, 11) → (1, 10)"
-    _, facts = generating(transformers.LlamaForCausalLM)
+    _, facts = generating(transformers.LlamaForCausalLM, max_length=64)
     assert facts[OWN_LIMIT] == {
         "named": True,
         "effect": "none" if ADDS_THE_PROMPT else "another shape",
         "message": longer,
     }
+
+
+def test_a_length_that_is_the_release_s_default_is_no_length_of_the_model():
+    default = transformers.GenerationConfig().max_length
+    _, facts = generating(transformers.LlamaForCausalLM, max_length=default)
+    assert OWN_LIMIT not in facts
 
 
 def test_no_argument_is_refused_where_the_call_raises_without_it():

@@ -31,6 +31,8 @@ _SOUND = "input_features"
 
 
 OWN_LIMIT = "max_length (of the model's own generation_config)"
+_DEFAULT_LIMITS = {None, 20}
+"""``GenerationConfig().max_length`` of 5.x and of 4.x (generation/configuration_utils.py)."""
 
 
 class Asked(NamedTuple):
@@ -170,7 +172,12 @@ class Generation:
         return effects | self._own_limit(length)
 
     def _own_limit(self, length: int) -> dict[str, Facts]:
-        """Return the effect of a max_length that no call gives: one token less; none if more are made than it says."""
+        """Return the effect of a max_length that no call gives: one token less; none if more are made than it says.
+
+        It is asked of a model whose files have one.
+        """
+        if self._model.generation_config.max_length in _DEFAULT_LIMITS:
+            return {}
         before = self._of({"do_sample": False, "max_length": length + 2})
         if before is None:
             return {}
