@@ -8,6 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samebits_probe.model.attention import calling_function
+from samebits_probe.model.tensor import same_bytes
 
 Facts = dict[str, Any]
 _MAX = 8
@@ -32,7 +33,7 @@ class _Draws(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the ho
             return func(*args, **(kwargs or {}))
         before = _generators()
         result = func(*args, **(kwargs or {}))
-        if not all(map(torch.equal, before, _generators())):
+        if not all(map(same_bytes, before, _generators())):
             op = func.name().removeprefix("aten::").split(".")[0]
             function, place = calling_function()
             self.seen.setdefault((op, place), {"op": op, "function": function, "place": place})
