@@ -140,13 +140,13 @@ def _shown_by(code: str, models: list[str], report: Report) -> Markdown:
     if next(rule for rule in rules() if rule.code == code).faulty is not None:
         return prose(", ".join(models), MAX_MODELS)
     versions = {stack.id: stack.transformers or stack.id for stack in report.stacks}
-    seen = {
+    shown = {
         (c.cell.model, c.cell.stack) for c in report.cells for f in c.findings if f.code == code
     }
-    alike = grouped(
-        models, lambda model: tuple(v for s, v in versions.items() if (model, s) in seen)
+    by_releases = grouped(
+        models, lambda model: tuple(v for s, v in versions.items() if (model, s) in shown)
     )
-    lines = (f"{', '.join(stacks)}: {', '.join(names)}" for stacks, names in alike.items())
+    lines = (f"{', '.join(stacks)}: {', '.join(names)}" for stacks, names in by_releases.items())
     return prose("; ".join(lines), MAX_MODELS)
 
 

@@ -34,13 +34,13 @@ def main() -> None:
     parser.add_argument("--numbers", default="1,2", help="numbers of variants, from 1")
     options = parser.parse_args()
     numbers = [int(number) for number in options.numbers.split(",")]
-    asked = variants(options.types.split(","), options.releases.split(","), numbers)
+    plan = variants(options.types.split(","), options.releases.split(","), numbers)
     reports = FOLDER / "reports"
     words = ("--quick", "--no-repro", "--format", "md", "--format", "compat")
-    Place(FOLDER, asked).samebits(*words, "--reports", str(reports))
+    Place(FOLDER, plan).samebits(*words, "--reports", str(reports))
     file = CompatFile.model_validate_json((reports / "compat.json").read_bytes())
     steps = [step for model in file.models for step in [r.step for r in model.ranges] if step]
-    print(f"{len(asked['models'])} variants; steps: {len(steps)}, {steps.count('rounding')} round")
+    print(f"{len(plan['models'])} variants; steps: {len(steps)}, {steps.count('rounding')} round")
     print(table(("variant", "release", "step", "what", "side", "findings"), rows(file)))
     print(f"\n{reports / 'report.md'}")
 
@@ -49,13 +49,13 @@ def variants(
     types: Iterable[str], releases: Iterable[str], numbers: Iterable[int]
 ) -> dict[str, Any]:
     """Return a matrix.yaml of variants of types."""
-    asked = matrix(types, releases)
-    asked["models"] = {
+    plan = matrix(types, releases)
+    plan["models"] = {
         f"{name}-{number}": {"build": entry["build"] | {"config_variant": number}}
-        for name, entry in asked["models"].items()
+        for name, entry in plan["models"].items()
         for number in numbers
     }
-    return asked
+    return plan
 
 
 def rows(file: CompatFile) -> Iterator[tuple[str, ...]]:

@@ -78,7 +78,7 @@ def _omissions(case: Case) -> Iterator[tuple[str, str, ForwardFacts, ForwardFact
 
 
 def _drawn(case: Case) -> Iterator[Sighting]:
-    """Find a forward in evaluation mode that draws random numbers and gives other bytes each time."""
+    """Find what draws random numbers in evaluation mode, if the forward gives other bytes each time."""
     state = case.capture.signals.state
     if state is None or state.repeats or not state.draws:
         return

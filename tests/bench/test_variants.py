@@ -5,9 +5,9 @@ from samebits.records.compat import CompatFile, CompatModel, CompatRange
 
 
 def test_each_type_has_each_number():
-    asked = variants(["llama", "bert"], ["4.57.6", "5.24.0"], [1, 3])
-    assert [*asked["models"]] == ["llama-1", "llama-3", "bert-1", "bert-3"]
-    assert asked["models"]["bert-3"] == {
+    plan = variants(["llama", "bert"], ["4.57.6", "5.24.0"], [1, 3])
+    assert [*plan["models"]] == ["llama-1", "llama-3", "bert-1", "bert-3"]
+    assert plan["models"]["bert-3"] == {
         "build": {"architecture": "bert", "auto": True, "config_variant": 3}
     }
 

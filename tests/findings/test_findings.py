@@ -1440,11 +1440,11 @@ def test_state_explains_two_runs_that_differ_only_where_no_weight_does(signals, 
 def test_a_forward_that_draws_is_named_where_it_does_not_repeat(changed, codes):
     draw = Draw(op="native_dropout", function="forward", place="modeling_x.py:7")
     state = StateSignal.model_validate({"prompt": "short", "draws": (draw,)} | changed)
-    found = findings(Case(capture=with_state(state)))
-    assert [each.code for each in found] == codes
+    sightings = findings(Case(capture=with_state(state)))
+    assert [each.code for each in sightings] == codes
     variant = Variant(dtype="float32", attention="default")
     made = cell("m", variant, "5.2", Verdict.UNSTABLE, unstable_signals=("logits",))
-    named = explained(made, {"5.2": found}).explained_by
+    named = explained(made, {"5.2": sightings}).explained_by
     assert [(each.code, each.where) for each in named] == [(c, "modeling_x.py:7") for c in codes]
 
 

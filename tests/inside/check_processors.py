@@ -361,12 +361,12 @@ def test_a_video_comes_without_tensors_and_with_its_metadata():
     made = calls.of("processor", Talks())
     plain = made["a text and a video, no tensors"]
     assert plain.called(Talks(), plain.made()) == {"input_ids": [[1]]}
-    known = made["a text and a video, its metadata"]
+    call = made["a text and a video, its metadata"]
     typed = getattr(transformers.processing_utils, "VideosKwargs", None)
     if "video_metadata" in getattr(typed, "__annotations__", {}):
-        assert known.called(Talks(), known.made())["fps"].tolist() == [4.0]
+        assert call.called(Talks(), call.made())["fps"].tolist() == [4.0]
     else:
-        raised(calls.NotAsked, known.called, Talks(), known.made())
+        raised(calls.NotAsked, call.called, Talks(), call.made())
 
 
 class Limited:

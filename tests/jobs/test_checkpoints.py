@@ -53,7 +53,7 @@ def test_a_variant_says_what_it_changes(shelf):
         (recipe(stack="5.9"), []),
         (recipe(auto=True), [OLD, NEW]),
     ],
-    ids=["oldest", "oldest-that-knows", "nobody-knows", "named", "named-and-not-built", "auto"],
+    ids=["oldest", "oldest-that-knows", "unknown", "named", "named-and-not-built", "auto"],
 )
 def test_who_makes_a_checkpoint(model, builders):
     assert builders_of(model, [OLD, NEW]) == builders

@@ -392,10 +392,8 @@ def attention(**values):
 def test_sdpa_is_wrong_where_eager_attention_gives_what_the_other_release_gives(
     before, after, wrong
 ):
-    found = diverged(step("logits", 4.0, 4.0)).model_copy(
-        update={"signals": differs("logits", 4.0)}
-    )
-    assert answer(one(found, **attention(x4_57=before, x5_23=after))).side.wrong == wrong
+    cell = diverged(step("logits", 4.0, 4.0)).model_copy(update={"signals": differs("logits", 4.0)})
+    assert answer(one(cell, **attention(x4_57=before, x5_23=after))).side.wrong == wrong
 
 
 def test_numbers_of_the_config_that_only_one_release_has_are_named():
@@ -625,9 +623,9 @@ def test_a_line_of_the_terminal_keeps_release_and_remedy_and_ends_in_whole_words
     reason = (
         "image_hidden_states has other shapes: one tensor of all images up to 4.48, and others "
     )
-    known = of(NEW, Verdict.FAILED, failure=raised("forward", "ValueError", message))
+    cell = of(NEW, Verdict.FAILED, failure=raised("forward", "ValueError", message))
     update = {"verdict": Verdict.EXPECTED, "expected": (reason * 3,)}
-    (line,) = (x for x in head(one(known.model_copy(update=update))) if x.startswith("m: "))
+    (line,) = (x for x in head(one(cell.model_copy(update=update))) if x.startswith("m: "))
     assert f"; between {OLD} and {NEW}; {NEW} raises, {OLD} runs. matrix.yaml: image_hid" in line
     assert line.endswith("… To do: Stay with transformers 4.57.0")
     for cut in re.findall(r"([\w.]+)…", line):

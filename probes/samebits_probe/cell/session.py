@@ -128,10 +128,11 @@ class Session:
     def begin(self, phase: str) -> None:
         """Begin a phase, and write a capture in case the run ends in this phase."""
         progress.begin(phase)
-        interruption = {"phase": phase, "reason": "the run was still going on"}
-        outcome = self.outcome("unfinished", unfinished=interruption)
         if self.load_failure is not None:
             outcome = self.outcome("failed", failure=self.load_failure)
+        else:
+            interruption = {"phase": phase, "reason": "the run was still going on"}
+            outcome = self.outcome("unfinished", unfinished=interruption)
         with suppress(OSError):  # writing the complete capture will raise the same error
             write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
 

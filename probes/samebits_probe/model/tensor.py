@@ -176,6 +176,11 @@ def is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
     return is_plain(first) and is_plain(second) and same_bytes(first, second)
 
 
+def spaced(flat: torch.Tensor, count: int) -> torch.Tensor:
+    """Return at most ``count`` evenly spaced values of a tensor of one axis."""
+    return flat[:: max(1, len(flat) // count)][:count]
+
+
 def stored(folder: Path, ref: Ref) -> torch.Tensor:
     """Return the values of a tensor that another process stored in ``folder``.
 

@@ -138,9 +138,8 @@ def _ignored_at_load(case: Case) -> Iterator[Sighting]:
         for option, given in part.cases.items():
             is_new = given.like in part.cases and given.like not in seen
             if is_new and (words := _unlike_the_call(part, option)):
-                seen.add(
-                    given.like
-                )  # what from_pretrained drops is an attribute that no call reads
+                # what from_pretrained drops is an attribute that no call reads
+                seen.add(given.like)
                 yield Sighting(f"{name}: {option}", words)
 
 

@@ -90,7 +90,7 @@ _ABOUT: dict[RelationName, frozenset[Signal]] = {
 }
 """Relation -> the signals of which a side is wrong that breaks it."""
 _ROUNDING = 2.0**-16
-"""Part of the largest value by which float64 values of two releases differ where one of them computes a table anew."""
+"""Rounding between the float64 values of two releases, as a part of the largest one: tables may be computed again."""
 _HOLDING = (Standing.HOLDS, Standing.ROUNDING)
 
 

@@ -13,7 +13,7 @@ from samebits.questions.relations.records import RELATIONS
 from samebits.records.settings import BATCH_INVARIANT, OFF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
     from samebits.questions.relations.records import Relation, RelationName
@@ -129,10 +129,15 @@ def _broken_padding(case: Case) -> Iterator[Sighting]:
         yield Sighting("padded batch", _seen(case, broken))
 
 
-def _broken_causality(case: Case) -> Iterator[Sighting]:
-    broken = [relation for relation in broken_in(case, "causality") if not relation.note]
-    if broken:
-        yield Sighting("causality", _seen(case, broken))
+def _broken(name: RelationName, where: str) -> Callable[[Case], Iterator[Sighting]]:
+    """Return what finds a relation that is broken, and not by the model's design."""
+
+    def check(case: Case) -> Iterator[Sighting]:
+        broken = [relation for relation in broken_in(case, name) if not relation.note]
+        if broken:
+            yield Sighting(where, _seen(case, broken))
+
+    return check
 
 
 def _decoding_change(case: Case) -> str | None:
@@ -204,28 +209,19 @@ def _kept(capture: Capture) -> Iterator[Relation]:
             yield relation
 
 
-def _leftover_of_images(case: Case) -> Iterator[Sighting]:
-    broken = [r for r in broken_in(case, "rows of text after images = before") if not r.note]
-    if broken:
-        yield Sighting("rows of text after rows with images", _seen(case, broken))
-
-
-def _other_attention(case: Case) -> Iterator[Sighting]:
-    broken = [r for r in broken_in(case, "SDPA = eager attention") if not r.note]
-    if broken:
-        yield Sighting("attention", _seen(case, broken))
-
-
 RULES = (
-    Rule("SB606", _other_attention),
+    Rule("SB606", _broken("SDPA = eager attention", "attention")),
     Rule("SB703", _broken_chunks, explains=DECODED),
     Rule("SB704", _broken_cached_forward, explains=DECODED),
     Rule("SB705", _broken_padding, explains=COMPUTED),
-    Rule("SB706", _broken_causality, explains=COMPUTED),
+    Rule("SB706", _broken("causality", "causality"), explains=COMPUTED),
     Rule("SB708", _cache_truth, explains=DECODED | RAISED),
     Rule("SB709", _past_key_value, explains=DECODED | RAISED),
     Rule("SB710", _formulations, explains=DECODED),
     Rule("SB714", _other_embeddings),
-    Rule("SB717", _leftover_of_images),
+    Rule(
+        "SB717",
+        _broken("rows of text after images = before", "rows of text after rows with images"),
+    ),
     Rule("SB923", _batch_dependent),
 )

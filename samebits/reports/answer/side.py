@@ -45,14 +45,14 @@ class Side(NamedTuple):
     """What says so where no finding does."""
 
 
-def side(cell: CellResult, row: Row, report: Report, alike: tuple[str, ...] = ()) -> Side:
+def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()) -> Side:
     """Return which side of a cell and its reference is wrong.
 
-    ``alike`` are the stacks that differ in the same way, the cell's among them.
+    ``group`` are the stacks that differ in the same way, the cell's among them.
     """
     if cell.judged is Verdict.ROUNDING or cell.judged is Verdict.IDENTICAL:
         return Side(why="both: the difference goes away in float64" if cell.figure else "both")
-    by_finding = _by_findings(cell, report, alike)
+    by_finding = _by_findings(cell, report, group)
     if by_finding.why:
         return _with_shared(by_finding, cell, row, report)
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE):
@@ -117,7 +117,7 @@ def explaining(cell: CellResult, report: Report) -> list[tuple[RuleText, str]]:
     return [(texts[code], stack) for code, stack in found]
 
 
-def _by_findings(cell: CellResult, report: Report, alike: tuple[str, ...]) -> Side:
+def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Side:
     defects = [(t, s) for t, s in explaining(cell, report) if t.kind != "rounding"]
     stacks = list(dict.fromkeys(stack for _, stack in defects))
     if not stacks:
@@ -131,10 +131,10 @@ def _by_findings(cell: CellResult, report: Report, alike: tuple[str, ...]) -> Si
     others = [code for code in codes if code != text.code]
     found = ", ".join([text.code, *others])
     verb = _VERBS[text.kind] if cell.judged is Verdict.FAILED else _VERBS["silent"]
-    who = f"{release(stacks[0], report)} {verb}"
-    if cell.judged is Verdict.UNSTABLE and len(alike) > 1:
-        who = f"{listed([*alike], report)} are wrong"
-    return Side(stacks[0], codes, f"{who}: {name} ({found})")
+    faulty = f"{release(stacks[0], report)} {verb}"
+    if cell.judged is Verdict.UNSTABLE and len(group) > 1:
+        faulty = f"{listed([*group], report)} are wrong"
+    return Side(stacks[0], codes, f"{faulty}: {name} ({found})")
 
 
 def _with_shared(found: Side, cell: CellResult, row: Row, report: Report) -> Side:

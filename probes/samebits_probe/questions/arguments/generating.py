@@ -26,7 +26,6 @@ _TWO: Facts = {"do_sample": False, "max_new_tokens": 2}
 _DRAFTED: Facts = {**_TWO, "output_scores": False}
 _BEAMS: Facts = {"num_beams": 2, **_TWO}
 _SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
-_NONE: Facts = {"effect": "none"}
 _SOUND = "input_features"
 
 
@@ -191,7 +190,8 @@ class Generation:
         finally:
             self._model.generation_config = kept
         is_kept = after.sequences.shape[1] <= length + 1
-        return {OWN_LIMIT: {"named": True} | _effect_of(before, after) | ({} if is_kept else _NONE)}
+        effect = _effect_of(before, after) | ({} if is_kept else {"effect": "none"})
+        return {OWN_LIMIT: {"named": True} | effect}
 
     def _effect(self, each: Asked) -> Facts:
         before = self._of(each.base)

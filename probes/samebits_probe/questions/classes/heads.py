@@ -15,6 +15,7 @@ import torch
 
 from samebits_probe.model import forks, outputs
 from samebits_probe.model.inputs import in_dtype
+from samebits_probe.model.tensor import spaced
 from samebits_probe.process.failure import raised
 
 Facts = dict[str, Any]
@@ -132,5 +133,5 @@ def _of(tensor: torch.Tensor) -> Iterator[float]:
     """Yield evenly spaced values, and the norm of all."""
     flat = tensor.detach().double().flatten()
     flat = torch.where(flat.isfinite(), flat, torch.zeros_like(flat))
-    yield from flat[:: max(1, len(flat) // _SAMPLES)][:_SAMPLES].tolist()
+    yield from spaced(flat, _SAMPLES).tolist()
     yield float(flat.norm())

@@ -54,11 +54,12 @@ def calls(processor: Any, kind: str = "processor") -> dict[str, Call]:
     made: dict[str, Call] = {}
     for method in _METHODS:
         for size in method.sizes if _is_asked(processor, method, kind) else ():
-            name = f"{method.name}, {method.what} of {' x '.join(map(str, size))}"
+            of_size = f"{method.what} of {' x '.join(map(str, size))}"
+            name = f"{method.name}, {of_size}"
             made[name] = Call(partial(tuple, size), _calling(method))
             if method.media and max(size[-2:]) <= _MAX_MADE[method.media]:
                 written = Call(partial(_media, method.media, size), _writing(method), counted=name)
-                made[f"the call, {method.what} of {' x '.join(map(str, size))}"] = written
+                made[f"the call, {of_size}"] = written
     return made
 
 

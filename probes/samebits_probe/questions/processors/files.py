@@ -53,9 +53,9 @@ def videos(counts: list[int]) -> Reading:
         _path: Any, num_frames: Any = None, fps: Any = None, sample_indices_fn: Any = None, **_: Any
     ) -> Any:
         metadata = home.VideoMetadata(**samples.metadata(_FRAMES), video_backend="pyav")
-        given = {} if sample_indices_fn else {"num_frames": num_frames, "fps": fps}
+        options = {} if sample_indices_fn else {"num_frames": num_frames, "fps": fps}
         ask = sample_indices_fn or home.default_sample_indices_fn
-        places = np.asarray(ask(metadata=metadata, **given), int)
+        places = np.asarray(ask(metadata=metadata, **options), int)
         counts.append(len(places))
         metadata.frames_indices = places
         return samples.clip(32, 32, _FRAMES)[places], metadata

@@ -46,15 +46,11 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     """Try both relations on forward's arguments for some prompts; of each the worst prompt is returned."""
     listed = [(name, kwargs) for name, kwargs in prompts if torch.is_tensor(kwargs.get(TOKENS))]
     if reason := _lacks(model, listed):
-        return Answer([], [{"relation": name, "reason": reason} for name in NAMES], None)
+        return rows.untried(reason, NAMES)
     runner = Runner(model)
     if reason := unrepeated(runner, listed[0][1]):
-        return Answer([], [{"relation": name, "reason": reason} for name in NAMES], None)
-    answers = [_tried(runner, way) for way in _ways(model, listed)]
-    found = {n: [f for a in answers for f in a.relations if f["relation"] == n] for n in NAMES}
-    relations = [max(of, key=rows.amount) | {"tried": len(of)} for of in found.values() if of]
-    skips = [skip for answer in answers for skip in answer.inapplicable]
-    return Answer(relations, skips, next((a.no_float64 for a in answers if a.no_float64), None))
+        return rows.untried(reason, NAMES)
+    return rows.worst_of([_tried(runner, way) for way in _ways(model, listed)], NAMES)
 
 
 def unrepeated(runner: Runner, kwargs: Facts) -> str:
@@ -144,12 +140,12 @@ def _forward(kwargs: Facts, argument: str) -> Callable[[Runner], dict[str, Pair]
     def pairs(runner: Runner) -> dict[str, Pair]:
         embeddings = _embeddings(runner, kwargs[argument], argument)
         first = runner.run(kwargs)
-        return alike(first, runner.run(_embedded(kwargs, argument, embeddings)))
+        return outputs_of_both(first, runner.run(_embedded(kwargs, argument, embeddings)))
 
     return pairs
 
 
-def alike(first: rows.Tensors, second: rows.Tensors) -> dict[str, Pair]:
+def outputs_of_both(first: rows.Tensors, second: rows.Tensors) -> dict[str, Pair]:
     """Return the outputs that both have in one shape, by name."""
     return {
         name: (tensor, second[name])
@@ -193,9 +189,9 @@ def _by_design(runner: Runner, kwargs: Facts) -> str:
         with _embedding(
             runner, lambda output: own if output.shape == own.shape else output
         ) as calls:
-            others = alike(runner.run(kwargs), runner.run(turned))
+            others = outputs_of_both(runner.run(kwargs), runner.run(turned))
         scaled = _embedded(kwargs, TOKENS, own * math.sqrt(own.shape[-1]))
-        factor = alike(runner.run(kwargs), runner.run(scaled))
+        factor = outputs_of_both(runner.run(kwargs), runner.run(scaled))
     except Exception:  # noqa: BLE001  such ids are refused in any way
         return ""
     if not rows.differ(Compared(FORWARD, "", factor)):

@@ -16,10 +16,11 @@ from torch.overrides import TorchFunctionMode
 from samebits_probe.model.attention import SDPA
 from samebits_probe.model.choice import MASK, TOKENS
 from samebits_probe.model.inputs import seeded_ids, tensors_of, text_config
+from samebits_probe.model.tensor import spaced
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.relations import rows
-from samebits_probe.questions.relations.embedded import Way, alike, promoted, unrepeated
+from samebits_probe.questions.relations.embedded import Way, outputs_of_both, promoted, unrepeated
 from samebits_probe.questions.relations.rows import Answer, Compared, Pair, Runner
 
 Facts = dict[str, Any]
@@ -56,17 +57,11 @@ def observe(
         return _untried(f"with eager attention: {in_one_line(error)}")
     if n_calls:
         return _untried("its forward calls SDPA with eager attention, too")
-    answers = [_tried(sdpa, eager, *prompt) for prompt in listed]
-    facts = [fact for answer in answers for fact in answer.relations]
-    return Answer(
-        [max(facts, key=rows.amount) | {"tried": len(facts)}] if facts else [],
-        [skip for answer in answers for skip in answer.inapplicable],
-        next((a.no_float64 for a in answers if a.no_float64), None),
-    )
+    return rows.worst_of([_tried(sdpa, eager, *prompt) for prompt in listed], (NAME,))
 
 
 def _untried(reason: str) -> Answer:
-    return Answer([], [{"relation": NAME, "reason": reason}], None)
+    return rows.untried(reason, (NAME,))
 
 
 def _is_plain(kwargs: Facts) -> bool:
@@ -92,7 +87,7 @@ def _tried(sdpa: Runner, eager: Runner, prompt: str, kwargs: Facts) -> Answer:
     try:
         native = Compared(NAME, prompt, _pairs(sdpa, eager, kwargs))
     except Exception as error:  # noqa: BLE001  the cell's own forward reports it too
-        return Answer([], [{"relation": NAME, "reason": f"{prompt}: {in_one_line(error)}"}], None)
+        return _untried(f"{prompt}: {in_one_line(error)}")
     if not native.pairs:
         return _untried(f"{prompt}: no output to compare")
     if not all(tensor.isfinite().all() for pair in native.pairs.values() for tensor in pair):
@@ -116,11 +111,11 @@ def _facts(native: Compared, in_float64: Compared | None) -> Facts:
 def _some(tensor: torch.Tensor) -> list[float]:
     """Return evenly spaced values of a tensor."""
     flat = tensor.flatten().double()
-    return list(map(float, flat[:: max(1, len(flat) // _N_VALUES)][:_N_VALUES]))
+    return list(map(float, spaced(flat, _N_VALUES)))
 
 
 def _pairs(sdpa: Runner, eager: Runner, kwargs: Facts) -> dict[str, Pair]:
-    return alike(sdpa.run(kwargs), eager.run(kwargs))
+    return outputs_of_both(sdpa.run(kwargs), eager.run(kwargs))
 
 
 def _calls_of_sdpa(runner: Runner, kwargs: Facts) -> int:

@@ -40,21 +40,14 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     """Try both relations on the prompts of several rows with images, videos or sounds; of each the worst is returned."""
     listed = [(name, kwargs) for name, kwargs in prompts if _has_rows(kwargs)]
     if not listed:
-        return _untried("no prompt of it has several rows with an image, a video or a sound")
+        return rows.untried(
+            "no prompt of it has several rows with an image, a video or a sound", NAMES
+        )
     runner = Runner(model)
     if reason := unrepeated(runner, listed[0][1]):
-        return _untried(reason)
+        return rows.untried(reason, NAMES)
     ways = [way for name, kwargs in listed for way in _ways(model, name, kwargs)]
-    answers = [_tried(runner, way) for way in ways]
-    facts = [fact for answer in answers for fact in answer.relations]
-    by_name = [[fact for fact in facts if fact["relation"] == name] for name in NAMES]
-    relations = [max(of, key=rows.amount) | {"tried": len(of)} for of in by_name if of]
-    skips = [skip for answer in answers for skip in answer.inapplicable]
-    return Answer(relations, skips, next((a.no_float64 for a in answers if a.no_float64), None))
-
-
-def _untried(reason: str) -> Answer:
-    return Answer([], [{"relation": name, "reason": reason} for name in NAMES], None)
+    return rows.worst_of([_tried(runner, way) for way in ways], NAMES)
 
 
 def _tried(runner: Runner, way: Way) -> Answer:

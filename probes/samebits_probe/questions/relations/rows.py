@@ -99,19 +99,29 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
 
     Of each relation the prompt is returned for which the outputs are farthest apart.
     """
-    runner, answers = None, Answer([], [], None)
+    runner, answers = None, []
     for prompt, kwargs in prompts:
         runner = runner or Runner(model)
-        answer = _of_prompt(runner, prompt, kwargs)
-        answers = Answer(
-            answers.relations + answer.relations,
-            answers.inapplicable + answer.inapplicable,
-            answers.no_float64 or answer.no_float64,
-        )
-    tried = {name: [f for f in answers.relations if f["relation"] == name] for name in NAMES}
-    relations = [max(of, key=amount) | {"tried": len(of)} for of in tried.values() if of]
-    skips = {skip["relation"]: skip for skip in answers.inapplicable if not tried[skip["relation"]]}
-    return Answer(relations, list(skips.values()), answers.no_float64)
+        answers.append(_of_prompt(runner, prompt, kwargs))
+    worst = worst_of(answers, NAMES)
+    tried = {relation["relation"] for relation in worst.relations}
+    skips = {s["relation"]: s for s in worst.inapplicable if s["relation"] not in tried}
+    return worst._replace(inapplicable=list(skips.values()))
+
+
+def worst_of(answers: Collection[Answer], names: Iterable[str]) -> Answer:
+    """Return of each relation the case whose outputs are farthest apart, with the number of cases; all skips."""
+    tried = [[f for a in answers for f in a.relations if f["relation"] == name] for name in names]
+    return Answer(
+        [max(of, key=amount) | {"tried": len(of)} for of in tried if of],
+        [skip for answer in answers for skip in answer.inapplicable],
+        next((answer.no_float64 for answer in answers if answer.no_float64), None),
+    )
+
+
+def untried(reason: str, names: Iterable[str]) -> Answer:
+    """Return the answer where none of some relations is tried."""
+    return Answer([], [{"relation": name, "reason": reason} for name in names], None)
 
 
 def amount(relation: Facts) -> tuple[float, float, int]:
@@ -123,15 +133,15 @@ def amount(relation: Facts) -> tuple[float, float, int]:
 
 def _of_prompt(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
     if not tensors_of(kwargs) or not may_repeat_rows(kwargs):
-        return _untried(_NO_ROWS)
+        return untried(_NO_ROWS, NAMES)
     batch = kwargs if n_rows(kwargs) > 1 else _with_second_row(kwargs)
     try:
         whole = _repeated(runner, batch)
         if not whole:
-            return _untried(determinism.NOT_REPEATED)
+            return untried(determinism.NOT_REPEATED, NAMES)
         compared = list(_compared(runner, prompt, batch, whole))
     except Exception as error:  # noqa: BLE001  refusing a batch is a fact of the model
-        return _untried(f"two rows: {in_one_line(error)}")
+        return untried(f"two rows: {in_one_line(error)}", NAMES)
     native = [way for way in compared if way.pairs]
     skips = [
         {"relation": way.name, "reason": way.refusal or _NO_OUTPUT}
@@ -140,10 +150,6 @@ def _of_prompt(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
     ]
     promoted, no_float64 = _promoted(runner, prompt, batch, native, whole)
     return Answer([facts(way, promoted.get(way.name)) for way in native], skips, no_float64)
-
-
-def _untried(reason: str) -> Answer:
-    return Answer([], [{"relation": name, "reason": reason} for name in NAMES], None)
 
 
 def _with_second_row(kwargs: Facts) -> Facts:
