@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, Failure
     from samebits.records.comparison import CellResult, SignalComparison
     from samebits.records.ids import CellId
-    from samebits.records.ladder import Kind, Ladder, LadderFile
+    from samebits.records.ladder import Kind, Ladder, LadderFile, LadderStep
 
     Files = tuple[LadderFile, LadderFile]
     Pair = tuple[Capture, Capture]
@@ -57,55 +57,93 @@ async def judge_by_ladder(
         for result in results
         if (differs(result) or _informs(result)) and result.reference is not None and result.signals
     }
-    by_cell = {result.cell: result for result in results}
-    jobs = {
-        cell: pair_jobs
-        for cell, (reference, candidate) in pairs.items()
-        if (pair_jobs := asks(reference, candidate, _compared(by_cell[cell]), values)) is not None
-    }
+    ladders = _Ladders({result.cell: result for result in results}, pairs, values, climb)
+    await ladders.climb_first(deep=deep)
+    await ladders.climb_with_float32()
+    await ladders.climb_with_tables()
+    return [ladders.applied(result) for result in results]
 
-    def judged(cell: CellId, files: Files | None) -> Ladder:
-        result = by_cell[cell]
-        return ladder(*pairs[cell], result.signals, result.splits, values, files)
 
-    if deep:
-        jobs = {
-            cell: _with((whole(pair[0]), whole(pair[1])), float32=True)
-            for cell, pair in jobs.items()
+class _Ladders:
+    """The ladders of the cells that differ, climbed in up to three rounds.
+
+    ``pairs`` has the captures of reference and candidate of each cell that differs, or whose probes
+    that only inform do. The second round adds float32 and the third the tables of the construction,
+    each for the cells that the round before leaves open.
+    """
+
+    def __init__(
+        self,
+        results: Mapping[CellId, CellResult],
+        pairs: Mapping[CellId, Pair],
+        values: TensorSource,
+        climb: RunLadder,
+    ) -> None:
+        self._results = results
+        self._pairs = pairs
+        self._values = values
+        self._climb = climb
+        self._asks: dict[CellId, tuple[Ask, Ask]] = {}
+        self._files: dict[CellId, Files] = {}
+        self._steps: dict[CellId, tuple[LadderStep, ...]] = {}
+        self._ladders: dict[CellId, Ladder] = {}
+
+    async def climb_first(self, *, deep: bool) -> None:
+        """Climb with what the cells differ in; with ``deep`` with every prompt and in float32."""
+        for cell, (reference, candidate) in self._pairs.items():
+            compared = _compared(self._results[cell])
+            if (both := asks(reference, candidate, compared, self._values)) is not None:
+                whole_asks = (whole(both[0]), whole(both[1]))
+                self._asks[cell] = _with(whole_asks, float32=True) if deep else both
+        self._files = await self._computed(self._asks)
+        for cell, pair in self._pairs.items():
+            self._steps[cell] = informing_steps(*pair, self._values, self._files.get(cell))
+            if differs(self._results[cell]):
+                self._ladders[cell] = self._judged(cell, self._files.get(cell))
+
+    async def climb_with_float32(self) -> None:
+        """Climb again in float32 where the first climb shows no rounding without it."""
+        more = {
+            cell: _with(both, float32=True)
+            for cell, both in self._asks.items()
+            if cell in self._ladders and lacks_float32(self._ladders[cell], self._files[cell])
         }
-    files = await _ladder_files(pairs, jobs, values, climb)
-    steps = {cell: informing_steps(*pair, values, files.get(cell)) for cell, pair in pairs.items()}
-    pairs = {cell: pair for cell, pair in pairs.items() if differs(by_cell[cell])}
-    ladders = {cell: judged(cell, files.get(cell)) for cell in pairs}
-    with_float32 = {
-        cell: _with(pair_jobs, float32=True)
-        for cell, pair_jobs in jobs.items()
-        if cell in ladders and lacks_float32(ladders[cell], files[cell])
-    }
-    jobs |= with_float32
-    for cell, cell_files in (await _ladder_files(pairs, with_float32, values, climb)).items():
-        ladders[cell], files[cell] = judged(cell, cell_files), cell_files
-    with_tables = {
-        cell: _with(pair_jobs, tables=True)
-        for cell, pair_jobs in jobs.items()
-        if cell in ladders and is_left_over(ladders[cell])
-    }
-    for cell, cell_files in (await _ladder_files(pairs, with_tables, values, climb)).items():
-        second = judged(cell, cell_files)
-        if second.kind == "rounding":
-            ladders[cell] = second.model_copy(update={"notes": (TABLES, *second.notes)})
-        elif _machine_reason(cell_files):
-            files[cell] = cell_files
-    results = [
-        result.model_copy(update={"informing_steps": steps.get(result.cell, ())})
-        for result in results
-    ]
-    return [
-        with_ladder(r, ladders[r.cell], gone=_machine_reason(files.get(r.cell)))
-        if r.cell in ladders
-        else r
-        for r in results
-    ]
+        self._asks |= more
+        for cell, files in (await self._computed(more)).items():
+            self._ladders[cell], self._files[cell] = self._judged(cell, files), files
+
+    async def climb_with_tables(self) -> None:
+        """Climb again with tables computed in float64 where a difference is left over.
+
+        A climb that ends with rounding replaces the ladder. One that the machine stopped leaves the
+        kind undecided.
+        """
+        more = {
+            cell: _with(both, tables=True)
+            for cell, both in self._asks.items()
+            if cell in self._ladders and is_left_over(self._ladders[cell])
+        }
+        for cell, files in (await self._computed(more)).items():
+            second = self._judged(cell, files)
+            if second.kind == "rounding":
+                self._ladders[cell] = second.model_copy(update={"notes": (TABLES, *second.notes)})
+            elif _machine_reason(files):
+                self._files[cell] = files
+
+    def applied(self, result: CellResult) -> CellResult:
+        """Return a result with its ladder's verdict, and with the steps that only inform."""
+        cell = result.cell
+        result = result.model_copy(update={"informing_steps": self._steps.get(cell, ())})
+        if cell not in self._ladders:
+            return result
+        return with_ladder(result, self._ladders[cell], gone=_machine_reason(self._files.get(cell)))
+
+    def _judged(self, cell: CellId, files: Files | None) -> Ladder:
+        result = self._results[cell]
+        return ladder(*self._pairs[cell], result.signals, result.splits, self._values, files)
+
+    async def _computed(self, more: Mapping[CellId, tuple[Ask, Ask]]) -> dict[CellId, Files]:
+        return await _ladder_files(self._pairs, more, self._values, self._climb)
 
 
 def _compared(result: CellResult) -> tuple[SignalComparison, ...]:
