@@ -48,6 +48,10 @@ class SelectionError(SamebitsError):
     """The command line selects nothing, or names something that the matrix does not have."""
 
 
+class OptionError(SamebitsError):
+    """The value of an option does not exist."""
+
+
 class StackError(SamebitsError):
     """A stack could not be resolved or built. The other stacks continue."""
 

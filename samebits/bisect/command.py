@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from samebits.base.errors import OptionError
 from samebits.base.options import Option
 from samebits.bisect.finder import Finder, Request
 from samebits.bisect.history import History
 from samebits.bisect.subject import of_package, of_transformers
 from samebits.bisect.trials import Trials
-from samebits.check import command as check
-from samebits.check.command import OptionError
+from samebits.check import options as check
+from samebits.check.command import prepare
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.matrix.levels import at_level
 from samebits.pipeline.order import Order
-from samebits.stacks.places import checks_folder
+from samebits.stacks.places import LOCK_AGE, checks_folder
 from samebits.stacks.slots import usable_cores
 from samebits.terminal.progress import silent
 
@@ -69,7 +70,7 @@ async def run(
 ) -> Bisection:
     """Find the commits for a model that is named as for ``samebits check``."""
     plain = {name: getattr(options, name) for name in check.Options.model_fields}
-    prepared = check.prepare(check.Options(**plain | {"first": None, "last": None}))
+    prepared = prepare(check.Options(**plain | {"first": None, "last": None}))
     return await bisected(prepared.matrix, options, environ, say)
 
 
@@ -96,7 +97,7 @@ async def bisected(
         matrix=Path(matrix.path),
         level="quick",
         work=checks_folder(environ),
-        lock_age=check.LOCK_AGE,
+        lock_age=LOCK_AGE,
         checks=True,
         program=("samebits", "check", options.model),
     )

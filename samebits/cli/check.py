@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, cast
 from samebits.base.filestate import Dependencies
 from samebits.base.options import record_of
 from samebits.base.redaction import Redaction
-from samebits.check import command as check
+from samebits.check.command import prepare
+from samebits.check.folder import REPORTS, claimed_folder
+from samebits.check.options import Options
 from samebits.cli.folders import check_cache, check_reports
 from samebits.cli.interrupts import run_async
 from samebits.cli.report import publish_on_github, write_report
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.reports.formats.registry import GITHUB
-from samebits.stacks.places import checks_folder
+from samebits.stacks.places import LOCK_AGE, checks_folder
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, save
 from samebits.terminal.progress import CellLines, choose
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
+    from samebits.check.command import Check
     from samebits.records.report import Report
     from samebits.reports.write import Written
     from samebits.terminal.progress import Progress
@@ -47,17 +50,21 @@ def check_model(
 ) -> tuple[int, list[str]]:
     """Run one model without a matrix file; return the exit code and one screen of lines."""
     check_cache(environ)
-    prepared = check.prepare(record_of(check.Options, options))
-    check_reports(options.reports or check.REPORTS / prepared.name)
+    prepared = prepare(record_of(Options, options))
+    check_reports(options.reports or REPORTS / prepared.name)
     for line in prepared.intro:
         spoken.say(line, sys.stderr)
-    claim = nullcontext(options.reports) if options.reports else check.claimed_folder(prepared)
+    claim = (
+        nullcontext(options.reports)
+        if options.reports
+        else claimed_folder(prepared.name, prepared.source)
+    )
     dependencies = Dependencies()
     with claim as folder:
         report, written, order = _run(prepared, folder, options, environ, spoken, dependencies)
     if GITHUB in order.formats:
         publish_on_github(report, environ, spoken, prepared.places)
-    typed = check.typed_command(prepared, order.repeated_words())
+    typed = prepared.command.to_type(order.repeated_words())
     own_report = report.model_copy(update={"command": typed})
     lines = screen(own_report, written.opened, prepared.places, columns())
     printed = Answer(report.exit_code, [spoken.log_line(line) for line in lines])
@@ -74,11 +81,11 @@ def _expires(order: Order, dependencies: Dependencies) -> float:
     locks = order.work_folder / "locks"
     used = [Path(path) for path in dependencies.files if Path(path).parent == locks]
     resolved = min((path.stat().st_mtime for path in used), default=0.0)
-    return resolved + check.LOCK_AGE
+    return resolved + LOCK_AGE
 
 
 def _run(
-    prepared: check.Check,
+    prepared: Check,
     folder: Path,
     options: argparse.Namespace,
     environ: Mapping[str, str],
@@ -93,12 +100,12 @@ def _run(
         capsules="all" if options.repro else "none",
         reports=folder,
         work=checks_folder(environ),
-        lock_age=check.LOCK_AGE,
-        program=prepared.program,
+        lock_age=LOCK_AGE,
+        program=prepared.command.program,
         checks=True,
         command="",
     )
-    command = check.shown_command(prepared, order.repeated_words())
+    command = prepared.command.shown(order.repeated_words())
     order = order.model_copy(update={"command": command})
     progress = partial(choose, spoken=spoken)
 

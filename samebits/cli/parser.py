@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from samebits.base.options import add_options
 from samebits.bisect import command as bisect
 from samebits.check import bump, init
-from samebits.check import command as check
+from samebits.check import options as check
 from samebits.cli import warm
 from samebits.cli.report import ReportOptions
 from samebits.defaults import command as defaults

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from samebits.base.checkpoint import is_checkpoint, own_code
 from samebits.base.errors import SamebitsError, nearest, shown
 from samebits.base.options import Option
-from samebits.check.command import option_values
 from samebits.check.model import not_run, read_model
+from samebits.check.options import option_values
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.gate.bench import Bench
 from samebits.gate.interpreter import (

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.errors import SamebitsError
 from samebits.bisect import command as bisect
-from samebits.check.command import LOCK_AGE
 from samebits.golden.judge import Asked
 from samebits.golden.records import Change
 from samebits.matrix import load, yamltext
@@ -18,6 +17,7 @@ from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.records.ids import Verdict
 from samebits.reports.answer import of_cell
+from samebits.stacks.places import LOCK_AGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

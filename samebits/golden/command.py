@@ -6,9 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from samebits.base.errors import SamebitsError
+from samebits.base.errors import OptionError, SamebitsError
 from samebits.base.options import Option
-from samebits.check.command import LOCK_AGE, OptionError
 from samebits.check.releases import span
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.golden import judge
@@ -18,7 +17,7 @@ from samebits.golden.running import Runner, TestError
 from samebits.matrix.spec import StackEntry, StackSpec
 from samebits.matrix.values import id_of_release, is_source
 from samebits.records.record import Record
-from samebits.stacks.places import checks_folder
+from samebits.stacks.places import LOCK_AGE, checks_folder
 from samebits.storage.store import Store
 from samebits.terminal.progress import silent
 

@@ -18,6 +18,10 @@ VARIABLE = "SAMEBITS_CACHE"
 """Environment variable that names another folder than the platform's cache folder."""
 
 
+LOCK_AGE = 7 * 86_400.0
+"""Seconds after which a check asks again which releases are the newest."""
+
+
 def cache_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder that all projects of a user share, as an absolute path."""
     if named := environ.get(VARIABLE):

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from samebits.base.errors import OptionError
 from samebits.bisect import command
 from samebits.bisect.history import History, HistoryError
 from samebits.bisect.subject import of_package, of_transformers
-from samebits.check.command import OptionError
 from samebits.questions.changes.release import Release
 from tests.support.builders import built_stack, stack_spec
 from tests.support.clones import FOLDER, clone, write

@@ -10,13 +10,9 @@ import pytest
 
 from samebits import cli
 from samebits.check import hub
-from samebits.check.command import (
-    Options,
-    claimed_folder,
-    prepare,
-    shown_command,
-    typed_command,
-)
+from samebits.check.command import prepare
+from samebits.check.folder import claimed_folder
+from samebits.check.options import Options
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.spec import Matrix
 from samebits.terminal.progress import CellLines
@@ -275,8 +271,8 @@ def test_the_class_of_transformers_may_be_asked_for(runner, folder, capsys):
 
 def test_a_checkout_of_this_machine_is_named_on_the_user_s_own_terminal():
     check = prepare(Options(model="llama", first="5.2", last="/elsewhere/transformers"))
-    assert "--to '…/transformers'" in shown_command(check, [])
-    assert "--to /elsewhere/transformers" in typed_command(check, [])
+    assert "--to '…/transformers'" in check.command.shown([])
+    assert "--to /elsewhere/transformers" in check.command.to_type([])
 
 
 def test_a_folder_of_this_machine_is_in_no_report(runner, folder, monkeypatch, capsys):
@@ -378,7 +374,7 @@ def test_two_checks_of_one_name_at_the_same_time_have_two_reports(
     second = []
 
     async def run(*asked):
-        with claimed_folder(other) as claimed:
+        with claimed_folder(other.name, other.source) as claimed:
             second.append(claimed)
         return await runner(*asked)
 

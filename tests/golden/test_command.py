@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from samebits.check.command import OptionError
+from samebits.base.errors import OptionError
 from samebits.check.releases import ReleaseError
 from samebits.golden import command, judge
 from samebits.golden.asking import name_of, steps

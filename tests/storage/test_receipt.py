@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from samebits import cli
-from samebits.check.command import LOCK_AGE
+from samebits.stacks.places import LOCK_AGE
 from samebits.storage import receipt
 from samebits.storage.receipt import lookup
 from samebits_wire.seal import opened, sealed
