@@ -20,7 +20,7 @@ from samebits.records.settings import SettingChange
 from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 
-SCHEMA_VERSION: Literal[20] = 20
+SCHEMA_VERSION: Literal[21] = 21
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -51,6 +51,7 @@ SCHEMA_VERSION: Literal[20] = 20
 # 19: the files that each release writes of a model with its tokenizer and its processor.
 # 20: what pipelines make of a batch of prompts and of each by itself; models that are made of the config; rows
 #     with images.
+# 21: programs of torch.export and torch.jit.trace.
 
 
 class StackReport(Record):
@@ -244,7 +245,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[20] = SCHEMA_VERSION
+    schema_version: Literal[21] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str

@@ -1,0 +1,184 @@
+"""A program made of the model, and what it computes beside the model's own forward.
+
+A program holds the operations of one forward. What Python decided on the way, such as that a mask of ones
+is no mask, is in it for good. So it is run on the inputs that it was made of, and on others with the same
+shapes: other tokens, other pixels, and a mask with a padded end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import logging
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from samebits_probe.model import forks
+from samebits_probe.model.distance import pooled
+from samebits_probe.process.failure import raised
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+Facts = dict[str, Any]
+Tensors = tuple[torch.Tensor, ...]
+_IDS, _MASK = "input_ids", "attention_mask"
+FIELDS = ("own", "others")
+"""Distances of a program from the model: on the inputs that it was made of, and on others."""
+
+
+class _Called(torch.nn.Module):  # type: ignore[misc]  # torch is not installed where mypy runs
+    """A model whose forward takes and returns tensors alone, by their order."""
+
+    def __init__(self, model: Any, names: tuple[str, ...], fixed: Facts) -> None:
+        super().__init__()
+        self.model = model
+        self._names = names
+        self._fixed = fixed
+
+    def forward(self, *values: torch.Tensor) -> Tensors:
+        """Return the tensors of numbers in the output, in its order.
+
+        Counts, such as the shifts of positions of Qwen2-VL, are constants, and a trace refuses those.
+        """
+        output = self.model(**dict(zip(self._names, values, strict=True)), **self._fixed)
+        return tuple(leaf for leaf in _leaves(output) if _has_numbers(leaf))
+
+
+def _has_numbers(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and bool(leaf.is_floating_point())
+
+
+def _leaves(output: Any) -> Iterator[Any]:
+    """Yield what an output holds; classes of caches are no trees, and are left out."""
+    parts = output.values() if hasattr(output, "values") else output
+    yield from pytree.tree_leaves(list(parts) if not torch.is_tensor(parts) else [parts])
+
+
+def _export(called: _Called, values: Tensors) -> Callable[..., Any]:
+    program: Callable[..., Any] = torch.export.export(called, values, strict=False).module()
+    return program
+
+
+def _trace(called: _Called, values: Tensors) -> Callable[..., Any]:
+    program: Callable[..., Any] = torch.jit.trace(called, values, strict=False, check_trace=False)
+    return program
+
+
+WAYS: Mapping[str, Callable[[_Called, Tensors], Callable[..., Any]]] = {
+    "torch.export": _export,
+    "torch.jit.trace": _trace,
+}
+"""Way to make a program -> what makes it."""
+
+
+class Inputs(NamedTuple):
+    """The arguments of a prompt, as a program takes them."""
+
+    names: tuple[str, ...]
+    values: Tensors
+    others: Tensors
+    """Other values of the same shapes and dtypes."""
+    fixed: Facts
+    """The arguments that are no tensors."""
+
+    def double(self) -> Inputs:
+        """Return the same in float64."""
+        values, others = (tuple(map(_double, side)) for side in (self.values, self.others))
+        return self._replace(values=values, others=others)
+
+
+def _double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def inputs(model: Any, kwargs: Mapping[str, Any]) -> Inputs:
+    """Return the arguments of a prompt: with a mask of ones where forward takes one, and without a cache."""
+    given = dict(kwargs)
+    ids = given.get(_IDS)
+    if (
+        _MASK not in given
+        and isinstance(ids, torch.Tensor)
+        and ids.ndim == 2
+        and forks.accepts(model, _MASK)
+    ):
+        given[_MASK] = torch.ones_like(ids)
+    if forks.accepts(model, "use_cache"):
+        given["use_cache"] = False
+    tensors = {name: value for name, value in given.items() if torch.is_tensor(value)}
+    fixed = {name: value for name, value in given.items() if name not in tensors}
+    has_media = any(value.is_floating_point() for value in tensors.values())
+    others = tuple(_other(name, value, has_media=has_media) for name, value in tensors.items())
+    return Inputs((*tensors,), (*tensors.values(),), others, fixed)
+
+
+def _other(name: str, value: torch.Tensor, *, has_media: bool) -> torch.Tensor:
+    """Return other values of an argument: where there is an image, its tokens stay where they are."""
+    if value.is_floating_point():
+        return value.flip(-1)
+    if name.endswith(_IDS) and not has_media:
+        return value.roll(1, dims=-1)
+    if name == _MASK and value.ndim == 2 and not has_media:
+        other = value.clone()
+        # no query is without a key, as causal ones see the tokens before them
+        other[-1, -(value.shape[1] // 3) :] = 0
+        return other
+    return value
+
+
+def made(model: Any, kwargs: Mapping[str, Any], way: str) -> Facts:
+    """Return what a program of the model computes: Program of samebits/questions/exports/records.py.
+
+    Distances that are not 0 are measured once more in float64, of a program that is made in float64.
+    """
+    facts = _measured(model, inputs(model, kwargs), way)
+    if any(facts.get(field) for field in FIELDS):
+        precise = _measured(copy.deepcopy(model).double(), inputs(model, kwargs).double(), way)
+        facts |= {f"{field}_in_float64": precise.get(field) for field in FIELDS if field in facts}
+    return facts
+
+
+def _measured(model: Any, given: Inputs, way: str) -> Facts:
+    called = _Called(model, given.names, given.fixed)
+    facts: Facts = {}
+    with torch.no_grad(), quiet():
+        own, others = called(*given.values), called(*given.others)
+        try:
+            program = WAYS[way](called, given.values)
+            facts["own"] = _apart(own, program(*given.values))
+            facts["others"] = _apart(others, program(*given.others))
+        except Exception as error:  # noqa: BLE001  a refusal is an answer
+            facts["refused"] = raised(error)
+    return facts
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence what torch prints and logs while it makes a program, such as whole graphs of one that it cannot make."""
+    nothing = io.StringIO()
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(nothing),
+            contextlib.redirect_stderr(nothing),
+        ):
+            # a trace warns of each value that Python reads: what comes of it is measured
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
+
+
+def _apart(model: Tensors, program: Tensors) -> float:
+    """Return the largest distance of tensors in pairs; that of NaN if their number or shapes differ."""
+    if [tensor.shape for tensor in model] != [tensor.shape for tensor in program]:
+        return sys.float_info.max
+    largest: float = pooled(zip(model, program, strict=True))["max_abs"]
+    return largest

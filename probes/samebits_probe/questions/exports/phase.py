@@ -1,0 +1,69 @@
+"""Phase ``exports``: programs made of the model, in a child with the untouched model.
+
+Making a program leaves tensors without numbers in some models, so that nothing can run after it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.model import load
+from samebits_probe.process import progress
+from samebits_probe.questions.exports import exports
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.phase import InFork
+    from samebits_probe.cell.session import Session
+
+_NAME = "exports"
+MAX_BYTES = 64 << 20
+"""Bytes of parameters above which no program is made: some hold the weights once more."""
+_SECONDS = 30.0
+"""Seconds for one program; three were seen of tiny models."""
+
+
+def observe(session: Session) -> None:
+    """Make programs of the first prompt that forward answers, and of the one with most inputs."""
+    if _NAME not in session.model_forks:
+        return
+    forwards = session.signals.get("forward", {})
+    answered = {name: i.kwargs for name, i in session.prompts().items() if name in forwards}
+    if not answered or (reason := session.no_time(0, _SECONDS)):
+        session.model_forks.pop(_NAME).forget()
+        if answered:
+            session.skip(_NAME, reason, "cost")
+        return
+    first, richest = next(iter(answered)), max(answered, key=lambda name: len(answered[name]))
+    session.begin(_NAME)
+    programs = session.run_in_fork(_NAME, json.dumps([*dict.fromkeys((first, richest))]))
+    if programs is not None:
+        session.answer(_NAME, {"programs": programs})
+
+
+def untouched(session: Session) -> InFork | None:
+    """Return what makes the programs; None if the job does not request them, or the model is large."""
+    options = session.options(_NAME)
+    if options is None:
+        return None
+    size = load.n_bytes(session.loaded.model)
+    if size > MAX_BYTES and not options.get("large"):
+        session.skip(_NAME, f"programs of {size / 2**30:.1f} GiB would take too long", "cost")
+        return None
+    return lambda _folder, prompts: _programs(session, json.loads(prompts))
+
+
+def _programs(session: Session, prompts: list[str]) -> dict[str, dict[str, Any]]:
+    inputs = session.prompts()
+    progress.begin(_NAME)
+    programs: dict[str, dict[str, Any]] = {}
+    steps = [(prompt, way) for prompt in prompts for way in exports.WAYS]
+    for i, (prompt, way) in enumerate(steps, 1):
+        progress.tick(f"{way} of {prompt}", i, len(steps), allowance=_SECONDS)
+        kwargs = inputs[prompt].kwargs
+        programs.setdefault(way, {})[prompt] = exports.made(session.loaded.model, kwargs, way)
+    return programs
+
+
+PHASE = Phase(_NAME, 85, observe, untouched)
