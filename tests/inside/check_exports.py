@@ -8,6 +8,7 @@ import transformers
 from samebits_probe.questions.exports import exports
 
 IDS = {"input_ids": torch.arange(5, 14)[None]}
+MASKED = {**IDS, "attention_mask": torch.tensor([[0] * 2 + [1] * 7])}
 SAME = {"own": 0.0, "others": 0.0}
 
 
@@ -70,13 +71,13 @@ class ReadsNumbers(Plain):
 
 
 def made(model_class, way, **more):
-    return exports.made(model_class().eval(), {**IDS, **more}, way)
+    return exports.made(model_class().eval(), MASKED | more, way)
 
 
 def test_programs_of_a_plain_model_compute_the_same():
     for way in exports.WAYS:
         assert made(Plain, way) == SAME
-        assert made(Plain, way, attention_mask=torch.tensor([[1] * 5 + [0] * 4])) == SAME
+        assert exports.made(Plain().eval(), IDS, way) == SAME
 
 
 def test_a_mask_that_is_skipped_in_a_trace_is_seen_with_the_next_mask():
@@ -121,17 +122,18 @@ def test_tokens_stay_where_an_image_stands():
             return {"logits": self.table(input_ids) * pixel_values.mean()}
 
     image = torch.arange(12.0).reshape(1, 3, 2, 2)
-    given = exports.inputs(Sees(), {**IDS, "pixel_values": image, "words": ["a"]})
+    given = exports.inputs(Sees(), {**MASKED, "pixel_values": image, "words": ["a"]})
     assert given.fixed == {"words": ["a"]}
     others = dict(zip(given.names, given.others, strict=True))
     assert others["input_ids"].tolist() == IDS["input_ids"].tolist()
-    assert others["attention_mask"].tolist() == [[1] * 9]
+    assert others["attention_mask"].tolist() == MASKED["attention_mask"].tolist()
     assert others["pixel_values"].tolist() == image.flip(-1).tolist()
 
 
 def test_other_tokens_have_a_padded_end():
-    given = exports.inputs(Plain(), IDS)
+    given = exports.inputs(Plain(), MASKED)
     assert given.fixed == {"use_cache": False}
+    assert given.values[1].tolist() == [[1] * 9]
     ids, mask = given.others
     assert ids.tolist() == [[13, 5, 6, 7, 8, 9, 10, 11, 12]]
     assert mask.tolist() == [[1] * 6 + [0] * 3]
@@ -148,4 +150,5 @@ def test_a_llama_of_this_release_is_exported_with_the_same_numbers():
     )
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(config).eval()
-    assert exports.made(model, IDS, "torch.export") == SAME
+    for inputs in (IDS, MASKED):
+        assert exports.made(model, inputs, "torch.export") == SAME

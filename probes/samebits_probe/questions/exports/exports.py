@@ -98,22 +98,17 @@ def _double(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def inputs(model: Any, kwargs: Mapping[str, Any]) -> Inputs:
-    """Return the arguments of a prompt: with a mask of ones where forward takes one, and without a cache."""
+    """Return the arguments of a prompt without a cache; a program is made of its mask with ones alone."""
     given = dict(kwargs)
-    ids = given.get(_IDS)
-    if (
-        _MASK not in given
-        and isinstance(ids, torch.Tensor)
-        and ids.ndim == 2
-        and forks.accepts(model, _MASK)
-    ):
-        given[_MASK] = torch.ones_like(ids)
     if forks.accepts(model, "use_cache"):
         given["use_cache"] = False
     tensors = {name: value for name, value in given.items() if torch.is_tensor(value)}
     fixed = {name: value for name, value in given.items() if name not in tensors}
     has_media = any(value.is_floating_point() for value in tensors.values())
     others = tuple(_other(name, value, has_media=has_media) for name, value in tensors.items())
+    mask = tensors.get(_MASK)
+    if mask is not None and not mask.is_floating_point():
+        tensors[_MASK] = torch.ones_like(mask)
     return Inputs((*tensors,), (*tensors.values(),), others, fixed)
 
 
@@ -124,7 +119,7 @@ def _other(name: str, value: torch.Tensor, *, has_media: bool) -> torch.Tensor:
     if name.endswith(_IDS) and not has_media:
         return value.roll(1, dims=-1)
     if name == _MASK and value.ndim == 2 and not has_media:
-        other = value.clone()
+        other = torch.ones_like(value)
         # no query is without a key, as causal ones see the tokens before them
         other[-1, -(value.shape[1] // 3) :] = 0
         return other
