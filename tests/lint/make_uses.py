@@ -3,7 +3,7 @@
     python tests/lint/make_uses.py 4.48=FOLDER 4.57=FOLDER …     (each the folder "transformers", as for make_names.py)
 
 arguments: what a public class or function, or train() of a Trainer, refuses in some release. attributes: parts that a
-class of models no longer holds itself. methods: what the base of all tokenizers has in some release, and no tokenizer
+class of models no longer holds itself, and fields that a config keeps in its text_config. methods: what the base of all tokenizers has in some release, and no tokenizer
 in another. rotary: embeddings whose forward needs the kind of layer. tasks: names of pipelines. variables: what a release
 no longer reads of its environment. A class that takes any keyword refuses none, one with a ``__getattr__`` of its own lacks
 none, and a release without the class says nothing.
@@ -30,6 +30,7 @@ BY_KIND = re.compile(
 PARTS = {"language_model", "vision_tower", "multi_modal_projector"}
 WHOLE = ("ForConditionalGeneration", "ForCausalLM")
 """Attributes of a class are read from the lines of its file: only those of a model's parts are certain enough."""
+NO_FIELDS = ("_", "base_", "attribute_map", "sub_configs", "model_type", "keys_to_ignore")
 BASE_CONFIGS = {"PretrainedConfig", "PreTrainedConfig"}
 
 
@@ -221,6 +222,14 @@ def rows(values, candidates, pattern):
     return {name: bits for name, bits in found.items() if pattern in bits}
 
 
+def of_text_config(name, release):
+    """Return the fields that the text_config of a config has in a release."""
+    if not name.endswith("Config"):
+        return set()
+    names = release.attributes(f"{name.removesuffix('Config')}TextConfig") or set()
+    return {field for field in names if not field.startswith(NO_FIELDS)}
+
+
 def calls(name, every):
     """Yield None for the call of a class or function of the library's own modules, and ``train`` of a Trainer."""
     found = [r.classes[name] for r in every if name in r.classes]
@@ -243,8 +252,10 @@ def main(pairs):
                 called[f"{name}.{method}" if method else name] = found
         values = [r.attributes(name) for r in every]
         candidates = set().union(*(v for v in values if v is not None))
-        lost = rows(values, PARTS & candidates, "10") if name.endswith(WHOLE) else {}
-        if lost := {n: bits for n, bits in lost.items() if "01" not in bits}:
+        parts = PARTS if name.endswith(WHOLE) else of_text_config(name, every[-1])
+        lost = rows(values, parts & candidates, "10")
+        is_config = name.endswith("Config")  # 4.53 gave back what 4.52 had moved, up to 5.0
+        if lost := {n: b for n, b in lost.items() if b[-1] == "0" and (is_config or "01" not in b)}:
             held[name] = lost
     candidates = set().union(*(release.methods(OF_ALL) for release in every))
     methods = {"tokenizer": rows([r.methods(TOKENIZER) for r in every], candidates, "0")}

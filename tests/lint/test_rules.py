@@ -409,6 +409,19 @@ CASES = [
     ),
     (
         "SB108",
+        "from transformers import Qwen2VLForConditionalGeneration as Q\n"
+        "m = Q.from_pretrained('m')\nprint(m.config.vocab_size)\n",
+        "from transformers import Qwen2VLForConditionalGeneration as Q\n"
+        "m = Q.from_pretrained('m')\nprint(m.config.get_text_config().vocab_size, m.config.image_token_id)\n",
+    ),
+    (
+        "SB108",
+        "from transformers import Qwen2VLConfig\nc = Qwen2VLConfig.from_pretrained('m')\nprint(c.hidden_size)\n",
+        "from transformers import Qwen2VLTextConfig, Qwen2Config\nc = Qwen2VLTextConfig.from_pretrained('m')\n"
+        "print(c.hidden_size, Qwen2Config().hidden_size)\n",
+    ),
+    (
+        "SB108",
         "from transformers import CLIPConfig\nCLIPConfig.from_text_vision_configs(1, 2)\n",
         "from transformers import CLIPConfig\nCLIPConfig.from_pretrained('m')\n",
     ),

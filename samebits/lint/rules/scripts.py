@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _TOKENIZER = re.compile(r"\w*Tokenizer(?:Fast)?")
 _FACTORIES = {"from_pretrained", "from_config", "_from_config", "for_model"}
+_FAMILY = re.compile(r"(\w+?)(?:For[A-Z]\w+|PreTrainedModel|Model)$")
 _MAKES_NO_TEXT = re.compile(
     r"\w*For(?:SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice|ImageClassification"
     r"|AudioClassification|ObjectDetection|SemanticSegmentation)"
@@ -211,8 +212,14 @@ def _attributes(project: Project) -> Iterator[Problem]:
             node,
             f"{owner} has no {node.attr}: AttributeError",
             releases,
-            _MOVED.get(node.attr, f"read it with getattr(…, {node.attr!r}, None), and fall back"),
+            _where_now(owner, node.attr),
         )
+
+
+def _where_now(owner: str, name: str) -> str:
+    if owner.endswith("Config") and name not in _OF_CONFIGS:
+        return f"read config.get_text_config().{name}, which every release has"
+    return _MOVED.get(name, f"read it with getattr(…, {name!r}, None), and fall back")
 
 
 _OF_MODELS = {"prune_heads", "to_bettertransformer", "reverse_bettertransformer"}
@@ -246,7 +253,15 @@ def _owner(project: Project, source: Source, node: ast.Attribute) -> str:
         return _last(direct) if node.attr not in _FACTORIES else ""
     if is_self(node.value):
         return _base(project, source, node)
+    if isinstance(node.value, ast.Attribute) and node.value.attr == "config":
+        return _config_of(_last(instance_class(project, source, node.value.value)))
     return _last(instance_class(project, source, node.value))
+
+
+def _config_of(model: str) -> str:
+    """Return the class of the config of a class of models, which has its name; '' for no such class."""
+    family = _FAMILY.match(model)
+    return f"{family[1]}Config" if family is not None else ""
 
 
 def _base(project: Project, source: Source, node: ast.Attribute) -> str:
