@@ -1,4 +1,4 @@
-"""What methods such as ``get_text_features`` return: they are how users of dual encoders get embeddings."""
+"""What methods beside forward return for inputs alone, such as ``get_text_features`` of dual encoders and ``encode`` of codecs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,17 @@ if TYPE_CHECKING:
     from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
-_METHOD = re.compile(r"get_(text|image|video|audio|speech|vision)_features")
-_VALUES = ("pixel_values", "pixel_values_videos", "input_features", "input_values")
+_METHOD = re.compile(
+    r"get_(?!input_|output_|position_)\w+_(features|embeds|embeddings|tokens)|encode|image_embedder|image_guided_detection"
+)
+_QUERY = "query_"
+_VALUES = (
+    "pixel_values",
+    f"{_QUERY}pixel_values",
+    "pixel_values_videos",
+    "input_features",
+    "input_values",
+)
 
 
 def features(subject: Subject) -> Facts:
@@ -55,7 +64,8 @@ def _inputs(subject: Subject, method: Any) -> Facts:
         p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
     ]
     first = next((p.name for p in parameters if p.name in ("input_ids", *_VALUES)), None)
-    names = dict.fromkeys([*needed, *([first] if first else [])])
+    queries = [p.name for p in parameters if p.name.startswith(_QUERY)]
+    names = dict.fromkeys([*needed, *([first] if first else []), *queries])
     if first in _VALUES and _has_image_token(subject.model.config):
         prompt = next((fed for fed in subject.prompts.values() if {*names} <= fed.keys()), None)
         if prompt is None:
@@ -67,7 +77,9 @@ def _inputs(subject: Subject, method: Any) -> Facts:
         if name == "input_ids":
             inputs[name] = subject.ids()
         elif name in _VALUES:
-            inputs[name] = values("usage", name, subject.model.config).to(subject.model.dtype)
+            kind = name.removeprefix(_QUERY)
+            of = "usage" if kind == name else "usage, a query"
+            inputs[name] = values(of, kind, subject.model.config).to(subject.model.dtype)
         else:
             msg = f"it needs {name}"
             raise NoMeaning(msg)
@@ -84,10 +96,13 @@ def _has_image_token(config: Any) -> bool:
 
 
 def _tensor(output: Any) -> torch.Tensor | None:
-    """Return the features: a tensor as it is, or the pooled one of an output; of a list the first."""
+    """Return the features: a tensor as it is, the pooled one of an output, else all of it in a row; of a list the first."""
     pooled = getattr(output, "pooler_output", None)
     for value in (output, pooled):
         first = value[0] if isinstance(value, (list, tuple)) and value else value
         if torch.is_tensor(first):
             return first
-    return None
+    tensors = filter(torch.is_tensor, output.values() if isinstance(output, dict) else ())
+    # float64 holds the numbers of every dtype that an output has
+    flat = [tensor.double().reshape(-1) for tensor in tensors]
+    return torch.cat(flat) if flat else None
