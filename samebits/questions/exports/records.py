@@ -14,6 +14,8 @@ from samebits.records.record import Record
 from samebits_wire.rounding import stays
 
 Distance = Annotated[float, Field(ge=0)]
+_ROUNDING = 2.0**-12
+"""The middle, on a logarithmic scale, between the roundoff of float32 and what other inputs change."""
 Outcome = Literal["the same numbers", "rounding", "other numbers", "undecided", "raises"]
 """undecided: other numbers, of which no float64 shows whether they round."""
 
@@ -28,6 +30,8 @@ class Program(Record):
     own_in_float64: Distance | None = None
     """The same as ``own``, of a program that is made in float64; None: not measured, as both are 0, or it raised."""
     others_in_float64: Distance | None = None
+    of_inputs: Distance | None = None
+    """Largest distance of forward's own outputs between both inputs in float64, if that was measured: what counts as far."""
     refused: str = ""
     """The exception of making it, or of running it."""
 
@@ -41,13 +45,19 @@ class Program(Record):
         if not (self.own or self.others):
             return "the same numbers"
         measured = (self.own_in_float64, self.others_in_float64)
-        return "undecided" if None in measured else "rounding"
+        return "rounding" if None not in measured and self.of_inputs else "undecided"
 
     def contradicts(self, inputs: Literal["own", "others"]) -> bool:
-        """Return True if it computes something else than the model, in float64 too."""
+        """Return True if it computes something else than the model, in float64 too.
+
+        A part of a model may compute in float32 there, so that a remainder that is nearer to the roundoff of float32
+        than to what other inputs change is rounding.
+        """
         distance: float | None = getattr(self, inputs)
         precise: float | None = getattr(self, f"{inputs}_in_float64")
-        return distance is not None and precise is not None and stays(distance, precise)
+        if distance is None or precise is None or not self.of_inputs:
+            return False
+        return stays(distance, precise) and precise > self.of_inputs * _ROUNDING
 
 
 class ExportsSignal(Answer):

@@ -8,9 +8,27 @@ from samebits.questions.exports.section import SECTION
 from tests.support.asked import findings_of, report_of
 
 SAME = {"own": 0.0, "others": 0.0}
-ROUNDS = {"own": 1e-6, "others": 1e-6, "own_in_float64": 1e-15, "others_in_float64": 2e-15}
-SKIPS = {"own": 0.0, "others": 0.7, "own_in_float64": 0.0, "others_in_float64": 0.7}
-OTHER = {"own": 0.7, "others": 0.7, "own_in_float64": 0.7, "others_in_float64": 0.7}
+ROUNDS = {
+    "own": 1e-6,
+    "others": 1e-6,
+    "own_in_float64": 1e-15,
+    "others_in_float64": 2e-15,
+    "of_inputs": 0.9,
+}
+SKIPS = {
+    "own": 0.0,
+    "others": 0.7,
+    "own_in_float64": 0.0,
+    "others_in_float64": 0.7,
+    "of_inputs": 0.9,
+}
+OTHER = {
+    "own": 0.7,
+    "others": 0.7,
+    "own_in_float64": 0.7,
+    "others_in_float64": 0.7,
+    "of_inputs": 0.9,
+}
 RAISES = {"refused": "RuntimeError: unordered_map::at (at transformers/masking_utils.py:142 in m)"}
 RAISES_LATER = {"own": 0.0, "refused": "RuntimeError: shape '[3]' is invalid"}
 
@@ -30,8 +48,11 @@ def signal(program, way="torch.export"):
         (RAISES_LATER, "raises"),
         # a program that cannot be made in float64 leaves it open
         ({"own": 0.7, "others": 0.7}, "undecided"),
+        # a part that computes in float32 leaves a remainder in float64
+        (ROUNDS | {"own_in_float64": 5e-7, "others_in_float64": 9e-7}, "rounding"),
+        (SKIPS | {"of_inputs": 0.0}, "undecided"),
         # the first distance is told, even if the next run raises
-        (RAISES_LATER | {"own": 0.7, "own_in_float64": 0.7}, "other numbers"),
+        (RAISES_LATER | {"own": 0.7, "own_in_float64": 0.7, "of_inputs": 0.9}, "other numbers"),
     ],
 )
 def test_what_came_of_a_program(facts, outcome):
