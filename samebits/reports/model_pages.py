@@ -30,9 +30,11 @@ if TYPE_CHECKING:
     from samebits.reports.stories import Story
 
 
-MAX_SECTION = 6_000
+MAX_SECTION = 5_000
 """Limit in characters for a section of a page; report.json has all of it."""
-MAX_STORIES = 24_000
+MAX_FINDINGS = 14_000
+"""Limit for the findings of a model, whose evidence the first screen refers to."""
+MAX_STORIES = 18_000
 """Limit for the sections about differences together."""
 MIN_STORY = 1_000
 """Characters that each of these sections has in any case."""
@@ -59,7 +61,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             environment.checkpoints_of(model, report),
             overview.model_summary(rows, report),
             _within(unrun_of(rows)),
-            _within(findings_of(rows, report)),
+            _within(findings_of(rows, report), MAX_FINDINGS),
             *_stories(rows, report),
             _within(probes_of(rows)),
             *_aside(rows, report),

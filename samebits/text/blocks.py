@@ -135,25 +135,26 @@ def _middle_left_out(lines: list[str]) -> list[str]:
 def cut(block: Markdown, limit: int, more: Markdown) -> Markdown:
     """Return a block in at most ``limit`` characters, ended by ``more`` if something is left out.
 
-    It is cut between two paragraphs or two rows of a table that are neither fenced nor folded, and
-    no earlier than after the first paragraph, which is a heading in most blocks.
+    It is cut between two paragraphs that are neither fenced nor folded, or between two rows of a table, whose
+    folds are closed; and no earlier than after the first paragraph, which is a heading in most blocks.
     """
     if len(block) <= limit:
         return block
-    end = position = n_table = depth = 0
+    end = position = n_table = depth = n_open = 0
     marks = ""
     for line in block.split("\n"):
-        if not marks and not depth:
+        if not marks:
             n_table = n_table + 1 if line.startswith("|") else 0
-            if not line or n_table > _HEAD_ROWS:
+            if n_table > _HEAD_ROWS or not (line or depth):
                 if end and position > limit - len(more) - 2:
                     break
-                end = position
+                end, n_open = position, depth
         marks = _fence_after(line, marks)
         if not marks:
             depth += line.startswith("<details>") - line.startswith("</details>")
         position += len(line) + 1
-    return page([Markdown(block[:end].rstrip("\n")), more]) if end else block
+    closed = [Markdown("</details>")] * n_open
+    return page([Markdown(block[:end].rstrip("\n")), *closed, more]) if end else block
 
 
 _HEAD_ROWS = 2

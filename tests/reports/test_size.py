@@ -96,3 +96,17 @@ def test_a_block_is_cut_between_paragraphs(limit):
     kept = [n for n in range(1, len(parts) + 1) if shown in (page([*parts[:n], MORE]), block)]
     assert kept, shown
     assert len(shown) <= max(limit, len(page([parts[0], MORE])))
+
+
+def test_every_finding_of_a_model_has_its_evidence_on_the_page(zoo, pages):
+    """The first screen says *see below*; of most models with many findings the later ones were cut."""
+    texts = {text.code: text for text in zoo.rules if text.scope == "model"}
+    n_many = 0
+    for row in zoo.rows:
+        named = {f.code for cell in row.cells for f in cell.findings} & texts.keys()
+        n_many += len(named) > 8
+        page_of_model = pages[f"models/{row.model}.md"] if named else ""
+        section = page_of_model.partition("## Findings\n")[2].partition("\n## ")[0]
+        assert {code for code in named if f"{code} " not in section} == set(), row.model
+        assert "Cut here" not in section, row.model
+    assert n_many > 10

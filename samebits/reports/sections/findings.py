@@ -26,6 +26,10 @@ MAX_MODELS = 8
 MAX_RULES = 12
 """Limit for folded parts in a row; more would push the next section out of sight."""
 MAX_SIGHTINGS = 6
+MAX_ADVICE = 2_000
+"""Characters of a model's findings from which on they have their evidence alone."""
+_MAX_BRIEF = 3
+"""Lines of evidence of such a finding."""
 
 
 class Sighting(NamedTuple):
@@ -87,28 +91,34 @@ def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
 
 
 def findings_of(rows: list[Row], report: Report) -> Markdown:
-    """Return the findings of one model with all their evidence; those that explain a verdict come first."""
+    """Return the findings of one model with their evidence: those that explain a verdict first, then by kind.
+
+    What is behind the first few thousand characters has no advice, so that every finding has its evidence.
+    """
     sightings = _sightings(cell for row in rows for cell in row.cells)
     decisive = named((cell for row in rows for cell in row.cells), report)
-    sightings.sort(key=lambda sighting: sighting.finding.code not in decisive)
     if not sightings:
         return EMPTY
     texts = {text.code: text for text in report.rules}
+
+    def place(sighting: Sighting) -> tuple[bool, int]:
+        code_of_rule = sighting.finding.code
+        return code_of_rule not in decisive, [*KINDS].index(texts[code_of_rule].kind)
+
+    sightings.sort(key=place)
     by_code = grouped(sightings, lambda sighting: sighting.finding.code)
-    quiet = [rule_code for rule_code in by_code if _is_quiet(texts[rule_code], by_code[rule_code])]
-    loud = [
-        _rule(texts[rule_code], by_code[rule_code])
-        for rule_code in by_code
-        if rule_code not in quiet
-    ]
-    folded = [
-        details(
-            plain_title(texts[rule_code]),
-            _evidence_and_advice(texts[rule_code], by_code[rule_code]),
+    loud = [c for c in by_code if not _is_quiet(texts[c], by_code[c])]
+    quiet = [c for c in by_code if c not in loud]
+    parts: list[Markdown] = []
+    for rule_code in (*loud, *quiet):
+        text, shown = texts[rule_code], by_code[rule_code]
+        is_full = sum(map(len, parts)) < MAX_ADVICE
+        body = _evidence_and_advice(text, shown) if is_full else _brief(shown)
+        is_loud = rule_code in loud
+        parts.append(
+            page([heading(3, title(text)), body]) if is_loud else details(plain_title(text), body)
         )
-        for rule_code in quiet
-    ]
-    return page([heading(2, TITLE), *loud, *folded])
+    return page([heading(2, TITLE), *parts])
 
 
 def _is_quiet(text: RuleText, sightings: list[Sighting]) -> bool:
@@ -129,8 +139,17 @@ def has_findings(rows: Iterable[Row]) -> bool:
     return any(cell.findings for row in rows for cell in row.cells)
 
 
-def _rule(text: RuleText, sightings: list[Sighting]) -> Markdown:
-    return page([heading(3, title(text)), _evidence_and_advice(text, sightings)])
+def _brief(sightings: list[Sighting]) -> Markdown:
+    """Return the first lines of the first place, and where the rest is."""
+    first, *others = sightings
+    lines = first.finding.evidence
+    shown = first._replace(
+        finding=first.finding.model_copy(update={"evidence": lines[:_MAX_BRIEF]})
+    )
+    n_left = len(others) + max(len(lines) - _MAX_BRIEF, 0)
+    more = f"; {plural(n_left, 'more line or place', 'more lines or places')} in report.json"
+    rest = fill("Cause and remedy: {}{}.", link("findings", "../findings.md"), more * bool(n_left))
+    return page([_sighting(shown), rest])
 
 
 def _evidence_and_advice(text: RuleText, sightings: list[Sighting]) -> Markdown:
