@@ -44,7 +44,7 @@ GRAFT: Final = 5
 # 4: its hashes are BLAKE3, which it names.
 # 5: no forks.
 
-INPUTS: Final = 8
+INPUTS: Final = 9
 """Inputs of a model."""
 # 1: first.
 # 2: its hashes are BLAKE3, which it names.
@@ -54,6 +54,7 @@ INPUTS: Final = 8
 # 6: prompts with videos, and of what to find in an image.
 # 7: boxes, features of objects, flattened patches, steps of a game; every codebook of a decoder.
 # 8: sounds of Gemma 4.
+# 9: rows with an image in front of the text, and decoder ids beside a decoder's config.
 
 LADDER: Final = 8
 """A cell on the precision ladder."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 import transformers
 from samebits_probe.jobs import auto
+from samebits_probe.model import choice, repairs
 
 COVERAGE = Path(__file__).parents[2] / "bench" / "coverage.json"
 N_DRAWN = 4
@@ -197,6 +198,31 @@ def test_a_class_that_a_release_only_names_is_none():
 def test_text_that_needs_an_image_has_one():
     for name in known("blip-2", "idefics"):
         assert "pixel_values" in arguments(name), name
+
+
+def test_a_default_that_takes_no_image_or_sound_is_repaired():
+    repaired = {
+        "voxtral": ("audio", "open placeholders"),
+        "idefics3": ("image", "even patches"),
+        "aya_vision": ("image", "even patches"),
+        "granite_speech": ("audio", "meeting widths"),
+    }
+    for name in known(*repaired):
+        kind, repair = repaired[name]
+        made = auto.make(name, 1)
+        assert made.extras[0] == repair, name
+        assert {kind, f"{kind}-padded"} <= {n for n, _ in made.prompts}, name
+        assert not made.missed, name
+
+
+def test_a_default_that_takes_its_images_is_not_repaired():
+    assert not {*auto.make("llava", 1).extras} & {*repairs.REPAIRS}
+
+
+def test_a_decoder_of_a_config_that_says_it_has_none_gets_ids():
+    for name in known("musicgen_melody"):
+        if transformers.__version__ >= "4.57":  # a class of 4.48 refuses its own config
+            assert choice.DECODER in arguments(name)
 
 
 def test_models_are_composed_of_two():

@@ -409,6 +409,9 @@ def test_git_puts_its_image_before_the_text():
     fed, result = run("GitForCausalLM", made, feed, "image")
     assert result.logits.shape[1] > fed.kwargs["input_ids"].shape[1]
     assert "image-padded" not in record["prompts"]
+    fed, result = run("GitForCausalLM", made, feed, "image-rows")
+    assert len(result.logits) == len(fed.kwargs["pixel_values"]) == 2
+    assert fed.kwargs["attention_mask"].all()
     assert "no token stands for an image" in record["prompts"]["two-images"]["reason"]
 
 

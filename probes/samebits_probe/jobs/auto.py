@@ -18,7 +18,7 @@ import torch
 import transformers
 
 from samebits_probe.jobs import inputs as jobs_inputs
-from samebits_probe.model import forks, outputs, scale, shrink
+from samebits_probe.model import forks, outputs, repairs, scale, shrink
 from samebits_probe.model.choice import NotFed
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
@@ -438,9 +438,29 @@ def _made(
             if unfed == _MOST_UNFED:
                 break
             continue
-        model, extras = _with_extras(model, plan, prompts, limits)
-        return Made(model, plan.name, extras, prompts, missed)
+        made = Made(model, plan.name, (), prompts, missed)
+        made, repaired = _repaired(made, plan, limits) if missed else (made, plan)
+        model, extras = _with_extras(made.model, repaired, made.prompts, limits)
+        return made._replace(model=model, extras=(*made.extras, *extras))
     return first
+
+
+def _repaired(made: Made, plan: Any, limits: Limits) -> tuple[Made, Any]:
+    """Return the model and its plan with the repairs that feed most kinds of prompts; as they are without one."""
+    best, of_best = made, plan
+    for name, config in repairs.repaired(plan.config):
+        _merge(config, limits.given)
+        try:
+            model = constructed(type(made.model), type(made.model.config), config, limits)
+            prompts, missed = _run_prompts(model)
+        except Exception:  # noqa: BLE001, S112  a class may refuse a config in any way
+            continue
+        if len(prompts) > len(best.prompts):
+            best = made._replace(model=model, extras=(name,), prompts=prompts, missed=missed)
+            of_best = plan._replace(config=config)
+        if not best.missed:
+            break
+    return best, of_best
 
 
 def _merge(values: dict[str, Any], given: dict[str, Any]) -> None:

@@ -163,7 +163,9 @@ class Chooser:
         if isinstance(way, DoesNotApply):
             return {kind: {"reason": str(way), "why": way.why}}
         rows: dict[str, media_way.Rows] = {kind: media_way.ONE_IMAGE[:1]}
-        if not way.is_longer:  # where the padding of a row would be is not known
+        if way.is_longer:  # where the padding of a row would be is not known
+            rows[f"{kind}-rows"] = (media_way.ONE_IMAGE[0],) * 2
+        else:
             rows[f"{kind}-padded"] = media_way.ONE_IMAGE
         if way.in_rows is not None:
             rows["two-images"] = media_way.TWO_IMAGES

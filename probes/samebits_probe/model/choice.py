@@ -172,6 +172,8 @@ class Traits(NamedTuple):
     vocabulary: int = 0
     """Number of token ids; 0 if the config has none."""
     encoder_decoder: bool = False
+    has_decoder: bool = False
+    """True for a config with a decoder's config in it: MusicGen Melody of 4.x says that it is no encoder-decoder."""
     generates: bool = False
     text_and_image: bool = False
     """True if the config describes both a text part and an image part."""
@@ -260,6 +262,7 @@ def traits_of(
         main=main,
         vocabulary=vocabulary,
         encoder_decoder=bool(config.get("is_encoder_decoder")),
+        has_decoder=isinstance(config.get("decoder"), dict),
         generates=generates,
         text_and_image=(has_text and has_image) or flat,
         text_and_audio=has_text and isinstance(config.get("audio_config"), dict),
@@ -290,7 +293,7 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
     ]
     chosen += [name for name in traits.named if name not in chosen]
     takes_decoder = DECODER in signature.names or signature.lists_nothing
-    if traits.encoder_decoder and takes_decoder:
+    if (traits.encoder_decoder or traits.has_decoder) and takes_decoder:
         chosen.append(DECODER)
     missing = []
     for parameter in signature.parameters:
