@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 23
+CAPTURE: Final = 24
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -35,6 +35,7 @@ CAPTURE: Final = 23
 #     frozen model on images and sounds; the dtypes of models that are made of the config; rows with
 #     images one by one, and rows of text after them.
 # 23: which call of a processor counts the tokens that a method tells.
+# 24: whether generate() with an image or a sound is its own forward.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

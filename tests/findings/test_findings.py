@@ -819,6 +819,16 @@ def test_rows_with_images_have_findings_of_their_own():
     assert codes_of(with_relations(*(relation(n, 1e-5, 1e-14) for n in (apart, after)))) == []
 
 
+def test_generation_with_an_image_is_named_where_that_of_the_reference_is_its_forward():
+    name = "generate() with images or sounds = forward"
+    kept, broken = (with_relations(relation(name, d, d)) for d in (0.0, 2.0))
+    rounded = with_relations(relation(name, 1e-5, 1e-14))
+    assert codes_of(broken, reference=kept) == ["SB704"]
+    assert codes_of(broken, reference=rounded) == ["SB704"]
+    assert codes_of(broken, reference=broken) == []
+    assert codes_of(rounded, reference=kept) == []
+
+
 def test_sdpa_and_eager_attention_of_different_functions_are_named_and_rounding_is_not():
     assert codes_of(with_relations(relation("SDPA = eager attention", 1.2, 1.2))) == ["SB606"]
     assert codes_of(with_relations(relation("SDPA = eager attention", 3e-6, 4e-15))) == []

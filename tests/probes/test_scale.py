@@ -209,3 +209,14 @@ def test_a_tower_of_its_own_width_keeps_it() -> None:
         small["vision_config"]["hidden_size"]
         == first(VISION | {"hidden_size": 1280})["hidden_size"]
     )
+
+
+def test_a_map_of_numbers_of_patches_has_those_of_the_smaller_image() -> None:
+    config: dict[str, Any] = {"vision_config": VISION, "text_config": LLAMA, "label2id": {"A": 1}}
+    queries = first(config | {"patch_to_query": {196: 128, 784: 256}})
+    vision = queries["vision_config"]
+    (patches,) = queries["patch_to_query"]
+    assert patches == (vision["image_size"] // vision["patch_size"]) ** 2
+    assert queries["patch_to_query"][patches] <= 12
+    labels = {"id2label": {1: "one", 2: "two"}}
+    assert first(config | labels)["id2label"] == labels["id2label"]

@@ -117,6 +117,7 @@ def plans(config: Config, multiple: int = 1) -> Iterator[Scaled]:
             shorten(part)
             shrink.fewer_experts(part)
             _count_image_tokens(part)
+        _count_queries(smaller)
         _keep_within(smaller)
         _meet_text(smaller)
         shrink.fewer_tokens(smaller)
@@ -185,6 +186,19 @@ def _count_image_tokens(config: Config) -> None:
         config["mm_tokens_per_image"] = max(size // patch // 2, 1) ** 2
 
 
+def _count_queries(config: Config) -> None:
+    """Let a map from numbers of patches to numbers of queries, as Aria's, have the patches of its image."""
+    size, patch = (config.get("vision_config", {}).get(n) for n in ("image_size", "patch_size"))
+    for name, value in config.items():
+        is_of_numbers = isinstance(value, dict) and bool(value) and _are_sizes(value)
+        if is_of_numbers and isinstance(size, int) and isinstance(patch, int):
+            config[name] = {(size // patch) ** 2: min(_MOST_QUERIES, *value.values())}
+
+
+def _are_sizes(values: dict[Any, Any]) -> bool:
+    return all(map(shrink.is_size, (*values, *values.values())))
+
+
 def _keep_within(config: Config) -> None:
     """Let what names layers of a vision tower by their numbers name those that it still has, in their order."""
     towers = [v for part in parts(config) for n, v in part.items() if n == "vision_config"]
@@ -242,7 +256,7 @@ def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
     width = shrink.hidden_size(part)
     for name, value in part.items():
         if isinstance(value, dict):
-            if not _is_map(name):
+            if not _is_map(name) and all(isinstance(key, str) for key in value):
                 _divide(value, dims, heads, zoom)
         elif _HEAD_DIM.fullmatch(name):
             part[name] = _divided(value, dims, 1)

@@ -54,6 +54,7 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "generate() from embeddings = from token ids": ("token ids", "embeddings"),
     "rows with images = one by one": ("in a batch", "alone"),
     "rows of text after images = before": ("before", "after"),
+    "generate() with images or sounds = forward": ("generate()", "forward"),
     "SDPA = eager attention": ("SDPA", "eager"),
 }
 """Names of ``one`` and ``other`` of each relation, as probes/samebits_probe/relations/cases.py and

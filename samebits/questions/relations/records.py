@@ -39,6 +39,7 @@ RelationName = Literal[
     "generate() from embeddings = from token ids",
     "rows with images = one by one",
     "rows of text after images = before",
+    "generate() with images or sounds = forward",
     "SDPA = eager attention",
 ]
 """The names of the relations."""

@@ -30,6 +30,7 @@ _CHUNKED_RELATIONS: tuple[RelationName, ...] = (
     "prefill split anywhere",
     "multi-token verify = single-token decode",
 )
+_GENERATION: RelationName = "generate() with images or sounds = forward"
 _OF_EMBEDDINGS: tuple[RelationName, ...] = (
     "embeddings = token ids",
     "generate() from embeddings = from token ids",
@@ -108,6 +109,7 @@ def _formulations(case: Case) -> Iterator[Sighting]:
 
 def _broken_cached_forward(case: Case) -> Iterator[Sighting]:
     """Find a cached path that computes a different function, unless a narrower rule applies."""
+    yield from _other_generation(case)
     if list(_broken_chunks(case)) or _is_not_causal(case):
         return
     broken = [r for r in broken_in(case, *_CACHED_RELATIONS) if not r.note]
@@ -196,6 +198,14 @@ def _other_embeddings(case: Case) -> Iterator[Sighting]:
     broken = [r for r in broken_in(case, *_OF_EMBEDDINGS) if r.relation in kept]
     if broken:
         yield Sighting("inputs_embeds", _seen(case, broken))
+
+
+def _other_generation(case: Case) -> Iterator[Sighting]:
+    """Find a generate() with an image or a sound that its own forward contradicts, but not in the reference."""
+    kept = {r.relation for r in _kept(case.reference)} if case.reference is not None else set()
+    broken = [r for r in broken_in(case, _GENERATION) if r.relation in kept]
+    if broken:
+        yield Sighting("generate() with an image or a sound", _seen(case, broken))
 
 
 def _kept(capture: Capture) -> Iterator[Relation]:

@@ -24,6 +24,7 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line, raised
 from samebits_probe.questions.relations import (
     embedded,
+    generated,
     greedy,
     kernels,
     pictured,
@@ -116,6 +117,7 @@ def observe(
     if prompts:
         _add(signal, embedded.observe(model, prompts))
         _add(signal, pictured.observe(model, prompts))
+        _add(signal, generated.observe(model, prompts))
     if with_eager is not None:
         _add(signal, kernels.observe(model, prompts, with_eager))
     return signal | {"seconds": round(time.perf_counter() - started, 4)}

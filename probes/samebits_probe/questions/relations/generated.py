@@ -1,0 +1,117 @@
+"""Relation of generation beside an image, a video or a sound, and of encoder-decoders that read no text.
+
+What generate() computes step by step, through its cache, must be what one forward without a cache computes of the same
+tokens beside the same image or sound. The relations of tokens feed text alone, and leave models of sounds out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import torch
+
+from samebits_probe.model import forks, media_way
+from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, TOKENS
+from samebits_probe.model.decode import GREEDY_LOGITS
+from samebits_probe.model.inputs import tensors_of
+from samebits_probe.process import progress
+from samebits_probe.process.failure import in_one_line
+from samebits_probe.questions.relations import rows
+from samebits_probe.questions.relations.embedded import Way, promoted, unrepeated
+from samebits_probe.questions.relations.rows import Answer, Compared, Pair, Runner
+
+Facts = dict[str, Any]
+
+NAME = "generate() with images or sounds = forward"
+_STEPS = 4
+_ZEROS = (media_way.TOKEN_TYPES, IMAGE_PLACES)
+"""What has 0 for a token of text."""
+
+
+def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
+    """Try the relation on the prompts that are more than text; the worst one is returned."""
+    if not getattr(model, "can_generate", lambda: False)():
+        return _untried(f"{type(model).__name__} does not generate")
+    if getattr(getattr(model.config, "decoder", None), "num_codebooks", None):
+        return _untried("its tokens are of several codebooks")
+    listed = [(name, kwargs) for name, kwargs in prompts if _is_more_than_text(kwargs)]
+    if not listed:
+        return _untried("no prompt of it has an image, a video or a sound")
+    runner = Runner(model)
+    if reason := unrepeated(runner, listed[0][1]):
+        return _untried(reason)
+    return rows.worst_of([_tried(runner, name, kwargs) for name, kwargs in listed], (NAME,))
+
+
+def _untried(reason: str) -> Answer:
+    return rows.untried(reason, (NAME,))
+
+
+def _is_more_than_text(kwargs: Facts) -> bool:
+    return any(tensor.is_floating_point() for tensor in tensors_of(kwargs).values())
+
+
+def _tried(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
+    progress.tick(f"{NAME}: {prompt}")
+    way = Way(NAME, f"{prompt}: {_STEPS} tokens", kwargs, partial(_pairs, kwargs))
+    try:
+        native = Compared(NAME, way.case, way.pairs(runner))
+    except Exception as error:  # noqa: BLE001  refusing such a prompt is a fact of the model
+        reason = f"{way.case}: {in_one_line(error)}"
+        return Answer([], [{"relation": NAME, "reason": reason, "raised": True}], None)
+    if not native.pairs:
+        return _untried(f"{way.case}: how its arguments go on behind the prompt is not known")
+    in_float64, no_float64 = promoted(runner, way) if rows.differ(native) else (None, None)
+    return Answer([rows.facts(native, in_float64)], [], no_float64)
+
+
+def _pairs(kwargs: Facts, runner: Runner) -> dict[str, Pair]:
+    """Return the logits of all steps, by generate() and by one forward over what it chose."""
+    steps, chosen = _generated(runner, kwargs)
+    longer = _behind(kwargs, chosen)
+    if longer is None or (DECODER in longer and not _begins(runner.model, chosen)):
+        return {}
+    whole = runner.run(longer).get("logits")
+    if whole is None or whole.ndim != steps.ndim or whole.shape[1] < steps.shape[1]:
+        return {}
+    return {"logits": (steps, whole[:, -steps.shape[1] :])}
+
+
+def _generated(runner: Runner, kwargs: Facts) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the logits of each greedy step, [rows, steps, vocabulary], and all ids but the last one."""
+    prompt = {name: value for name, value in kwargs.items() if name != DECODER}
+    settings = GREEDY_LOGITS | {"eos_token_id": None, "pad_token_id": 0, "max_new_tokens": _STEPS}
+    forks.drop_cache(runner.model)
+    output = runner.call(lambda **given: runner.model.generate(**given, **settings), prompt)
+    return torch.stack(output.logits, dim=1), output.sequences[:, :-1]
+
+
+def _behind(kwargs: Facts, chosen: torch.Tensor) -> Facts | None:
+    """Return forward's arguments for a prompt and what was chosen behind it; None if not all of them are known."""
+    if DECODER in kwargs or TOKENS not in kwargs:
+        return {**kwargs, DECODER: chosen}
+    ids = kwargs[TOKENS]
+    n_new = chosen.shape[1] - ids.shape[1]
+    if n_new <= 0 or media_way.SEGMENTS in kwargs or media_way.PATCH_NUMBERS in kwargs:
+        return None
+    new: Facts = {TOKENS: chosen}
+    new |= {name: _longer(kwargs[name], n_new, 0) for name in _ZEROS if name in kwargs}
+    if MASK in kwargs:
+        new[MASK] = _longer(kwargs[MASK], n_new, 1)
+    for name in {*media_way.VISIBLE} & kwargs.keys():
+        last = kwargs[name][:, -1:]
+        new[name] = torch.cat([kwargs[name], last.repeat(1, n_new, *[1] * (last.ndim - 2))], dim=1)
+    return kwargs | new
+
+
+def _begins(model: Any, chosen: torch.Tensor) -> bool:
+    """Return True if ids begin with the decoder's start: Whisper of some releases returns them without."""
+    configs = (model.generation_config, model.config)
+    starts = {getattr(config, "decoder_start_token_id", None) for config in configs} - {None}
+    return bool(starts) and all(int(first) in starts for first in chosen[:, 0])
+
+
+def _longer(tensor: torch.Tensor, n_new: int, value: int) -> torch.Tensor:
+    return torch.cat([tensor, tensor.new_full((len(tensor), n_new), value)], dim=1)

@@ -1,0 +1,98 @@
+"""Generation beside an image or a sound: a step that differs from the forward is seen, a clean twin is not accused."""
+
+import torch
+import transformers
+from samebits_probe.questions.relations import generated, relations
+
+torch.set_num_threads(1)
+
+
+def whisper():
+    config = transformers.WhisperConfig(
+        vocab_size=64,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        num_mel_bins=8,
+        max_source_positions=20,
+        max_target_positions=32,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=3,
+        begin_suppress_tokens=None,
+        suppress_tokens=None,
+    )
+    torch.manual_seed(0)
+    model = transformers.WhisperForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    return model
+
+
+def prompts():
+    torch.manual_seed(1)
+    features = torch.rand(1, 8, 40)
+    return [("short", {"input_features": features, "decoder_input_ids": torch.tensor([[3, 5, 6]])})]
+
+
+def asked(model, given=None):
+    return generated.observe(model, given or prompts())
+
+
+def test_a_sound_that_is_read_by_every_step_keeps_the_relation():
+    answer = asked(whisper())
+    (relation,) = answer.relations
+    assert relation["tried"] == 1
+    assert relation["promoted"] is None or relation["promoted"]["max_abs"] < 1e-9, relation
+    assert not answer.inapplicable
+
+
+def test_a_step_that_forgets_its_position_is_seen():
+    model = whisper()
+    table = model.model.decoder.embed_positions
+
+    class Forgetful(type(table)):
+        def forward(self, *args, **kwargs):
+            positions = super().forward(*args, **kwargs)
+            return self.weight[:1] if positions.shape[-2] == 1 else positions
+
+    table.__class__ = Forgetful
+    (relation,) = asked(model).relations
+    assert relation["promoted"]["max_abs"] > 1e-3
+
+
+def test_text_alone_and_a_model_that_does_not_generate_are_left_out():
+    text = [("short", {"input_ids": torch.tensor([[5, 6]])})]
+    answer = asked(whisper(), text)
+    assert not answer.relations
+    assert "no prompt" in answer.inapplicable[0]["reason"]
+    encoder = transformers.WhisperModel(whisper().config).eval()
+    assert "does not generate" in asked(encoder).inapplicable[0]["reason"]
+
+
+def test_a_prompt_with_an_argument_that_goes_on_in_no_known_way_is_left_out():
+    ids, kinds = torch.tensor([[5, 6, 7]]), torch.zeros(1, 3, dtype=torch.long)
+    assert generated._behind({"input_ids": ids, "token_type_ids": kinds}, ids.repeat(1, 2)) is None
+    longer = generated._behind(
+        {"input_ids": ids, "mm_token_type_ids": kinds + 1, "attention_mask": kinds + 1},
+        ids.repeat(1, 2),
+    )
+    assert longer["mm_token_type_ids"].tolist() == [[1, 1, 1, 0, 0, 0]]
+    assert longer["attention_mask"].tolist() == [[1] * 6]
+
+
+def test_ids_without_the_start_of_the_decoder_are_not_fed():
+    model = whisper()
+    assert generated._begins(model, torch.tensor([[3, 5]]))
+    assert not generated._begins(model, torch.tensor([[5, 7]]))
+
+
+def test_it_is_one_of_the_relations_of_a_cell():
+    signal = relations.observe(whisper(), "seq2seq-lm", whisper().config, {}, prompts())
+    assert generated.NAME in {relation["relation"] for relation in signal["relations"]}
