@@ -55,7 +55,7 @@ INPUTS: Final = 9
 # 6: prompts with videos, and of what to find in an image.
 # 7: boxes, features of objects, flattened patches, steps of a game; every codebook of a decoder.
 # 8: sounds of Gemma 4.
-# 9: rows with an image in front of the text, and decoder ids beside a decoder's config.
+# 9: rows with an image in front of the text, decoder ids beside a decoder's config, larger images to match.
 
 LADDER: Final = 8
 """A cell on the precision ladder."""

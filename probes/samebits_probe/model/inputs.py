@@ -279,8 +279,9 @@ def _matches_two_images(config: Any) -> bool:
 def image_size(config: Any) -> tuple[int, int]:
     """Return height and width of an image, in pixels."""
     size = getattr(_image_config(config), "image_size", None)
-    if size is None:  # a backbone would make one position of the smallest image
-        size = 64 if hasattr(config, "backbone_config") else 32
+    if size is None:
+        # a backbone would make one position of the smallest image, EfficientLoFTR 16 points, of which it reads the 64th
+        size = 64 if hasattr(config, "backbone_config") or _matches_two_images(config) else 32
     height, width = (size, size) if isinstance(size, int) else tuple(size)
     return int(height), int(width)
 
