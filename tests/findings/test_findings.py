@@ -235,6 +235,17 @@ def test_the_same_message_in_another_type_is_not_named(code, type_name, message)
     assert codes_of(failed("MyOwnError", message)) == []
 
 
+def test_a_tensor_without_values_after_the_load_is_no_fault_of_the_constructor():
+    message = "Cannot copy out of meta tensor; no data!"
+    moves = [
+        Frame(file="transformers/modeling_utils.py", line=1, function="to", code="x", own=False),
+        Frame(file="torch/nn/modules/module.py", line=2, function="convert", code="x", own=False),
+    ]
+    init = Frame(file=OWN, line=7, function="__init__", code="x", own=True)
+    assert codes_of(failed("NotImplementedError", message, *moves)) == []
+    assert codes_of(failed("NotImplementedError", message, init, *moves)) == ["SB305"]
+
+
 def test_a_sound_cell_has_no_findings(memory):
     reference, candidate = sound(memory), sound(memory, "5.x")
     signals = compare(reference, candidate, memory)
