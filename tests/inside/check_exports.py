@@ -60,6 +60,11 @@ class Rounds(Plain):
         return {"logits": hidden.sum(1)}
 
 
+class Draws(Plain):
+    def mask(self, mask):
+        return torch.rand(mask.shape)
+
+
 class ReadsNumbers(Plain):
     """Loops over a number that only the values of its inputs tell."""
 
@@ -101,6 +106,11 @@ def test_another_order_of_sums_vanishes_in_float64():
         facts = made(Rounds, way)
         assert 0 < facts["own"] < 1e-5
         assert facts["own_in_float64"] < 1e-13
+
+
+def test_a_forward_that_draws_is_compared_with_nothing():
+    for way in exports.WAYS:
+        assert made(Draws, way) == {"left_out": "forward gives other numbers each time"}
 
 
 def test_what_no_program_can_hold_is_the_exception():

@@ -1,7 +1,7 @@
 """Relations of rows: a planted violation in any output is caught, and a clean twin is not accused."""
 
 import torch
-from samebits_probe.questions.relations import embedded, pictured, rows
+from samebits_probe.questions.relations import embedded, generated, pictured, rows
 from samebits_probe.questions.relations.relations import observe
 
 BROKEN = 1e-4
@@ -36,6 +36,9 @@ class Encoder(torch.nn.Module):
         scores = self.score(mean)
         if self.defect == "knows its place":
             scores = scores + 0.01 * torch.arange(len(scores)).to(scores.dtype)[:, None]
+        if self.defect.startswith("chooses"):
+            choice = torch.arange(9) * (self.defect == "chooses the largest") + torch.zeros(9)
+            scores = scores + choice.to(scores.dtype).argmax() + (len(scores) > 1)
         if self.defect == "draws":
             scores = scores + torch.rand_like(scores)
         if self.defect == "counts calls":
@@ -108,6 +111,15 @@ def test_a_table_of_all_rows_is_no_row():
     assert names == {"output states", "output mean", "output scores"}
 
 
+def test_a_choice_among_equal_numbers_accuses_no_one_and_one_among_others_does():
+    """Which of equal numbers is taken follows from the layout of a batch."""
+    found, answer = relations("chooses of equal ones")
+    assert not found[rows.SIZE]["holds"]
+    assert found[rows.SIZE]["promoted"] is None
+    assert answer.no_float64.startswith("argmax chooses among equal numbers")
+    assert broken_outputs("chooses the largest", rows.SIZE) == {"output scores"}
+
+
 def test_a_model_that_does_not_repeat_is_not_accused():
     found, answer = relations("draws all")
     assert found == {}
@@ -161,7 +173,8 @@ def test_they_stand_beside_the_relations_of_tokens_that_do_not_apply():
     facts = observe(model, "base", None, {}, [("p", batch())])
     assert {relation["relation"] for relation in facts["relations"]} == set(rows.NAMES)
     reasons = {skip["relation"]: skip["reason"] for skip in facts["inapplicable"]}
-    assert len(reasons) == 11 + len(embedded.NAMES) + len(pictured.NAMES)
+    assert len(reasons) == 12 + len(embedded.NAMES) + len(pictured.NAMES)
+    assert reasons.pop(generated.NAME) == "Encoder does not generate"
     of_embeddings = {reasons.pop(name) for name in embedded.NAMES}
     assert of_embeddings == {"no prompt of it has token ids"}
     (of_images,) = {reasons.pop(name) for name in pictured.NAMES}

@@ -440,6 +440,26 @@ def test_rounding_needs_nothing_and_its_remedy_is_no_line_of_what_to_do():
     assert f"Only rounding, no action needed (2 models): {links}." in many["report.md"]
 
 
+def test_what_a_release_fills_at_random_is_said_beside_what_to_do():
+    random = Finding(code="SB304", where="lm_head.weight", evidence=("missing",))
+    other = random.model_copy(update={"where": "model.norm.weight"})
+    rounds = of(NEW, Verdict.ROUNDING, figure="logits 1e-06", findings=(random, other))
+    nothing = (
+        "Nothing, if what the checkpoint lacks may be random: lm_head.weight and 1 more (SB304)"
+    )
+    assert answer(one(rounds)).do == nothing
+    reference = of(OLD, Verdict.REFERENCE, findings=(random,))
+    kept = answer(
+        one(
+            reference,
+            of(NEW, Verdict.FAILED, failure=raised("greedy short", "IndexError", "out of range")),
+        )
+    ).do
+    assert "Stay with transformers 4.57" in kept
+    assert "it draws what the checkpoint lacks at random: lm_head.weight (SB304)" in kept
+    assert answer(one(of(NEW, Verdict.ROUNDING, figure="logits 1e-06"))).do == "Nothing"
+
+
 def test_a_page_of_a_model_begins_with_its_answers_as_report_md_has_them():
     rounds = of("5.0", Verdict.ROUNDING, figure="logits 1e-06")
     files = render(one(rounds, diverged(step("logits", 1.0, 1.0))))

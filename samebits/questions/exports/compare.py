@@ -21,7 +21,8 @@ def differences(reference: ExportsSignal, candidate: ExportsSignal) -> Iterator[
         for prompt in first.keys() & second.keys():
             pair = first[prompt], second[prompt]
             outcomes = {each.outcome for each in pair}
-            if len(outcomes) > 1 and not outcomes <= _WORKS:
+            is_compared = not any(each.left_out for each in pair)
+            if is_compared and len(outcomes) > 1 and not outcomes <= _WORKS:
                 yield ProgramDifference(
                     way=way, prompt=prompt, reference=pair[0], candidate=pair[1]
                 )

@@ -34,6 +34,8 @@ class Program(Record):
     """Largest distance of forward's own outputs between both inputs in float64, if that was measured: what counts as far."""
     refused: str = ""
     """The exception of making it, or of running it."""
+    left_out: str = ""
+    """Why none was made."""
 
     @property
     def outcome(self) -> Outcome:
@@ -42,6 +44,8 @@ class Program(Record):
             return "other numbers"
         if self.refused:
             return "raises"
+        if self.left_out:
+            return "undecided"
         if not (self.own or self.others):
             return "the same numbers"
         measured = (self.own_in_float64, self.others_in_float64)

@@ -32,6 +32,8 @@ def in_words(program: Program) -> str:
     """Return what came of a program, as lines of evidence and tables have it."""
     if program.outcome == "other numbers":
         return "; ".join(_contradictions(program))
+    if program.left_out:
+        return f"not made: {program.left_out}"
     if program.outcome != "raises":
         return _WORDS[program.outcome]
     made = "" if program.own is None else f"is made, and {_INPUTS['others']} "

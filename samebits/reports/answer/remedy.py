@@ -26,6 +26,8 @@ MAX_REMEDY = 150
 _ASKED = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
 """Verdicts of which the release is worth finding."""
 _NOTHING = "Nothing"
+_RANDOM = ("SB302", "SB304")
+"""Parameters that hold what memory held, or random numbers: their release is right about nothing."""
 _OF_USES = "SB9"
 """Begins the codes of defects in some use of the API, such as one argument of generate()."""
 
@@ -36,6 +38,8 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     ``rows`` are those of the model that differ in this way, that of the cell first.
     """
     if cell.judged in (Verdict.ROUNDING, Verdict.IDENTICAL):
+        if drawn := _drawn(cell.cell.stack, rows):
+            return f"{_NOTHING}, if what the checkpoint lacks may be random: {drawn}"
         beside = _crashes(cell.cell.stack, rows, report)
         return f"{_NOTHING} for what was compared; beside it: {beside}" if beside else _NOTHING
     if cell.judged is Verdict.FIXED:
@@ -94,9 +98,19 @@ def _but(stack: str, rows: Sequence[Row], report: Report) -> str:
     broken = [*dict.fromkeys(n for breaks in asked for row in rows for n in breaks(row, stack))]
     checks = f"{len(broken)} consistency checks, such as" if broken[1:] else "the consistency check"
     limits = [f"it fails {checks} {broken[0]!r}"] if broken else []
+    if drawn := _drawn(stack, rows):
+        limits.append(f"it draws what the checkpoint lacks at random: {drawn}")
     if crashes := _crashes(stack, rows, report):
         limits.append(f"it raises elsewhere: {crashes}")
     return f" (but {'; '.join(limits)})" if limits else ""
+
+
+def _drawn(stack: str, rows: Sequence[Row]) -> str:
+    """Return the first tensor that a stack does not load and fills at random, and the code; '' for none."""
+    cells = [cell for row in rows for cell in row.cells if cell.cell.stack == stack]
+    named = {f.where: f.code for cell in cells for f in cell.findings if f.code in _RANDOM}
+    more = f" and {len(named) - 1} more" if named.keys() - {next(iter(named), "")} else ""
+    return next((f"{where}{more} ({code})" for where, code in named.items()), "")
 
 
 def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
