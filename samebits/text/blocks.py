@@ -145,7 +145,7 @@ def cut(block: Markdown, limit: int, more: Markdown) -> Markdown:
     for line in block.split("\n"):
         if not marks:
             n_table = n_table + 1 if line.startswith("|") else 0
-            if n_table > _HEAD_ROWS or not (line or depth):
+            if n_table > _HEAD_ROWS + 1 or not (line or depth):
                 if end and position > limit - len(more) - 2:
                     break
                 end, n_open = position, depth
