@@ -145,8 +145,10 @@ def lines(found: Bisection) -> Iterator[str]:
         yield ""
         yield from _culprit(culprit)
     yield ""
-    tried = f"tried       {found.n_tried} of {found.n_commits:,} commits"
-    yield f"{tried}, {found.n_suspected:,} of which change code that the model ran; {found.seconds:.0f} s"
+    yield (
+        f"tried       {found.n_tried} commits, with the ends; of {found.n_commits:,} between them {found.n_suspected:,} "
+        f"change code that the model ran; {found.seconds:.0f} s"
+    )
     if found.environment:
         yield f"in          {found.environment}"
     for note in found.notes:
