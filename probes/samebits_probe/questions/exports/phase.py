@@ -66,4 +66,4 @@ def _programs(session: Session, prompts: list[str]) -> dict[str, dict[str, Any]]
     return programs
 
 
-PHASE = Phase(_NAME, 85, observe, untouched)
+PHASE = Phase(_NAME, 83, observe, untouched)
