@@ -18,8 +18,8 @@ COMMITS = "https://github.com/huggingface/transformers/commit"
 KEYS = ("found", "named", "listed", "silent")
 _Z = 1.959964
 """Quantile of the normal distribution for 95 %."""
-_BUILT_ON = {4: 16, 5: 23}
-"""Draw -> number of its first proven cases that were opened earlier than its rest, and built on before."""
+_OPENED = {4: (16,), 5: (23, 36)}
+"""Draw -> how many proven cases it had at the end of each opening but the last; each was built on before the next."""
 _LENGTH = 160
 """Characters of a cell."""
 
@@ -38,8 +38,8 @@ the folder and no hint (level *default*). Level *all* is a matrix with every que
 Each draw is run once before anything is built on its misses, and estimates what a check finds. Checks were built on
 the misses of draw 1 (8 of 16 found when it was opened), later on those of draw 2 (10 of 15 when it was opened) and
 of draw 3 (8 of 19 when it was opened) and of the first 16 cases of draw 4 (6 of 16 when they were opened). The rest of
-draw 4 and draw 5 were opened later, the rest of draw 5 last; their figures are those of that run, and checks were built on
-their misses since. The figures of cases whose misses were built on earlier show what is kept. Where
+draw 4 and draw 5 were opened later, draw 5 in three parts. Their figures are those of that run; checks were built on the
+misses of all but the rest of draw 5, which was opened last. The figures of cases whose misses were built on earlier show what is kept. Where
 fewer cases ran than are proven, the run of the draw ended with its time: they are the first ones of the drawn order, none in
 between is left out, and nothing is built on the rest.
 
@@ -132,12 +132,15 @@ def _figures(results: dict[str, Any]) -> list[list[Any]]:
 def _parts(cases: list[dict[str, Any]], draw: int) -> list[tuple[str, int, list[dict[str, Any]]]]:
     """Return name, number of proven cases, and cases that ran, of each part of a draw that was opened at once."""
     proven = [commit.get("sha") for commit in decided(draw) if commit["status"] == "proven"]
-    n = _BUILT_ON.get(draw, 0)
-    first = [case for case in cases if case["sha"] in proven[:n]]
-    rest = [case for case in cases if case not in first]
-    if not (first and rest):
-        return [(str(draw), len(proven), cases)]
-    return [(f"{draw}, the first {n}", n, first), (f"{draw}, the rest", len(proven) - n, rest)]
+    ends = (*_OPENED.get(draw, ()), len(proven))
+    parts = []
+    for start, end in zip((0, *ends), ends, strict=False):
+        n = end - start
+        name = "the rest" if end == ends[-1] else f"the {'next' if start else 'first'} {n}"
+        of_part = [case for case in cases if case["sha"] in proven[start:end]]
+        parts.append((f"{draw}, {name}", n, of_part))
+    begun = [part for part in parts if part[-1]]
+    return begun if len(begun) > 1 else [(str(draw), len(proven), cases)]
 
 
 def decided(draw: int) -> list[dict[str, Any]]:

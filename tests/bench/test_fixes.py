@@ -298,7 +298,7 @@ def test_cases_of_a_draw_that_were_built_on_are_not_counted_with_its_rest(monkey
     shas = ("aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc")
     order = [{"status": "proven", "sha": sha} for sha in shas]
     monkeypatch.setattr(page, "decided", lambda _: order)
-    monkeypatch.setattr(page, "_BUILT_ON", {2: 1})
+    monkeypatch.setattr(page, "_OPENED", {2: (1,)})
     opened = [result(shas[0], found=True), result(shas[1], silent=True)]
     text = page.sentence(results(*opened))
     assert text.startswith("Of 1 fixes drawn")
@@ -308,6 +308,20 @@ def test_cases_of_a_draw_that_were_built_on_are_not_counted_with_its_rest(monkey
         ["default", "2, the rest", 2, 1, "0 (0% to 79%)"],
     ]
     assert "found 1 " in page.sentence(results(opened[0]))
+
+
+def test_each_opening_of_a_draw_is_a_part_of_its_own(monkeypatch):
+    shas = ("aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc")
+    order = [{"status": "proven", "sha": sha} for sha in shas]
+    monkeypatch.setattr(page, "decided", lambda _: order)
+    monkeypatch.setattr(page, "_OPENED", {2: (1, 2)})
+    cases = [result(shas[0]), result(shas[1], found=True), result(shas[2], silent=True)]
+    assert [row[1:5] for row in page._figures(results(*cases))] == [
+        ["2, the first 1", 1, 1, "0 (0% to 79%)"],
+        ["2, the next 1", 1, 1, "1 (21% to 100%)"],
+        ["2, the rest", 1, 1, "0 (0% to 79%)"],
+    ]
+    assert page.sentence(results(*cases)).startswith("Of 1 fixes drawn")
 
 
 def test_a_run_of_one_level_keeps_what_other_levels_and_cases_gave(monkeypatch):

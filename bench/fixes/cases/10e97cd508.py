@@ -1,0 +1,74 @@
+"""Mamba 2 ties its head to its embeddings where its config says so.
+
+https://github.com/huggingface/transformers/pull/43207
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "5.0.0",
+    "symptom": "a Mamba 2 with tied embeddings is not saved, or its head is missing in the file",
+    "area": "loading and saving",
+    "signals": ("load", "weights", "logits"),
+    "findings": ("SB304", "SB404", "SB206"),
+    "says": (r"(?i)shared tensors", r"lm_head\.weight", r"_tied_weights_keys"),
+    "source": ("Mamba2ForCausalLM", "modeling_mamba2.py", "lm_head"),
+}
+WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
+
+
+def make(folder: str) -> None:
+    """Write a tiny Mamba 2 with tied embeddings, and its tokenizer."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.Mamba2Config(
+        num_heads=8,
+        head_dim=8,
+        vocab_size=64,
+        hidden_size=32,
+        state_size=8,
+        num_hidden_layers=2,
+        n_groups=2,
+        chunk_size=8,
+        initializer_range=0.3,
+        tie_word_embeddings=True,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.Mamba2ForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return whether the loaded model is tied and what comes of saving it."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tied = model.lm_head.weight is model.backbone.embeddings.weight
+    try:
+        model.save_pretrained(f"{folder}/again")
+        again = transformers.AutoModelForCausalLM.from_pretrained(f"{folder}/again")
+        same = torch.equal(again.lm_head.weight, model.lm_head.weight)
+    except RuntimeError as error:
+        same = f"RuntimeError: {error}"[:70]
+    return {"tied": tied, "saved and loaded": same}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

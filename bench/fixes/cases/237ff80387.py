@@ -1,0 +1,90 @@
+"""AutoModelForMaskGeneration has SAM and SAM-HQ; the table was defined twice, and the second one won.
+
+https://github.com/huggingface/transformers/pull/38664
+"""
+
+import json
+import sys
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+
+CASE = {
+    "before": "4.52.4",
+    "after": "4.53.0",
+    "made": "4.52.4",
+    "symptom": "AutoModelForMaskGeneration does not know SAM: it raises ValueError",
+    "area": "loading and saving",
+    "packages": ("torchvision",),
+    "failure": "Unrecognized configuration class",
+    "says": (r"(?i)mask[-_ ]?generation",),
+    "source": (
+        "AutoModelForMaskGeneration",
+        "MODEL_FOR_MASK_GENERATION_MAPPING",
+        "modeling_auto.py",
+    ),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny SAM with its processor."""
+    torch.manual_seed(0)
+    config = transformers.SamConfig(
+        vision_config={
+            "hidden_size": 32,
+            "output_channels": 16,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 4,
+            "image_size": 32,
+            "patch_size": 8,
+            "mlp_dim": 48,
+            "window_size": 2,
+            "global_attn_indexes": [0],
+            "num_pos_feats": 8,
+        },
+        prompt_encoder_config={
+            "hidden_size": 16,
+            "image_size": 32,
+            "patch_size": 8,
+            "mask_input_channels": 4,
+            "num_point_embeddings": 4,
+        },
+        mask_decoder_config={
+            "hidden_size": 16,
+            "mlp_dim": 24,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "iou_head_hidden_dim": 16,
+            "iou_head_depth": 2,
+        },
+    )
+    transformers.SamModel(config).save_pretrained(folder)
+    transformers.SamProcessor(
+        transformers.SamImageProcessor(
+            size={"longest_edge": 32}, pad_size={"height": 32, "width": 32}
+        )
+    ).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the classes that the auto class and the pipeline load, or the exceptions."""
+    seen = {}
+    try:
+        model = transformers.AutoModelForMaskGeneration.from_pretrained(folder)
+        seen["auto"] = type(model).__name__
+    except ValueError as error:
+        seen["auto"] = str(error)[:60]
+    try:
+        pipeline = transformers.pipeline("mask-generation", model=folder)
+        image = Image.fromarray(np.zeros((32, 32, 3), np.uint8))
+        seen["pipeline"] = type(pipeline(image, points_per_batch=4, points_per_crop=2)).__name__
+    except Exception as error:  # noqa: BLE001  what a user sees
+        seen["pipeline"] = f"{type(error).__name__}: {error}"[:80]
+    return seen
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,82 @@
+"""HunYuan's rotary frequencies have their alpha when a checkpoint is loaded.
+
+https://github.com/huggingface/transformers/pull/43411
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "5.0.0",
+    "after": "5.1.0",
+    "made": "5.1.0",
+    "symptom": "a loaded HunYuan has rotary frequencies without the alpha of its config: other logits",
+    "area": "computation",
+    "signals": ("inv_freq", "buffers", "rope", "logits", "hidden_states"),
+    "says": (r"inv_freq", r"\balpha\b"),
+    "source": (
+        "HunYuanDenseV1RotaryEmbedding",
+        "HunYuanDenseV1PreTrainedModel",
+        "_init_weights",
+        "modeling_hunyuan_v1_dense.py",
+        "inv_freq",
+    ),
+}
+WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
+
+
+def make(folder: str) -> None:
+    """Write a tiny HunYuan with the scaling of the published ones, and its tokenizer."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.HunYuanDenseV1Config(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=128,
+        initializer_range=0.3,
+        rope_parameters={
+            "rope_type": "dynamic",
+            "rope_theta": 10000.0,
+            "alpha": 1000.0,
+            "factor": 1.0,
+            "beta_fast": 32,
+            "beta_slow": 1,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+        },
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.HunYuanDenseV1ForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the frequencies of a loaded model and of one that is made of the config."""
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    made = transformers.AutoModelForCausalLM.from_config(loaded.config)
+    return [model.model.rotary_emb.inv_freq.tolist() for model in (loaded, made)]
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,70 @@
+"""JetMoe shifts its labels once.
+
+https://github.com/huggingface/transformers/pull/37830
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "4.53.3",
+    "after": "4.54.0",
+    "made": "4.53.3",
+    "symptom": "the loss of JetMoe is that of the token after the next: its labels are shifted twice",
+    "area": "loss",
+    "signals": ("loss", "gradients", "training", "outputs"),
+    "says": (r"(?i)\bloss\b.*(differs|shift|labels)",),
+    "source": ("JetMoeForCausalLM", "ForCausalLMLoss", "modeling_jetmoe.py", "loss"),
+}
+WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
+
+
+def make(folder: str) -> None:
+    """Write a tiny JetMoe with its tokenizer."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.JetMoeConfig(
+        vocab_size=64,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_key_value_heads=2,
+        kv_channels=8,
+        intermediate_size=24,
+        max_position_embeddings=64,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        initializer_range=0.3,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    transformers.JetMoeForCausalLM(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the loss of a text, and that of its next tokens by the logits."""
+    model = transformers.JetMoeForCausalLM.from_pretrained(folder).eval()
+    ids = torch.tensor([[1, 5, 6, 7, 8, 9, 10, 11]])
+    with torch.no_grad():
+        out = model(input_ids=ids, labels=ids)
+    own = torch.nn.functional.cross_entropy(out.logits[0, :-1].float(), ids[0, 1:])
+    return {"loss": round(out.loss.item(), 3), "of the next tokens": round(own.item(), 3)}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,59 @@
+"""MobileViT's image processor resizes bicubically by default.
+
+https://github.com/huggingface/transformers/pull/43024
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+
+CASE = {
+    "before": "4.57.6",
+    "after": "5.0.0",
+    "made": "4.57.6",
+    "symptom": "MobileViT's image processor resizes bilinearly where its file does not say how",
+    "area": "processor",
+    "findings": ("SB833",),
+    "says": (r"resample",),
+    "source": ("MobileViTImageProcessor", "image_processing_mobilevit"),
+    "packages": ("torchvision",),
+}
+
+
+def make(folder: str) -> None:
+    """Write a tiny MobileViT with an image processor whose file does not say how it resizes."""
+    torch.manual_seed(0)
+    config = transformers.MobileViTConfig(
+        image_size=64,
+        hidden_sizes=[16, 24, 32],
+        neck_hidden_sizes=[8, 8, 16, 16, 24, 24, 32],
+        num_attention_heads=2,
+        initializer_range=0.2,
+    )
+    transformers.MobileViTForImageClassification(config).save_pretrained(folder)
+    size = {"height": 64, "width": 64}
+    transformers.MobileViTImageProcessor(
+        size={"shortest_edge": 72}, crop_size=size
+    ).save_pretrained(folder)
+    path = Path(folder, "preprocessor_config.json")
+    settings = json.loads(path.read_text("utf-8"))
+    del settings["resample"]
+    path.write_text(json.dumps(settings), "utf-8")
+
+
+def observe(folder: str) -> object:
+    """Return the filter, and the sum of the pixels of an image."""
+    processor = transformers.AutoImageProcessor.from_pretrained(folder)
+    pixels = np.random.default_rng(0).integers(0, 255, (96, 120, 3), dtype=np.uint8)
+    values = processor(Image.fromarray(pixels), return_tensors="pt")["pixel_values"]
+    return {"resample": int(processor.resample), "sum": round(values.double().sum().item(), 1)}
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

@@ -1,0 +1,79 @@
+"""The text model of Qwen3.5 names its own config.
+
+https://github.com/huggingface/transformers/pull/44715
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "5.3.0",
+    "after": "5.4.0",
+    "made": "5.4.0",
+    "symptom": "Qwen3_5TextModel.from_pretrained gives its model the config of the whole model, and saves it so",
+    "area": "loading and saving",
+    "says": (r"Qwen3_5TextModel", r"Qwen3_5TextConfig", r"Qwen3_5Config"),
+    "source": ("Qwen3_5TextModel", "modeling_qwen3_5.py"),
+}
+WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
+
+
+def make(folder: str) -> None:
+    """Write a tiny text model of Qwen3.5 with its tokenizer."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.Qwen3_5TextConfig(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        layer_types=["linear_attention", "full_attention"],
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=64,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+        initializer_range=0.3,
+        rope_parameters={
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "mrope_section": [1, 1, 0],
+            "mrope_interleaved": True,
+            "partial_rotary_factor": 0.25,
+        },
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.Qwen3_5TextModel(config).save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the config of the model that its own class loads, or the exception."""
+    try:
+        model = transformers.Qwen3_5TextModel.from_pretrained(folder)
+    except Exception as error:  # noqa: BLE001  what a user sees
+        return f"{type(error).__name__}: {error}"[:80]
+    return type(model.config).__name__
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))

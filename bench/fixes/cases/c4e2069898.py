@@ -1,0 +1,76 @@
+"""A hybrid cache whose layers differ in their length has the largest as its own.
+
+https://github.com/huggingface/transformers/pull/39737
+"""
+
+import json
+import sys
+
+import tokenizers
+import torch
+import transformers
+
+CASE = {
+    "before": "4.54.0",
+    "after": "4.54.1",
+    "made": "4.54.0",
+    "symptom": "the second generate() of a Gemma 2 raises once its text is longer than the window",
+    "area": "generation",
+    "failure": "Max cache length is not consistent across layers",
+    "says": (r"Max cache length is not consistent",),
+    "source": ("max_cache_len", "cache_utils.py", "HybridCache"),
+}
+WORDS = "the cat sat on a mat and saw dog ran to big red house with old man"
+
+
+def make(folder: str) -> None:
+    """Write a tiny Gemma 2 with a window of 8, and its tokenizer."""
+    torch.manual_seed(0)
+    words = ["<pad>", "<s>", "</s>", "<unk>", *WORDS.split()]
+    vocab = {word: number for number, word in enumerate(words)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocab, unk_token="<unk>"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+    ).save_pretrained(folder)
+    config = transformers.Gemma2Config(
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=8,
+        max_position_embeddings=64,
+        sliding_window=8,
+        query_pre_attn_scalar=8,
+        initializer_range=0.3,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    model = transformers.Gemma2ForCausalLM(config)
+    model.generation_config.cache_implementation = "hybrid"
+    model.save_pretrained(folder)
+
+
+def observe(folder: str) -> object:
+    """Return the length of two answers of one model, or the exception."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    ids = torch.arange(4, 10)[None]
+    seen = []
+    for _ in range(2):
+        try:
+            seen.append(model.generate(ids, max_new_tokens=8, do_sample=False).shape[1])
+        except ValueError as error:
+            seen.append(f"ValueError: {error}"[:70])
+    return seen
+
+
+if __name__ == "__main__":
+    command, path = sys.argv[1:]
+    print(json.dumps({"make": make, "observe": observe}[command](path)))
