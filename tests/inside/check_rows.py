@@ -36,9 +36,6 @@ class Encoder(torch.nn.Module):
         scores = self.score(mean)
         if self.defect == "knows its place":
             scores = scores + 0.01 * torch.arange(len(scores)).to(scores.dtype)[:, None]
-        if self.defect.startswith("chooses"):
-            choice = torch.arange(9) * (self.defect == "chooses the largest") + torch.zeros(9)
-            scores = scores + choice.to(scores.dtype).argmax() + (len(scores) > 1)
         if self.defect == "draws":
             scores = scores + torch.rand_like(scores)
         if self.defect == "counts calls":
@@ -109,15 +106,6 @@ def test_a_table_of_all_rows_is_no_row():
     found, _ = relations()
     names = {layer["name"] for layer in found[rows.SIZE]["layers"]}
     assert names == {"output states", "output mean", "output scores"}
-
-
-def test_a_choice_among_equal_numbers_accuses_no_one_and_one_among_others_does():
-    """Which of equal numbers is taken follows from the layout of a batch."""
-    found, answer = relations("chooses of equal ones")
-    assert not found[rows.SIZE]["holds"]
-    assert found[rows.SIZE]["promoted"] is None
-    assert answer.no_float64.startswith("argmax chooses among equal numbers")
-    assert broken_outputs("chooses the largest", rows.SIZE) == {"output scores"}
 
 
 def test_a_model_that_does_not_repeat_is_not_accused():

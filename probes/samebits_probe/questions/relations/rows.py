@@ -17,7 +17,6 @@ import torch
 from samebits_probe.model import determinism, outputs, precision
 from samebits_probe.model.distance import distance, pooled, same_bytes
 from samebits_probe.model.inputs import in_dtype, may_repeat_rows, n_rows, tensors_of
-from samebits_probe.model.ties import Ties
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.relations.state import Snapshot
@@ -272,14 +271,8 @@ def _promoted(
         twin = runner.in_float64()
         if determinism.chaotic(twin.model, lambda: twin.first_output(batch)):
             return {}, determinism.CHAOTIC
-        with precision.Leaks() as watch, Ties() as ties:
+        with precision.Leaks() as watch:
             outputs_of_batch = twin.run(batch)
-        if ties.seen:
-            listed = ", ".join(sorted(ties.seen))
-            return (
-                {},
-                f"{listed} chooses among equal numbers, so that the layout of a batch decides",
-            )
         if watch.leaks:
             listed = ", ".join(sorted(watch.leaks))
             return {}, f"lower precision than float64 comes out of {listed}"
