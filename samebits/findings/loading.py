@@ -256,7 +256,7 @@ _META_READ = raised(
 def _values_in_init(case: Case) -> Iterator[Sighting]:
     """Find a value read from the meta device, but not in the move of a model that is loaded already.
 
-    There a tensor got no value, such as an embedding of which the file has the tied head alone.
+    Such a move reads a tensor that the load left without a value: an embedding of which the file has the tied head alone.
     """
     frames = case.failure.frames if case.failure is not None else ()
     if not (frames and frames[0].function == "to" and not any(f.own for f in frames)):

@@ -93,8 +93,9 @@ class _Ladders:
         for cell, (reference, candidate) in self._pairs.items():
             compared = _compared(self._results[cell])
             if (both := asks(reference, candidate, compared, self._values)) is not None:
-                whole_asks = (whole(both[0]), whole(both[1]))
-                self._asks[cell] = _with(whole_asks, float32=True) if deep else both
+                self._asks[cell] = (
+                    _with((whole(both[0]), whole(both[1])), float32=True) if deep else both
+                )
         self._files = await self._computed(self._asks)
         for cell, pair in self._pairs.items():
             self._steps[cell] = informing_steps(*pair, self._values, self._files.get(cell))

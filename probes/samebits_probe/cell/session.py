@@ -328,6 +328,11 @@ class Session:
                 made[name] = self.inputs(name)
         return made
 
+    def answered(self) -> dict[str, Inputs]:
+        """Return the inputs of every prompt that forward answered."""
+        forwards = self.signals.get("forward", {})
+        return {name: inputs for name, inputs in self.prompts().items() if name in forwards}
+
     # other models than the loaded one
 
     @cached_property

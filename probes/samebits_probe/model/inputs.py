@@ -233,6 +233,11 @@ def tensors_of(kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
     return {name: value for name, value in kwargs.items() if torch.is_tensor(value)}
 
 
+def has_media(kwargs: dict[str, Any]) -> bool:
+    """Return True if forward is fed an image, a video, a sound or other numbers, and not token ids alone."""
+    return any(tensor.is_floating_point() for tensor in tensors_of(kwargs).values())
+
+
 def n_rows(kwargs: dict[str, Any]) -> int:
     """Return the number of rows of the first tensor; 1 for one without dimensions."""
     first = next(iter(tensors_of(kwargs).values()))

@@ -107,16 +107,22 @@ def _but(stack: str, rows: Sequence[Row], report: Report) -> str:
 
 def _drawn(stack: str, rows: Sequence[Row]) -> str:
     """Return the first tensor that a stack does not load and fills at random, and the code; '' for none."""
-    cells = [cell for row in rows for cell in row.cells if cell.cell.stack == stack]
+    cells = _cells(stack, rows)
     named = {f.where: f.code for cell in cells for f in cell.findings if f.code in _RANDOM}
-    more = f" and {len(named) - 1} more" if named.keys() - {next(iter(named), "")} else ""
-    return next((f"{where}{more} ({code})" for where, code in named.items()), "")
+    if not named:
+        return ""
+    (where, code), *others = named.items()
+    return f"{where} and {len(others)} more ({code})" if others else f"{where} ({code})"
+
+
+def _cells(stack: str, rows: Sequence[Row]) -> list[CellResult]:
+    return [cell for row in rows for cell in row.cells if cell.cell.stack == stack]
 
 
 def _crashes(stack: str, rows: Sequence[Row], report: Report) -> str:
     """Return the defects with which a stack raises beside the forward, such as in a save; '' for none."""
     raising = {text.code for text in report.rules if text.kind == "crash"}
-    cells = [cell for row in rows for cell in row.cells if cell.cell.stack == stack]
+    cells = _cells(stack, rows)
     found = {f.code for cell in cells for f in cell.findings if f.raises in ("", stack)} & raising
     codes = found - explaining_codes(cells)
     return ", ".join(sorted(code for code in codes if not code.startswith(_OF_USES)))

@@ -107,17 +107,16 @@ def findings_of(rows: list[Row], report: Report) -> Markdown:
 
     sightings.sort(key=place)
     by_code = grouped(sightings, lambda sighting: sighting.finding.code)
-    loud = [c for c in by_code if not _is_quiet(texts[c], by_code[c])]
-    quiet = [c for c in by_code if c not in loud]
+    is_quiet = {c: _is_quiet(texts[c], shown) for c, shown in by_code.items()}
     parts: list[Markdown] = []
-    for rule_code in (*loud, *quiet):
+    for rule_code in sorted(by_code, key=is_quiet.__getitem__):
         text, shown = texts[rule_code], by_code[rule_code]
         is_full = sum(map(len, parts)) < MAX_ADVICE
         body = _evidence_and_advice(text, shown) if is_full else _brief(shown)
-        is_loud = rule_code in loud
-        parts.append(
-            page([heading(3, title(text)), body]) if is_loud else details(plain_title(text), body)
-        )
+        if is_quiet[rule_code]:
+            parts.append(details(plain_title(text), body))
+        else:
+            parts.append(page([heading(3, title(text)), body]))
     return page([heading(2, TITLE), *parts])
 
 

@@ -52,7 +52,7 @@ def signal(program, way="torch.export"):
         (ROUNDS | {"own_in_float64": 5e-7, "others_in_float64": 9e-7}, "rounding"),
         (SKIPS | {"of_inputs": 0.0}, "undecided"),
         ({"left_out": "forward gives other numbers each time"}, "undecided"),
-        # the first distance is told, even if the next run raises
+        # the first distance counts, even if the next run raises
         (RAISES_LATER | {"own": 0.7, "own_in_float64": 0.7, "of_inputs": 0.9}, "other numbers"),
     ],
 )

@@ -16,8 +16,7 @@ def observe(session: Session) -> None:
     if "evidence" not in session.signals:
         return
     session.begin("evidence")
-    forwards = session.signals["forward"]
-    prompts = {name: inputs for name, inputs in session.prompts().items() if name in forwards}
+    prompts = session.answered()
     resolved = getattr(session.loaded.model.config, "_attn_implementation", None)
     reason = "" if resolved == "eager" else session.no_room(2)
     reason = reason or session.no_time(len(prompts), session.seconds["load"])

@@ -19,8 +19,7 @@ def observe(session: Session) -> None:
         return
     session.calls.stop()
     names = session.calls.uncalled
-    forwards = session.signals.get("forward", {})
-    prompts = {name: i.kwargs for name, i in session.prompts().items() if name in forwards}
+    prompts = {name: inputs.kwargs for name, inputs in session.answered().items()}
     if not prompts:
         return  # it is said why
     if names:

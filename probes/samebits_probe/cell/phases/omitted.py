@@ -21,8 +21,7 @@ def observe(session: Session) -> None:
     """Record for each optional argument whether forward gives the same logits without it as with it; in run a."""
     if not session.is_run_a:
         return
-    forwards = session.signals.get("forward", {})
-    prompts = {name: inputs for name, inputs in session.prompts().items() if name in forwards}
+    prompts = session.answered()
     wholes = {n: i.kwargs for n, i in prompts.items() if i.optional}
     if not wholes:
         return
@@ -40,13 +39,13 @@ def observe(session: Session) -> None:
     ):
         effects = Effects(session.loaded.model, before)
         for name, kwargs in wholes.items():
-            forwards[name]["omitted"] = {
+            session.signals["forward"][name]["omitted"] = {
                 argument: effects.without(kwargs, argument) for argument in prompts[name].optional
             }
         for name, kwargs in texts.items():
             segments = {media_way.SEGMENTS: torch.zeros_like(kwargs[choice.TOKENS])}
             effect = effects.without({**kwargs, **segments}, media_way.SEGMENTS)
-            forwards[name]["omitted"] = {media_way.SEGMENTS: effect}
+            session.signals["forward"][name]["omitted"] = {media_way.SEGMENTS: effect}
     before.restore()
 
 

@@ -27,8 +27,7 @@ def observe(session: Session) -> None:
     options = session.options("arguments")
     if options is None:
         return
-    forwards = session.signals.get("forward", {})
-    answered = {name: i.kwargs for name, i in session.prompts().items() if name in forwards}
+    answered = {name: inputs.kwargs for name, inputs in session.answered().items()}
     if not answered:
         return
     first, richest = next(iter(answered)), max(answered, key=lambda name: len(answered[name]))

@@ -33,8 +33,7 @@ def observe(session: Session) -> None:
         session.skip("classes", reason, "cost")
         return
     session.begin("classes")
-    forwards = session.signals.get("forward", {})
-    prompt = next((i for name, i in session.prompts().items() if name in forwards), None)
+    prompt = next(iter(session.answered().values()), None)
     with session.instrument("classes"):
         session.answer("classes", fork.run_in_fork(lambda: _quietly(session, asked, prompt)))
 

@@ -20,9 +20,9 @@ from samebits_probe.cell.written import file_of
 from samebits_probe.model.load import has_tokenizer, load_config, load_tokenizer
 from samebits_probe.process import progress
 from samebits_probe.process.failure import PhaseFailed, phase
+from samebits_probe.process.quiet import without_logs
 from samebits_probe.questions.processors import calls, processors
 from samebits_probe.questions.texts import chat, texts
-from samebits_probe.questions.texts.phase import quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -249,6 +249,6 @@ def _values(config: GenerationConfig) -> Facts:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Hold back warnings, of which there would be hundreds."""
-    with quiet(), warnings.catch_warnings():
+    with without_logs(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

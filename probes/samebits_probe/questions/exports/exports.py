@@ -16,11 +16,12 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch.utils import _pytree as pytree
 
-from samebits_probe.model import forks
+from samebits_probe.model import forks, outputs
 from samebits_probe.model.distance import pooled
+from samebits_probe.model.inputs import has_media, in_dtype, tensors_of
 from samebits_probe.process.failure import raised
+from samebits_probe.process.quiet import without_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -47,17 +48,7 @@ class _Called(torch.nn.Module):  # type: ignore[misc]  # torch is not installed 
         Counts, such as the shifts of positions of Qwen2-VL, are constants, and a trace refuses those.
         """
         output = self.model(**dict(zip(self._names, values, strict=True)), **self._fixed)
-        return tuple(leaf for leaf in _leaves(output) if _has_numbers(leaf))
-
-
-def _has_numbers(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and bool(leaf.is_floating_point())
-
-
-def _leaves(output: Any) -> Iterator[Any]:
-    """Yield what an output holds; classes of caches are no trees, and are left out."""
-    parts = output.values() if hasattr(output, "values") else output
-    yield from pytree.tree_leaves(list(parts) if not torch.is_tensor(parts) else [parts])
+        return tuple(t for t in outputs.tensors(output).values() if t.is_floating_point())
 
 
 def _export(called: _Called, values: Tensors) -> Callable[..., Any]:
@@ -87,38 +78,29 @@ class Inputs(NamedTuple):
     fixed: Facts
     """The arguments that are no tensors."""
 
-    def double(self) -> Inputs:
-        """Return the same in float64."""
-        values, others = (tuple(map(_double, side)) for side in (self.values, self.others))
-        return self._replace(values=values, others=others)
 
-
-def _double(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def inputs(model: Any, kwargs: Mapping[str, Any]) -> Inputs:
+def inputs(model: Any, kwargs: Facts) -> Inputs:
     """Return the arguments of a prompt without a cache; a program is made of its mask with ones alone."""
     given = dict(kwargs)
     if forks.accepts(model, "use_cache"):
         given["use_cache"] = False
-    tensors = {name: value for name, value in given.items() if torch.is_tensor(value)}
+    tensors = tensors_of(given)
     fixed = {name: value for name, value in given.items() if name not in tensors}
-    has_media = any(value.is_floating_point() for value in tensors.values())
-    others = tuple(_other(name, value, has_media=has_media) for name, value in tensors.items())
+    keeps_ids = has_media(given)
+    others = tuple(_other(name, value, keeps_ids=keeps_ids) for name, value in tensors.items())
     mask = tensors.get(_MASK)
     if mask is not None and not mask.is_floating_point():
         tensors[_MASK] = torch.ones_like(mask)
     return Inputs((*tensors,), (*tensors.values(),), others, fixed)
 
 
-def _other(name: str, value: torch.Tensor, *, has_media: bool) -> torch.Tensor:
+def _other(name: str, value: torch.Tensor, *, keeps_ids: bool) -> torch.Tensor:
     """Return other values of an argument: where there is an image, its tokens stay where they are."""
     if value.is_floating_point():
         return value.flip(-1)
-    if name.endswith(_IDS) and not has_media:
+    if name.endswith(_IDS) and not keeps_ids:
         return value.roll(1, dims=-1)
-    if name == _MASK and value.ndim == 2 and not has_media:
+    if name == _MASK and value.ndim == 2 and not keeps_ids:
         other = torch.ones_like(value)
         # no query is without a key, as causal ones see the tokens before them
         other[-1, -(value.shape[1] // 3) :] = 0
@@ -126,18 +108,18 @@ def _other(name: str, value: torch.Tensor, *, has_media: bool) -> torch.Tensor:
     return value
 
 
-def made(model: Any, kwargs: Mapping[str, Any], way: str) -> Facts:
+def made(model: Any, kwargs: Facts, way: str) -> Facts:
     """Return what a program of the model computes: Program of samebits/questions/exports/records.py.
 
     Distances that are not 0 are measured once more in float64, of a program that is made in float64.
     """
     facts = _measured(model, inputs(model, kwargs), way)
+    facts.pop("of_inputs", None)
     if any(facts.get(field) for field in FIELDS):
-        precise = _measured(copy.deepcopy(model).double(), inputs(model, kwargs).double(), way)
+        wide = inputs(model, in_dtype(kwargs, torch.float64))
+        precise = _measured(copy.deepcopy(model).double(), wide, way)
         facts |= {f"{field}_in_float64": precise.get(field) for field in FIELDS if field in facts}
         facts["of_inputs"] = precise.get("of_inputs")
-    else:
-        facts.pop("of_inputs", None)
     return facts
 
 
@@ -161,19 +143,15 @@ def _measured(model: Any, given: Inputs, way: str) -> Facts:
 def quiet() -> Iterator[None]:
     """Silence what torch prints and logs while it makes a program, such as whole graphs of one that it cannot make."""
     nothing = io.StringIO()
-    level = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(nothing),
-            contextlib.redirect_stderr(nothing),
-        ):
-            # a trace warns of each value that Python reads: what comes of it is measured
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)
+    with (
+        without_logs(logging.CRITICAL),
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(nothing),
+        contextlib.redirect_stderr(nothing),
+    ):
+        # a trace warns of each value that Python reads: what comes of it is measured
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _apart(model: Tensors, program: Tensors) -> float:

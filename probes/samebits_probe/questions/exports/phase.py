@@ -28,8 +28,7 @@ def observe(session: Session) -> None:
     """Make programs of the first prompt that forward answers, and of the one with most inputs."""
     if _NAME not in session.model_forks:
         return
-    forwards = session.signals.get("forward", {})
-    answered = {name: i.kwargs for name, i in session.prompts().items() if name in forwards}
+    answered = {name: inputs.kwargs for name, inputs in session.answered().items()}
     if not answered or (reason := session.no_time(0, _SECONDS)):
         session.model_forks.pop(_NAME).forget()
         if answered:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
 from typing import TYPE_CHECKING
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.process.quiet import without_logs
 from samebits_probe.questions.processors import processors
 
 if TYPE_CHECKING:
@@ -19,14 +19,9 @@ def observe(session: Session) -> None:
         return
     session.begin("processors")
     with session.instrument("processors"):
-        before = logging.root.manager.disable
-        logging.disable(logging.WARNING)  # there would be one for each case
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                facts = processors.facts(session.source)
-        finally:
-            logging.disable(before)
+        with without_logs(), warnings.catch_warnings():  # there would be one for each case
+            warnings.simplefilter("ignore")
+            facts = processors.facts(session.source)
         if facts is not None:
             session.answer("processors", facts)
 

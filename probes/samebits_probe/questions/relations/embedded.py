@@ -50,7 +50,7 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     runner = Runner(model)
     if reason := unrepeated(runner, listed[0][1]):
         return rows.untried(reason, NAMES)
-    return rows.worst_of([_tried(runner, way) for way in _ways(model, listed)], NAMES)
+    return rows.worst_of([_noted(runner, way) for way in _ways(model, listed)], NAMES)
 
 
 def unrepeated(runner: Runner, kwargs: Facts) -> str:
@@ -83,23 +83,30 @@ def _ways(model: Any, prompts: list[tuple[str, Facts]]) -> list[Way]:
     return ways
 
 
-def _tried(runner: Runner, way: Way) -> Answer:
+def tried(runner: Runner, way: Way, nothing: str = "no output to compare") -> Answer:
+    """Return a relation on one prompt; ``nothing`` is why there is none where neither side has an output."""
     progress.tick(way.case)
     skip: Facts = {"relation": way.name}
     try:
         native = Compared(way.name, way.case, way.pairs(runner))
     except _NotAsked as no_meaning:
         return Answer([], [skip | {"reason": f"{way.case}: {no_meaning}"}], None)
-    except Exception as error:  # noqa: BLE001  refusing embeddings is a fact of the model
+    except Exception as error:  # noqa: BLE001  refusing such arguments is a fact of the model
         reason = f"{way.case}: {in_one_line(error)}"
         return Answer([], [skip | {"reason": reason, "raised": True}], None)
     if not native.pairs:
-        return Answer([], [skip | {"reason": f"{way.case}: no output to compare"}], None)
-    if not rows.differ(native):
-        return Answer([rows.facts(native, None)], [], None)
-    in_float64, no_float64 = promoted(runner, way)
+        return Answer([], [skip | {"reason": f"{way.case}: {nothing}"}], None)
+    in_float64, no_float64 = promoted(runner, way) if rows.differ(native) else (None, None)
+    return Answer([rows.facts(native, in_float64)], [], no_float64)
+
+
+def _noted(runner: Runner, way: Way) -> Answer:
+    """Return a relation; if it does not hold, with why that is by design."""
+    answer = tried(runner, way)
+    if all(relation["holds"] for relation in answer.relations):
+        return answer
     note = _by_design(runner, way.kwargs)
-    return Answer([rows.facts(native, in_float64) | {"note": note}], [], no_float64)
+    return answer._replace(relations=[facts | {"note": note} for facts in answer.relations])
 
 
 class _NotAsked(Exception):  # noqa: N818  that a prompt has no such way is a result

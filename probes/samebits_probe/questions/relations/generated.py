@@ -15,12 +15,10 @@ import torch
 from samebits_probe.model import forks, media_way
 from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, TOKENS
 from samebits_probe.model.decode import GREEDY_LOGITS
-from samebits_probe.model.inputs import tensors_of
-from samebits_probe.process import progress
-from samebits_probe.process.failure import in_one_line
+from samebits_probe.model.inputs import has_media
 from samebits_probe.questions.relations import rows
-from samebits_probe.questions.relations.embedded import Way, promoted, unrepeated
-from samebits_probe.questions.relations.rows import Answer, Compared, Pair, Runner
+from samebits_probe.questions.relations.embedded import Way, tried, unrepeated
+from samebits_probe.questions.relations.rows import Answer, Pair, Runner
 
 Facts = dict[str, Any]
 
@@ -28,6 +26,7 @@ NAME = "generate() with images or sounds = forward"
 _STEPS = 4
 _ZEROS = (media_way.TOKEN_TYPES, IMAGE_PLACES)
 """What has 0 for a token of text."""
+_UNKNOWN = "how its arguments go on behind the prompt is not known"
 
 
 def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
@@ -36,35 +35,22 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
         return _untried(f"{type(model).__name__} does not generate")
     if getattr(getattr(model.config, "decoder", None), "num_codebooks", None):
         return _untried("its tokens are of several codebooks")
-    listed = [(name, kwargs) for name, kwargs in prompts if _is_more_than_text(kwargs)]
+    listed = [(name, kwargs) for name, kwargs in prompts if has_media(kwargs)]
     if not listed:
         return _untried("no prompt of it has an image, a video or a sound")
     runner = Runner(model)
     if reason := unrepeated(runner, listed[0][1]):
         return _untried(reason)
-    return rows.worst_of([_tried(runner, name, kwargs) for name, kwargs in listed], (NAME,))
+    ways = [_way(name, kwargs) for name, kwargs in listed]
+    return rows.worst_of([tried(runner, way, _UNKNOWN) for way in ways], (NAME,))
 
 
 def _untried(reason: str) -> Answer:
     return rows.untried(reason, (NAME,))
 
 
-def _is_more_than_text(kwargs: Facts) -> bool:
-    return any(tensor.is_floating_point() for tensor in tensors_of(kwargs).values())
-
-
-def _tried(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
-    progress.tick(f"{NAME}: {prompt}")
-    way = Way(NAME, f"{prompt}: {_STEPS} tokens", kwargs, partial(_pairs, kwargs))
-    try:
-        native = Compared(NAME, way.case, way.pairs(runner))
-    except Exception as error:  # noqa: BLE001  refusing such a prompt is a fact of the model
-        reason = f"{way.case}: {in_one_line(error)}"
-        return Answer([], [{"relation": NAME, "reason": reason, "raised": True}], None)
-    if not native.pairs:
-        return _untried(f"{way.case}: how its arguments go on behind the prompt is not known")
-    in_float64, no_float64 = promoted(runner, way) if rows.differ(native) else (None, None)
-    return Answer([rows.facts(native, in_float64)], [], no_float64)
+def _way(prompt: str, kwargs: Facts) -> Way:
+    return Way(NAME, f"{prompt}: {_STEPS} tokens", kwargs, partial(_pairs, kwargs))
 
 
 def _pairs(kwargs: Facts, runner: Runner) -> dict[str, Pair]:

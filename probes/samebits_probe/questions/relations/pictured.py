@@ -16,11 +16,9 @@ import torch
 from samebits_probe.model import choice, media_way
 from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, PIXELS, TOKENS
 from samebits_probe.model.inputs import pad_id, tensors_of, token_config
-from samebits_probe.process import progress
-from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.relations import rows
-from samebits_probe.questions.relations.embedded import Way, promoted, unrepeated
-from samebits_probe.questions.relations.rows import Answer, Compared, Pair, Runner
+from samebits_probe.questions.relations.embedded import Way, tried, unrepeated
+from samebits_probe.questions.relations.rows import Answer, Pair, Runner
 
 Facts = dict[str, Any]
 
@@ -47,21 +45,7 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     if reason := unrepeated(runner, listed[0][1]):
         return rows.untried(reason, NAMES)
     ways = [way for name, kwargs in listed for way in _ways(model, name, kwargs)]
-    return rows.worst_of([_tried(runner, way) for way in ways], NAMES)
-
-
-def _tried(runner: Runner, way: Way) -> Answer:
-    progress.tick(way.case)
-    try:
-        native = Compared(way.name, way.case, way.pairs(runner))
-    except Exception as error:  # noqa: BLE001  refusing such rows is a fact of the model
-        reason = f"{way.case}: {in_one_line(error)}"
-        return Answer([], [{"relation": way.name, "reason": reason, "raised": True}], None)
-    if not native.pairs:
-        reason = f"{way.case}: no output to compare"
-        return Answer([], [{"relation": way.name, "reason": reason}], None)
-    in_float64, no_float64 = promoted(runner, way) if rows.differ(native) else (None, None)
-    return Answer([rows.facts(native, in_float64)], [], no_float64)
+    return rows.worst_of([tried(runner, way) for way in ways], NAMES)
 
 
 def _has_rows(kwargs: Facts) -> bool:

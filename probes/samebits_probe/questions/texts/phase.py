@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.process.quiet import without_logs
 from samebits_probe.questions.texts import backend, chat, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits_probe.cell.session import Session
 
 
@@ -23,24 +20,13 @@ def observe(session: Session) -> None:
     session.begin("texts")
     observed: dict[str, Any] = {}
     session.answer("texts", observed)
-    with quiet():
+    with without_logs():  # about long texts and defaults there would be hundreds
         with session.instrument("tokenizer: parts"):
             observed["parts"] = backend.facts(tokenizer, session.source)
         with session.instrument("tokenizer: chat template"), session.timed("chat template"):
             observed["conversations"] = chat.facts(tokenizer)
         with session.instrument("tokenizer: texts"):
             observed["corpus"] = texts.facts(tokenizer, session.source)
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Hold back warnings about long texts and defaults, of which there would be hundreds."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 PHASE = Phase("texts", 41, observe, needs_grad=True, without_model=True)

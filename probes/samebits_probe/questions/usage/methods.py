@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from samebits_probe.model.inputs import has_media
 from samebits_probe.questions.usage.subject import NoMeaning, error_text
 
 if TYPE_CHECKING:
@@ -82,8 +83,7 @@ def _of_other_kinds(subject: Subject, first: str | None) -> Iterator[str]:
     """Yield a prompt of each other kind that has an image, a video or a sound."""
     kinds = {frozenset(subject.prompts[first])} if first is not None else set()
     for name, fed in subject.prompts.items():
-        has_media = any(torch.is_tensor(v) and v.is_floating_point() for v in fed.values())
-        if has_media and frozenset(fed) not in kinds:
+        if has_media(fed) and frozenset(fed) not in kinds:
             kinds.add(frozenset(fed))
             yield name
 
