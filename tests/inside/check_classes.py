@@ -54,7 +54,7 @@ def saved(model):
 def loads(model, kwargs=IDS, classes=None):
     source, loaded = saved(model)
     own = Own(loaded, {}, kwargs)
-    return facts(source, own, asked(loaded.model.config) if classes is None else classes)
+    return facts(source, own, asked(source) if classes is None else classes)
 
 
 def bert(kind=transformers.BertForMaskedLM, **fields):
@@ -120,6 +120,23 @@ def test_images_parts_and_encoders():
     found = loads(transformers.T5ForConditionalGeneration(t5), {})
     assert not found["AutoModelForTextEncoding"]["n_fresh"]
     assert found["AutoModelForTextEncoding"]["left"][0].startswith("decoder."), found
+
+
+def test_auto_classes_of_a_part_are_those_of_the_whole_checkpoint():
+    clip = transformers.CLIPConfig(text_config=SIZES, vision_config=VIT, projection_dim=8)
+    whole, loaded = saved(transformers.CLIPModel(clip))
+    part = whole._replace(model_class="transformers:CLIPTextModel")
+    assert load.load_model(part).model.config.model_type == "clip_text_model"
+    names = {name: kind.__name__ for name, kind in asked(part).items()}
+    assert names["AutoModel"] == type(loaded.model).__name__ == "CLIPModel"
+    assert names == {name: kind.__name__ for name, kind in asked(whole).items()}
+
+
+def test_a_config_of_an_unknown_type_has_no_auto_class():
+    source, _ = saved(bert())
+    config = Path(source.where) / "config.json"
+    config.write_text(config.read_text().replace('"bert"', '"no_such_type"'))
+    assert asked(source) == {}
 
 
 def test_a_class_that_raises_says_so():

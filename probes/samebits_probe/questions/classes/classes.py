@@ -69,10 +69,18 @@ class Own:
         return {"outputs": "same bits" if is_same else "other bits"} if common else {}
 
 
-def asked(config: Any) -> dict[str, Any]:
-    """Return what users call ``from_pretrained`` of -> the class that it loads for a config."""
+def asked(source: load.Source) -> dict[str, Any]:
+    """Return what users call ``from_pretrained`` of -> the class that it loads.
+
+    An Auto class reads the config of the folder by AutoConfig. The checkpoint's own class can have read another one:
+    that of a part, such as the text model below a model of images.
+    """
     from transformers.models.auto.auto_factory import _get_model_class  # noqa: PLC0415  not every job needs it
 
+    try:
+        config = transformers.AutoConfig.from_pretrained(source.where, **source.config_arguments())
+    except Exception:  # noqa: BLE001  a type that no Auto class knows: its own class alone loads it
+        return {}
     found = {}
     for name in _AUTO:
         mapping = getattr(getattr(transformers, name, None), "_model_mapping", None)

@@ -27,7 +27,7 @@ def observe(session: Session) -> None:
     model = session.loaded.model
     if options is None or not type(model).__module__.startswith("transformers."):
         return
-    asked = classes.asked(model.config)
+    asked = classes.asked(session.source)
     reason = _too_dear(session, len(asked), large=bool(options.get("large")))
     if reason:
         session.skip("classes", reason, "cost")
