@@ -91,7 +91,7 @@ TRAINER: Final = 5
 # 4: which functions of transformers it entered.
 # 5: which settings of the model's config a run leaves changed.
 
-TRAINING: Final = 9
+TRAINING: Final = 10
 """One training step."""
 # 1: first.
 # 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.

@@ -53,6 +53,7 @@ def _main_page(
         bullets(prose(line, 500) for line in notes(report)),
         the_worst(report, MAX_ANSWERS),
         in_brief.to_do(report),
+        in_brief.beside_the_verdict(report),
         in_brief.models(report, models),
         overview.opening(report),
         glance(report),

@@ -12,7 +12,7 @@ from samebits.reports.stories import cell_in_short, verdict_word
 from samebits.text.numbers import rounded_ulp
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from samebits.records.comparison import CellResult
     from samebits.records.finding import Explanation
@@ -105,7 +105,13 @@ def beginning(cell: CellResult) -> Beginning:
 def advice(cells: Iterable[CellResult], report: Report) -> list[Advice]:
     """Return the known defects that explain the verdict on some cells, the worst kind first."""
     explained = [(e, cell) for cell in cells for e in cell.explained_by]
-    return _advice({e.code: _explained_at(e, cell) for e, cell in reversed(explained)}, report, {})
+    where = {e.code: _explained_at(e, cell) for e, cell in reversed(explained)}
+    texts = [text for text in report.rules if text.scope == "model" and text.code in where]
+    texts.sort(key=lambda text: KINDS.index(text.kind))
+    return [
+        Advice(text.code, plain_title(text), where[text.code], on_one_line(text.remedy))
+        for text in texts
+    ]
 
 
 def explaining_codes(cells: Iterable[CellResult]) -> set[str]:
@@ -113,63 +119,10 @@ def explaining_codes(cells: Iterable[CellResult]) -> set[str]:
     return {explanation.code for cell in cells for explanation in cell.explained_by}
 
 
-def beside(
-    cells: Iterable[CellResult], report: Report, places: Mapping[str, Place]
-) -> list[Advice]:
-    """Return the known defects in some cells that explain no verdict, the worst kind first.
-
-    ``places`` maps the code of a finding to the line of the model's code that shows it.
-    """
-    cells = list(cells)
-    explaining = explaining_codes(cells)
-    findings = [finding for cell in cells for finding in cell.findings]
-    where = {f.code: f.where for f in reversed(findings) if f.code not in explaining}
-    return _advice(where, report, places)
-
-
 def _explained_at(explanation: Explanation, cell: CellResult) -> str:
     if explanation.stack == cell.cell.stack:
         return explanation.where
     return f"{explanation.where}, in the reference {explanation.stack}"
-
-
-def raised_beside(report: Report) -> str:
-    """Return which checks beside the verdicts raise in one release only; '' if there are none.
-
-    A verdict is of the bits alone, so a run that passes has to say it beside its verdict.
-    """
-    codes = {text.code for text in report.rules if text.scope == "model"}
-    one_sided = [
-        finding
-        for cell in report.cells
-        for finding in cell.findings
-        if finding.raises and finding.code in codes
-    ]
-    if not one_sided:
-        return ""
-    is_one = len(one_sided) == 1
-    words = (
-        f"{'a check' if is_one else 'checks'} beside the verdict {'raises' if is_one else 'raise'}"
-    )
-    stacks = dict.fromkeys(finding.raises for finding in one_sided)
-    where = f"in {', '.join(stacks)} only" if len(stacks) == 1 else "in one release only"
-    return f"{words} {where} ({', '.join(dict.fromkeys(finding.code for finding in one_sided))})"
-
-
-def _advice(
-    first_places: Mapping[str, str], report: Report, places: Mapping[str, Place]
-) -> list[Advice]:
-    texts = [text for text in report.rules if text.scope == "model" and text.code in first_places]
-    texts.sort(key=lambda text: KINDS.index(text.kind))
-    return [
-        Advice(
-            text.code,
-            plain_title(text),
-            ", ".join(filter(None, (first_places[text.code], str(places.get(text.code) or "")))),
-            on_one_line(text.remedy),
-        )
-        for text in texts
-    ]
 
 
 def why_skipped(cell: CellResult) -> str:

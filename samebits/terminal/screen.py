@@ -14,8 +14,9 @@ from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.records.ids import Verdict
 from samebits.reports.answer import answers, passing
 from samebits.reports.answer.releases import version
+from samebits.reports.beside import defects
 from samebits.reports.head import briefs
-from samebits.reports.plain import Advice, advice, beside
+from samebits.reports.plain import advice
 from samebits.reports.sections.environment import code_line, steps_lines
 from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
     from samebits.records.report import Report, StackReport
     from samebits.reports.answer import Answer
+    from samebits.reports.beside import Defect
     from samebits.reports.plain import Place
 
 WIDTH = 110
@@ -267,35 +269,38 @@ def _remark(cell: CellResult) -> str:
 
 
 def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
-    """Yield the known defects that explain no verdict, in one line each; last those that no release changed."""
-    changed: list[Advice] = []
-    unchanged: list[Advice] = []
-    for defect in beside(report.cells, report, places):
-        if _is_everywhere(defect.code, report):
-            unchanged.append(defect)
-        else:
-            changed.append(defect)
+    """Yield the known defects that explain no verdict: those of a candidate in one line each.
+
+    ``places`` maps the code of a finding to the line of the model's code that shows it.
+    """
+    by_since: dict[str, list[Defect]] = {}
+    for defect in defects(report):
+        by_since.setdefault(defect.since, []).append(defect)
+    changed, alike, repaired = (by_since.get(s, []) for s in ("changed", "alike", "repaired"))
     for defect in changed[:MAX_BESIDE]:
-        yield f"Beside the verdict: {defect.heading}"
-    if more := [defect.code for defect in changed[MAX_BESIDE:]]:
-        yield f"Beside the verdict, too: {', '.join(more)} (the report has them)"
-    if unchanged:
-        codes = ", ".join(defect.code for defect in unchanged)
-        named = codes if unchanged[1:] else unchanged[0].heading
-        yield f"In every release alike: {named}"
+        yield f"Beside the verdict: {_heading(defect, places)}"
+    if changed[MAX_BESIDE:]:
+        yield f"Beside the verdict, too: {_codes(changed[MAX_BESIDE:])} (the report has them)"
+    if alike:
+        yield f"In every release alike: {_named(alike, places)}"
+    if repaired:
+        stacks = ", ".join(dict.fromkeys(stack for defect in repaired for stack in defect.stacks))
+        yield f"Beside the verdict, in {stacks} alone: {_named(repaired, places)}"
 
 
-def _is_everywhere(code: str, report: Report) -> bool:
-    """Return True if all releases that have a model show the finding, wherever one of them does."""
-    rows = [
-        [
-            any(finding.code == code for finding in cell.findings)
-            for cell in row.cells
-            if cell.verdict != Verdict.ABSENT
-        ]
-        for row in report.rows
-    ]
-    return all(len(shown) > 1 and all(shown) for shown in rows if any(shown))
+def _named(found: list[Defect], places: Mapping[str, Place]) -> str:
+    return _codes(found) if found[1:] else _heading(found[0], places)
+
+
+def _codes(found: list[Defect]) -> str:
+    return ", ".join(defect.text.code for defect in found)
+
+
+def _heading(defect: Defect, places: Mapping[str, Place]) -> str:
+    place = places.get(defect.text.code)
+    if place is None:
+        return defect.heading
+    return defect._replace(where=", ".join(filter(None, (defect.where, str(place))))).heading
 
 
 def _wrapped(text: str, first: str, rest: str, most: int, width: int) -> list[str]:

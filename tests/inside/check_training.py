@@ -310,6 +310,24 @@ def test_a_classifier_that_takes_the_number_of_items_and_ignores_it_is_broken():
     assert not judged(divides=True)
 
 
+def test_accumulation_is_tried_on_a_batch_of_one_row():
+    """A model without a padding token, or of sounds, has one row: it is repeated."""
+
+    def ignores(logits, labels, _items):
+        return cross_entropy(logits[:, :-1], labels[:, 1:])
+
+    def divides(logits, labels, items):
+        total = cross_entropy(logits[:, :-1], labels[:, 1:], "sum")
+        return total / (items or (labels[:, 1:] != -100).sum())
+
+    name = "rows accumulated = one batch"
+    for loss, is_broken in ((ignores, True), (divides, False)):
+        made = own_loss(loss)
+        made.config.pad_token_id = None
+        found, inapplicable = ways(made, name)
+        assert found[name]["broken"] == is_broken, inapplicable
+
+
 def test_accumulation_without_the_number_of_items_is_broken():
     def ignores(logits, labels, _items):
         return cross_entropy(logits[:, :-1], labels[:, 1:])

@@ -10,7 +10,7 @@ from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS, UNASKED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer.of_model import WORST_FIRST, answer, kind_of
-from samebits.reports.plain import raised_beside
+from samebits.reports.beside import limits_beside
 from samebits.reports.stories import is_reference
 from samebits.text.numbers import count, plural
 
@@ -65,12 +65,12 @@ def _of_many(report: Report) -> str:
 
 
 def passing(report: Report) -> tuple[str, ...]:
-    """Return how far a result holds that passes: what did not run, and what raises beside the verdict."""
+    """Return how far a result holds that passes: what did not run, and the defects beside the verdict."""
     if report.exit_code not in (PASS, UNASKED):
         return ()
     strict = f"not in full (exit code {UNASKED})" if report.exit_code == UNASKED else ""
     limits = (question.limit(report) for question in questions() if question.limit is not None)
-    return tuple(filter(None, (strict, *limits, raised_beside(report))))
+    return tuple(filter(None, (strict, *limits, *limits_beside(report))))
 
 
 def _of_one(report: Report) -> str:

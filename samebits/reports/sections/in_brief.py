@@ -6,8 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.exit_code import fails
-from samebits.findings.rulebook import text_with_code, title
+from samebits.findings.rulebook import plain_title, text_with_code, title
 from samebits.reports.answer import WORST_FIRST, first_sentences, in_one_release
+from samebits.reports.beside import defects
 from samebits.reports.plain import KINDS
 from samebits.reports.sections.at_a_glance import COLUMNS
 from samebits.reports.sections.overview import identical_models, legend, summary_lines
@@ -18,7 +19,7 @@ from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
     from samebits.records.finding import RuleText
     from samebits.records.report import Report
@@ -55,9 +56,29 @@ def to_do(report: Report) -> Markdown:
     return page(
         [
             heading(2, "What to do"),
-            bullets(map(_defect, needed[:MAX_DEFECTS])),
+            bullets(_bullet(d.text, d.models) for d in needed[:MAX_DEFECTS]),
             more if n_more > 0 else EMPTY,
             fill("No action needed: {}.", ", ".join(idle)) if idle else EMPTY,
+        ]
+    )
+
+
+def beside_the_verdict(report: Report) -> Markdown:
+    """Return the defects that explain no verdict, with their remedies; may be empty."""
+    found = [defect for defect in defects(report) if not needs_nothing(defect.text)]
+    repaired = [defect for defect in found if defect.since == "repaired"]
+    needed = [defect for defect in found if defect.since != "repaired"]
+    if not found:
+        return EMPTY
+    n_more = len(needed) - MAX_DEFECTS
+    more = fill("{} in the {}.", plural(n_more, "more defect"), link("findings", FINDINGS))
+    titles = join((text_with_code(plain_title(defect.text)) for defect in repaired), "; ")
+    return page(
+        [
+            heading(2, "Beside the verdict"),
+            bullets(_bullet(d.text, d.models) for d in needed[:MAX_DEFECTS]),
+            more if n_more > 0 else EMPTY,
+            fill("In the reference alone: {}.", titles) if repaired else EMPTY,
         ]
     )
 
@@ -87,10 +108,10 @@ def _defects(report: Report) -> list[Defect]:
     )
 
 
-def _defect(defect: Defect) -> Markdown:
-    shown = first_of([link(model, page_path(model)) for model in defect.models], MAX_MODELS)
-    remedy = first_sentences(defect.text.remedy, MAX_REMEDY)
-    return fill("**{}** ({}): {}", title(defect.text), shown, text_with_code(remedy))
+def _bullet(text: RuleText, models: Sequence[str]) -> Markdown:
+    shown = first_of([link(model, page_path(model)) for model in models], MAX_MODELS)
+    remedy = first_sentences(text.remedy, MAX_REMEDY)
+    return fill("**{}** ({}): {}", title(text), shown, text_with_code(remedy))
 
 
 def models(report: Report, pages: Collection[str]) -> Markdown:

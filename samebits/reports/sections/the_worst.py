@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rulebook import plain_title, text_with_code
 from samebits.reports.answer import answers, is_quiet, kind_of, only_rounding
-from samebits.reports.plain import beside
+from samebits.reports.beside import defects
 from samebits.text.blocks import first_of, heading, link, page, table
 from samebits.text.lists import grouped
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
@@ -89,8 +89,8 @@ def of_model(rows: Sequence[Row], report: Report) -> Markdown:
 
 def _beside(rows: Sequence[Row], report: Report) -> Markdown:
     """Return the defects that make wrong numbers or raise, and that no verdict shows: a training step, a save."""
-    shown = {defect.code for defect in beside((c for row in rows for c in row.cells), report, {})}
-    texts = [text for text in report.rules if text.code in shown and text.kind in _LOUD]
+    shown = defects(report, (cell for row in rows for cell in row.cells))
+    texts = [defect.text for defect in shown if defect.text.kind in _LOUD]
     if not texts:
         return EMPTY
     named = join((text_with_code(plain_title(text)) for text in texts), "; ")

@@ -15,7 +15,14 @@ import torch
 
 from samebits_probe.model import choice, forks, layers, load, named, series_shapes
 from samebits_probe.model.choice import DoesNotApply
-from samebits_probe.model.inputs import n_rows, pad_id, seeded_ids, seeded_numbers, token_config
+from samebits_probe.model.inputs import (
+    may_repeat_rows,
+    n_rows,
+    pad_id,
+    seeded_ids,
+    seeded_numbers,
+    token_config,
+)
 from samebits_probe.model.prompted import PHRASES
 from samebits_probe.questions.training import pictured, targets
 
@@ -75,6 +82,16 @@ class Batch(NamedTuple):
             name: value[start:stop] if isinstance(value, torch.Tensor) else value
             for name, value in self.kwargs.items()
         }
+
+    def with_two_rows(self) -> Batch:
+        """Return the batch; one of a single row with that row twice, where each of its tensors has a row."""
+        if self.n_rows != 1 or not may_repeat_rows(self.kwargs):
+            return self
+        twice = {
+            name: torch.cat([value, value]) if isinstance(value, torch.Tensor) else value
+            for name, value in self.kwargs.items()
+        }
+        return self._replace(kwargs=twice)
 
 
 @contextlib.contextmanager

@@ -285,9 +285,9 @@ def _checkpointed(learner: Learner, *, reentrant: bool) -> Iterator[None]:
 
 
 def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
-    main = setting.main
+    main = setting.main.with_two_rows()
     if main.n_rows < 2:
-        msg = "its batch has one row"
+        msg = "its batch has one row, which cannot be repeated"
         raise NoMeaning(msg)
     if main.labels is None or "labels" not in main.kwargs:
         msg = "Trainer counts labels, and its batch has none of that name"

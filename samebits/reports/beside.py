@@ -1,0 +1,125 @@
+"""Known defects that explain no verdict: in training, saving, tokenizers and other uses of a model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from samebits.findings.rulebook import plain_title
+from samebits.records.ids import Verdict
+from samebits.reports.plain import KINDS, explaining_codes
+from samebits.reports.stories import is_reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.finding import Finding, RuleText
+    from samebits.records.report import Report
+
+Since = Literal["changed", "repaired", "alike"]
+"""changed: a candidate has the defect. repaired: the reference alone has it. alike: every release has it."""
+
+_ORDER: tuple[Since, ...] = ("changed", "alike", "repaired")
+
+
+class Defect(NamedTuple):
+    """A known defect that explains no verdict."""
+
+    text: RuleText
+    where: str
+    """The first place that has it."""
+    models: tuple[str, ...]
+    since: Since
+    stacks: tuple[str, ...]
+    """Those that have it."""
+
+    @property
+    def heading(self) -> str:
+        """Code, name and place."""
+        title = plain_title(self.text)
+        return f"{title} ({self.where})" if self.where else title
+
+
+def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[Defect]:
+    """Return the defects in these cells, by default in all: what a candidate has first, then the worst kind."""
+    cells = list(report.cells if cells is None else cells)
+    explaining = explaining_codes(cells)
+    shown: dict[str, list[tuple[CellResult, Finding]]] = {}
+    for cell in cells:
+        for finding in cell.findings:
+            if finding.code not in explaining:
+                shown.setdefault(finding.code, []).append((cell, finding))
+    texts = {text.code: text for text in report.rules if text.scope == "model"}
+    found = [_defect(texts[code], cells, pairs) for code, pairs in shown.items() if code in texts]
+    return sorted(
+        found,
+        key=lambda d: (
+            _ORDER.index(d.since),
+            KINDS.index(d.text.kind),
+            -len(d.models),
+            d.text.code,
+        ),
+    )
+
+
+def limits_beside(report: Report) -> Iterator[str]:
+    """Yield which checks beside the verdicts raise, and which defects no exception shows, but in the reference alone.
+
+    A verdict is of the bits alone, so a run that passes has to say it beside its verdict.
+    """
+    changed = [defect for defect in defects(report) if defect.since == "changed"]
+    codes = {defect.text.code for defect in changed}
+    raising = [
+        finding
+        for cell in report.cells
+        for finding in cell.findings
+        if finding.code in codes and finding.raises
+    ]
+    if raising:
+        words = (
+            "a check beside the verdict raises"
+            if len(raising) == 1
+            else "checks beside the verdict raise"
+        )
+        stacks = dict.fromkeys(finding.raises for finding in raising)
+        where = f"in {', '.join(stacks)} only" if len(stacks) == 1 else "in one release only"
+        yield f"{words} {where} ({', '.join(dict.fromkeys(f.code for f in raising))})"
+    loud = {finding.code for finding in raising}
+    silent = [d.text.code for d in changed if d.text.kind == "silent" and d.text.code not in loud]
+    if silent:
+        yield f"silent defects beside the verdict ({', '.join(silent)})"
+
+
+def _defect(
+    text: RuleText, cells: Sequence[CellResult], shown: list[tuple[CellResult, Finding]]
+) -> Defect:
+    first = shown[0][1]
+    models = dict.fromkeys(cell.cell.model for cell, _ in shown)
+    stacks = dict.fromkeys(finding.raises or cell.cell.stack for cell, finding in shown)
+    return Defect(text, first.where, tuple(models), _since(cells, shown), tuple(stacks))
+
+
+def _since(cells: Sequence[CellResult], shown: list[tuple[CellResult, Finding]]) -> Since:
+    if all(_is_of_the_reference(cell, finding) for cell, finding in shown):
+        return "repaired" if len(cells) > 1 else "alike"
+    return "alike" if _is_everywhere(cells, [cell for cell, _ in shown]) else "changed"
+
+
+def _is_of_the_reference(cell: CellResult, finding: Finding) -> bool:
+    """Return True if the reference has the defect; that it alone raises is said at the candidate."""
+    return finding.raises not in ("", cell.cell.stack) or is_reference(cell)
+
+
+def _is_everywhere(cells: Sequence[CellResult], shown: Sequence[CellResult]) -> bool:
+    """Return True if all releases that have a model show the defect, wherever one of them does."""
+    with_defect = {cell.cell for cell in shown}
+    rows = {(cell.cell.model, cell.cell.variant) for cell in shown}
+    present = [
+        [
+            cell.cell in with_defect
+            for cell in cells
+            if (cell.cell.model, cell.cell.variant) == row and cell.verdict != Verdict.ABSENT
+        ]
+        for row in rows
+    ]
+    return all(len(each) > 1 and all(each) for each in present)

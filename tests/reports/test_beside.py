@@ -1,0 +1,86 @@
+"""Defects beside the verdict: those of a candidate come first, and report.md has their remedies."""
+
+import pytest
+
+from samebits.records.finding import Explanation, Finding
+from samebits.records.ids import Variant, Verdict
+from samebits.reports.answer import result
+from samebits.reports.beside import defects
+from samebits.reports.document import render
+from tests.support.sample_report import NEVER_WRITTEN, cell, row, sample_report
+
+VARIANT = Variant(dtype="float32", attention="default")
+STACKS = ("4.48", "4.57", "5.23")
+
+
+def rule(code, kind):
+    return NEVER_WRITTEN.model_copy(
+        update={"code": code, "kind": kind, "name": f"name of {code}", "remedy": f"Mend {code}."}
+    )
+
+
+RULES = tuple(
+    rule(code, kind)
+    for code, kind in (("SB1", "crash"), ("SB2", "silent"), ("SB3", "api"), ("SB4", "rounding"))
+)
+
+
+def shown(*, explained=(), **codes):
+    """Return a report in which each stack has findings, ``CODE`` or ``CODE!STACK`` where a stack raises."""
+    cells = {}
+    for stack in STACKS:
+        verdict = Verdict.REFERENCE if stack == STACKS[0] else Verdict.IDENTICAL
+        found = []
+        for text in codes.get("s" + stack.replace(".", "_"), "").split():
+            code, _, raises = text.partition("!")
+            found.append(Finding(code=code, where="place", evidence=(), raises=raises))
+        reasons = tuple(Explanation(code=c, where="place", stack=stack) for c in explained)
+        cells[stack] = cell("tiny", VARIANT, stack, verdict, findings=tuple(found)).model_copy(
+            update={"explained_by": reasons}
+        )
+    sample = sample_report()
+    stacks = tuple(stack for stack in sample.stacks if stack.id in STACKS)
+    update = {"rows": (row("tiny", VARIANT, cells),), "rules": RULES, "stacks": stacks}
+    return sample.model_copy(update=update | {"exit_code": 0, "reasons": ()})
+
+
+@pytest.mark.parametrize(
+    ("codes", "since"),
+    [
+        ({"s5_23": "SB2"}, "changed"),
+        ({"s4_48": "SB2", "s5_23": "SB2"}, "changed"),
+        ({"s4_48": "SB2"}, "repaired"),
+        ({"s5_23": "SB2!4.48"}, "repaired"),
+        ({"s5_23": "SB2!5.23"}, "changed"),
+        ({"s4_48": "SB2", "s4_57": "SB2", "s5_23": "SB2"}, "alike"),
+    ],
+)
+def test_whose_defect_it_is(codes, since):
+    (found,) = defects(shown(**codes))
+    assert found.since == since
+
+
+def test_what_explains_a_verdict_is_not_beside_it():
+    assert not defects(shown(s5_23="SB2", explained=("SB2",)))
+
+
+def test_those_of_a_candidate_come_first_then_the_worst_kind():
+    found = defects(shown(s4_48="SB1", s5_23="SB3 SB2 SB4"))
+    assert [d.text.code for d in found] == ["SB2", "SB3", "SB4", "SB1"]
+
+
+def test_the_report_has_their_remedies_and_its_title_the_silent_ones():
+    report = shown(s4_48="SB1", s5_23="SB3 SB2 SB4")
+    text = render(report)["report.md"]
+    part = text.partition("## Beside the verdict")[2].partition("##")[0]
+    assert "Mend SB2." in part
+    assert "Mend SB3." in part
+    assert "SB4" not in part  # nothing is to be done about what rounds
+    assert "In the reference alone: SB1" in part
+    assert result(report).endswith("silent defects beside the verdict (SB2)")
+
+
+def test_a_report_without_defects_has_no_such_section():
+    report = shown()
+    assert "Beside the verdict" not in render(report)["report.md"]
+    assert "beside the verdict" not in result(report)
