@@ -27,7 +27,7 @@ from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import EXPLANATORY, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from samebits.findings.case import Case
     from samebits.findings.rule import Rule
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
     from samebits.records.ids import Signal
+    from samebits.records.ladder import Decider
 
 _CORE = (
     attention,
@@ -80,6 +81,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
                 evidence=sighting.evidence,
                 saver=sighting.saver,
                 raises=sighting.raises,
+                in_batches=sighting.in_batches,
             )
             named.append(finding)
     return tuple(named)
@@ -111,7 +113,7 @@ def _explained_by(
     if result.decisive is None or result.reference is None:
         return ()
     other = by_stack.get(result.reference.stack, ())
-    wanted = frozenset(_signals(result))
+    wanted = _signals(result)
     sides = ((own, other, result.cell), (other, own, result.reference))
     return tuple(
         explanation
@@ -122,11 +124,23 @@ def _explained_by(
     )
 
 
-def _signals(result: CellResult) -> Iterator[Signal]:
-    """Yield the signals that decide; a kernel explains the layer that differs."""
-    if result.decisive is not None:
-        yield "hidden_states" if result.decisive.signal in EXPLANATORY else result.decisive.signal
-    yield from (decider.signal for decider in (result.ladder.rests_on if result.ladder else ()))
+def _signals(result: CellResult) -> frozenset[Signal]:
+    """Return the signals that decide; a kernel explains the layer that differs.
+
+    Of those that a judgement rests on, the first in the order of data flow: the others follow from it.
+    """
+    assert result.decisive is not None
+    decisive = result.decisive.signal
+    first = [decider.signal for decider in _first_deciders(result)]
+    return frozenset({"hidden_states" if decisive in EXPLANATORY else decisive, *first})
+
+
+def _first_deciders(result: CellResult) -> list[Decider]:
+    """Return what a judgement rests on of the first signal in the order of data flow."""
+    rests_on = result.ladder.rests_on if result.ladder is not None else ()
+    order = [signal.signal for signal in result.signals]
+    first = min((d.signal for d in rests_on if d.signal in order), key=order.index, default="")
+    return [decider for decider in rests_on if decider.signal == first]
 
 
 def _only(findings_here: Iterable[Finding], elsewhere: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -162,6 +176,8 @@ def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
     if result.judged in (Verdict.FAILED, Verdict.UNSTABLE):
         return True
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
+        return False
+    if finding.in_batches and any(d.subject.row is None for d in _first_deciders(result)):
         return False
     assert result.decisive is not None
     if result.decisive.signal not in STORED or rule.explains - STORED - UNSTABLE:

@@ -217,9 +217,7 @@ def brief(report: Report) -> str:
         f"{entry.name} ({_in_short(entry, report.level)})" for entry in entries[:NAMED]
     )
     more = ", …" if _counts(report)[1] > NAMED else ""
-    return (
-        f"Changed in transformers and run by no check, the files of the model first: {named}{more}"
-    )
+    return f"Changed code of transformers that no check ran, the files of the model first: {named}{more}"
 
 
 def _in_short(entry: Unrun, level: Level) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _OF_BATCHES: tuple[RelationName, ...] = ("batch size", "batch position", "row order")
 """The relations that a batch-invariant mode promises byte for byte. Padding changes the length, too."""
+_PADDING: tuple[RelationName, ...] = ("left padding", "right padding")
 _CACHED_RELATIONS: tuple[RelationName, ...] = (
     "full forward = prefill + decode",
     "prefill split anywhere",
@@ -118,17 +119,13 @@ def _broken_cached_forward(case: Case) -> Iterator[Sighting]:
 
 
 def _broken_padding(case: Case) -> Iterator[Sighting]:
-    names: list[RelationName] = [
-        "left padding",
-        "right padding",
-        "batch size",
-        "rows with images = one by one",
-    ]
+    names: list[RelationName] = [*_PADDING, "batch size", "rows with images = one by one"]
     if _is_not_causal(case):
         names.remove("right padding")
     broken = [r for r in broken_in(case, *names) if not r.note]
     if broken:
-        yield Sighting("padded batch", _seen(case, broken))
+        in_batches = all(r.relation in _PADDING for r in broken)
+        yield Sighting("padded batch", _seen(case, broken), in_batches=in_batches)
 
 
 def _broken(name: RelationName, where: str) -> Callable[[Case], Iterator[Sighting]]:

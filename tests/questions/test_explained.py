@@ -1,0 +1,70 @@
+"""Which findings explain a verdict: those about the first signal that decides, and about its rows."""
+
+import pytest
+
+from samebits.questions.registry import explained
+from samebits.records.comparison import Difference, ItemComparison, SignalComparison
+from samebits.records.finding import Finding
+from samebits.records.ids import Variant, Verdict
+from samebits.records.ladder import Decider, Ladder
+from samebits.records.subject import Subject
+from tests.support.sample_report import cell
+
+VARIANT = Variant(dtype="float32", attention="default")
+PLAIN, PADDED = Subject(prompt="short"), Subject(prompt="padded", row=0)
+
+
+def codes(*deciding, findings):
+    """Return the codes that explain a cell whose verdict rests on these signals and subjects."""
+    signals = tuple(
+        SignalComparison(
+            signal=name,
+            outcome="differs",
+            n_items=1,
+            n_differ=1,
+            items=(ItemComparison(subject=subject, outcome="differs"),),
+        )
+        for name, subject in deciding
+    )
+    rests_on = tuple(Decider(signal=name, subject=subject) for name, subject in reversed(deciding))
+    made = cell("m", VARIANT, "5.23", Verdict.DIVERGED).model_copy(
+        update={
+            "signals": signals,
+            "first": Difference(signal=deciding[0][0], item="", what=""),
+            "ladder": Ladder(kind="diverged", rule="slope", reason="", rests_on=rests_on),
+        }
+    )
+    return [e.code for e in explained(made, {"4.48": findings}).explained_by]
+
+
+def finding(code, **fields):
+    return Finding(code=code, where="somewhere", evidence=(), **fields)
+
+
+CACHE = finding("SB704")
+
+
+@pytest.mark.parametrize(
+    ("deciding", "named"),
+    [
+        ((("decode", PLAIN),), ["SB704"]),
+        ((("decode", PLAIN), ("greedy", PLAIN)), ["SB704"]),
+        # a forward that differs makes its decoding differ: mamba2 of 4.57 has other norms and a broken chunked prefill
+        ((("logits", PLAIN), ("decode", PLAIN)), []),
+    ],
+)
+def test_a_broken_cache_explains_what_only_decoding_shows(deciding, named):
+    assert codes(*deciding, findings=(CACHE,)) == named
+
+
+@pytest.mark.parametrize(
+    ("in_batches", "subject", "named"),
+    [
+        (True, PADDED, ["SB705"]),
+        (True, PLAIN, []),  # nothing of a prompt of one row is padded
+        (False, PLAIN, ["SB705"]),  # a row alone may be what a defect of batches breaks
+    ],
+)
+def test_broken_padding_explains_no_prompt_without_padding(in_batches, subject, named):
+    found = finding("SB705", in_batches=in_batches)
+    assert codes(("logits", subject), findings=(found,)) == named
