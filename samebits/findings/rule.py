@@ -24,6 +24,8 @@ class Sighting(NamedTuple):
     """The stack that saves, if it is about what a save writes."""
     raises: str = ""
     """The stack that raises, if the check answers on the other side."""
+    of_reference: bool = False
+    """True if the reference has the defect: the comparison of both sides shows it at the candidate."""
     in_batches: bool = False
     """True if it shows in rows of a batch alone, and explains no prompt of one row."""
 

@@ -81,6 +81,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
                 evidence=sighting.evidence,
                 saver=sighting.saver,
                 raises=sighting.raises,
+                of_reference=sighting.of_reference,
                 in_batches=sighting.in_batches,
             )
             named.append(finding)

@@ -61,6 +61,8 @@ class Finding(Record):
     """The stack that saves, if it is about what a save writes and not about a computation."""
     raises: str = ""
     """The stack that raises, if it is about a check that answers on the other side."""
+    of_reference: bool = False
+    """True if the reference has the defect: the comparison of both sides shows it at the candidate."""
     in_batches: bool = False
     """True if it shows in rows of a batch alone, and explains no prompt of one row."""
 

@@ -95,7 +95,7 @@ def _defect(
 ) -> Defect:
     first = shown[0][1]
     models = dict.fromkeys(cell.cell.model for cell, _ in shown)
-    stacks = dict.fromkeys(finding.raises or cell.cell.stack for cell, finding in shown)
+    stacks = dict.fromkeys(_stack(cell, finding) for cell, finding in shown)
     return Defect(text, first.where, tuple(models), _since(cells, shown), tuple(stacks))
 
 
@@ -106,8 +106,15 @@ def _since(cells: Sequence[CellResult], shown: list[tuple[CellResult, Finding]])
 
 
 def _is_of_the_reference(cell: CellResult, finding: Finding) -> bool:
-    """Return True if the reference has the defect; that it alone raises is said at the candidate."""
-    return finding.raises not in ("", cell.cell.stack) or is_reference(cell)
+    """Return True if the reference has the defect, be it shown at the candidate."""
+    return is_reference(cell) or _stack(cell, finding) != cell.cell.stack
+
+
+def _stack(cell: CellResult, finding: Finding) -> str:
+    """Return the stack that has the defect."""
+    if finding.of_reference and cell.reference is not None:
+        return cell.reference.stack
+    return finding.raises or cell.cell.stack
 
 
 def _is_everywhere(cells: Sequence[CellResult], shown: Sequence[CellResult]) -> bool:

@@ -33,7 +33,16 @@ def shown(*, explained=(), **codes):
         found = []
         for text in codes.get("s" + stack.replace(".", "_"), "").split():
             code, _, raises = text.partition("!")
-            found.append(Finding(code=code, where="place", evidence=(), raises=raises))
+            before = raises == "before"
+            found.append(
+                Finding(
+                    code=code,
+                    where="place",
+                    evidence=(),
+                    raises="" if before else raises,
+                    of_reference=before,
+                )
+            )
         reasons = tuple(Explanation(code=c, where="place", stack=stack) for c in explained)
         cells[stack] = cell("tiny", VARIANT, stack, verdict, findings=tuple(found)).model_copy(
             update={"explained_by": reasons}
@@ -51,6 +60,7 @@ def shown(*, explained=(), **codes):
         ({"s4_48": "SB2", "s5_23": "SB2"}, "changed"),
         ({"s4_48": "SB2"}, "repaired"),
         ({"s5_23": "SB2!4.48"}, "repaired"),
+        ({"s5_23": "SB2!before"}, "repaired"),
         ({"s5_23": "SB2!5.23"}, "changed"),
         ({"s4_48": "SB2", "s4_57": "SB2", "s5_23": "SB2"}, "alike"),
     ],

@@ -64,6 +64,12 @@ class ArgumentDifference(Record):
     reference: ArgumentEffect
     candidate: ArgumentEffect
 
+    @property
+    def of_reference(self) -> bool:
+        """True if the reference ignores or refuses what the candidate reads."""
+        read = {"ignored": "none", "refused": "raises"}[self.kind]
+        return self.reference.effect == read != self.candidate.effect
+
 
 class ArgumentsReport(Record):
     """The arguments of one environment, compared with another's."""

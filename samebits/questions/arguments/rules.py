@@ -27,7 +27,11 @@ def _of_kind(method: Method, kind: Kind) -> Callable[[Case], Iterator[Sighting]]
             if (each.method, each.kind) != (method, kind):
                 continue
             sides = (in_words(side, method) for side in (each.reference, each.candidate))
-            yield Sighting(call_of(method, each.argument), side_lines(case, *sides))
+            yield Sighting(
+                call_of(method, each.argument),
+                side_lines(case, *sides),
+                of_reference=each.of_reference,
+            )
 
     return check
 

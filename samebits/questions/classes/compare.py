@@ -30,6 +30,15 @@ def differences(reference: ClassesSignal, candidate: ClassesSignal) -> Iterator[
             yield ClassDifference(name=name, kind=kind, reference=before, candidate=after)
 
 
+def is_worse_before(difference: ClassDifference) -> bool:
+    """Return True if the reference reads fewer tensors, or if its base model computes other bits."""
+    before, after = difference.reference, difference.candidate
+    if difference.kind == "tensors" and after is not None:
+        read = [load.elements - load.elements_left for load in (before, after)]
+        return read[0] < read[1]
+    return difference.kind == "outputs" and before.outputs == "other bits"
+
+
 def report(stack: str, reference: ClassesSignal, candidate: ClassesSignal) -> ClassesReport:
     """Compare the loads of two environments; ``stack`` is the reference's."""
     return ClassesReport(reference=stack, differences=tuple(differences(reference, candidate)))

@@ -9,6 +9,7 @@ from samebits.findings.tokenizers import side_lines
 from samebits.questions.classes.compare import (
     changed_outputs,
     differences,
+    is_worse_before,
     other_dtypes,
     smaller,
 )
@@ -38,7 +39,8 @@ def _of_kind(kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
         for each in differences(*pair):
             if each.kind == kind:
                 sides = side_lines(case, in_words(each.reference), in_words(each.candidate))
-                yield Sighting(f"{each.name}.from_pretrained", sides)
+                of_reference = is_worse_before(each)
+                yield Sighting(f"{each.name}.from_pretrained", sides, of_reference=of_reference)
 
     return check
 

@@ -104,7 +104,9 @@ def _sighting(case: Case, part: PartComparison, differences: list[ProcessorDiffe
         lines += side_lines(case, difference.reference, difference.candidate)
     step = next((d.step for d in differences if d.step), "")
     first = f"{part.part}: {differences[0].case}"
-    return Sighting(first if not step else f"{first}, {step}", tuple(lines))
+    where = first if not step else f"{first}, {step}"
+    of_reference = all(d.outcome == "raised" and not d.raises_here for d in differences)
+    return Sighting(where, tuple(lines), of_reference=of_reference)
 
 
 def _summary(difference: ProcessorDifference) -> str:

@@ -88,6 +88,8 @@ def test_findings_name_the_argument_and_both_effects():
     found = codes_of(READ, NONE)
     assert found.keys() == {"SB926"}
     assert found["SB926"].where == "forward(head_mask=…)"
+    assert not found["SB926"].of_reference
+    assert codes_of(NONE | {"named": True}, READ)["SB926"].of_reference
     assert found["SB926"].evidence == (
         "4.48: other numbers",
         "5.x: no effect; forward does not name it",

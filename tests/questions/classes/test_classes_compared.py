@@ -134,7 +134,11 @@ def test_findings_say_what_each_side_reads():
     reference, candidate = found["SB312"].evidence
     assert reference.startswith("4.48: BertModel: 0 of 40 tensors read; 39 of its own missing")
     assert candidate.startswith("5.x: BertModel: 38 of 40 tensors read; 1 of its own missing")
+    assert found["SB312"].of_reference
+    assert not found_in(READ, UNREAD)["SB312"].of_reference
     assert found_in(READ, OTHER_BITS).keys() == {"SB314"}
+    assert not found_in(READ, OTHER_BITS)["SB314"].of_reference
+    assert found_in(OTHER_BITS, READ)["SB314"].of_reference
     assert found_in(READ, OWN | {"model_class": "BertEncoder"})["SB313"].evidence[1] == (
         "5.x: BertEncoder, the checkpoint's own class"
     )
