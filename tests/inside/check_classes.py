@@ -7,7 +7,7 @@ import torch
 import transformers
 from samebits_probe.model import load
 from samebits_probe.questions.classes import made
-from samebits_probe.questions.classes.classes import Own, asked, facts
+from samebits_probe.questions.classes.classes import Own, _likeness, asked, facts
 
 SIZES = {
     "vocab_size": 40,
@@ -71,6 +71,25 @@ def test_a_planted_base_model_reads_nothing_and_its_twin_reads_all():
     assert all(name.startswith("cls.") for name in twin["left"]), twin
     assert twin["fresh"] == ["pooler.dense.weight", "pooler.dense.bias"], twin
     assert twin["outputs"] == "same bits"
+
+
+def test_a_place_in_memory_is_no_other_base_model():
+    """What a kernel rounds depends on where a tensor begins: a mapped file is not aligned."""
+    source, loaded = saved(bert())
+    for parameter in loaded.model.parameters():
+        room = torch.empty(parameter.numel() + 2)[2:].view_as(parameter)
+        parameter.data = room.copy_(parameter.data)
+    found = facts(source, Own(loaded, {}, IDS), {"AutoModel": transformers.BertModel})
+    assert found["AutoModel"]["outputs"] == "same bits"
+
+
+def test_a_planted_base_model_that_rounds_is_no_other_one():
+    rounds = torch.tensor([1.0, 1.0 + 2**-20])
+    assert _likeness([(rounds, rounds.clone())]) == "same bits"
+    assert _likeness([(rounds, torch.ones(2))]) == "rounding"
+    assert _likeness([(rounds, torch.tensor([1.0, 1.001]))]) == "other bits"
+    assert _likeness([(rounds, torch.tensor([1.0, float("nan")]))]) == "other bits"
+    assert _likeness([(rounds > 1, rounds > 0)]) == "other bits"
 
 
 def test_a_planted_base_model_that_computes_something_else_is_seen():

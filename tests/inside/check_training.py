@@ -30,12 +30,14 @@ def step(made, where=None):
     return signals.signals(Learner(made, torch.float32), made_batches, where, keeper)
 
 
-def ways(made, names=None, head="causal-lm"):
-    """Return the relations by name; all, or those whose names begin so."""
+def ways(made, names=None, head="causal-lm", *, n_rows=None):
+    """Return the relations by name; all, or those whose names begin so; of the first rows of a batch."""
     kept = relations.RELATIONS
     if names is not None:
         relations.RELATIONS = tuple(r for r in kept if r.name.startswith(names))
     main = batches.batches(made, head, {})[0]
+    if n_rows is not None:
+        main = main._replace(kwargs=main.rows(0, n_rows))
     learner = Learner(made, torch.float32)
     try:
         answer = relations.observe(learner, Setting(main, head), time.perf_counter() + 600)
@@ -322,10 +324,22 @@ def test_accumulation_is_tried_on_a_batch_of_one_row():
 
     name = "rows accumulated = one batch"
     for loss, is_broken in ((ignores, True), (divides, False)):
-        made = own_loss(loss)
-        made.config.pad_token_id = None
-        found, inapplicable = ways(made, name)
+        found, inapplicable = ways(own_loss(loss), name, n_rows=1)
         assert found[name]["broken"] == is_broken, inapplicable
+
+
+def test_a_batch_of_one_row_is_not_taken_for_its_double():
+    """A loss that is a sum, as CTC's can be, is twice as large for both rows."""
+
+    def summed(logits, labels, _items):
+        return cross_entropy(logits[:, :-1], labels[:, 1:], "sum")
+
+    names = ("rows accumulated = one batch", "eager backward = sdpa backward")
+    found, _ = ways(own_loss(summed), names, n_rows=1)
+    assert not found["rows accumulated = one batch"]["broken"]
+    eager = found["eager backward = sdpa backward"]
+    assert not eager["broken"], eager
+    assert eager["distance"] is None or eager["distance"]["max_abs"] < 1e-3, eager
 
 
 def test_accumulation_without_the_number_of_items_is_broken():

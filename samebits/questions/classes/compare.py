@@ -78,8 +78,8 @@ def _kind(before: ClassLoad, after: ClassLoad | None) -> Kind | None:
     # a class that has other tensors itself is a matter of the verdict
     if left and before.elements - before.elements_left != after.elements - after.elements_left:
         return "tensors"
-    outputs = {before.outputs, after.outputs}
-    if not left and outputs == {"same bits", "other bits"}:
+    others = [load.outputs == "other bits" for load in (before, after)]
+    if not left and None not in (before.outputs, after.outputs) and any(others) and not all(others):
         return "outputs"
     return "head" if changed_outputs(before, after) else None
 

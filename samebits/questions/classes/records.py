@@ -40,7 +40,7 @@ class ClassLoad(Record):
     n_fresh: int = 0
     """Tensors of this model whose bytes are not from the files."""
     fresh: tuple[str, ...] = ()
-    outputs: Literal["same bits", "other bits"] | None = None
+    outputs: Literal["same bits", "rounding", "other bits"] | None = None
     """What the base model in it computes, compared with the base model in the checkpoint's own class; None: these
     are of different classes, or a forward raises."""
     not_compared: str = ""

@@ -144,6 +144,10 @@ def test_findings_say_what_each_side_reads():
     )
     assert found_in(READ, None)["SB313"].evidence[1] == "5.x: no class for this config"
     assert not found_in(READ, READ)
+    rounds = READ | {"outputs": "rounding"}
+    assert not found_in(READ, rounds)
+    assert not found_in(rounds, READ)
+    assert found_in(rounds, OTHER_BITS).keys() == {"SB314"}
 
 
 def test_a_load_that_raises_on_one_side_is_named_with_its_exception():

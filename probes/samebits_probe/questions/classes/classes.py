@@ -34,6 +34,8 @@ _AUTO = (
     "AutoModelForAudioClassification",
 )
 _MAX_NAMES = 8
+_ROUNDING = 64
+"""Units of a dtype's epsilon, of the largest value, that a kernel may round otherwise for another place in memory."""
 _NOT_ASKED = (ImportError, consent.CodeRefused)
 """What says nothing of the release: a package that is missing, code that nobody trusts."""
 
@@ -44,6 +46,7 @@ class Own:
     def __init__(self, loaded: load.Loaded, known: dict[str, str], kwargs: Facts | None) -> None:
         """Take the hashes that are ``known`` by name, and the arguments of a forward that answers."""
         self.model, self.kwargs = loaded.model, kwargs
+        alignment.align(self.model)  # as the others are, whose rounding is compared with its
         state = loaded.model.state_dict()
         without_value = {*loaded.facts["missing_keys"], *loaded.facts["mismatched_keys"]}
         digests = {name: known.get(name) or hash_or_none(t) for name, t in state.items()}
@@ -65,8 +68,22 @@ class Own:
         except Exception as error:  # noqa: BLE001  a base model alone may need what its head makes
             return {"not_compared": in_one_line(error)}
         common = before.keys() & after.keys()
-        is_same = all(same_bytes(before[name], after[name]) for name in common)
-        return {"outputs": "same bits" if is_same else "other bits"} if common else {}
+        return {"outputs": _likeness([(before[n], after[n]) for n in common])} if common else {}
+
+
+def _likeness(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> str:
+    """Return ``same bits``, ``rounding`` or ``other bits``, of the outputs of two loads of the same tensors."""
+    if all(same_bytes(*pair) for pair in pairs):
+        return "same bits"
+    return "rounding" if all(_is_rounding(*pair) for pair in pairs) else "other bits"
+
+
+def _is_rounding(before: torch.Tensor, after: torch.Tensor) -> bool:
+    if before.shape != after.shape or not before.numel() or not before.is_floating_point():
+        return same_bytes(before, after)
+    first, second = before.double(), after.double()
+    allowed = _ROUNDING * torch.finfo(before.dtype).eps * float(first.abs().max())
+    return bool(((first - second).abs() <= allowed).all())
 
 
 def asked(source: load.Source) -> dict[str, Any]:

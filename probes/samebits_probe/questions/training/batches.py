@@ -91,7 +91,8 @@ class Batch(NamedTuple):
             name: torch.cat([value, value]) if isinstance(value, torch.Tensor) else value
             for name, value in self.kwargs.items()
         }
-        return self._replace(kwargs=twice)
+        # a lesson is kept by the name of its batch
+        return self._replace(name=f"{self.name} twice", kwargs=twice)
 
 
 @contextlib.contextmanager
