@@ -137,8 +137,15 @@ class Tiny(torch.nn.Module):
         return mask & (attention_mask[:, None, None] == 1)
 
 
-def found(defect=None, **options):
-    model = Tiny(defect).eval()
+class Permuted(Tiny):
+    """A model that takes the order of its tokens as an argument."""
+
+    def forward(self, input_ids, perm_mask=None, **kwargs):
+        return super().forward(input_ids, **kwargs)
+
+
+def found(defect=None, *, kind=Tiny, **options):
+    model = kind(defect).eval()
     with torch.no_grad():
         facts = observe(model, "causal-lm", model.config, options)
     json.dumps(facts, allow_nan=False)
@@ -209,6 +216,15 @@ def test_a_mask_that_shows_the_future():
     assert "causality" in violated(facts)
     assert "left padding" not in violated(facts)
     assert not {"batch position", "batch size", "row order"} & violated(facts)
+
+
+def test_a_model_whose_order_is_an_argument_promises_no_causality():
+    """XLNet reads later tokens, unless a perm_mask forbids it."""
+
+    facts = found("mask leaks", kind=Permuted)
+    assert "causality" not in violated(facts)
+    reasons = {i["relation"]: i["reason"] for i in facts["inapplicable"]}
+    assert "perm_mask" in reasons["causality"]
 
 
 def test_positions_that_are_ignored():

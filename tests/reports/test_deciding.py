@@ -8,6 +8,7 @@ from samebits.records.comparison import Difference
 from samebits.records.graft import Graft
 from samebits.records.ids import Verdict
 from samebits.records.trace import Side
+from samebits.reports.cell.cause import kind_words
 from samebits.reports.formats.github import summary, workflow_commands
 from samebits.reports.formats.registry import DEFAULT, render
 from samebits.reports.head import head
@@ -161,3 +162,19 @@ def test_the_cause_of_what_decides_is_named_and_not_the_rounding_before_it(name)
 
 def test_the_head_has_the_figure_of_what_decides():
     assert any("forward no longer returns it" in line for line in head(report(DECIDING)))
+
+
+@pytest.mark.parametrize(
+    ("evidence", "words"),
+    [
+        (
+            ("the reference casts float64 to int64 first",),
+            "a cast: the reference casts float64 to int64",
+        ),
+        (("float32 in the reference", "the outputs differ"), "a different precision"),
+    ],
+)
+def test_a_cast_is_named_with_its_dtypes(evidence, words):
+    """Qwen2.5-VL of 4.57 casts second_per_grid_ts to int64: no matter of a precision."""
+    cause = cause_in(Side(stack="5.23"), kind="precision", evidence=evidence)
+    assert kind_words(cause) == words

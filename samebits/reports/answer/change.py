@@ -12,7 +12,7 @@ from samebits.findings.rule import UNSTABLE
 from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release
-from samebits.reports.cell.cause import KIND_WORDS, shown_cause
+from samebits.reports.cell.cause import kind_words, shown_cause
 from samebits.reports.cell.graft import graft_in_short
 from samebits.text.markdown import clip
 from samebits.text.numbers import rounded_ulp
@@ -174,7 +174,7 @@ def _cause(cell: CellResult, cause: Cause, report: Report) -> str:
         if each is not None and each.source
     ]
     kernels = _kernels(cell, report) if cause.kind in ("kernel", "operation") else ""
-    words = KIND_WORDS[cause.kind]
+    words = kind_words(cause)
     what = kernels or (words if cause.kind in ("layout", "shape") else f"starts with {words}")
     in_brackets = f" ({'; '.join(lines)})" if lines else ""
     return f"{place}: {what}{in_brackets}" if place else f"{what}{in_brackets}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from samebits.text.blocks import bullets, codes, details, fence, page, table, titled
@@ -37,6 +38,16 @@ KIND_WORDS: dict[CauseKind, str] = {
 }
 
 
+_CAST = re.compile(r"the (?:reference|candidate) casts \w+ to \w+(?= first$)")
+
+
+def kind_words(cause: Cause) -> str:
+    """Return the kind of a cause; of a cast, which side casts from what to what."""
+    lines = cause.evidence if cause.kind == "precision" else ()
+    cast = next(filter(None, map(_CAST.search, lines)), None)
+    return KIND_WORDS[cause.kind] if cast is None else f"a cast: {cast[0]}"
+
+
 def causes_of(cell: CellResult) -> Markdown:
     """Return where a cell starts to differ from its reference; empty if it was not traced."""
     if cell.cause is None:
@@ -66,7 +77,7 @@ def cause_in_short(cell: CellResult, subject: str = "") -> str:
         return ""
     side = cause.candidate
     location = side.tensor if side.tensor not in {"", "constant"} else side.function
-    words = f"{KIND_WORDS[cause.kind]}: {location}" if location else KIND_WORDS[cause.kind]
+    words = f"{kind_words(cause)}: {location}" if location else kind_words(cause)
     subject = subject if cause.decides else f"another difference, {place(cause)}, "
     return f"{subject}starts with {words}"
 
@@ -88,7 +99,7 @@ def _cause(cause: Cause) -> Markdown:
     start = fill(
         "**Where {} starts** ({}): {}. {}{}",
         "it" if cause.decides else "another difference",
-        KIND_WORDS[cause.kind],
+        kind_words(cause),
         cause.headline,
         context,
         "" if cause.decides else Markdown(" It does not decide the verdict."),

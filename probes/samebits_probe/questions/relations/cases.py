@@ -224,6 +224,6 @@ RELATIONS = (
     Relation("batch position", (), batch_position),
     Relation("batch size", (), batch_size),
     Relation("row order", (), row_order),
-    Relation("causality", ("decoder",), causality),
+    Relation("causality", ("decoder", "order"), causality),
 )
 """In the order of samebits/questions/relations/records.py; relations of tokens are in relations.tokens."""

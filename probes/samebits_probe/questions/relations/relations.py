@@ -445,6 +445,9 @@ def lacks(subject: Subject, needs: tuple[str, ...]) -> str | None:
         "decoder only": None
         if subject.decodes and not subject.encoder_decoder
         else f"{kind} counts its encoder's positions from the left",
+        "order": f"without a perm_mask, {kind} reads later tokens too"
+        if forks.accepts(subject.model, "perm_mask")
+        else None,
         "cache": None if subject.keyword is not None else f"{kind} has no cache",
         "cache object": None if subject.keyword else f"{kind} has no cache outside its modules",
         "mask": None if _takes_mask(subject) else f"{kind} takes no attention mask",
