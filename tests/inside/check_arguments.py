@@ -255,6 +255,15 @@ def test_an_encoder_decoder_generates_with_an_assistant():
             assert found[each.shown][0] in ("none", "rounding"), found[each.shown]
 
 
+def test_a_token_that_the_config_forces_hides_no_effect():
+    """BART's last token is forced: a release that refuses to suppress it says nothing of the argument."""
+    plain, forced = bart(), bart()
+    forced.generation_config.forced_eos_token_id = 2
+    before = forced.generation_config.to_dict()
+    assert of_encoder_decoder(forced) == of_encoder_decoder(plain)
+    assert forced.generation_config.to_dict() == before
+
+
 def test_a_decoder_that_cannot_assist_shows():
     """PR 48000: WhisperForCausalLM raises as an assistant."""
     clean = of_encoder_decoder(whisper())

@@ -26,6 +26,8 @@ _TWO: Facts = {"do_sample": False, "max_new_tokens": 2}
 _DRAFTED: Facts = {**_TWO, "output_scores": False}
 _BEAMS: Facts = {"num_beams": 2, **_TWO}
 _SAMPLED: Facts = {"do_sample": True, "top_k": 0, "max_new_tokens": 1}
+_FORCED = ("forced_bos_token_id", "forced_eos_token_id")
+"""Fields of a generation config that choose a token whatever an argument does."""
 _SOUND = "input_features"
 
 
@@ -213,6 +215,8 @@ class Generation:
     def _call(self, arguments: Facts) -> Any:
         # releases write arguments into it, and the next call would read them
         own = copy.deepcopy(self._model.generation_config)
+        for name in _FORCED:
+            setattr(self._model.generation_config, name, None)
         torch.default_generator.manual_seed(0)
         try:
             with torch.no_grad():
