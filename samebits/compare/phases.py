@@ -23,6 +23,9 @@ STORED: frozenset[Signal] = frozenset({"weights", "buffers", "inv_freq"})
 FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits", "outputs"})
 """The signals that a forward pass produces."""
 
+DECODED: frozenset[Signal] = frozenset({"decode", "greedy"})
+"""The signals that `generate()` produces, step by step."""
+
 _EXPLAINING = frozenset(
     {
         "tokenizer",

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from samebits.compare.phases import DECODED, PROBE, signals_of, word_and_prompt
 from samebits.diagnose.exit_code import OPEN
 from samebits.diagnose.failing import differing_signals, failing_signals
 from samebits.matrix.plan import matches
@@ -44,15 +45,16 @@ INCONCLUSIVE: dict[Kind, frozenset[Verdict]] = {
     "differs": OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE},
     "diverged": OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.UNDECIDED},
     "unstable": OPEN | {Verdict.FAILED},
-    "failed": OPEN | {Verdict.UNSTABLE},
+    "failed": OPEN | {Verdict.UNSTABLE, Verdict.FAILED},
     "not observed": frozenset(
         {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.NOT_FINISHED}
     ),
 }
 """Verdicts that do not show whether an expected difference is gone.
 
-A cell that failed may still differ. A cell that became the reference is not compared. In a release
-that does not know the model nothing can differ, which proves nothing by itself.
+A cell that failed may still differ, or raise behind what it raises now. A cell that became the
+reference is not compared. In a release that does not know the model nothing can differ, which proves
+nothing by itself.
 """
 
 
@@ -207,11 +209,32 @@ def _result_parts(result: CellResult) -> list[_ResultPart]:
     differing = [signal.signal for signal in differing_signals(result)]
     failing: list[str] = [signal.signal for signal in failing_signals(result)]
     if result.rest is None:
-        return [_ResultPart(result.judged, failing, list(differing))]
-    parts = [_ResultPart(result.judged, [], [])] if result.judged != Verdict.NOT_FINISHED else []
+        own = _raised_signals(result)
+        return [_ResultPart(result.judged, failing, own or list(differing))]
+    parts = [_own_part(result)] if result.judged != Verdict.NOT_FINISHED else []
     if result.rest.passes:
         return parts
     return [*parts, _ResultPart(result.rest, failing, list(differing))]
+
+
+def _own_part(result: CellResult) -> _ResultPart:
+    """Return the part of a cell with a phase that raised, without what was compared."""
+    return _ResultPart(result.judged, [], _raised_signals(result))
+
+
+def _raised_signals(result: CellResult) -> list[str]:
+    """Return the signals that an exception left unobserved; none unless the cell failed by one.
+
+    Without them an entry for a `generate()` that raises would cover a forward or a load that raises.
+    """
+    if result.judged != Verdict.FAILED or result.failure is None:
+        return []
+    phase = result.failure.phase
+    word, place = word_and_prompt(phase)
+    if word == PROBE:
+        return [place.partition(".")[0]] if place else []
+    signals = signals_of(phase)
+    return sorted(signals - DECODED or signals) or ["load"]
 
 
 def _covering(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:

@@ -622,7 +622,7 @@ class ExpectedEntry(Form):
     stack: Annotated[OneOrMore[Pattern], Field(alias="environment")]
     """Ids of environments, or patterns such as "5.*"."""
     signal: OneOrMore[SignalPattern] = ("*",)
-    """Signals that may differ; a difference in any other signal is not covered."""
+    """Signals that may differ, or that an exception leaves out; no other signal is covered."""
     verdict: Verdict = "differs"
     """The verdict that is known to occur; one that would make the run fail."""
     reason: Paragraph

@@ -16,6 +16,7 @@ from samebits.diagnose.verdict import (
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured, with_ladder
 from samebits.matrix.spec import Expected
 from samebits.records.capture import Skip, Unfinished
+from samebits.records.ids import Verdict
 from samebits.records.ladder import Ladder, LadderFile
 from tests.support.builders import (
     buffer,
@@ -491,6 +492,41 @@ def test_what_diverges_beside_a_failure_needs_an_entry_of_its_own(memory):
         results, reports = expect(found, *rules)
         assert results[1].verdict == verdict
         assert [report.fixed for report in reports] == [()] * len(rules)
+
+
+@pytest.mark.parametrize(
+    ("phase", "signal"),
+    [
+        ("greedy short", "greedy"),
+        ("greedy short", "decode"),
+        ("forward short", "logits"),
+        ("state", "state"),
+        ("load", "load"),
+        ("config", "load"),
+    ],
+)
+def test_an_entry_covers_only_exceptions_of_the_signals_it_names(memory, phase, signal):
+    broken = raised(phase)
+    made = failing(memory, failure=broken)
+    if signal == "load":
+        update = {"status": "failed", "failure": broken, "failures": ()}
+        made = tuple(run.model_copy(update=update) for run in made)
+    found = row(memory, s4_48=both(memory, "4.48"), s5_0=made)
+    assert expect(found, rule("failed"))[0][1].verdict == "expected"
+    decoded = {"decode", "greedy"}
+    for named in ("greedy", "decode", "logits", "state", "load", "weights"):
+        results, (report,) = expect(found, rule("failed", signal=(named,)))
+        is_covered = named == signal or {named, signal} <= decoded
+        assert (results[1].verdict, report.fixed) == ("expected" if is_covered else "failed", ())
+
+
+def test_an_entry_that_names_a_probe_covers_its_exception(memory):
+    found = row(memory, s4_48=both(memory, "4.48"), s5_0=both(memory))
+    broken = {"verdict": Verdict.FAILED, "judged": Verdict.FAILED, "rest": Verdict.IDENTICAL}
+    broken["failure"] = raised("probe my_probe.scores")
+    found[1] = found[1].model_copy(update=broken)
+    assert expect(found, rule("failed", signal=("my_probe",)))[0][1].verdict == "expected"
+    assert expect(found, rule("failed", signal=("logits",)))[0][1].verdict == "failed"
 
 
 def test_no_entry_covers_that_a_cell_did_not_finish(memory):
