@@ -60,12 +60,18 @@ def read_lock(path: Path) -> LockFile:
         )
         raise LockError(msg)
     try:
-        return LockFile.model_validate(content)
+        lock = LockFile.model_validate(content)
     except ValidationError as error:
         problem = error.errors(include_url=False)[0]
         where = ".".join(map(str, problem["loc"]))
         msg = f"{path}: {where}: {problem['msg']}. Take it from version control, or record again"
         raise LockError(msg) from error
+    for name, model in lock.models.items():
+        if model.environment not in lock.environments:
+            where = f"models.{name}.environment"
+            msg = f"{path}: {where}: the lock has no environment {model.environment}, as after a merge. Take it from version control, or record again"
+            raise LockError(msg)
+    return lock
 
 
 def _content(path: Path, text: str) -> dict[str, Any]:

@@ -55,6 +55,8 @@ def _word(model: Verified) -> str:
 
 def _details(model: Verified) -> Iterator[str]:
     if model.verdict is Kept.IDENTICAL and model.first is None:
+        if model.files:
+            yield f"changed files of the checkpoint, which no recorded hash shows: {some(model.files)}"
         return
     if model.difference:
         yield f"differs: {' '.join(model.difference.split())}"

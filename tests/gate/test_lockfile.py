@@ -178,3 +178,13 @@ def test_a_lock_with_a_mistake(tmp_path, text, said):
 def test_a_lock_that_is_not_there(tmp_path):
     with pytest.raises(LockError, match="is not there: samebits record MODEL writes it"):
         read_lock(tmp_path / "samebits.lock")
+
+
+def test_a_lock_whose_entry_names_an_environment_that_it_lacks(tmp_path):
+    content = json.loads(lock_text(lock()))
+    gone = content["models"]["a/float32-default"]["environment"]
+    del content["environments"][gone]
+    path = tmp_path / "samebits.lock"
+    path.write_text(json.dumps(content))
+    with pytest.raises(LockError, match=f"a/float32-default.environment: .* no environment {gone}"):
+        read_lock(path)

@@ -34,6 +34,15 @@ def test_bits_that_are_kept():
     ]
 
 
+def test_a_changed_file_that_no_hash_shows_is_named():
+    """As a tokenizer.json: the recorded bits begin behind it."""
+    model = Verified(model=NAME, verdict=Kept.IDENTICAL, n_tensors=1, files=("tokenizer.json",))
+    assert list(model_lines(model)) == [
+        f"{NAME}: identical: 1 hash",
+        "  changed files of the checkpoint, which no recorded hash shows: tokenizer.json",
+    ]
+
+
 def test_every_fact_of_a_difference_has_a_line():
     model = Verified(
         model=NAME,
