@@ -320,6 +320,13 @@ def test_quantised_weights_name_the_packages_that_load_them(tmp_path, settings, 
     assert faults(tmp_path, "{path: m, packages: optimum}") is None
 
 
+def test_an_adapter_beside_a_model_is_not_left_out_silently(tmp_path):
+    (checkpoint(tmp_path / "m") / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    assert "add --package peft" in faults(tmp_path)
+    assert faults(tmp_path, "{path: m, packages: peft}") is None
+    assert "packages: [peft]" in faults(tmp_path, checks=False)
+
+
 def test_a_matrix_names_line_and_keys(tmp_path):
     checkpoint(tmp_path / "m", CONFIG | {"model_type": "rnabert"})
     text = faults(tmp_path, checks=False)
