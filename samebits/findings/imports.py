@@ -110,7 +110,9 @@ RULES = (
         raised(
             "AttributeError",
             r"has no attribute '(get_head_mask|get_extended_attention_mask|invert_attention_mask"
-            r"|create_extended_attention_mask_for_decoder)'",
+            r"|create_extended_attention_mask_for_decoder|_extract_past_from_model_output"
+            r"|_validate_model_class|_autoset_attn_implementation|_temporary_reorder_cache|_get_cache"
+            r"|_get_initial_cache_position|_prepare_encoder_decoder_kwargs_for_generation)'",
         ),
         explains=RAISED,
     ),

@@ -147,6 +147,7 @@ CRASHES = [
     ("SB102", "ImportError", "cannot import name 'download_url' from 'transformers.utils' (/x)"),
     ("SB102", "ModuleNotFoundError", "No module named 'transformers.masking_utils'"),
     ("SB104", "AttributeError", "'Tiny' object has no attribute 'get_head_mask'"),
+    ("SB104", "AttributeError", "'Tiny' object has no attribute '_extract_past_from_model_output'"),
     ("SB105", "TypeError", "f() got an unexpected keyword argument 'use_auth_token'"),
     ("SB713", "TypeError", "Tiny.forward() got an unexpected keyword argument 'cache'"),
     ("SB713", "TypeError", "TinyOutput.__init__() got an unexpected keyword argument 'cache'"),

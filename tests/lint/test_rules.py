@@ -96,6 +96,28 @@ CASES = [
         ),
     ),
     (
+        "SB104",  # as ChatGLM
+        body(
+            "def _update_model_kwargs_for_generation(self, outputs, kwargs):\n"
+            "    return self._extract_past_from_model_output(outputs)"
+        ),
+        body(
+            "def _update_model_kwargs_for_generation(self, outputs, kwargs):\n"
+            "    return outputs.past_key_values"
+        ),
+    ),
+    (
+        "SB104",
+        body(
+            "@classmethod\ndef _from_config(cls, config):\n"
+            "    return cls._autoset_attn_implementation(config)"
+        ),
+        body(  # only a release that has the method calls it
+            "@classmethod\ndef _autoset_attn_implementation(cls, config):\n"
+            "    return super()._autoset_attn_implementation(config)"
+        ),
+    ),
+    (
         "SB105",
         "from transformers import AutoModel\nm = AutoModel.from_pretrained('x', dtype='auto')\n",
         "from transformers import AutoModel\nm = AutoModel.from_pretrained('x', torch_dtype='auto')\n",

@@ -234,8 +234,27 @@ _METHODS = {
         since("5.17"),
         "compute the causal mask yourself",
     ),
+    "_extract_past_from_model_output": (
+        since("4.49", note="4.48 returns its name, too"),
+        "read outputs.past_key_values",
+    ),
+    "_validate_model_class": (since("4.52"), "drop the call"),
+    "_autoset_attn_implementation": (
+        since("4.54"),
+        "drop the call: __init__ of PreTrainedModel chooses the attention",
+    ),
+    "_temporary_reorder_cache": (since("4.54"), "call past_key_values.reorder_cache(beam_idx)"),
+    "_get_cache": (since("5.1"), "make the cache yourself, as DynamicCache()"),
+    "_get_initial_cache_position": (
+        since("5.4"),
+        "count on from past_key_values.get_seq_length() with torch.arange",
+    ),
+    "_prepare_encoder_decoder_kwargs_for_generation": (
+        since("5.18"),
+        "call the encoder, and pass encoder_outputs",
+    ),
 }
-"""Removed method of PreTrainedModel -> releases without it, and the remedy."""
+"""Removed method of PreTrainedModel or GenerationMixin -> releases without it, and the remedy."""
 
 
 def _removed_methods(project: Project) -> Iterator[Problem]:
@@ -248,15 +267,18 @@ def _removed_methods(project: Project) -> Iterator[Problem]:
         ):
             continue
         own = {m.name for c in classes for m in c.methods()}
+        called = {_own_call(node) for c in classes for node in ast.walk(c.node)}
         for node in ast.walk(entry.node):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
             name, owner = node.func.attr, node.func.value
-            called_on_self = is_self(owner)
-            if name not in _METHODS or (not called_on_self and not is_super(owner)):
+            on_self = bool(_own_call(node))
+            if name not in _METHODS or (not on_self and not is_super(owner)):
                 continue
-            if (called_on_self and name in own) or guarded(entry.source, node):
+            if (on_self and name in own) or guarded(entry.source, node):
                 continue
+            if not on_self and name in own - called:
+                continue  # a method of the model's that only the library called
             if entry.source.class_of(node) is not entry.node:
                 continue
             releases, remedy = _METHODS[name]
@@ -264,10 +286,19 @@ def _removed_methods(project: Project) -> Iterator[Problem]:
                 "SB104",
                 entry.source,
                 node.func,
-                f"PreTrainedModel has no {name}(): AttributeError",
+                f"a model has no {name}(): AttributeError",
                 releases,
                 remedy,
             )
+
+
+def _own_call(node: ast.AST) -> str:
+    """Return the name of the method in ``self.name()`` or ``cls.name()``; '' for anything else."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return ""
+    owner = node.func.value
+    on_class = isinstance(owner, ast.Name) and owner.id == "cls"
+    return node.func.attr if on_class or is_self(owner) else ""
 
 
 _KEYWORDS = {
