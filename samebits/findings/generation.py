@@ -79,6 +79,20 @@ def _prepare_inputs_override(case: Case) -> Iterator[Sighting]:
             yield Sighting(f"{fact.file}:{fact.line}", (override, *case.exception_lines()))
 
 
+def _no_mask(case: Case) -> Iterator[Sighting]:
+    """Find an own method that uses the mask of generate() as a tensor where it is None."""
+    failure, frame = case.failure, case.frame(own=True)
+    if failure is None or frame is None or not failure.phase.startswith("greedy"):
+        return
+    if frame.function not in _OF_GENERATE or "mask" not in frame.code:
+        return
+    if case.raised("AttributeError|TypeError", r"'NoneType' object|must be Tensor, not NoneType"):
+        yield Sighting(case.raised_at(), case.exception_lines())
+
+
+_OF_GENERATE = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
+
+
 def _logits_to_keep(case: Case) -> Iterator[Sighting]:
     """Find the keyword where one side returns logits of fewer positions."""
     for signal in case.signals:
@@ -107,5 +121,6 @@ RULES = (
     Rule("SB802", _saved_as_unknown_class),
     Rule("SB803", _first_of_layer, explains=COMPUTED),
     Rule("SB804", _logits_to_keep, explains=frozenset({"logits", "outputs"})),
+    Rule("SB718", _no_mask, explains=RAISED),
     Rule("SB805", _prepare_inputs_override, explains=RAISED),
 )

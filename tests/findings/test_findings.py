@@ -819,6 +819,18 @@ def test_an_own_preparation_for_generate_is_named_where_generate_alone_fails():
     assert codes_of(failed("RuntimeError", message, phase="greedy short")) == []
 
 
+def test_a_mask_that_generate_leaves_out_is_named_where_an_own_method_uses_it():
+    message = "'NoneType' object has no attribute 'new_ones'"
+    place = {"function": "_update_model_kwargs_for_generation"}
+    line = frame(code="torch.cat([attention_mask, attention_mask.new_ones((1, 1))])", **place)
+    greedy = {"phase": "greedy short"}
+    assert codes_of(failed("AttributeError", message, line, **greedy)) == ["SB718"]
+    assert codes_of(failed("AttributeError", message, line, phase="forward short")) == []
+    assert codes_of(failed("ValueError", message, line, **greedy)) == []
+    other = frame(code="past.new_ones(1)", **place)
+    assert "SB718" not in codes_of(failed("AttributeError", message, other, **greedy))
+
+
 def test_what_differs_by_design_is_no_finding():
     noted = relation(DECODE, 3.0, 3.0, note="the rope depends on the length")
     assert codes_of(with_relations(noted)) == []

@@ -118,6 +118,49 @@ CASES = [
         ),
     ),
     (
+        "SB718",  # as ChatGLM
+        body(
+            "def _update_model_kwargs_for_generation(self, outputs, model_kwargs):\n"
+            "    if 'attention_mask' in model_kwargs:\n"
+            "        m = model_kwargs['attention_mask']\n"
+            "        model_kwargs['attention_mask'] = torch.cat([m, m.new_ones((1, 1))], dim=-1)\n"
+            "    return model_kwargs"
+        ),
+        body(
+            "def _update_model_kwargs_for_generation(self, outputs, model_kwargs):\n"
+            "    if model_kwargs.get('attention_mask') is not None:\n"
+            "        m = model_kwargs['attention_mask']\n"
+            "        model_kwargs['attention_mask'] = torch.cat([m, m.new_ones((1, 1))], dim=-1)\n"
+            "    return model_kwargs"
+        ),
+    ),
+    (
+        "SB718",  # as MPT
+        body(
+            "def prepare_inputs_for_generation(self, input_ids, past_key_values=None, **kwargs):\n"
+            "    attention_mask = kwargs['attention_mask'].bool()\n"
+            "    if past_key_values is not None:\n        input_ids = input_ids[:, -1:]\n"
+            "    return {'input_ids': input_ids, 'attention_mask': attention_mask}"
+        ),
+        body(
+            "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
+            "    if attention_mask is None:\n        attention_mask = input_ids.new_ones(1, 1)\n"
+            "    return {'input_ids': input_ids, 'attention_mask': attention_mask.bool()}"
+        ),
+    ),
+    (
+        "SB718",
+        body(
+            "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
+            "    return {'input_ids': input_ids, 'attention_mask': attention_mask.bool()}"
+        ),
+        body(  # an encoder-decoder keeps its mask
+            "def get_encoder(self):\n    return self.encoder\n"
+            "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
+            "    return {'input_ids': input_ids, 'attention_mask': attention_mask.bool()}"
+        ),
+    ),
+    (
         "SB105",
         "from transformers import AutoModel\nm = AutoModel.from_pretrained('x', dtype='auto')\n",
         "from transformers import AutoModel\nm = AutoModel.from_pretrained('x', torch_dtype='auto')\n",

@@ -155,6 +155,68 @@ def _positions(project: Project) -> Iterator[Problem]:
         )
 
 
+_BETWEEN_STEPS = ("prepare_inputs_for_generation", "_update_model_kwargs_for_generation")
+_MASK = "attention_mask"
+
+
+def _no_mask(project: Project) -> Iterator[Problem]:
+    """Find methods that use the attention mask of generate() as if there was always one."""
+    for entry in project.models:
+        if any(c.method("get_encoder") for c in project.family(entry)[0]):
+            continue  # generate() of an encoder-decoder keeps the mask
+        for name in _BETWEEN_STEPS:
+            method = entry.method(name)
+            used = next(_uses_of_mask(method), None) if method is not None else None
+            if used is None or guarded(entry.source, used):
+                continue
+            yield problem(
+                "SB718",
+                entry.source,
+                used,
+                "generate() passes None for an attention mask of ones, and this uses it as a tensor: "
+                "AttributeError",
+                since("5.18"),
+                "ask whether the value is None: kwargs.get('attention_mask') is not None",
+            )
+
+
+def _uses_of_mask(method: Function) -> Iterator[ast.Attribute]:
+    """Yield uses of the mask as a tensor; none if the method asks for None, or makes a mask."""
+    held = {a.arg for a in (*method.args.args, *method.args.kwonlyargs) if a.arg == _MASK}
+    for node in ast.walk(method):
+        if not isinstance(node, ast.Assign):
+            continue
+        names = {target.id for target in node.targets if isinstance(target, ast.Name)}
+        if _is_mask_of_kwargs(node.value):
+            held |= names
+        elif _MASK in names and not any(map(_is_mask_of_kwargs, ast.walk(node.value))):
+            return
+    for node in ast.walk(method):
+        if isinstance(node, ast.Compare) and is_constant(node.comparators[0], None):
+            name = node.left.id if isinstance(node.left, ast.Name) else ast.unparse(node.left)
+            if name in held or "mask" in name:
+                return
+    for node in ast.walk(method):
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            if _is_mask_of_kwargs(owner) or (isinstance(owner, ast.Name) and owner.id in held):
+                yield node
+
+
+def _is_mask_of_kwargs(node: ast.AST) -> bool:
+    """Return True for ``kwargs["attention_mask"]`` and ``kwargs.get("attention_mask")``."""
+    if isinstance(node, ast.Call) and len(node.args) == 1:
+        taken, key = node.func, node.args[0]
+        if not isinstance(taken, ast.Attribute) or taken.attr not in ("get", "pop"):
+            return False
+        owner: ast.expr = taken.value
+    elif isinstance(node, ast.Subscript):
+        owner, key = node.value, node.slice
+    else:
+        return False
+    return isinstance(owner, ast.Name) and "kwargs" in owner.id and is_constant(key, _MASK)
+
+
 def _takes_positions(node: ast.AST) -> bool:
     """Return True for ``kwargs.get("position_ids")`` and ``kwargs.pop("position_ids")``."""
     return (
@@ -310,6 +372,7 @@ RULES = (
         "error",
         _positions,
     ),
+    LintRule("SB718", "error", _no_mask),
     LintRule("SB808", "warning", _chat_template),
     LintRule("SB809", "error", _methods),
 )
