@@ -151,6 +151,19 @@ CASES = [
     (
         "SB718",
         body(
+            "def forward(self, input_ids, attention_mask=None):\n    return input_ids\n"
+            "def prepare_inputs_for_generation(self, input_ids, **kwargs):\n"
+            "    return {'input_ids': input_ids, 'mask': kwargs.get('attention_mask').bool()}"
+        ),
+        body(
+            "def forward(self, input_ids, mask=None):\n    return input_ids\n"
+            "def prepare_inputs_for_generation(self, input_ids, **kwargs):\n"
+            "    return {'input_ids': input_ids, 'mask': kwargs.get('attention_mask').bool()}"
+        ),
+    ),
+    (
+        "SB718",
+        body(
             "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
             "    return {'input_ids': input_ids, 'attention_mask': attention_mask.bool()}"
         ),

@@ -162,8 +162,12 @@ _MASK = "attention_mask"
 def _no_mask(project: Project) -> Iterator[Problem]:
     """Find methods that use the attention mask of generate() as if there was always one."""
     for entry in project.models:
-        if any(c.method("get_encoder") for c in project.family(entry)[0]):
+        classes = project.family(entry)[0]
+        if any(c.method("get_encoder") for c in classes):
             continue  # generate() of an encoder-decoder keeps the mask
+        forward = next(filter(None, (c.method("forward") for c in classes)), None)
+        if forward is not None and _MASK not in _arguments(forward):
+            continue  # and so does that of a forward without one
         for name in _BETWEEN_STEPS:
             method = entry.method(name)
             used = next(_uses_of_mask(method), None) if method is not None else None
@@ -182,7 +186,7 @@ def _no_mask(project: Project) -> Iterator[Problem]:
 
 def _uses_of_mask(method: Function) -> Iterator[ast.Attribute]:
     """Yield uses of the mask as a tensor; none if the method asks for None, or makes a mask."""
-    held = {a.arg for a in (*method.args.args, *method.args.kwonlyargs) if a.arg == _MASK}
+    held = {_MASK} & _arguments(method)
     for node in ast.walk(method):
         if not isinstance(node, ast.Assign):
             continue
@@ -201,6 +205,10 @@ def _uses_of_mask(method: Function) -> Iterator[ast.Attribute]:
             owner = node.value
             if _is_mask_of_kwargs(owner) or (isinstance(owner, ast.Name) and owner.id in held):
                 yield node
+
+
+def _arguments(function: Function) -> set[str]:
+    return {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
 
 
 def _is_mask_of_kwargs(node: ast.AST) -> bool:
