@@ -165,8 +165,8 @@ def _no_mask(project: Project) -> Iterator[Problem]:
         classes = project.family(entry)[0]
         if any(c.method("get_encoder") for c in classes):
             continue  # generate() of an encoder-decoder keeps the mask
-        forward = next(filter(None, (c.method("forward") for c in classes)), None)
-        if forward is not None and _MASK not in _arguments(forward):
+        forwards = [forward for c in classes if (forward := c.method("forward")) is not None]
+        if forwards and _MASK not in _arguments(forwards[0]):
             continue  # and so does that of a forward without one
         for name in _BETWEEN_STEPS:
             method = entry.method(name)
