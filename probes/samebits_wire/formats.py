@@ -45,7 +45,7 @@ GRAFT: Final = 5
 # 4: its hashes are BLAKE3, which it names.
 # 5: no forks.
 
-INPUTS: Final = 9
+INPUTS: Final = 10
 """Inputs of a model."""
 # 1: first.
 # 2: its hashes are BLAKE3, which it names.
@@ -56,6 +56,7 @@ INPUTS: Final = 9
 # 7: boxes, features of objects, flattened patches, steps of a game; every codebook of a decoder.
 # 8: sounds of Gemma 4.
 # 9: rows with an image in front of the text, decoder ids beside a decoder's config, larger images to match.
+# 10: images with boxes of words, of two resolutions, in parts of parts; sounds in windows.
 
 LADDER: Final = 8
 """A cell on the precision ladder."""

@@ -217,6 +217,31 @@ def test_a_default_that_takes_no_image_or_sound_is_repaired():
         assert not made.missed, name
 
 
+def test_images_and_sounds_that_need_more_than_a_placeholder_are_fed():
+    kinds = {
+        "chameleon": "image",  # a token for each code
+        "colmodernvbert": "image",  # its images are described in a part of a part
+        "deepseek_vl_hybrid": "image",  # a second resolution
+        "layoutlmv3": "image",  # boxes of words
+        "qwen3_asr": "audio",  # whole windows
+        "t5gemma2": "image",  # its images are described in its encoder
+        "udop": "image",  # boxes of words
+    }
+    for name in known(*kinds):
+        made = auto.make(name, 1)
+        assert not made.missed, name
+        assert kinds[name] in {n for n, _ in made.prompts}, name
+
+
+def test_a_box_belongs_to_each_token_beside_an_image():
+    prompt = dict(auto.make("udop", 1).prompts)["image-padded"]
+    assert prompt["bbox"].shape == (*prompt["input_ids"].shape, 4)
+
+
+def test_a_loss_of_labels_that_nobody_gives_is_not_asked_for():
+    assert {"input_ids", "pixel_values"} <= {*arguments("flava")}
+
+
 def test_a_default_that_takes_its_images_is_not_repaired():
     assert not {*auto.make("llava", 1).extras} & {*repairs.REPAIRS}
 

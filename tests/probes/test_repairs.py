@@ -49,6 +49,13 @@ def test_a_projector_takes_vectors_as_wide_as_the_tower_gives() -> None:
     assert all_of(two) == {}
 
 
+def test_a_tower_projects_to_the_width_of_the_text() -> None:
+    config = {"text_config": TEXT, "vision_config": {"projection_dim": 64}}
+    made = all_of(config)["projected to the text"]
+    assert made["vision_config"]["projection_dim"] == TEXT["hidden_size"]
+    assert all_of({"vision_config": {"projection_dim": 64}}) == {}
+
+
 def test_all_repairs_are_tried_together_first() -> None:
     config = {"audio_token_id": None, "vision_config": {"image_size": 28, "patch_size": 4}}
     names = [*all_of(config)]

@@ -220,3 +220,9 @@ def test_a_map_of_numbers_of_patches_has_those_of_the_smaller_image() -> None:
     assert queries["patch_to_query"][patches] <= 12
     labels = {"id2label": {1: "one", 2: "two"}}
     assert first(config | labels)["id2label"] == labels["id2label"]
+
+
+def test_a_width_of_the_text_that_stands_twice_is_one() -> None:
+    """Ovis2 has it beside its text_config, with the default of another model."""
+    made = first({"hidden_size": 1536, "text_config": {"vocab_size": 512, "hidden_size": 4096}})
+    assert made["hidden_size"] == made["text_config"]["hidden_size"]

@@ -136,3 +136,10 @@ def test_a_nested_text_part_is_the_one_that_shrinks():
     made = next(shrink.plans(config, {32: (0, 1)})).config
     assert made["text_config"]["hidden_size"] == 64
     assert made["vision_config"] == vision | {"depth": 2, "out_hidden_size": 64}
+
+
+def test_a_narrow_inner_size_is_a_multiple_of_four():
+    """Products of experts refuse 58 columns of float32: their rows are no whole groups of 16 bytes."""
+    apart = plans(LLAMA | {"intermediate_size": 58 * 64})[0]
+    assert apart["intermediate_size"] == 56
+    assert plans(LLAMA | {"intermediate_size": 60 * 64})[0]["intermediate_size"] == 60

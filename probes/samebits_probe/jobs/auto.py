@@ -164,6 +164,8 @@ def _with_forward(found: Any) -> Any:
     return found
 
 
+_CODES = 16
+"""Codes of a tiny codebook, each of which the vocabulary names."""
 _GIVEN: dict[str, dict[str, Any]] = {
     "encoder-decoder": {
         "encoder": {"model_type": "bert"},
@@ -195,9 +197,19 @@ _GIVEN: dict[str, dict[str, Any]] = {
     "autoformer": {"prediction_length": 16},  # its decoder takes the last 10 values
     "bamba": {"attn_layer_indices": [1]},  # without attention, its cache has no length
     "blip-2": {"image_token_index": 7},  # releases differ in what they do without one
-    "chameleon": {"vocabulary_map": {"<image>": 7, "IMGIMGA1Z": 20}},
+    "chameleon": {
+        "vocabulary_map": {"<image>": 7, **{f"IMGIMG{n}Z": 20 + n for n in range(_CODES)}},
+        "vq_config": {"num_embeddings": _CODES},
+    },
     "efficientnet": {"hidden_dim": 1280},  # 2560 is for twice the width
-    "emu3": {"vocabulary_map": {"<image>": 7, "<|extra_200|>": 6, "<|visual token 000001|>": 20}},
+    "emu3": {
+        "vocabulary_map": {
+            "<image>": 7,
+            "<|extra_200|>": 6,
+            **{f"<|visual token {n:06}|>": 20 + n for n in range(_CODES)},
+        },
+        "vq_config": {"codebook_size": _CODES},
+    },
     "fuyu": {"image_token_id": 7},  # no field of 4.48, and 71011 in later releases
     "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]]},
     "gpt_oss": {"hidden_size": 2048, "intermediate_size": 2048},  # 2880 / 32 is no multiple of 4
@@ -249,6 +261,8 @@ def _default(config_class: Any) -> dict[str, Any]:
     ).to_dict()
     values = {name: value for name, value in values.items() if name not in _DERIVED}
     values |= _towers(config_class, values)
+    if values.get("return_loss"):  # of labels that nobody gives a plain forward
+        values["return_loss"] = False
     if values.get("is_encoder_decoder") and values.get("decoder_start_token_id") is None:
         values["decoder_start_token_id"] = values.get("pad_token_id") or 0  # as T5's checkpoints
     backbone = values.get("backbone_config")

@@ -251,7 +251,9 @@ def traits_of(
 ) -> Traits:
     """Return the traits of a model; ``config`` is the whole config as plain data."""
     has_text = isinstance(config.get("text_config"), dict)
-    has_image = isinstance(config.get("vision_config"), dict)
+    has_image = any(
+        isinstance(config.get(name), dict) for name in ("vision_config", "image_config")
+    )
     flat = bool(config.get("vocab_size")) and config.get("image_size") is not None
     placeholders = [
         name

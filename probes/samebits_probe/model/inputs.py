@@ -313,7 +313,7 @@ def _sound_shape(config: Any) -> tuple[int, ...]:
 
 def _image_config(config: Any) -> Any:
     """Return the part of a config that describes images: a part of it, or the whole."""
-    names = ("vision_config", "encoder", "prompt_encoder_config")
+    names = ("vision_config", "image_config", "encoder", "prompt_encoder_config")
     parts = (*(getattr(config, n, None) for n in names), config)
     backbone = getattr(config, "backbone_config", None)
     return next((part for part in (*parts, backbone) if hasattr(part, "image_size")), config)

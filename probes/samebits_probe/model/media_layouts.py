@@ -49,11 +49,15 @@ class Layout(NamedTuple):
     """True for the patches of an image in a row, one for each placeholder, as Fuyu's are."""
     runs: int = 1
     """Runs of placeholders for one video: a time stands before each frame of Qwen3-VL."""
+    more: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """The name and the shape of one row of further pixels, as DeepSeek-VL's of a higher resolution."""
 
     def tensors(self, name: str, rows: int) -> Tensors:
         """Return the arguments; floats depend on the name alone."""
         shape = (rows * self.shape[0], *self.shape[1:]) if self.joined else (rows, *self.shape)
         tensors = {self.main: seeded_numbers(name, self.main, shape)}
+        for argument, own in self.more:
+            tensors[argument] = seeded_numbers(name, argument, (rows, *own))
         for argument, own, values in self.beside:
             filled = torch.tensor(values) if isinstance(values, tuple) else torch.full(own, values)
             tensors[argument] = filled.reshape(1, *own).repeat(rows, *[1] * len(own))
@@ -69,7 +73,10 @@ class Layout(NamedTuple):
             )
             for name, own, values in self.beside
         )
-        return self._replace(shape=(count * self.shape[0], *self.shape[1:]), beside=beside)
+        more = tuple((name, (count * own[0], *own[1:])) for name, own in self.more)
+        return self._replace(
+            shape=(count * self.shape[0], *self.shape[1:]), beside=beside, more=more
+        )
 
 
 def image_argument(signature: Signature) -> str:
@@ -146,10 +153,11 @@ def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
         yield Layout(pixels, (1, tiles, *image), beside=ratios)
         return
     tiles = max(_TILES, 1 + _largest_grid(config, height * width))
+    others = _other_images(config, signature)
     for beside in dict.fromkeys(((), sizes)):
-        yield Layout(pixels, image, beside=beside)
-        yield Layout(pixels, (1, *image), beside=beside)
-        yield Layout(pixels, (tiles, *image), beside=beside)
+        for images in ((), (1,), (tiles,)):
+            more = tuple((name, (*images, *other)) for name, other in others)
+            yield Layout(pixels, (*images, *image), beside=beside, more=more)
     if vision is config:
         yield Layout(pixels, (math.prod(_GRID), channels * patch**2), are_patches=True)
     if "spatial_shapes" in signature.names:
@@ -160,6 +168,18 @@ def _image_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
             ("pixel_attention_mask", (n_patches,), 1),
         )
         yield Layout(pixels, (n_patches, channels * patch**2), beside=patches)
+
+
+def _other_images(config: Any, signature: Signature) -> list[tuple[str, tuple[int, ...]]]:
+    """Return further parameters for the image, each with the shape that a part of the config of its own gives."""
+    parts = {
+        name: part(config, name.replace("pixel_values", "vision")) for name in signature.listed
+    }
+    return [
+        (name, (_channels(own), *image_size(own, config)))
+        for name, own in parts.items()
+        if name.endswith("_pixel_values") and own is not config
+    ]
 
 
 def _placed_patches(pixels: str, places: str, vision: Any) -> Layout:
@@ -177,12 +197,15 @@ def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:
     if audio is config:
         audio = part(config, "encoder")
     names = ("num_mel_bins", "input_feat_size", "input_dim", "mel_bins")
+    inner = (audio, *_parts(audio))  # an encoder for the words and one for who says them
     # Gemma 4's projection is as wide as so many bins make it, and its config has no other number of them
     channels = getattr(audio, "subsampling_conv_channels", None) or (80,)
-    bins = any_number(audio, names) or int(channels[0])
+    bins = next(filter(None, (any_number(one, names) for one in inner)), int(channels[0]))
     positions = any_number(audio, ("max_source_positions", "max_position_embeddings"))
     masks = [n for n in ("feature_attention_mask", "input_features_mask") if n in signature.names]
-    for length in dict.fromkeys((2 * (positions or 50), 64)):
+    # some encoders cut a sound into windows, and take whole ones
+    windows = [2 * n for one in inner if (n := number(one, "n_window"))]
+    for length in dict.fromkeys((*windows, 2 * (positions or 50), 64)):
         # Qwen2-Audio's mask is of integers, Gemma 4's is an index and so of booleans
         kinds = [tuple((name, (length,), one) for name in masks) for one in (1, True) if masks]
         for arguments in (*kinds, ()):
@@ -204,7 +227,9 @@ def _patch(vision: Any) -> int:
 
 def image_size(vision: Any, config: Any) -> tuple[int, int]:
     """Return height and width of an image, from the config of its part or of the model."""
-    size = getattr(vision, "image_size", None) or getattr(config, "image_size", None) or 32
+    sizes = (getattr(one, "image_size", None) for one in (vision, config))
+    of_input = number(vision, "input_size") if hasattr(vision, "patch_size") else None  # LayoutLMv3
+    size = next(filter(None, (*sizes, of_input)), 32)
     if isinstance(size, dict):
         size = (size["height"], size["width"])
     height, width = (size, size) if isinstance(size, int) else tuple(size)
@@ -218,9 +243,16 @@ def _largest_grid(config: Any, area: int) -> int:
 
 
 def part(config: Any, kind: str) -> Any:
-    """Return the part of a config that describes images or sounds; the config itself without one."""
-    part = getattr(config, f"{kind}_config", None)
-    return config if part is None else part
+    """Return the part of a config that describes images or sounds, or that of its parts; the config itself without one."""
+    for whole in (config, *_parts(config)):
+        for name in (f"{kind}_config", *(["image_config"] if kind == "vision" else [])):
+            if (found := getattr(whole, name, None)) is not None:
+                return found
+    return config
+
+
+def _parts(config: Any) -> list[Any]:
+    return [value for value in vars(config).values() if hasattr(value, "to_dict")]
 
 
 def number(config: Any, name: str) -> int | None:

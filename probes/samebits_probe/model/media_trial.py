@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from samebits_probe.model import outputs, shrink, tried
+from samebits_probe.model import named, outputs, shrink, tried
 from samebits_probe.model.choice import DECODER, IMAGE_PLACES, TOKENS
 from samebits_probe.model.inputs import seeded_ids, token_config
 from samebits_probe.model.media_layouts import image_size, number, part
@@ -56,6 +56,7 @@ class Trial:
         """Why a layout does not fit: the first reason that is not a number of tokens, as other numbers are tried."""
         self._kind, self._model, self._signature = kind, model, signature
         self._placeholder = placeholder
+        self._named = named.names(type(model), signature, model.config)
         self._is_longer = False
         self._is_seen = True
         """False if what forward returns does not follow from the image, as a gate is closed at first."""
@@ -69,7 +70,7 @@ class Trial:
         return self._with_two(way) if self._kind == "image" else way
 
     def _way(self, layout: Layout, count: int) -> Way:
-        return Way(self._kind, layout, self._placeholder, count, self._is_longer)
+        return Way(self._kind, layout, self._placeholder, count, self._is_longer, named=self._named)
 
     def _why_no_text(self) -> str:
         """Return why forward takes no text alone; '' if it does."""
@@ -207,7 +208,8 @@ class Trial:
         if pixels == "other":
             kwargs |= {layout.main: layout.tensors("other", rows)[layout.main]}
         elif not pixels:
-            for argument in (layout.main, *VISIBLE, IMAGE_PLACES, *(n for n, *_ in layout.beside)):
+            beside = [name for name, *_ in layout.beside] + [name for name, _ in layout.more]
+            for argument in (layout.main, *VISIBLE, IMAGE_PLACES, *beside):
                 kwargs.pop(argument, None)
         return self._logits(kwargs)
 

@@ -17,6 +17,7 @@ from samebits_probe.model.inputs import (
     vocabulary,
 )
 from samebits_probe.model.media_layouts import number
+from samebits_probe.model.named import Row, tensor
 
 if TYPE_CHECKING:
     from samebits_probe.model.choice import Signature
@@ -71,6 +72,8 @@ class Way(NamedTuple):
     """Why it takes no two of them."""
     no_text: str = ""
     """Why it takes no text without one."""
+    named: tuple[str, ...] = ()
+    """Further arguments, as model.named makes them: a box for each token."""
 
     def tensors(self, name: str, config: Any, signature: Signature, rows: Rows) -> Tensors:
         """Return the arguments of forward, padded on the left; each row has its tokens of text around its images."""
@@ -89,6 +92,8 @@ class Way(NamedTuple):
                 n: visible[..., None].repeat(1, 1, 1, tiles) if n == VISIBLE[0] else visible
                 for n in names
             }
+        of_rows = [Row(config, f"{name}[{i}]", (*row,)) for i, row in enumerate(ids.tolist())]
+        tensors |= {argument: tensor(argument, of_rows) for argument in self.named}
         if IMAGE_PLACES in signature.names:
             tensors[IMAGE_PLACES] = is_image
         if self.layout.are_patches:

@@ -23,6 +23,7 @@ _FIRST_ID, _PATCHES = 8, 8
 """An id below those that shrink.fewer_tokens gives, and patches per side: enough to merge two by two or four by four."""
 _TOWERS = ("vision_config", "audio_config", "encoder_config")
 _FROM_TOWER = ("encoder_hidden_size", "vision_hidden_size", "audio_hidden_size")
+_PROJECTED = ("projection_dim", "output_dim")
 _OWN_WIDTH = ("hidden_size", "hidden_dim", "d_model", "embed_dim")
 
 
@@ -72,9 +73,20 @@ def _meeting_widths(config: Config) -> None:
                 part[name] = width
 
 
+def _projected_to_text(config: Config) -> None:
+    """Let a tower with a projection of its own give vectors as wide as the text's."""
+    width = shrink.hidden_size(config.get("text_config") or {})
+    towers = [config[name] for name in _TOWERS if isinstance(config.get(name), dict)]
+    for tower in towers if width else ():
+        for name in _PROJECTED:
+            if shrink.is_size(tower.get(name)):
+                tower[name] = width
+
+
 REPAIRS: dict[str, Callable[[Config], Any]] = {
     "open placeholders": _open_placeholders,
     "even patches": _even_patches,
     "meeting widths": _meeting_widths,
+    "projected to the text": _projected_to_text,
 }
 """In the order in which they are applied."""

@@ -128,7 +128,8 @@ def plans(config: Config, multiple: int = 1) -> Iterator[Scaled]:
 def _meet_text(config: Config) -> None:
     """Make patches of an image as wide as the text's tokens: defaults of the two parts may be of other models.
 
-    Where a part has ``embed_dim`` for its own width, ``hidden_size`` is that of the patches it returns.
+    Where a part has ``embed_dim`` for its own width, ``hidden_size`` is that of the patches it returns. Ovis2 has the
+    text's width twice.
     """
     widths = {shrink.hidden_size(part) for part in parts(config) if "vocab_size" in part}
     widths.discard(0)
@@ -137,6 +138,9 @@ def _meet_text(config: Config) -> None:
         for name in ("out_hidden_size", *(["hidden_size"] if is_own else [])):
             if "vocab_size" not in part and shrink.is_size(part.get(name)):
                 part[name] = next(iter(widths))
+    text = shrink.hidden_size(config.get("text_config") or {})
+    if text and shrink.is_size(config.get("hidden_size")):
+        config["hidden_size"] = text
 
 
 def _divisors(config: Config) -> list[tuple[int, int]]:

@@ -27,6 +27,8 @@ _RESERVED_IDS = 10
 """Ids below are never among seeded ones (model.inputs.seeded_ids), so they serve as special tokens."""
 _STEP = 8
 """Inner sizes that do not divide are rounded to a multiple of it."""
+_GROUP = 4
+"""A divided inner size is a multiple of it: products of experts take whole groups of 16 bytes."""
 
 LAYERS = re.compile(
     r"(num_hidden_layers|n_layers?|num_layers|num_(en|de)coder_layers|(en|de)coder_layers|depth"
@@ -214,12 +216,13 @@ def _divided(value: Any, factor: int) -> Any:
 
 
 def _narrower(value: Any, factor: int) -> Any:
-    """Return an inner size, or one of each layer; one that does not divide is rounded."""
+    """Return an inner size, or one of each layer; one that does not divide well is rounded."""
     if isinstance(value, list):
         return [_narrower(size, factor) for size in value]
     if not is_size(value) or factor == 1:
         return value
-    return value // factor if value % factor == 0 else max(value // factor // _STEP, 1) * _STEP
+    is_whole = value % (_GROUP * factor) == 0
+    return value // factor if is_whole else max(value // factor // _STEP, 1) * _STEP
 
 
 def _narrow_outside(config: Config, before: set[int], after: set[int]) -> None:
