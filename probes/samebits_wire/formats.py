@@ -36,6 +36,7 @@ CAPTURE: Final = 25
 #     images one by one, and rows of text after them.
 # 23: which call of a processor counts the tokens that a method tells.
 # 24: whether generate() with an image or a sound is its own forward.
+# 25: whether padding changes what generate() computes behind its first step.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

@@ -853,6 +853,13 @@ def test_generation_with_an_image_is_named_where_that_of_the_reference_is_its_fo
     assert codes_of(rounded, reference=kept) == []
 
 
+def test_generation_that_padding_changes_is_named_whatever_the_reference_does():
+    name = "generate() of a padded row = without padding"
+    broken, rounded = (with_relations(relation(name, *d)) for d in ((2.0, 2.0), (1e-5, 1e-14)))
+    assert codes_of(broken, reference=broken) == ["SB704"]
+    assert codes_of(rounded, reference=broken) == []
+
+
 def test_sdpa_and_eager_attention_of_different_functions_are_named_and_rounding_is_not():
     assert codes_of(with_relations(relation("SDPA = eager attention", 1.2, 1.2))) == ["SB606"]
     assert codes_of(with_relations(relation("SDPA = eager attention", 3e-6, 4e-15))) == []

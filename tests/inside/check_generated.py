@@ -1,7 +1,10 @@
 """Generation beside an image or a sound: a step that differs from the forward is seen, a clean twin is not accused."""
 
+import json
+
 import torch
 import transformers
+from check_feed import LLAVA
 from samebits_probe.questions.relations import generated, relations
 
 torch.set_num_threads(1)
@@ -50,7 +53,7 @@ def test_a_sound_that_is_read_by_every_step_keeps_the_relation():
     (relation,) = answer.relations
     assert relation["tried"] == 1
     assert relation["promoted"] is None or relation["promoted"]["max_abs"] < 1e-9, relation
-    assert not answer.inapplicable
+    assert [skip["relation"] for skip in answer.inapplicable] == [generated.PADDED]
 
 
 def test_a_step_that_forgets_its_position_is_seen():
@@ -65,6 +68,63 @@ def test_a_step_that_forgets_its_position_is_seen():
     table.__class__ = Forgetful
     (relation,) = asked(model).relations
     assert relation["promoted"]["max_abs"] > 1e-3
+
+
+def llava():
+    config = json.loads(json.dumps(LLAVA)) | {"image_token_index": 90}
+    torch.manual_seed(0)
+    model = transformers.LlavaForConditionalGeneration(transformers.LlavaConfig(**config)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=0.3)
+    return model
+
+
+def pictures():
+    """Return two rows with an image each, the second one behind three pads."""
+    ids = torch.tensor([[5, *[90] * 9, 6, 7, 8, 9], [0, 0, 0, 5, *[90] * 9, 6]])
+    pixels = torch.rand(2, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+    mask = (ids != 0).long()
+    return [("image-padded", {"input_ids": ids, "attention_mask": mask, "pixel_values": pixels})]
+
+
+def padded(model):
+    relations = asked(model, pictures()).relations
+    return next(r for r in relations if r["relation"] == generated.PADDED)["promoted"]["max_abs"]
+
+
+def test_padding_changes_no_step():
+    assert padded(llava()) < 1e-9
+
+
+def test_a_step_whose_position_counts_the_padding_is_seen():
+    """Kosmos-2 has it so from 4.57 on."""
+    model = llava()
+    prepare = model.prepare_inputs_for_generation
+
+    def shifted(ids, **kwargs):
+        made = prepare(ids, **kwargs)
+        if made["input_ids"] is not None and made["input_ids"].shape[1] == 1:
+            made["position_ids"] = torch.full_like(made["input_ids"], ids.shape[1] - 1)
+        return made
+
+    model.prepare_inputs_for_generation = shifted
+    assert padded(model) > 1e-3
+
+
+def test_a_class_that_is_not_made_for_padding_is_left_out():
+    model = llava()
+    prepare = model.prepare_inputs_for_generation
+
+    def unmasked(ids, **kwargs):
+        made = prepare(ids, **kwargs)
+        if "attention_mask" in made:  # 5.x leaves out one of ones
+            made["attention_mask"] = torch.ones_like(made["attention_mask"])
+        return made
+
+    model.prepare_inputs_for_generation = unmasked
+    skips = {s["relation"]: s["reason"] for s in asked(model, pictures()).inapplicable}
+    assert "the first step differs" in skips[generated.PADDED]
 
 
 def test_text_alone_and_a_model_that_does_not_generate_are_left_out():

@@ -76,7 +76,8 @@ def _meeting_widths(config: Config) -> None:
 def _projected_to_text(config: Config) -> None:
     """Let a tower with a projection of its own give vectors as wide as the text's."""
     width = shrink.hidden_size(config.get("text_config") or {})
-    towers = [config[name] for name in _TOWERS if isinstance(config.get(name), dict)]
+    # an encoder_config may have the classes of its own head there, as Granite Speech's
+    towers = [config[name] for name in _TOWERS[:2] if isinstance(config.get(name), dict)]
     for tower in towers if width else ():
         for name in _PROJECTED:
             if shrink.is_size(tower.get(name)):

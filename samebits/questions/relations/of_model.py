@@ -55,6 +55,7 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "rows with images = one by one": ("in a batch", "alone"),
     "rows of text after images = before": ("before", "after"),
     "generate() with images or sounds = forward": ("generate()", "forward"),
+    "generate() of a padded row = without padding": ("padded", "without padding"),
     "SDPA = eager attention": ("SDPA", "eager"),
 }
 """Names of ``one`` and ``other`` of each relation, as probes/samebits_probe/relations/cases.py and

@@ -40,6 +40,7 @@ RelationName = Literal[
     "rows with images = one by one",
     "rows of text after images = before",
     "generate() with images or sounds = forward",
+    "generate() of a padded row = without padding",
     "SDPA = eager attention",
 ]
 """The names of the relations."""

@@ -32,6 +32,7 @@ _CHUNKED_RELATIONS: tuple[RelationName, ...] = (
     "multi-token verify = single-token decode",
 )
 _GENERATION: RelationName = "generate() with images or sounds = forward"
+_PADDED_GENERATION: RelationName = "generate() of a padded row = without padding"
 _OF_EMBEDDINGS: tuple[RelationName, ...] = (
     "embeddings = token ids",
     "generate() from embeddings = from token ids",
@@ -198,9 +199,13 @@ def _other_embeddings(case: Case) -> Iterator[Sighting]:
 
 
 def _other_generation(case: Case) -> Iterator[Sighting]:
-    """Find a generate() with an image or a sound that its own forward contradicts, but not in the reference."""
+    """Find a generate() with an image or a sound that its own forward contradicts, but not in the reference.
+
+    One that padding changes behind its first step is wrong whatever the reference does.
+    """
     kept = {r.relation for r in _kept(case.reference)} if case.reference is not None else set()
     broken = [r for r in broken_in(case, _GENERATION) if r.relation in kept]
+    broken += broken_in(case, _PADDED_GENERATION)
     if broken:
         yield Sighting("generate() with an image or a sound", _seen(case, broken))
 

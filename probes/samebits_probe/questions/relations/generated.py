@@ -2,6 +2,9 @@
 
 What generate() computes step by step, through its cache, must be what one forward without a cache computes of the same
 tokens beside the same image or sound. The relations of tokens feed text alone, and leave models of sounds out.
+
+A row must give what it gives without its padding on the left. Some classes are not made for such padding: only where the
+first step agrees are the later ones compared, which come from the cache.
 """
 
 from __future__ import annotations
@@ -12,25 +15,32 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import forks, media_way
+from samebits_probe.model import forks, media_way, named
 from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, TOKENS
 from samebits_probe.model.decode import GREEDY_LOGITS
 from samebits_probe.model.inputs import has_media
-from samebits_probe.questions.relations import rows
+from samebits_probe.questions.relations import pictured, rows
 from samebits_probe.questions.relations.embedded import Way, tried, unrepeated
 from samebits_probe.questions.relations.rows import Answer, Pair, Runner
 
 Facts = dict[str, Any]
 
-NAME = "generate() with images or sounds = forward"
+NAME, PADDED = (
+    "generate() with images or sounds = forward",
+    "generate() of a padded row = without padding",
+)
+NAMES = (NAME, PADDED)
 _STEPS = 4
 _ZEROS = (media_way.TOKEN_TYPES, IMAGE_PLACES)
 """What has 0 for a token of text."""
 _UNKNOWN = "how its arguments go on behind the prompt is not known"
+_NO_PADDING = "the first step differs, so its class may not be made for padding on the left"
+_ROUNDING = 1e-3
+"""Part of the first step's largest logit up to which padding may move it."""
 
 
 def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
-    """Try the relation on the prompts that are more than text; the worst one is returned."""
+    """Try both relations on the prompts that are more than text; of each the worst one is returned."""
     if not getattr(model, "can_generate", lambda: False)():
         return _untried(f"{type(model).__name__} does not generate")
     if getattr(getattr(model.config, "decoder", None), "num_codebooks", None):
@@ -41,12 +51,15 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     runner = Runner(model)
     if reason := unrepeated(runner, listed[0][1]):
         return _untried(reason)
-    ways = [_way(name, kwargs) for name, kwargs in listed]
-    return rows.worst_of([tried(runner, way, _UNKNOWN) for way in ways], (NAME,))
+    whole = [tried(runner, _way(name, kwargs), _UNKNOWN) for name, kwargs in listed]
+    ways = [way for name, kwargs in listed if (way := _padded_way(name, kwargs)) is not None]
+    if not ways:
+        whole.append(rows.untried("no prompt of it has a padded row of a decoder", (PADDED,)))
+    return rows.worst_of([*whole, *(tried(runner, way, _NO_PADDING) for way in ways)], NAMES)
 
 
 def _untried(reason: str) -> Answer:
-    return rows.untried(reason, (NAME,))
+    return rows.untried(reason, NAMES)
 
 
 def _way(prompt: str, kwargs: Facts) -> Way:
@@ -63,6 +76,32 @@ def _pairs(kwargs: Facts, runner: Runner) -> dict[str, Pair]:
     if whole is None or whole.ndim != steps.ndim or whole.shape[1] < steps.shape[1]:
         return {}
     return {"logits": (steps, whole[:, -steps.shape[1] :])}
+
+
+def _padded_way(prompt: str, kwargs: Facts) -> Way | None:
+    """Return how the row with most padding is generated with and without it; None if there is none."""
+    if DECODER in kwargs or not pictured.has_rows(kwargs):
+        return None
+    pads = (kwargs[MASK] == 0).sum(1)
+    row, n_pads = int(pads.argmax()), int(pads.max())
+    if not n_pads:
+        return None
+    padded = pictured.row_of(kwargs, row)
+    of_tokens = {*pictured.OF_TOKENS, named.BOXES} & padded.keys()
+    alone = padded | {name: padded[name][:, n_pads:] for name in of_tokens}
+    case = f"{prompt}: row {row}, {n_pads} pads"
+    return Way(PADDED, case, kwargs, partial(_padded_pairs, padded, alone))
+
+
+def _padded_pairs(padded: Facts, alone: Facts, runner: Runner) -> dict[str, Pair]:
+    """Return the logits of the steps behind the first, as far as both ways chose the same tokens before."""
+    (first, ids), (second, other_ids) = _generated(runner, padded), _generated(runner, alone)
+    if (first[:, 0] - second[:, 0]).abs().max() > _ROUNDING * second[:, 0].abs().max():
+        return {}
+    new = other_ids[:, alone[TOKENS].shape[1] :]
+    n_same = int((ids[:, -new.shape[1] :] == new).all(0).long().cumprod(0).sum())
+    steps = slice(1, 1 + n_same)
+    return {"logits": (first[:, steps], second[:, steps])} if n_same else {}
 
 
 def _generated(runner: Runner, kwargs: Facts) -> tuple[torch.Tensor, torch.Tensor]:

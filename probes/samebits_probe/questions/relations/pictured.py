@@ -24,7 +24,7 @@ Facts = dict[str, Any]
 
 APART, AFTER = "rows with images = one by one", "rows of text after images = before"
 NAMES = (APART, AFTER)
-_OF_TOKENS = (TOKENS, MASK, IMAGE_PLACES, *media_way.OPTIONAL, *media_way.VISIBLE)
+OF_TOKENS = (TOKENS, MASK, IMAGE_PLACES, *media_way.OPTIONAL, *media_way.VISIBLE)
 """What has one value for each token, and is padded with the tokens."""
 _WITHOUT_ROWS = (2, 4)
 """Dimensions of images that have no place in a row; with another number, processors fill the place of a missing one."""
@@ -36,7 +36,7 @@ _MIN_TEXT = 3
 
 def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     """Try both relations on the prompts of several rows with images, videos or sounds; of each the worst is returned."""
-    listed = [(name, kwargs) for name, kwargs in prompts if _has_rows(kwargs)]
+    listed = [(name, kwargs) for name, kwargs in prompts if has_rows(kwargs)]
     if not listed:
         return rows.untried(
             "no prompt of it has several rows with an image, a video or a sound", NAMES
@@ -48,13 +48,13 @@ def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
     return rows.worst_of([tried(runner, way) for way in ways], NAMES)
 
 
-def _has_rows(kwargs: Facts) -> bool:
+def has_rows(kwargs: Facts) -> bool:
     """Return True for several rows with equally many values of media each, padded on the left if at all."""
     ids: Any = kwargs.get(TOKENS)
     mask: Any = kwargs.get(MASK)
     if not torch.is_tensor(ids) or not torch.is_tensor(mask) or ids.ndim != 2 or len(ids) < 2:
         return False
-    media = {name: t for name, t in tensors_of(kwargs).items() if name not in _OF_TOKENS}
+    media = {name: t for name, t in tensors_of(kwargs).items() if name not in OF_TOKENS}
     return (
         mask.shape == ids.shape
         and bool((mask.diff(dim=1) >= 0).all())
@@ -66,7 +66,7 @@ def _has_rows(kwargs: Facts) -> bool:
 
 def _ways(model: Any, name: str, kwargs: Facts) -> Iterator[Way]:
     # made here: a slice of float32 is no leak of the float64 that is watched
-    alone = [_row(kwargs, i) for i in range(len(kwargs[TOKENS]))]
+    alone = [row_of(kwargs, i) for i in range(len(kwargs[TOKENS]))]
     yield Way(APART, f"{name}: {len(alone)} rows", kwargs, partial(_compared, kwargs, alone))
     texts = _texts(model, kwargs)
     if texts is None:
@@ -85,7 +85,7 @@ def _ways(model: Any, name: str, kwargs: Facts) -> Iterator[Way]:
 # --- rows ----------------------------------------------------------------------------------------
 
 
-def _row(kwargs: Facts, i: int) -> Facts:
+def row_of(kwargs: Facts, i: int) -> Facts:
     """Return one row with its own share of each tensor of media."""
     row = dict(kwargs)
     for name, tensor in tensors_of(kwargs).items():
@@ -98,7 +98,7 @@ def _texts(model: Any, kwargs: Facts) -> list[torch.Tensor] | None:
     """Return the tokens of text of each row; None for a model of which a row of text needs more than these."""
     signature = choice.signature_of(model.forward)
     placeholder = media_way.placeholder("image", model.config, signature)
-    known = {*_OF_TOKENS, PIXELS, "image_grid_thw", "image_sizes"}
+    known = {*OF_TOKENS, PIXELS, "image_grid_thw", "image_sizes"}
     beside = {IMAGE_PLACES, DECODER, *media_way.VISIBLE, media_way.PATCH_NUMBERS}
     names = tensors_of(kwargs).keys()
     if placeholder is None or PIXELS not in names or names - known or names & beside:
@@ -127,7 +127,7 @@ def _one_with_an_image(
 ) -> tuple[Facts, list[Facts]]:
     """Return a batch of row ``i`` with its image and of a text in the place of the other row, and both rows alone."""
     n_pads = kwargs[TOKENS].shape[1] - len(text)
-    image = _row(kwargs, i)
+    image = row_of(kwargs, i)
     row = _text_row(kwargs, text, (pad_id(token_config(model.config)),) * n_pads)
     alone = [image, row] if i == 0 else [row, image]
     return image | {name: torch.cat([each[name] for each in alone]) for name in row}, alone
