@@ -158,7 +158,7 @@ def test_experts_and_kinds_of_layers_that_a_config_leaves_open_are_filled():
 
 def test_a_default_that_does_not_fit_its_class_is_mended():
     """Of Zamba 4.48 says nothing: there two layers need not share their weights."""
-    fitted = ("efficientnet", "gpt_neo", "hrm_text", "jamba", "upernet", "zamba")
+    fitted = ("efficientnet", "gpt_neo", "hrm_text", "jamba", "superglue", "upernet", "zamba")
     for name in known(*fitted):
         made = auto.make(name, 1)
         assert not made.refused, f"{name}: {made.refused}"

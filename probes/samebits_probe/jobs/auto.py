@@ -216,7 +216,17 @@ _GIVEN: dict[str, dict[str, Any]] = {
     "instructblip": {"image_token_index": 7},
     "jamba": {"use_mamba_kernels": False},  # the kernels need a GPU
     "granitemoehybrid": {"num_hidden_layers": 3, "layer_types": ["mamba", "attention", "mamba"]},
+    # its layer norms are for maps of timm, with the channels last, and as wide as those of its default backbone
+    "omdet-turbo": {
+        "apply_layernorm_after_vision_backbone": False,
+        "encoder_in_channels": [512, 1024, 2048],
+    },
     "pp_doclayout_v2": {"class_thresholds": [0.5] * 25, "class_order": [*range(25)]},
+    # 4.57 drops its own defaults
+    "superglue": {
+        "keypoint_encoder_sizes": [32, 64, 128, 256],
+        "gnn_layers_types": ["self", "cross"],
+    },
     "upernet": {"auxiliary_in_channels": 1024},  # that of its default backbone
     # two layers share weights, which 5.x requires
     "zamba": {"num_hidden_layers": 3, "layers_block_type": ["hybrid", "hybrid", "mamba"]},
