@@ -18,6 +18,7 @@ from samebits.check.options import Options
 from samebits.cli.folders import check_cache, check_reports
 from samebits.cli.interrupts import run_async
 from samebits.cli.report import publish_on_github, write_report
+from samebits.findings.packages import NEEDED, WHEELS
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.reports.formats.registry import GITHUB
@@ -29,14 +30,16 @@ from samebits.terminal.screen import columns, screen
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from samebits.check.command import Check
+    from samebits.matrix.spec import Matrix
     from samebits.records.report import Report
     from samebits.reports.write import Written
     from samebits.terminal.progress import Progress
     from samebits.text.terminal import TerminalText
 
+    Ran = tuple[Report, dict[str, str | bytes]]
 
 _NOT_WATCHED = ("packages", "environment_packages", "imports", "model_class", "inputs")
 """Options that name files or packages whose changes a receipt does not notice."""
@@ -76,6 +79,43 @@ def check_model(
     return printed.code, printed.lines
 
 
+def with_missing_packages(
+    ran: Callable[[Matrix], Ran], matrix: Matrix, spoken: TerminalText
+) -> Ran:
+    """Run a matrix, and once more with the packages that its loads miss and that have wheels everywhere.
+
+    The first run stays if they cannot be had beside an environment: an exception that names a package says
+    more than an installation that fails.
+    """
+    first = ran(matrix)
+    packages = _missing_packages(first[0])
+    if not packages:
+        return first
+    spoken.say(f"a load needs {', '.join(packages)}: added, and run again", sys.stderr)
+    models = (
+        model.model_copy(update={"packages": (*model.packages, *packages)})
+        for model in matrix.models
+    )
+    second = ran(matrix.model_copy(update={"models": tuple(models)}))
+    if any(beside.failure for beside in second[0].packages):
+        spoken.say(f"{', '.join(packages)} cannot be had here: run without", sys.stderr)
+        return first
+    return second
+
+
+def _missing_packages(report: Report) -> tuple[str, ...]:
+    """Return what the loads of a report miss and what no model lists."""
+    listed = {name for beside in report.packages for name in beside.listed}
+    missed = dict.fromkeys(
+        finding.where
+        for row in report.rows
+        for cell in row.cells
+        for finding in cell.findings
+        if finding.code == NEEDED
+    )
+    return tuple(name for name in missed if name in WHEELS and name not in listed)
+
+
 def _expires(order: Order, dependencies: Dependencies) -> float:
     """Return when the first of a check's locks is resolved again, in seconds since the epoch."""
     locks = order.work_folder / "locks"
@@ -112,7 +152,10 @@ def _run(
     def cell_lines(total: int) -> Progress:
         return cast("Progress", CellLines(progress(total)))
 
-    report, files = run_async(run_matrix(order, environ, cell_lines, dependencies, prepared.matrix))
+    def ran(matrix: Matrix) -> Ran:
+        return run_async(run_matrix(order, environ, cell_lines, dependencies, matrix))
+
+    report, files = with_missing_packages(ran, prepared.matrix, spoken)
     report, written = write_report(report, files, order, folder, Redaction(environ), progress(0))
     prune(order.work_folder, dependencies.files.keys(), time.time())
     return report, written, order

@@ -29,6 +29,31 @@ IMAGES = ("pillow", "torchvision")
 SOUNDS = {"LasrFeatureExtractor": ("librosa",)}
 """Class of a feature extractor -> what it imports where it computes (transformers 5.1.0 … 5.24.0:
 models/lasr/feature_extraction_lasr.py)."""
+OF_CLASSES = {
+    "BertJapaneseTokenizer": ("fugashi", "ipadic", "unidic_lite"),
+    "BioGptTokenizer": ("sacremoses",),
+    "CpmAntTokenizer": ("rjieba",),
+    "FlaubertTokenizer": ("sacremoses",),
+    "FSMTTokenizer": ("sacremoses",),
+    "GraniteSpeechFeatureExtractor": ("torchaudio",),
+    "GraniteSpeechProcessor": ("torchaudio",),
+    "HerbertTokenizer": ("sacremoses",),
+    "MarkupLMFeatureExtractor": ("beautifulsoup4",),
+    "MarkupLMProcessor": ("beautifulsoup4",),
+    "MusicgenMelodyFeatureExtractor": ("torchaudio",),
+    "ParakeetFeatureExtractor": ("librosa",),
+    "RoFormerTokenizer": ("rjieba",),
+    "SmolVLMProcessor": ("num2words",),
+    "XLMTokenizer": ("sacremoses",),
+}
+"""Class of a processor or tokenizer -> what its module imports (transformers 4.57.6 … 5.24.0: ``import``,
+``requires_backends`` and ``requires`` in models/)."""
+OF_TYPES = {
+    "deta": ("torchvision",),
+    "higgs_audio_v2_tokenizer": ("torchaudio",),
+    "sam3": ("torchvision",),
+}
+"""Type of a model -> what its module imports."""
 MATCHING = ("scipy",)
 """Matches the objects that a model finds with those of its labels."""
 OF_MASKS = frozenset(
@@ -123,15 +148,29 @@ def _needed(model: ModelSpec, folder: Path) -> Iterator[tuple[str, ...]]:
         yield MATCHING
     if has_boxes:
         yield IMAGES[:1]
+    yield from ((package,) for package in OF_TYPES.get(model_type, ()))
+    declared = [*_declared(model, folder)]
+    yield from ((package,) for package in _of_classes(model, folder, declared))
     # a question asks for its processors: without one, nothing of them is loaded
     if not any(key.sees_images and model.asks(key.name) for key in keys()):
         return
-    declared = [*_declared(model, folder)]
     for content in declared:
         if packages := SOUNDS.get(content.get("feature_extractor_type", "")):
             yield packages
     if any(_KEYS & content.keys() for content in declared):
         yield IMAGES
+
+
+def _of_classes(
+    model: ModelSpec, folder: Path, declared: Iterable[dict[str, Any]]
+) -> Iterator[str]:
+    """Yield the packages of the classes that the files of a model name."""
+    if model.build is not None:
+        return
+    contents = (*declared, *_contents(model, folder, ("tokenizer_config.json",)))
+    keys = ("processor_class", "feature_extractor_type", "tokenizer_class")
+    for name in dict.fromkeys(str(content.get(key)) for content in contents for key in keys):
+        yield from OF_CLASSES.get(name, ())
 
 
 def _config(model: ModelSpec, folder: Path) -> dict[str, Any]:
@@ -170,10 +209,15 @@ def _declared(model: ModelSpec, folder: Path) -> Iterator[dict[str, Any]]:
     if model.build is not None:
         yield model.build.processor or {}
         return
+    yield from _contents(model, folder, FILES)
+
+
+def _contents(model: ModelSpec, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield the content of the files that are there."""
     files: Iterable[Path] = (
-        _hub_files(model, FILES)
+        _hub_files(model, names)
         if model.path is None
-        else (folder / model.path / name for name in FILES)
+        else (folder / model.path / name for name in names)
     )
     for file in files:
         content = json_of(file)

@@ -15,6 +15,9 @@ from samebits.check.folder import claimed_folder
 from samebits.check.options import Options
 from samebits.matrix.checkpoint import CheckpointError
 from samebits.matrix.spec import Matrix
+from samebits.questions import registry
+from samebits.records.finding import Finding
+from samebits.records.report import PackagesReport
 from samebits.terminal.progress import CellLines
 from tests.check.test_model import CONFIG, checkpoint
 from tests.support.sample_report import sample_report
@@ -491,3 +494,54 @@ def test_a_mistake_in_the_file_of_inputs_has_its_place(runner, folder, capsys, t
         (folder / "inputs.yaml").write_text(text)
     assert main(folder, "llama", "--inputs", "inputs.yaml") == 2
     assert words in capsys.readouterr().err
+
+
+def needs(package, **beside):
+    """Return a report in which a load needs a package."""
+    report = sample_report()
+    finding = Finding(code="SB318", where=package, evidence=())
+    row = report.rows[0]
+    cell = row.cells[0].model_copy(update={"findings": (finding,)})
+    rows = (row.model_copy(update={"cells": (cell, *row.cells[1:])}), *report.rows[1:])
+    packages = (PackagesReport(models=("llama",), stack="5.x", **beside),) if beside else ()
+    rules = (*report.rules, *registry.texts([finding.code]))
+    return report.model_copy(update={"rows": rows, "packages": packages, "rules": rules})
+
+
+@pytest.fixture
+def asked(monkeypatch, runner):
+    """Return the packages of each run; the reports are taken from ``runner.reports`` first."""
+    listed = []
+    runner.reports = []
+
+    async def run(order, environ, progress, dependencies, matrix):
+        listed.append(matrix.models[0].packages)
+        if runner.reports:
+            runner.report = runner.reports.pop(0)
+        return await runner(order, environ, progress, dependencies, matrix)
+
+    monkeypatch.setattr("samebits.cli.check.run_matrix", run)
+    return listed
+
+
+def test_a_package_that_a_load_needs_is_added_and_the_check_run_again(
+    runner, asked, folder, capsys
+):
+    runner.reports = [needs("torchvision"), sample_report()]
+    main(folder, "llama")
+    assert asked == [(), ("torchvision",)]
+    assert "a load needs torchvision: added, and run again" in capsys.readouterr().err
+
+
+def test_a_package_that_is_listed_or_has_no_wheels_is_not_added(runner, asked, folder):
+    runner.reports = [needs("timm", listed=("timm",)), needs("detectron2")]
+    main(folder, "llama")
+    main(folder, "llama")
+    assert asked == [(), ()]
+
+
+def test_without_the_package_the_first_run_stays(runner, asked, folder, capsys):
+    runner.reports = [needs("timm"), needs("timm", listed=("timm",), failure="no network")]
+    main(folder, "llama")
+    assert asked == [(), ("timm",)]
+    assert "timm cannot be had here: run without" in capsys.readouterr().err

@@ -204,7 +204,7 @@ NEAR = [
     (STRICT, "Class validation error for validator 'x':\n    AttributeError: no attribute 'y'"),
     ("ImportError", "cannot import name 'LossKwargs' from 'mypackage.utils'"),
     ("ImportError", "cannot import name 'NeverHeardOf' from 'transformers.utils'"),
-    ("ModuleNotFoundError", "No module named 'einops'"),
+    ("ModuleNotFoundError", "No module named 'torch.unheard_of'"),
     ("AttributeError", "'Tiny' object has no attribute 'head_mask'"),
     ("AttributeError", "'TinyConfig' object has no attribute 'my_own_field'"),
     ("AttributeError", "'Tiny' object has no attribute 'pad_token_id'"),

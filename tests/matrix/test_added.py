@@ -142,6 +142,7 @@ def test_a_file_of_the_hub_is_downloaded_only_if_the_cache_lacks_it_and_the_hub_
     own = matrix(tmp_path).model_copy(update={"models": (model_spec(hub="a/b"),)})
     assert (packages(own)[-2:] == IMAGES) == is_cached
     missing = ["tokenizer.json", *added.PIECE_FILES, "config.json", *added.FILES]
+    missing += ["tokenizer_config.json"]
     assert hub.asked == len(missing) - is_cached
     assert hub.downloads == ([n for n in missing if n not in hub.cached] if reached else [])
 
@@ -239,3 +240,20 @@ def test_a_copy_of_a_matrix_with_other_models_finds_those():
     matrix = Matrix(path="m.yaml", stacks=(stack_spec("4.57"),), reference="4.57", models=(first,))
     assert matrix.model("one") == first
     assert matrix.model_copy(update={"models": (second,)}).model("two") == second
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "expected"),
+    [
+        ("processor_config.json", {"processor_class": "SmolVLMProcessor"}, ("num2words",)),
+        ("tokenizer_config.json", {"tokenizer_class": "XLMTokenizer"}, ("sacremoses",)),
+        ("config.json", {"model_type": "deta"}, ("torchvision",)),
+        ("processor_config.json", {"processor_class": "CLIPProcessor"}, ()),
+        ("tokenizer_config.json", {"tokenizer_class": "BertTokenizer"}, ()),
+        ("config.json", {"model_type": "llama"}, ()),
+    ],
+)
+def test_a_class_or_a_type_gets_what_its_module_imports(tmp_path, file, content, expected):
+    found = packages(matrix(tmp_path, {file: content}))
+    assert {*expected} <= {*found}
+    assert bool(found) == bool(expected)

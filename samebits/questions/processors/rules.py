@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from samebits.findings.packages import missing_packages, remedy
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines
 from samebits.questions.processors.compare import changed_outputs, comparisons, effect_of
@@ -191,6 +192,37 @@ def _number(counted: ProcessorCase, output: str) -> int | None:
     return int(facts.sample[0]) if facts is not None and len(facts.sample) == 1 else None
 
 
+def _needs_packages(case: Case) -> Iterator[Sighting]:
+    """Find processors, and calls of them, of which nothing is asked for want of a package."""
+    signal = PROCESSORS.in_cell(case.capture)
+    if signal is None:
+        return
+    seen: dict[str, list[str]] = {}
+    for name, part in signal.parts.items():
+        for place, reason in _not_asked(name, part):
+            for package in missing_packages(*_exception(reason)):
+                seen.setdefault(package, []).append(f"{place}: {reason}")
+    for package, lines in seen.items():
+        yield Sighting(package, (*lines[:_MAX_CASES], "nothing of it is compared", remedy(package)))
+
+
+def _not_asked(name: str, part: ProcessorPart) -> Iterator[tuple[str, str]]:
+    """Yield what was not asked of a processor, and why."""
+    if part.absent:
+        yield name, part.absent
+    for label, found in part.cases.items():
+        if found.raised:
+            yield f"{name}, {label}", f"{found.raised}: {found.message}"
+        elif found.left_out:
+            yield f"{name}, {label}", found.left_out
+
+
+def _exception(reason: str) -> tuple[str, str]:
+    """Return the type and the message of an exception in words."""
+    type_name, _, message = reason.partition(": ")
+    return type_name, message
+
+
 RULES = (
     Rule("SB830", _other_results("counts")),
     Rule("SB831", _other_settings),
@@ -205,4 +237,5 @@ RULES = (
     Rule("SB850", _differing("no effect")),
     Rule("SB859", _ignored_at_load),
     Rule("SB866", _miscounted),
+    Rule("SB885", _needs_packages),
 )

@@ -252,3 +252,22 @@ def test_an_option_that_is_set_on_the_object_is_compared_with_the_call():
 
     assert codes(of(WITH), of(WITHOUT)) == {"SB859"}
     assert codes(of(WITHOUT), of(WITH)) == set()
+
+
+NEEDS = "ImportError: Package `num2words` is required. Install it with `pip install num2words`."
+
+
+def needed(signal):
+    return findings_of("processors", signal, signal)
+
+
+def test_a_processor_that_needs_a_package_is_named_with_its_command():
+    found = needed(signal(class_name="", backend="", absent=NEEDS))
+    assert found.keys() == {"SB885"}
+    assert found["SB885"].where == "num2words"
+    assert found["SB885"].evidence[-1] == "with it: samebits check --package num2words"
+    left_out = signal({"c": case(NATIVE, EXACT), "d": ProcessorCase(left_out=NEEDS)})
+    assert needed(left_out).keys() == {"SB885"}
+    assert needed(PLAIN) == {}
+    other = signal({"c": case(NATIVE, EXACT), "d": ProcessorCase(left_out="it takes no video")})
+    assert needed(other) == {}

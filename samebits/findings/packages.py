@@ -1,0 +1,78 @@
+"""SB318: a class that needs a package which the environment lacks."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from samebits.findings.rule import RAISED, Rule, Sighting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.findings.case import Case
+
+NEEDED = "SB318"
+"""The finding whose place is the package that a load misses."""
+_NAMED = re.compile(
+    r"pip install (?:-U |--upgrade )?(?P<pip>[A-Za-z][\w-]*)"
+    r"|requires the (?:🤗 )?(?P<library>[A-Za-z][\w-]*) library but it was not found"
+    r"|need to install (?P<install>[a-z][\w-]*)"
+    r"|No module named '(?P<module>[A-Za-z]\w*)"
+)
+"""How releases from 4.48 to 5.24 name them: ``requires_backends``, ``check_imports`` of code beside a checkpoint,
+classes that import by themselves, and Python."""
+_PACKAGE_OF = {
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "google": "protobuf",
+    "levenshtein": "python-levenshtein",
+    "opencv-python": "opencv-python-headless",
+    "pil": "pillow",
+    "sklearn": "scikit-learn",
+}
+"""Module -> its package."""
+_OF_ENVIRONMENTS = frozenset({"torch", "transformers", "tokenizers", "tensorflow", "flax", "jax"})
+"""What an environment has, or what no model of torch needs."""
+WHEELS = frozenset(
+    {
+        "accelerate", "av", "beautifulsoup4", "einops", "ftfy", "librosa", "num2words",
+        "opencv-python-headless", "pillow", "protobuf", "rjieba", "sacremoses", "scikit-learn", "scipy",
+        "sentencepiece", "soundfile", "tiktoken", "timm", "torchaudio", "torchvision",
+    }
+)  # fmt: skip
+"""Packages with a wheel for every platform that torch has: a run adds them by itself."""
+
+
+def missing_packages(type_name: str, message: str) -> tuple[str, ...]:
+    """Return the packages that an exception says are missing; () for any other exception."""
+    if type_name.rpartition(".")[2] not in {"ImportError", "ModuleNotFoundError"}:
+        return ()
+    return tuple(dict.fromkeys(_packages(" ".join(message.split()))))
+
+
+def _packages(message: str) -> Iterator[str]:
+    for match in _NAMED.finditer(message):
+        name = str(match[match.lastgroup or 0]).lower()
+        package = _PACKAGE_OF.get(name, name)
+        if package not in _OF_ENVIRONMENTS:
+            yield package
+
+
+def remedy(package: str) -> str:
+    """Return the line of evidence that names the command."""
+    return f"with it: samebits check --package {package}"
+
+
+def _load_needs(case: Case) -> Iterator[Sighting]:
+    """Find what a load misses; of a tokenizer, SB828 says which packages every environment needs."""
+    failure = case.failure
+    if failure is None or failure.phase == "tokenizer":
+        return
+    if failure.phase.startswith("import"):
+        return  # a module that the user names, of which the run says more
+    for package in missing_packages(failure.type, failure.message):
+        yield Sighting(package, (*case.exception_lines(), remedy(package)))
+
+
+RULES = (Rule(NEEDED, _load_needs, explains=RAISED),)
