@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 NEEDED = "SB318"
 """The finding whose place is the package that a load misses."""
-_NAMED = re.compile(
+_NAMED = (
     r"pip install (?:-U |--upgrade )?(?P<pip>[A-Za-z][\w-]*)"
     r"|requires the (?:🤗 )?(?P<library>[A-Za-z][\w-]*) library but it was not found"
     r"|need to install (?P<install>[a-z][\w-]*)"
@@ -52,7 +52,7 @@ def missing_packages(type_name: str, message: str) -> tuple[str, ...]:
 
 
 def _packages(message: str) -> Iterator[str]:
-    for match in _NAMED.finditer(message):
+    for match in re.finditer(_NAMED, message):
         name = str(match[match.lastgroup or 0]).lower()
         package = _PACKAGE_OF.get(name, name)
         if package not in _OF_ENVIRONMENTS:

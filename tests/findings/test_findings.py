@@ -1287,6 +1287,7 @@ def _way(parts):
 
 
 CALL = "prepare_decoder_input_ids_from_labels(labels=…)"
+GETTER = "get_decoder() of the base model"
 SHIFTED, KEPT_IDS = ({CALL: {"gave": ids}} for ids in ("[[0, 5, 6, 7]]", "[[5, 6, 7, 0]]"))
 
 
@@ -1297,6 +1298,8 @@ SHIFTED, KEPT_IDS = ({CALL: {"gave": ids}} for ids in ("[[0, 5, 6, 7]]", "[[5, 6
         (SHIFTED, KEPT_IDS, ["SB946"]),
         (SHIFTED, {CALL: {"left_out": "no such part"}}, []),
         (SHIFTED, {}, []),
+        ({GETTER: {"gave": "MistralModel"}}, {GETTER: {"gave": "None"}}, ["SB946"]),
+        ({GETTER: {"gave": "MistralModel"}}, {GETTER: {"gave": "MistralModel"}}, []),
     ],
 )
 def test_a_method_that_does_something_else_is_named(reference, candidate, expected):

@@ -381,6 +381,20 @@ def test_methods_that_libraries_call_do_what_they_are_for():
     assert not any("refused" in fact for fact in facts.values())
 
 
+def test_getters_return_the_class_of_a_part_of_the_model_and_of_its_base():
+    made = model()
+    facts = called(made)
+    assert facts["get_decoder()"] == {"gave": type(made.base_model).__name__}
+    assert facts["get_input_embeddings() of the base model"] == {"gave": "Embedding"}
+    assert facts["get_output_embeddings()"] == {"gave": "Linear"}
+    assert not facts.keys() & {"get_encoder()", "get_output_embeddings() of the base model"}
+    made.base_model.get_decoder = lambda: None
+    made.get_decoder = lambda: made
+    facts = called(made)
+    assert facts["get_decoder() of the base model"] == {"gave": "None"}
+    assert facts["get_decoder()"] == {"gave": f"{type(made).__name__}, the model itself"}
+
+
 def test_a_method_that_libraries_call_is_seen_to_refuse_and_to_do_something_else():
     made = model()
     made.prepare_decoder_input_ids_from_labels = lambda labels: labels.roll(1)

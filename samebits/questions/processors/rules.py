@@ -200,7 +200,7 @@ def _needs_packages(case: Case) -> Iterator[Sighting]:
     seen: dict[str, list[str]] = {}
     for name, part in signal.parts.items():
         for place, reason in _not_asked(name, part):
-            for package in missing_packages(*_exception(reason)):
+            for package in missing_packages(reason.split(":")[0], reason):
                 seen.setdefault(package, []).append(f"{place}: {reason}")
     for package, lines in seen.items():
         yield Sighting(package, (*lines[:_MAX_CASES], "nothing of it is compared", remedy(package)))
@@ -215,12 +215,6 @@ def _not_asked(name: str, part: ProcessorPart) -> Iterator[tuple[str, str]]:
             yield f"{name}, {label}", f"{found.raised}: {found.message}"
         elif found.left_out:
             yield f"{name}, {label}", found.left_out
-
-
-def _exception(reason: str) -> tuple[str, str]:
-    """Return the type and the message of an exception in words."""
-    type_name, _, message = reason.partition(": ")
-    return type_name, message
 
 
 RULES = (

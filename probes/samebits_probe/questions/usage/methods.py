@@ -40,6 +40,7 @@ def _asked(call: Callable[[], str]) -> Facts:
 
 def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     model = subject.model
+    yield from _getters(model)
     if hasattr(model, _FROM_LABELS):
         yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)
     for part in _PARTS:
@@ -56,6 +57,32 @@ def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
         yield name, partial(_frozen, subject, first)
         for prompt in _of_other_kinds(subject, first):
             yield f"{name}, {prompt}", partial(_frozen, subject, prompt)
+
+
+def _getters(model: Any) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield the calls that return a part, of the model and of the base model that its head has.
+
+    A decoder is asked of what generates alone: releases return anything for other models.
+    """
+    base, encodes = model.base_model, bool(getattr(model.config, "is_encoder_decoder", False))
+    for owner, of in ((model, ""), *([(base, " of the base model")] if base is not model else [])):
+        names = [
+            *(["get_decoder"] if model.can_generate() else []),
+            *(["get_encoder"] if encodes else []),
+            "get_input_embeddings",
+            *(["get_output_embeddings"] if owner is model else []),
+        ]
+        for name in names:
+            if hasattr(owner, name):
+                yield f"{name}(){of}", partial(_got, owner, name)
+
+
+def _got(owner: Any, getter: str) -> str:
+    """Return the class of a part, which has other names in other releases."""
+    found = getattr(owner, getter)()
+    if found is None:
+        return "None"
+    return f"{type(found).__name__}, the model itself" if found is owner else type(found).__name__
 
 
 def _from_labels(model: Any) -> str:
