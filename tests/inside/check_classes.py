@@ -57,6 +57,10 @@ def loads(model, kwargs=IDS, classes=None):
     return facts(source, own, asked(source) if classes is None else classes)
 
 
+def classes_of(source):
+    return {name: kind.__name__ for name, kind in asked(source).items() if kind is not None}
+
+
 def bert(kind=transformers.BertForMaskedLM, **fields):
     torch.manual_seed(0)
     return kind(transformers.BertConfig(**(SIZES | fields)))
@@ -146,9 +150,9 @@ def test_auto_classes_of_a_part_are_those_of_the_whole_checkpoint():
     whole, loaded = saved(transformers.CLIPModel(clip))
     part = whole._replace(model_class="transformers:CLIPTextModel")
     assert load.load_model(part).model.config.model_type == "clip_text_model"
-    names = {name: kind.__name__ for name, kind in asked(part).items()}
+    names = classes_of(part)
     assert names["AutoModel"] == type(loaded.model).__name__ == "CLIPModel"
-    assert names == {name: kind.__name__ for name, kind in asked(whole).items()}
+    assert names == classes_of(whole)
 
 
 def test_a_config_of_an_unknown_type_has_no_auto_class():
@@ -266,3 +270,29 @@ def test_a_constructor_that_raises_is_said_and_leaves_the_default_dtype():
     found = made.facts(source, Raising)
     assert "ValueError: torch.bfloat16" in found["dtype=bfloat16"]["raised"]
     assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_head_whose_rows_are_choices_computes():
+    found = loads(bert(pad_token_id=0))["AutoModelForMultipleChoice"]
+    assert "logits(1, 3)" in found["numbers"], found
+    assert "loss()" in found["numbers"]
+
+
+def test_a_table_without_the_config_has_no_class():
+    found = loads(bert())
+    assert found["AutoModelForCTC"] == {"model_class": ""}
+    assert found["AutoModelForNextSentencePrediction"]["model_class"].endswith("Prediction")
+
+
+class Drawing(transformers.BertForSequenceClassification):
+    """A head that draws numbers."""
+
+    def forward(self, *args, **kwargs):
+        output = super().forward(*args, **kwargs)
+        output.logits = output.logits + torch.rand(1)
+        return output
+
+
+def test_a_head_that_draws_numbers_has_none_to_compare():
+    found = loads(bert(), classes={"Drawing": Drawing})["Drawing"]
+    assert not found.get("numbers"), found

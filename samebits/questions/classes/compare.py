@@ -23,16 +23,25 @@ _SAME = 1e-5
 
 
 def differences(reference: ClassesSignal, candidate: ClassesSignal) -> Iterator[ClassDifference]:
-    """Yield the classes that do not read the same."""
+    """Yield the classes that do not read the same.
+
+    Where the reference's Auto class knows none, the candidate's must be a class that the reference has, too: else
+    it is a new one.
+    """
+    known = {load.model_class for load in reference.loads.values()}
     for name, before in reference.loads.items():
         after = candidate.loads.get(name)
+        if not before.model_class and (after is None or after.model_class not in known):
+            continue
         if kind := _kind(before, after):
             yield ClassDifference(name=name, kind=kind, reference=before, candidate=after)
 
 
 def is_worse_before(difference: ClassDifference) -> bool:
-    """Return True if the reference reads fewer tensors, or if its base model computes other bits."""
+    """Return True if the reference knows no class, reads fewer tensors, or if its base model computes other bits."""
     before, after = difference.reference, difference.candidate
+    if not before.model_class:
+        return True
     if difference.kind == "tensors" and after is not None:
         read = [load.elements - load.elements_left for load in (before, after)]
         return read[0] < read[1]

@@ -25,7 +25,7 @@ class ClassLoad(Record):
     """The checkpoint loaded by one class, compared with the load by its own class in the same environment."""
 
     model_class: str
-    """The class that was loaded; with nothing else if it is the checkpoint's own."""
+    """The class that was loaded; with nothing else if it is the checkpoint's own. '' if the Auto class knows none."""
     left_out: str = ""
     """Why it was not loaded: a package is missing."""
     raised: Annotated[str, RAISED] = ""
@@ -76,9 +76,10 @@ class ClassesSignal(Answer):
     """Arguments of ``from_config`` -> what it makes."""
 
     def trimmed(self) -> Self:
-        """Return the classes and the new models, these without their tensors."""
+        """Return the classes that there are and the new models, these without their tensors."""
+        loads = {name: load for name, load in self.loads.items() if load.model_class}
         made = {name: new.model_copy(update={"dtypes": {}}) for name, new in self.made.items()}
-        return self.model_copy(update={"made": made})
+        return self.model_copy(update={"loads": loads, "made": made})
 
 
 class ClassDifference(Record):

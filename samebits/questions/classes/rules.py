@@ -68,7 +68,7 @@ def shown(load: ClassLoad, name: str) -> str:
 
 def in_words(load: ClassLoad | None) -> str:
     """Return what a class reads, as lines of evidence and tables have it."""
-    if load is None:
+    if load is None or not load.model_class:
         return "no class for this config"
     if load.raised or load.left_out:
         return f"{load.model_class}: {load.raised or load.left_out}"

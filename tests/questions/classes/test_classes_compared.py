@@ -223,3 +223,31 @@ def test_a_new_model_that_raises_on_one_side_is_named_with_its_exception():
         found = findings_of("classes", *pair)
         assert found.keys() == {"SB931"}
         assert "dtype=bfloat16" in found["SB931"].where
+
+
+def of_masks(load):
+    loads = {"AutoModel": OWN, "AutoModelForMaskGeneration": load}
+    return ClassesSignal.model_validate({"loads": {n: v for n, v in loads.items() if v}})
+
+
+def test_a_table_that_lacks_a_class_which_the_release_has_is_the_references_defect():
+    found = findings_of("classes", of_masks({"model_class": ""}), of_masks(OWN))
+    assert found.keys() == {"SB313"}
+    assert found["SB313"].of_reference
+    assert found["SB313"].evidence[0].endswith("no class for this config")
+
+
+def test_a_new_class_and_a_new_table_are_no_defect():
+    new = {"model_class": "BertForMasks"}
+    assert findings_of("classes", of_masks({"model_class": ""}), of_masks(new)) == {}
+    assert findings_of("classes", of_masks(None), of_masks(OWN)) == {}
+    assert findings_of("classes", of_masks({"model_class": ""}), of_masks(None)) == {}
+    assert (
+        findings_of("classes", of_masks({"model_class": ""}), of_masks({"model_class": ""})) == {}
+    )
+
+
+def test_a_table_that_lost_its_class_is_the_candidates_defect():
+    found = findings_of("classes", of_masks(OWN), of_masks({"model_class": ""}))
+    assert found.keys() == {"SB313"}
+    assert not found["SB313"].of_reference

@@ -32,6 +32,26 @@ _AUTO = (
     "AutoModelForImageTextToText",
     "AutoModelForImageClassification",
     "AutoModelForAudioClassification",
+    "AutoModelForMultipleChoice",
+    "AutoModelForNextSentencePrediction",
+    "AutoModelForMaskedImageModeling",
+    "AutoModelForObjectDetection",
+    "AutoModelForZeroShotObjectDetection",
+    "AutoModelForSemanticSegmentation",
+    "AutoModelForInstanceSegmentation",
+    "AutoModelForUniversalSegmentation",
+    "AutoModelForMaskGeneration",
+    "AutoModelForDepthEstimation",
+    "AutoModelForKeypointDetection",
+    "AutoModelForKeypointMatching",
+    "AutoModelForVideoClassification",
+    "AutoModelForVisualQuestionAnswering",
+    "AutoModelForDocumentQuestionAnswering",
+    "AutoModelForSpeechSeq2Seq",
+    "AutoModelForCTC",
+    "AutoModelForAudioFrameClassification",
+    "AutoModelForAudioXVector",
+    "AutoBackbone",
 )
 _MAX_NAMES = 8
 _ROUNDING = 64
@@ -87,7 +107,7 @@ def _is_rounding(before: torch.Tensor, after: torch.Tensor) -> bool:
 
 
 def asked(source: load.Source) -> dict[str, Any]:
-    """Return what users call ``from_pretrained`` of -> the class that it loads.
+    """Return what users call ``from_pretrained`` of -> the class that it loads; None where it knows none for the config.
 
     An Auto class reads the config of the folder by AutoConfig. The checkpoint's own class can have read another one:
     that of a part, such as the text model below a model of images.
@@ -98,12 +118,16 @@ def asked(source: load.Source) -> dict[str, Any]:
         config = transformers.AutoConfig.from_pretrained(source.where, **source.config_arguments())
     except Exception:  # noqa: BLE001  a type that no Auto class knows: its own class alone loads it
         return {}
-    found = {}
+    found: dict[str, Any] = {}
     for name in _AUTO:
         mapping = getattr(getattr(transformers, name, None), "_model_mapping", None)
-        if mapping is not None and type(config) in mapping:
-            with suppress(Exception):  # a class whose packages are missing
-                found[name] = _get_model_class(config, mapping)
+        if mapping is None:
+            continue
+        if type(config) not in mapping:
+            found[name] = None
+            continue
+        with suppress(Exception):  # a class whose packages are missing
+            found[name] = _get_model_class(config, mapping)
     return found | {part.__name__: part for part in _parts(config)}
 
 
@@ -127,6 +151,9 @@ def facts(source: load.Source, own: Own, classes: dict[str, Any]) -> dict[str, F
     by_class: dict[Any, Facts] = {type(own.model): {}}
     for i, (name, model_class) in enumerate(classes.items(), 1):
         progress.tick(name, i, len(classes))
+        if model_class is None:
+            found[name] = {"model_class": ""}
+            continue
         if model_class not in by_class:
             by_class[model_class] = _of_class(
                 getattr(transformers, name, model_class), source, own, name

@@ -24,6 +24,8 @@ _LENGTH = 12
 _PADS = 3
 _IGNORED = -100
 """The label that a loss leaves out."""
+_CHOOSES = "ForMultipleChoice"
+"""Ends the names of heads whose rows are choices, of which the batch has one dimension more."""
 _SAMPLES = 16
 """Values of an output that are kept, beside its norm."""
 
@@ -51,8 +53,13 @@ def _of_both(model: Any, base: Any, inputs: Facts, dtype: torch.dtype) -> Facts:
     model.to(dtype)
     inputs = in_dtype(inputs, dtype)
     for_base = {name: value for name, value in inputs.items() if forks.accepts(base, name)}
+    if _chooses(model):
+        for_base = {name: value[0] for name, value in for_base.items()}
     with torch.no_grad():
-        return {"base_numbers": _samples(base(**for_base)), "numbers": _samples(model(**inputs))}
+        first, again = (_samples(model(**inputs)) for _ in range(2))
+        if first != again:  # a forward that draws numbers, such as which patches it hides
+            return {}
+        return {"base_numbers": _samples(base(**for_base)), "numbers": first}
 
 
 def fill(model: Any, fresh: list[str]) -> None:
@@ -68,11 +75,22 @@ def fill(model: Any, fresh: list[str]) -> None:
 
 def _that_answers(model: Any, kwargs: Facts) -> Facts:
     """Return the first arguments that forward takes, with labels; raises what it raises for the last ones."""
+    if _chooses(model):
+        return _with_labels(model, _as_choices(rows(kwargs, model.config)))
     without_decoder = {n: v for n, v in kwargs.items() if not n.startswith("decoder_")}
     # heads of some encoder-decoders make the decoder's ids, others do not
     with suppress(Exception):
         return _with_labels(model, rows(without_decoder, model.config))
     return _with_labels(model, kwargs)
+
+
+def _chooses(model: Any) -> bool:
+    return type(model).__name__.endswith(_CHOOSES)
+
+
+def _as_choices(way: Facts) -> Facts:
+    """Return rows as the choices of one question."""
+    return {name: value[None] for name, value in way.items()}
 
 
 def _with_labels(model: Any, way: Facts) -> Facts:

@@ -28,7 +28,10 @@ def observe(session: Session) -> None:
     if options is None or not type(model).__module__.startswith("transformers."):
         return
     asked = classes.asked(session.source)
-    reason = _too_dear(session, len(asked), large=bool(options.get("large")))
+    n_loads = len(
+        {*asked.values()} - {type(model), None}
+    )  # a class of several names is loaded once
+    reason = _too_dear(session, n_loads, large=bool(options.get("large")))
     if reason:
         session.skip("classes", reason, "cost")
         return
