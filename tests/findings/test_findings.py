@@ -1307,6 +1307,20 @@ def test_a_method_that_does_something_else_is_named(reference, candidate, expect
     assert codes(Case(sides[1], reference=sides[0])) == expected
 
 
+TIMED = "generate(return_token_timestamps=True)"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "times", "expected"),
+    [("identical", 0.5, ["SB946"]), ("identical", 0.0, []), ("differs", 0.5, [])],
+)
+def test_times_of_tokens_are_compared_where_nothing_else_differs(outcome, times, expected):
+    gave = [{TIMED: {"gave": f"[[5]] at [[{time}]]"}} for time in (0.0, times)]
+    sides = used("4.48", methods=gave[0]), used(methods=gave[1])
+    signals = (SignalComparison(signal="logits", outcome=outcome, n_items=1, n_differ=1),)
+    assert codes(Case(sides[1], reference=sides[0], signals=signals)) == expected
+
+
 WAY = {"tokens": [[9, 1]], "scores": ["a"]}
 GENERATED = {
     "prompt": "p",

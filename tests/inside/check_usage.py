@@ -395,6 +395,54 @@ def test_getters_return_the_class_of_a_part_of_the_model_and_of_its_base():
     assert facts["get_decoder()"] == {"gave": f"{type(made).__name__}, the model itself"}
 
 
+def whisper(**settings):
+    torch.manual_seed(0)
+    sizes = {"encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3}
+    made = transformers.WhisperForConditionalGeneration(
+        transformers.WhisperConfig(
+            vocab_size=128,
+            num_mel_bins=8,
+            d_model=32,
+            encoder_attention_heads=4,
+            decoder_attention_heads=4,
+            max_source_positions=50,
+            max_target_positions=32,
+            init_std=0.3,
+            suppress_tokens=None,
+            begin_suppress_tokens=None,
+            median_filter_width=3,
+            **sizes,
+            **ids,
+        )
+    ).eval()
+    named = {"is_multilingual": False, "no_timestamps_token_id": 76, "prev_sot_token_id": 75}
+    for name, value in (named | {"max_initial_timestamp_index": 10} | settings).items():
+        setattr(made.generation_config, name, value)
+    return made
+
+
+def timed(made):
+    fed = {"sound": {"input_features": torch.linspace(-1, 1, 800).reshape(1, 8, 100)}}
+    facts = methods.methods(Subject(made, "seq2seq-lm", Path(), fed))
+    return {name: fact for name, fact in facts.items() if name.startswith("generate(")}
+
+
+def test_times_of_tokens_are_those_of_the_same_call_and_are_seen_to_move():
+    facts = timed(whisper(alignment_heads=[[0, 0], [1, 2]]))
+    assert facts.keys() == {
+        "generate(return_token_timestamps=True)",
+        "generate(return_token_timestamps=True, return_timestamps=True)",
+    }
+    assert all(" at [[" in fact["gave"] for fact in facts.values()), facts
+    moved = whisper(alignment_heads=[[0, 0], [1, 2]])
+    extract = moved._extract_token_timestamps
+    moved._extract_token_timestamps = lambda *args, **kwargs: extract(*args, **kwargs) + 0.5
+    assert timed(moved) != facts
+    assert timed(whisper(alignment_heads=[[0, 0], [1, 2]])) == facts
+    assert timed(whisper()) == {}
+
+
 def test_a_method_that_libraries_call_is_seen_to_refuse_and_to_do_something_else():
     made = model()
     made.prepare_decoder_input_ids_from_labels = lambda labels: labels.roll(1)

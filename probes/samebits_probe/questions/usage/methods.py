@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 _FROM_LABELS, _FROZEN = "prepare_decoder_input_ids_from_labels", "enable_input_require_grads"
 _PARTS = ("decoder", "input_embeddings", "output_embeddings")
+_TOKEN_TIMES, _TIMES = "return_token_timestamps", "return_timestamps"
+_SOUND = "input_features"
+_OF_SOUNDS = (_SOUND, "attention_mask")
+_SIX = {"max_new_tokens": 6, "min_new_tokens": 6}
+"""How many tokens have times."""
 _MODALITIES = (None, "image", "video", "audio")
 _IGNORED = -100
 
@@ -41,6 +46,7 @@ def _asked(call: Callable[[], str]) -> Facts:
 def _calls(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
     model = subject.model
     yield from _getters(model)
+    yield from _timed(subject)
     if hasattr(model, _FROM_LABELS):
         yield f"{_FROM_LABELS}(labels=…)", partial(_from_labels, model)
     for part in _PARTS:
@@ -83,6 +89,38 @@ def _got(owner: Any, getter: str) -> str:
     if found is None:
         return "None"
     return f"{type(found).__name__}, the model itself" if found is owner else type(found).__name__
+
+
+def _timed(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Yield calls that ask for the time of each token, of a model that hears and knows its alignment heads."""
+    config = getattr(subject.model, "generation_config", None)
+    sound = next((fed for fed in subject.prompts.values() if _SOUND in fed), None)
+    if sound is None or not getattr(config, "alignment_heads", None):
+        return
+    for names in ((_TOKEN_TIMES,), (_TOKEN_TIMES, _TIMES)):
+        shown = ", ".join(f"{name}=True" for name in names)
+        yield (
+            f"generate({shown})",
+            partial(_times, subject.model, sound, dict.fromkeys(names, True)),
+        )
+
+
+def _times(model: Any, sound: Facts, named: Facts) -> str:
+    """Return the tokens and the times of each row.
+
+    Raises:
+        NoMeaning: generate() returns no times.
+
+    """
+    fed = {name: value for name, value in sound.items() if name in _OF_SOUNDS}
+    with torch.no_grad():
+        output = model.generate(**fed, do_sample=False, **_SIX, **named)
+    times = output.get("token_timestamps")
+    if times is None:
+        msg = "generate() returns no times"
+        raise NoMeaning(msg)
+    rows = [[round(float(time), 2) for time in row] for row in times]
+    return f"{output['sequences'].tolist()} at {rows}"
 
 
 def _from_labels(model: Any) -> str:
