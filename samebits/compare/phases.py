@@ -53,6 +53,10 @@ _LOAD_PHASES = frozenset({"files", "tokenizer", "config", "load"})
 """Phases of the load; which of them raises an exception depends on the release."""
 
 
+_LOADED = "tokenizer"
+"""A failure of this phase is one of the load of the tokenizer: a model is observed without it, and no user is."""
+
+
 def signals_of(phase: str) -> frozenset[Signal]:
     """Return the signals with a verdict that a phase observes; none if the phase only explains."""
     return signals_of_word(word_and_prompt(phase)[0])
@@ -62,6 +66,11 @@ def explains(phase: str) -> bool:
     """Return True if no observation of a phase can decide a verdict."""
     word = word_and_prompt(phase)[0]
     return word in _EXPLAINING or is_question(word)
+
+
+def decides(failure: Failure) -> bool:
+    """Return True if an exception makes a cell fail: one of the load, or of a phase with a verdict."""
+    return failure.phase == _LOADED or not explains(failure.phase)
 
 
 def row_subject(name: str, prompts: Iterable[str] = ()) -> Subject:
@@ -98,7 +107,7 @@ def is_shortage(failure: Failure) -> bool:
 
 def failures(capture: Capture) -> tuple[Failure, ...]:
     """Return the exceptions of phases after the load that make the cell fail."""
-    return tuple(f for f in capture.failures if not explains(f.phase) and not is_shortage(f))
+    return tuple(f for f in capture.failures if decides(f) and not is_shortage(f))
 
 
 def incomplete_at(capture: Capture, twin: Capture | None = None) -> Unfinished | None:
@@ -112,9 +121,7 @@ def incomplete_at(capture: Capture, twin: Capture | None = None) -> Unfinished |
     if capture.status == "unfinished" and not _ended_after_all_signals(capture, unfinished.phase):
         return unfinished
     exceptions = (f for f in (capture.failure, *capture.failures) if f is not None)
-    inconclusive = next(
-        (f for f in exceptions if not explains(f.phase) and _is_inconclusive(f, twin)), None
-    )
+    inconclusive = next((f for f in exceptions if decides(f) and _is_inconclusive(f, twin)), None)
     if inconclusive is None:
         return None
     return Unfinished(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.compare.phases import exception_key, explains, is_shortage, word_and_prompt
+from samebits.compare.phases import decides, exception_key, is_shortage, word_and_prompt
 from samebits.records.capture import Failure
 from samebits.records.question import is_of_release, is_question
 from samebits.records.record import marked
@@ -84,7 +84,7 @@ def _answers(capture: Capture) -> dict[str, str]:
     signals = capture.signals
     answers = _by_check(_tried(signals))
     answers |= {skip.what: skip.reason for skip in capture.skips if skip.raised}
-    failures = (failure for failure in capture.failures if explains(failure.phase))
+    failures = (failure for failure in capture.failures if not decides(failure))
     return answers | {f.phase: f"{f.type}: {f.in_short}" for f in failures}
 
 

@@ -264,6 +264,16 @@ def test_a_forward_that_raises_on_both_sides_is_not_observed(memory):
     assert covered.verdict == Verdict.EXPECTED
 
 
+def test_a_tokenizer_that_does_not_load_fails_and_the_model_is_compared(memory):
+    message = "Tokenizer class TokenizersBackend does not exist"
+    raised = Failure(phase="tokenizer", type="ValueError", message=message, traceback="")
+    pair = [run.model_copy(update={"failures": (raised,)}) for run in runs(memory)]
+    found = verdict_on(memory, *pair, reference=runs(memory, "4.48"))
+    assert (found.verdict, found.rest) == (Verdict.FAILED, Verdict.IDENTICAL)
+    assert found.signals
+    assert verdict_on(memory, *runs(memory), reference=runs(memory, "4.48")).verdict == "identical"
+
+
 NOT_FED = {"why": "inputs", "reason": "the config has no vocab_size to choose token ids from"}
 
 

@@ -8,6 +8,7 @@ import transformers
 from samebits_probe.cell import cell
 from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.session import Session
+from samebits_probe.model import load
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "house", "is", "red", "##s"]
 IMAGES = {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}}
@@ -71,3 +72,33 @@ def test_a_planted_tokenizer_that_does_not_load_has_failed():
     outcome = observed(folder)
     assert outcome["status"] == "failed"
     assert outcome["failure"]["phase"] == "tokenizer"
+
+
+def test_a_model_is_loaded_without_the_tokenizer_that_does_not_load():
+    folder = of_words()
+    sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 16}
+    layers = {"num_hidden_layers": 1, "num_attention_heads": 2}
+    transformers.BertForMaskedLM(transformers.BertConfig(**sizes, **layers)).save_pretrained(folder)
+    source = load.Source(str(folder), None, False, "float32", "default", "cpu")
+    twin = load.load(source)
+    assert twin.tokenizer_failure is None
+    loader = load.load_tokenizer
+
+    def refuses(_source):
+        msg = "Tokenizer class NeverHeardOfTokenizer does not exist"
+        raise ValueError(msg)
+
+    load.load_tokenizer = refuses
+    try:
+        loaded = load.load(source)
+    finally:
+        load.load_tokenizer = loader
+    assert loaded.tokenizer_failure["phase"] == "tokenizer"
+    ids = [each("the house")["input_ids"] for each in (loaded.tokenizer, twin.tokenizer)]
+    assert ids[0] == ids[1]
+    (folder / "tokenizer.json").unlink()
+    load.load_tokenizer = refuses
+    try:
+        assert load.load(source).tokenizer is None
+    finally:
+        load.load_tokenizer = loader

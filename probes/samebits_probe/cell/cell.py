@@ -125,6 +125,8 @@ def load_model(session: Session) -> None:
         if session.is_run_a:
             with session.instrument("code"), session.timed("code"):
                 session.signals["code"] = remote_code.of_source(session.source)
+    if session.loaded.tokenizer_failure is not None:
+        session.failures.append(session.loaded.tokenizer_failure)
     session.settings.look("load")
     session.signals["load"] = session.loaded.facts
     session.signals["config"] = load.effective_config(session.loaded.model.config)

@@ -15,7 +15,7 @@ import math
 import re
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,7 +27,7 @@ from samebits_probe.model.checkpoint import refuse_code, refuse_outside
 from samebits_probe.model.choice import DECODER, kinds_of, signature_of
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
-from samebits_probe.process.failure import Unknown, phase, without_folders
+from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_folders
 from samebits_wire import vocabularies
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class Loaded(NamedTuple):
     tokenizer: Any
     head: str
     facts: dict[str, Any]
+    tokenizer_failure: Any = None
+    """What the load of the tokenizer raised. ``tokenizer`` is then made of tokenizer.json alone, to feed texts;
+    None without that file."""
 
 
 class Source(NamedTuple):
@@ -179,17 +182,20 @@ def _is_field(config: Any, name: str) -> bool:
 
 
 def load(source: Source, seed: int = 0) -> Loaded:
-    """Load the model of ``source``, and its tokenizer if it has one.
+    """Load the model of ``source``, and its tokenizer if it has one that loads.
 
     Raises:
         Unknown: the release has no such architecture.
-        PhaseFailed: config, load or tokenizer raised.
+        PhaseFailed: config or load raised.
 
     """
     loaded = load_model(source, seed)
     progress.tick("tokenizer")
-    with phase("tokenizer"):
-        return loaded._replace(tokenizer=load_tokenizer(source))
+    try:
+        with phase("tokenizer"):
+            return loaded._replace(tokenizer=load_tokenizer(source))
+    except PhaseFailed as failed:
+        return loaded._replace(tokenizer=_of_file(source), tokenizer_failure=failed.failure)
 
 
 def has_no_model(source: Source) -> bool:
@@ -639,6 +645,16 @@ def load_tokenizer(source: Source, **options: Any) -> Any:
         if folder.is_dir() or _NEEDS_PACKAGE.search(str(error)):
             raise
         return None  # a hub model without a tokenizer gets token ids
+
+
+def _of_file(source: Source) -> Any:
+    """Return a tokenizer of the file tokenizer.json alone; None without one that can be read."""
+    path = Path(source.where) / source.subfolder / "tokenizer.json"
+    if not path.exists():
+        return None
+    with suppress(Exception):
+        return transformers.PreTrainedTokenizerFast(tokenizer_file=str(path))
+    return None
 
 
 def load_processor(source: Source) -> Any:

@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 def observe(session: Session) -> None:
     """Observe the tokenizer, if there is one; only in run a, as run b would give the same."""
-    if not session.is_run_a or session.loaded.tokenizer is None:
+    loaded = session.loaded
+    if not session.is_run_a or loaded.tokenizer is None or loaded.tokenizer_failure is not None:
         return
     session.begin("tokenizer")
     with session.instrument("tokenizer"):
         # an object of its own, as calls change its settings
-        loaded = load.load_tokenizer(session.source)
-        if loaded is not None:
+        spare = load.load_tokenizer(session.source)
+        if spare is not None:
             prompts = session.job["model"]["prompts"]
-            session.signals["tokenizer"] = tokenizer.facts(loaded, prompts, session.source)
-            session.spare_tokenizer = loaded
+            session.signals["tokenizer"] = tokenizer.facts(spare, prompts, session.source)
+            session.spare_tokenizer = spare
 
 
 PHASE = Phase("tokenizer", 40, observe, needs_grad=True, without_model=True)
