@@ -639,3 +639,34 @@ def test_texts_are_facts():
     assert facts["text"] == '["a", "\\ud800"]'
     assert facts["shapes"] == [[2]]
     assert facts["hash"] != arrays.facts_of_text(["a", "b"])["hash"]
+
+
+class Mattes:
+    """An image processor that takes no image without a trimap of its size."""
+
+    def preprocess(self, images, trimaps):
+        assert trimaps.shape == images.shape[:2]
+        return {"pixel_values": np.dstack([images, trimaps])}
+
+    def __call__(self, images, trimaps, return_tensors):
+        assert return_tensors == "np"
+        return self.preprocess(images, trimaps)
+
+
+class Plain:
+    """An image processor without trimaps."""
+
+    def preprocess(self, images):
+        return images
+
+
+def test_a_processor_of_trimaps_gets_one_in_the_size_of_each_image():
+    for image in (np.zeros((40, 30, 3), np.uint8), np.zeros((3, 40, 30), np.uint8)):
+        trimap = calls._with_map(Mattes(), image)["trimaps"]
+        assert trimap.shape == (40, 30)
+        assert {*trimap.ravel().tolist()} == {0, 128, 255}
+        assert calls._with_map(Plain(), image) == {}
+    images = [np.zeros((8, 6, 3), np.uint8), np.zeros((4, 9, 3), np.uint8)]
+    assert [m.shape for m in calls._with_map(Mattes(), images)["trimaps"]] == [(8, 6), (4, 9)]
+    outputs = calls.look(Mattes(), np.zeros((40, 30, 3), np.uint8))
+    assert outputs["pixel_values"].shape == (40, 30, 4)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _MODES = ("gray", "RGBA", "palette")
 """Kinds of images that a processor converts by its own defaults."""
+_MAPS = "trimaps"
+_CHANNELS = (1, 3, 4)
 _SOUND_EACH = "two texts of different lengths, a sound each"
 _USUAL, _USUAL_OF_VIDEO = "<image>", "<video>"
 _OTHER_PLACEHOLDERS = ("boi_token", "fake_image_token", "start_image_token", "image_placeholder")
@@ -94,7 +96,32 @@ def _tensors(processor: Any) -> str:
 
 def look(processor: Any, image: Any, **options: Any) -> Any:
     """Call an image processor as users do."""
-    return processor(images=image, **({"return_tensors": _tensors(processor)} | options))
+    given = {"return_tensors": _tensors(processor), **_with_map(processor, image)}
+    return processor(images=image, **(given | options))
+
+
+def _with_map(processor: Any, image: Any) -> dict[str, Any]:
+    """Return a trimap of each image for a processor that takes one, as VitMatte's: none runs without it."""
+    if _MAPS not in _taken(processor):
+        return {}
+    several = isinstance(image, (list, tuple))
+    return {_MAPS: [*map(_trimap, image)] if several else _trimap(image)}
+
+
+def _trimap(image: Any) -> np.ndarray:
+    """Return background, unknown and foreground, side by side, in the size of an image."""
+    height, width = _height_and_width(image)
+    columns = np.array([0, 128, 255], np.uint8)[np.arange(width) * 3 // width]
+    return np.tile(columns, (height, 1))
+
+
+def _height_and_width(image: Any) -> tuple[int, int]:
+    if not hasattr(image, "shape"):
+        return image.size[1], image.size[0]
+    shape = tuple(map(int, image.shape))
+    first = len(shape) == 3 and shape[0] in _CHANNELS and shape[-1] not in _CHANNELS
+    height, width = shape[-2:] if first else shape[:2]
+    return height, width
 
 
 def watch(processor: Any, video: Any, **options: Any) -> Any:
