@@ -36,7 +36,7 @@ CAPTURE: Final = 25
 #     images one by one, and rows of text after them.
 # 23: which call of a processor counts the tokens that a method tells.
 # 24: whether generate() with an image or a sound is its own forward.
-# 25: whether padding changes what generate() computes behind its first step.
+# 25: whether padding changes what generate() computes behind its first step; a base model that only rounds otherwise.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""
@@ -104,6 +104,7 @@ TRAINING: Final = 10
 # 7: labels of boxes and masks, and draws of a loss that follow from their shapes.
 # 8: a batch with images, and two relations of it.
 # 9: gradient checkpointing where only layers learn.
+# 10: accumulation of a batch of one row.
 
 CHECKPOINT: Final = 4
 """A checkpoint made from a recipe."""

@@ -205,7 +205,9 @@ def _result_parts(result: CellResult) -> list[_ResultPart]:
     No entry covers that a cell did not finish, so only the rest of such a cell is a part.
     """
     if result.judged == Verdict.UNSTABLE:
-        return [_ResultPart(result.judged, list(result.unstable_signals), [])]
+        unstable = _ResultPart(result.judged, list(result.unstable_signals), [])
+        raised = _ResultPart(Verdict.FAILED, [], _raised_signals(result))
+        return [unstable] if result.failure is None else [unstable, raised]
     differing = [signal.signal for signal in differing_signals(result)]
     failing: list[str] = [signal.signal for signal in failing_signals(result)]
     if result.rest is None:
@@ -223,11 +225,11 @@ def _own_part(result: CellResult) -> _ResultPart:
 
 
 def _raised_signals(result: CellResult) -> list[str]:
-    """Return the signals that an exception left unobserved; none unless the cell failed by one.
+    """Return the signals that an exception left unobserved; none unless the cell has one.
 
     Without them an entry for a `generate()` that raises would cover a forward or a load that raises.
     """
-    if result.judged != Verdict.FAILED or result.failure is None:
+    if result.judged not in (Verdict.FAILED, Verdict.UNSTABLE) or result.failure is None:
         return []
     phase = result.failure.phase
     word, place = word_and_prompt(phase)

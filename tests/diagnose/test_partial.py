@@ -529,6 +529,23 @@ def test_an_entry_that_names_a_probe_covers_its_exception(memory):
     assert expect(found, rule("failed", signal=("logits",)))[0][1].verdict == "failed"
 
 
+def test_an_accepted_instability_covers_no_exception_beside_it(memory):
+    found = row(memory, s4_48=both(memory, "4.48"), s5_0=both(memory))
+    update = {
+        "verdict": Verdict.UNSTABLE,
+        "judged": Verdict.UNSTABLE,
+        "unstable_signals": ("logits",),
+    }
+    found[1] = found[1].model_copy(update=update)
+    assert expect(found, rule("unstable"))[0][1].verdict == "expected"
+    found[1] = found[1].model_copy(update={"failure": raised("greedy short")})
+    assert expect(found, rule("unstable"))[0][1].verdict == "unstable"
+    both_listed = (rule("unstable"), rule("failed", signal=("greedy",)))
+    assert expect(found, *both_listed)[0][1].verdict == "expected"
+    other = (rule("unstable"), rule("failed", signal=("logits",)))
+    assert expect(found, *other)[0][1].verdict == "unstable"
+
+
 def test_no_entry_covers_that_a_cell_did_not_finish(memory):
     cells = {"s4_48": both(memory, "4.48"), "s5_0": late(memory, forward=moved(memory))}
     reference, found = row(memory, **cells)
