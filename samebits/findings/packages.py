@@ -44,11 +44,15 @@ WHEELS = frozenset(
 """Packages with a wheel for every platform that torch has: a run adds them by itself."""
 
 
-def missing_packages(type_name: str, message: str) -> tuple[str, ...]:
-    """Return the packages that an exception says are missing; () for any other exception."""
-    if type_name.rpartition(".")[2] not in {"ImportError", "ModuleNotFoundError"}:
+_OF_IMPORT = re.compile(r"(?:\w+\.)*(?:ImportError|ModuleNotFoundError):")
+"""How an exception begins that is one of an import."""
+
+
+def missing_packages(exception: str) -> tuple[str, ...]:
+    """Return the packages that an exception, ``TYPE: MESSAGE``, says are missing; () for any other one."""
+    if not _OF_IMPORT.match(exception):
         return ()
-    return tuple(dict.fromkeys(_packages(" ".join(message.split()))))
+    return tuple(dict.fromkeys(_packages(" ".join(exception.split()))))
 
 
 def _packages(message: str) -> Iterator[str]:
@@ -71,7 +75,7 @@ def _load_needs(case: Case) -> Iterator[Sighting]:
         return
     if failure.phase.startswith("import"):
         return  # a module that the user names, of which the run says more
-    for package in missing_packages(failure.type, failure.message):
+    for package in missing_packages(f"{failure.type}: {failure.message}"):
         yield Sighting(package, (*case.exception_lines(), remedy(package)))
 
 

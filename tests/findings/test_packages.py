@@ -41,12 +41,12 @@ NOT_NAMED = [
 
 @pytest.mark.parametrize(("type_name", "message", "expected"), NAMED)
 def test_a_package_is_read_from_an_exception(type_name, message, expected):
-    assert missing_packages(type_name, message) == expected
+    assert missing_packages(f"{type_name}: {message}") == expected
 
 
 @pytest.mark.parametrize(("type_name", "message"), NOT_NAMED)
 def test_another_exception_names_none(type_name, message):
-    assert missing_packages(type_name, message) == ()
+    assert missing_packages(f"{type_name}: {message}") == ()
 
 
 def found(phase, message=TORCHVISION):

@@ -200,7 +200,7 @@ def _needs_packages(case: Case) -> Iterator[Sighting]:
     seen: dict[str, list[str]] = {}
     for name, part in signal.parts.items():
         for place, reason in _not_asked(name, part):
-            for package in missing_packages(reason.split(":")[0], reason):
+            for package in missing_packages(reason):
                 seen.setdefault(package, []).append(f"{place}: {reason}")
     for package, lines in seen.items():
         yield Sighting(package, (*lines[:_MAX_CASES], "nothing of it is compared", remedy(package)))
