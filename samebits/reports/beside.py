@@ -87,7 +87,7 @@ def limits_beside(report: Report) -> Iterator[str]:
     loud = {finding.code for finding in raising}
     silent = [d.text.code for d in changed if d.text.kind == "silent" and d.text.code not in loud]
     if silent:
-        yield f"silent defects beside the verdict ({', '.join(silent)})"
+        yield f"silent findings beside the verdict ({', '.join(silent)})"
 
 
 def _defect(

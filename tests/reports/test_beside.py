@@ -87,7 +87,7 @@ def test_the_report_has_their_remedies_and_its_title_the_silent_ones():
     assert "Mend SB3." in part
     assert "SB4" not in part  # nothing is to be done about what rounds
     assert "In the reference alone: SB1" in part
-    assert result(report).endswith("silent defects beside the verdict (SB2)")
+    assert result(report).endswith("silent findings beside the verdict (SB2)")
 
 
 def test_a_report_without_defects_has_no_such_section():
