@@ -20,6 +20,7 @@ defaults:
   changes: false
   other_classes: false
   pipelines: false
+  exports: false
   prompts: {short: {length: 9}}
 models:
   llama: {build: {architecture: llama, config: {
