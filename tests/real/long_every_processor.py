@@ -97,4 +97,5 @@ def codes_of(signals, name):
         capture=sound(Memory(), "5.x", processors=signals["5.x"][name]),
         reference=sound(Memory(), "4.48", processors=signals["4.48"][name]),
     )
-    return {finding.code for finding in findings(case)}
+    # 5.x refuses means and deviations as arrays, whatever the class
+    return {finding.code for finding in findings(case) if "=array(" not in finding.where}
