@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.findings.rulebook import plain_title
@@ -50,7 +51,12 @@ def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[D
             if finding.code not in explaining:
                 shown.setdefault(finding.code, []).append((cell, finding))
     texts = {text.code: text for text in report.rules if text.scope == "model"}
-    found = [_defect(texts[code], cells, pairs) for code, pairs in shown.items() if code in texts]
+    n_present = Counter(_row(cell) for cell in cells if cell.verdict != Verdict.ABSENT)
+    found = [
+        _defect(texts[code], pairs, n_present, is_one=len(cells) == 1)
+        for code, pairs in shown.items()
+        if code in texts
+    ]
     return sorted(
         found,
         key=lambda d: (
@@ -90,19 +96,31 @@ def limits_beside(report: Report) -> Iterator[str]:
         yield f"silent findings beside the verdict ({', '.join(silent)})"
 
 
+def _row(cell: CellResult) -> tuple[str, str]:
+    return cell.cell.model, str(cell.cell.variant)
+
+
 def _defect(
-    text: RuleText, cells: Sequence[CellResult], shown: list[tuple[CellResult, Finding]]
+    text: RuleText,
+    shown: list[tuple[CellResult, Finding]],
+    n_present: Counter[tuple[str, str]],
+    *,
+    is_one: bool,
 ) -> Defect:
+    """Return a defect; ``n_present`` counts the cells of each row whose release has the model."""
     first = shown[0][1]
     models = dict.fromkeys(cell.cell.model for cell, _ in shown)
     stacks = dict.fromkeys(_stack(cell, finding) for cell, finding in shown)
-    return Defect(text, first.where, tuple(models), _since(cells, shown), tuple(stacks))
+    since = _since(shown, n_present, is_one=is_one)
+    return Defect(text, first.where, tuple(models), since, tuple(stacks))
 
 
-def _since(cells: Sequence[CellResult], shown: list[tuple[CellResult, Finding]]) -> Since:
+def _since(
+    shown: list[tuple[CellResult, Finding]], n_present: Counter[tuple[str, str]], *, is_one: bool
+) -> Since:
     if all(_is_of_the_reference(cell, finding) for cell, finding in shown):
-        return "repaired" if len(cells) > 1 else "alike"
-    return "alike" if _is_everywhere(cells, [cell for cell, _ in shown]) else "changed"
+        return "alike" if is_one else "repaired"
+    return "alike" if _is_everywhere([cell for cell, _ in shown], n_present) else "changed"
 
 
 def _is_of_the_reference(cell: CellResult, finding: Finding) -> bool:
@@ -117,16 +135,8 @@ def _stack(cell: CellResult, finding: Finding) -> str:
     return finding.raises or cell.cell.stack
 
 
-def _is_everywhere(cells: Sequence[CellResult], shown: Sequence[CellResult]) -> bool:
+def _is_everywhere(shown: Sequence[CellResult], n_present: Counter[tuple[str, str]]) -> bool:
     """Return True if all releases that have a model show the defect, wherever one of them does."""
-    with_defect = {cell.cell for cell in shown}
-    rows = {(cell.cell.model, cell.cell.variant) for cell in shown}
-    present = [
-        [
-            cell.cell in with_defect
-            for cell in cells
-            if (cell.cell.model, cell.cell.variant) == row and cell.verdict != Verdict.ABSENT
-        ]
-        for row in rows
-    ]
-    return all(len(each) > 1 and all(each) for each in present)
+    present = {cell.cell: cell for cell in shown if cell.verdict != Verdict.ABSENT}
+    n_shown = Counter(map(_row, present.values()))
+    return all(n_present[row] > 1 and n_shown[row] == n_present[row] for row in {*map(_row, shown)})
