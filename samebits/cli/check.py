@@ -108,8 +108,7 @@ def _missing_packages(report: Report) -> tuple[str, ...]:
     listed = {name for beside in report.packages for name in beside.listed}
     missed = dict.fromkeys(
         finding.where
-        for row in report.rows
-        for cell in row.cells
+        for cell in report.cells
         for finding in cell.findings
         if finding.code == NEEDED
     )

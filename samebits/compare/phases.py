@@ -49,12 +49,10 @@ PROBE = "probe"
 the phase ``probes``."""
 
 _SHORTAGE_ERRORS = ("MemoryError", "OutOfMemoryError")
-_LOAD_PHASES = frozenset({"files", "tokenizer", "config", "load"})
+_TOKENIZER = "tokenizer"
+"""Phase whose failures come from the load of the tokenizer: the model is observed without one, and users get the exception."""
+_LOAD_PHASES = frozenset({"files", _TOKENIZER, "config", "load"})
 """Phases of the load; which of them raises an exception depends on the release."""
-
-
-_LOADED = "tokenizer"
-"""A failure of this phase is one of the load of the tokenizer: a model is observed without it, and no user is."""
 
 
 def signals_of(phase: str) -> frozenset[Signal]:
@@ -70,7 +68,7 @@ def explains(phase: str) -> bool:
 
 def decides(failure: Failure) -> bool:
     """Return True if an exception makes a cell fail: one of the load, or of a phase with a verdict."""
-    return failure.phase == _LOADED or not explains(failure.phase)
+    return failure.phase == _TOKENIZER or not explains(failure.phase)
 
 
 def row_subject(name: str, prompts: Iterable[str] = ()) -> Subject:

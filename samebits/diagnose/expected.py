@@ -206,22 +206,20 @@ def _result_parts(result: CellResult) -> list[_ResultPart]:
     """
     if result.judged == Verdict.UNSTABLE:
         unstable = _ResultPart(result.judged, list(result.unstable_signals), [])
-        raised = _ResultPart(Verdict.FAILED, [], _raised_signals(result))
-        return [unstable] if result.failure is None else [unstable, raised]
+        if result.failure is None:
+            return [unstable]
+        return [unstable, _ResultPart(Verdict.FAILED, [], _raised_signals(result))]
     differing = [signal.signal for signal in differing_signals(result)]
     failing: list[str] = [signal.signal for signal in failing_signals(result)]
     if result.rest is None:
         own = _raised_signals(result)
         return [_ResultPart(result.judged, failing, own or list(differing))]
-    parts = [_own_part(result)] if result.judged != Verdict.NOT_FINISHED else []
+    parts = []
+    if result.judged != Verdict.NOT_FINISHED:  # what raised, without what was compared
+        parts = [_ResultPart(result.judged, [], _raised_signals(result))]
     if result.rest.passes:
         return parts
     return [*parts, _ResultPart(result.rest, failing, list(differing))]
-
-
-def _own_part(result: CellResult) -> _ResultPart:
-    """Return the part of a cell with a phase that raised, without what was compared."""
-    return _ResultPart(result.judged, [], _raised_signals(result))
 
 
 def _raised_signals(result: CellResult) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import COMPUTED, DECODED, RAISED, Rule, Sighting, raised
+from samebits.compare.phases import DECODED
+from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

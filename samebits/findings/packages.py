@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 NEEDED = "SB318"
 """The finding whose place is the package that a load misses."""
+_OF_IMPORT = re.compile(r"(?:\w+\.)*(?:ImportError|ModuleNotFoundError):")
+"""How an exception begins that is one of an import."""
 _NAMED = (
     r"pip install (?:-U |--upgrade )?(?P<pip>[A-Za-z][\w-]*)"
     r"|requires the (?:🤗 )?(?P<library>[A-Za-z][\w-]*) library but it was not found"
@@ -42,10 +44,6 @@ WHEELS = frozenset(
     }
 )  # fmt: skip
 """Packages with a wheel for every platform that torch has: a run adds them by itself."""
-
-
-_OF_IMPORT = re.compile(r"(?:\w+\.)*(?:ImportError|ModuleNotFoundError):")
-"""How an exception begins that is one of an import."""
 
 
 def missing_packages(exception: str) -> tuple[str, ...]:

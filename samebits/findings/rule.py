@@ -35,7 +35,6 @@ RAISED: frozenset[str] = frozenset({"raised"})
 UNSTABLE: frozenset[str] = frozenset({"unstable"})
 """What a rule explains that finds numbers which differ from run to run."""
 COMPUTED: frozenset[str] = frozenset({"hidden_states", "logits", "outputs", "decode", "greedy"})
-DECODED: frozenset[str] = frozenset({"decode", "greedy"})
 
 
 class Rule(NamedTuple):

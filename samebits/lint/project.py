@@ -336,6 +336,11 @@ def is_super(node: ast.AST) -> bool:
     )
 
 
+def argument_names(function: Function) -> set[str]:
+    """Return the arguments that a call can name."""
+    return {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
+
+
 def is_self(node: ast.AST) -> bool:
     """Return True for ``self``."""
     return isinstance(node, ast.Name) and node.id == "self"

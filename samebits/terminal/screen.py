@@ -22,6 +22,7 @@ from samebits.reports.sections.state import left_line
 from samebits.reports.sections.unrun import media_line, unrun_line
 from samebits.reports.stories import is_reference, verdict_word
 from samebits.terminal.summary import to_paste
+from samebits.text.lists import grouped
 from samebits.text.markdown import visible
 from samebits.text.names import CAPSULES
 from samebits.text.terminal import Mark, Marked
@@ -273,10 +274,9 @@ def _beside(report: Report, places: Mapping[str, Place]) -> Iterator[str]:
 
     ``places`` maps the code of a finding to the line of the model's code that shows it.
     """
-    by_since: dict[str, list[Defect]] = {}
-    for defect in defects(report):
-        by_since.setdefault(defect.since, []).append(defect)
-    changed, alike, repaired = (by_since.get(s, []) for s in ("changed", "alike", "repaired"))
+    by_since = grouped(defects(report), lambda defect: defect.since)
+    changed, alike = by_since.get("changed", []), by_since.get("alike", [])
+    repaired = by_since.get("repaired", [])
     for defect in changed[:MAX_BESIDE]:
         yield f"Beside the verdict: {_heading(defect, places)}"
     if changed[MAX_BESIDE:]:

@@ -206,6 +206,15 @@ def cross_entropy(logits, labels, reduction="mean"):
     return torch.nn.functional.cross_entropy(flat, labels.reshape(-1), reduction=reduction)
 
 
+def ignores(logits, labels, _items):
+    return cross_entropy(logits[:, :-1], labels[:, 1:])
+
+
+def divides(logits, labels, items):
+    total = cross_entropy(logits[:, :-1], labels[:, 1:], "sum")
+    return total / (items or (labels[:, 1:] != -100).sum())
+
+
 def formula_of(loss):
     return step(own_loss(loss))["batches"]["padded"]["formula"]
 
@@ -314,14 +323,6 @@ def test_a_classifier_that_takes_the_number_of_items_and_ignores_it_is_broken():
 
 def test_accumulation_is_tried_on_a_batch_of_one_row():
     """A model without a padding token, or of sounds, has one row: it is repeated."""
-
-    def ignores(logits, labels, _items):
-        return cross_entropy(logits[:, :-1], labels[:, 1:])
-
-    def divides(logits, labels, items):
-        total = cross_entropy(logits[:, :-1], labels[:, 1:], "sum")
-        return total / (items or (labels[:, 1:] != -100).sum())
-
     name = "rows accumulated = one batch"
     for loss, is_broken in ((ignores, True), (divides, False)):
         found, inapplicable = ways(own_loss(loss), name, n_rows=1)
@@ -343,13 +344,6 @@ def test_a_batch_of_one_row_is_not_taken_for_its_double():
 
 
 def test_accumulation_without_the_number_of_items_is_broken():
-    def ignores(logits, labels, _items):
-        return cross_entropy(logits[:, :-1], labels[:, 1:])
-
-    def divides(logits, labels, items):
-        total = cross_entropy(logits[:, :-1], labels[:, 1:], "sum")
-        return total / (items or (labels[:, 1:] != -100).sum())
-
     name = "rows accumulated = one batch"
     assert ways(own_loss(ignores), name)[0][name]["broken"]
     assert not ways(own_loss(divides), name)[0][name]["broken"]

@@ -271,7 +271,7 @@ def _default(config_class: Any) -> dict[str, Any]:
     ).to_dict()
     values = {name: value for name, value in values.items() if name not in _DERIVED}
     values |= _towers(config_class, values)
-    if values.get("return_loss"):  # of labels that nobody gives a plain forward
+    if values.get("return_loss"):  # a plain forward gets no labels
         values["return_loss"] = False
     if values.get("is_encoder_decoder") and values.get("decoder_start_token_id") is None:
         values["decoder_start_token_id"] = values.get("pad_token_id") or 0  # as T5's checkpoints

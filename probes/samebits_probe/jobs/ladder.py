@@ -35,7 +35,7 @@ from samebits_probe.model import (
     raised,
 )
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.inputs import in_dtype, may_repeat_rows, n_rows, tensors_of
+from samebits_probe.model.inputs import each_row_twice, in_dtype, may_repeat_rows, n_rows
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, fork, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line, in_words
@@ -321,7 +321,7 @@ class Ladder:
     ) -> Facts:
         watch.choices = []
         twice = twice and may_repeat_rows(inputs.kwargs)
-        kwargs = _each_row_twice(inputs.kwargs) if twice else inputs.kwargs
+        kwargs = each_row_twice(inputs.kwargs) if twice else inputs.kwargs
         with (
             layers.recorded(model) as layer_outputs,
             progress.forward(kwargs, f"forward {name}", times=_WATCHED_COST, plain=True),
@@ -390,7 +390,7 @@ class Ladder:
             progress.forwards(steps, kwargs, f"decode {name}", times=_WATCHED_COST),
         ):
             output = model.generate(
-                **(_each_row_twice(kwargs) if twice else kwargs),
+                **(each_row_twice(kwargs) if twice else kwargs),
                 max_new_tokens=steps,
                 **decode.GREEDY_LOGITS,
                 logits_processor=decode.forcing(ids * 2 if twice else ids, begin),
@@ -459,11 +459,6 @@ def _refusal_noted(refused: dict[str, str], what: str) -> Iterator[None]:
         yield
     except Exception as error:  # noqa: BLE001
         refused[what] = in_one_line(error, _REASON_LENGTH)
-
-
-def _each_row_twice(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return the inputs with their rows repeated once."""
-    return kwargs | {n: torch.cat([tensor, tensor]) for n, tensor in tensors_of(kwargs).items()}
 
 
 def _second_half(tensor: torch.Tensor, rows: int) -> torch.Tensor:

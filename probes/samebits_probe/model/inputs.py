@@ -250,6 +250,11 @@ def may_repeat_rows(kwargs: dict[str, Any]) -> bool:
     return all(tensor.ndim and tensor.shape[0] == n_rows(kwargs) for tensor in tensors)
 
 
+def each_row_twice(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the inputs with their rows repeated once."""
+    return kwargs | {n: torch.cat([tensor, tensor]) for n, tensor in tensors_of(kwargs).items()}
+
+
 def token_width(kwargs: dict[str, Any]) -> int:
     """Return the length of the token axis that the padding is in."""
     for name in ("input_ids", "attention_mask"):

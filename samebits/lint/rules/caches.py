@@ -9,7 +9,15 @@ from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import asks, assigned, is_constant, mentions, problem, receiver
+from samebits.lint.project import (
+    argument_names,
+    asks,
+    assigned,
+    is_constant,
+    mentions,
+    problem,
+    receiver,
+)
 from samebits.lint.releases import between, since, union
 
 if TYPE_CHECKING:
@@ -131,9 +139,7 @@ def _positions(project: Project) -> Iterator[Problem]:
     """Find an element of ``cache_position`` that is read in an own preparation of inputs without a test for None."""
     for entry in project.models:
         method = entry.method(_PREPARE)
-        if method is None or _NO_POSITIONS not in {
-            a.arg for a in (*method.args.args, *method.args.kwonlyargs)
-        }:
+        if method is None or _NO_POSITIONS not in argument_names(method):
             continue
         if assigned(method, _NO_POSITIONS) or any(_is_tested(n) for n in ast.walk(method)):
             continue
@@ -315,7 +321,7 @@ def _renamed(project: Project) -> Iterator[Problem]:
         if not _generates(project, entry):
             continue
         for method in (m for m in map(entry.method, ("forward", _PREPARE)) if m is not None):
-            named = {a.arg for a in (*method.args.args, *method.args.kwonlyargs)}
+            named = argument_names(method)
             old = named & _OLD_NAMES
             # a text "cache" is a look into **kwargs, or the decorator that renames it
             if (

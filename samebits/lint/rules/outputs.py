@@ -10,6 +10,7 @@ from samebits.lint.layers import library_class
 from samebits.lint.names import layer_releases
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import (
+    argument_names,
     assigned,
     is_constant,
     is_super,
@@ -166,7 +167,7 @@ def _no_mask(project: Project) -> Iterator[Problem]:
         if any(c.method("get_encoder") for c in classes):
             continue  # generate() of an encoder-decoder keeps the mask
         forwards = [forward for c in classes if (forward := c.method("forward")) is not None]
-        if forwards and _MASK not in _arguments(forwards[0]):
+        if forwards and _MASK not in argument_names(forwards[0]):
             continue  # and so does that of a forward without one
         for name in _BETWEEN_STEPS:
             method = entry.method(name)
@@ -186,7 +187,7 @@ def _no_mask(project: Project) -> Iterator[Problem]:
 
 def _uses_of_mask(method: Function) -> Iterator[ast.Attribute]:
     """Yield uses of the mask as a tensor; none if the method asks for None, or makes a mask."""
-    held = {_MASK} & _arguments(method)
+    held = {_MASK} & argument_names(method)
     for node in ast.walk(method):
         if not isinstance(node, ast.Assign):
             continue
@@ -205,10 +206,6 @@ def _uses_of_mask(method: Function) -> Iterator[ast.Attribute]:
             owner = node.value
             if _is_mask_of_kwargs(owner) or (isinstance(owner, ast.Name) and owner.id in held):
                 yield node
-
-
-def _arguments(function: Function) -> set[str]:
-    return {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
 
 
 def _is_mask_of_kwargs(node: ast.AST) -> bool:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from samebits.lint.problem import Edit, LintRule, Problem
-from samebits.lint.project import Class, Project, is_super, problem
+from samebits.lint.project import Class, Project, argument_names, is_super, problem
 from samebits.lint.releases import since
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _signature(project: Project) -> Iterator[Problem]:
         function = entry.method("tie_weights")
         if function is None or function.args.kwarg is not None:
             continue
-        names = {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
+        names = argument_names(function)
         if {"missing_keys", "recompute_mapping"} <= names:
             continue
         yield problem(

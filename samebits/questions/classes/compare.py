@@ -37,17 +37,6 @@ def differences(reference: ClassesSignal, candidate: ClassesSignal) -> Iterator[
             yield ClassDifference(name=name, kind=kind, reference=before, candidate=after)
 
 
-def is_worse_before(difference: ClassDifference) -> bool:
-    """Return True if the reference knows no class, reads fewer tensors, or if its base model computes other bits."""
-    before, after = difference.reference, difference.candidate
-    if not before.model_class:
-        return True
-    if difference.kind == "tensors" and after is not None:
-        read = [load.elements - load.elements_left for load in (before, after)]
-        return read[0] < read[1]
-    return difference.kind == "outputs" and before.outputs == "other bits"
-
-
 def report(stack: str, reference: ClassesSignal, candidate: ClassesSignal) -> ClassesReport:
     """Compare the loads of two environments; ``stack`` is the reference's."""
     return ClassesReport(reference=stack, differences=tuple(differences(reference, candidate)))
@@ -87,8 +76,8 @@ def _kind(before: ClassLoad, after: ClassLoad | None) -> Kind | None:
     # a class that has other tensors itself is a matter of the verdict
     if left and before.elements - before.elements_left != after.elements - after.elements_left:
         return "tensors"
-    others = [load.outputs == "other bits" for load in (before, after)]
-    if not left and None not in (before.outputs, after.outputs) and any(others) and not all(others):
+    outputs = (before.outputs, after.outputs)
+    if not left and None not in outputs and sum(each == "other bits" for each in outputs) == 1:
         return "outputs"
     return "head" if changed_outputs(before, after) else None
 

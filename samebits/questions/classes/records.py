@@ -91,6 +91,17 @@ class ClassDifference(Record):
     candidate: ClassLoad | None
     """None: the release has no such class for the config."""
 
+    @property
+    def of_reference(self) -> bool:
+        """True if the reference knows no class, reads fewer tensors, or if its base model computes other bits."""
+        before, after = self.reference, self.candidate
+        if not before.model_class:
+            return True
+        if self.kind == "tensors" and after is not None:
+            read = [load.elements - load.elements_left for load in (before, after)]
+            return read[0] < read[1]
+        return self.kind == "outputs" and before.outputs == "other bits"
+
 
 class ClassesReport(Record):
     """The classes of one environment, compared with another's."""

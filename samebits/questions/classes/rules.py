@@ -9,7 +9,6 @@ from samebits.findings.tokenizers import side_lines
 from samebits.questions.classes.compare import (
     changed_outputs,
     differences,
-    is_worse_before,
     other_dtypes,
     smaller,
 )
@@ -39,8 +38,8 @@ def _of_kind(kind: Kind) -> Callable[[Case], Iterator[Sighting]]:
         for each in differences(*pair):
             if each.kind == kind:
                 sides = side_lines(case, in_words(each.reference), in_words(each.candidate))
-                of_reference = is_worse_before(each)
-                yield Sighting(f"{each.name}.from_pretrained", sides, of_reference=of_reference)
+                where = f"{each.name}.from_pretrained"
+                yield Sighting(where, sides, of_reference=each.of_reference)
 
     return check
 

@@ -193,7 +193,7 @@ def _number(counted: ProcessorCase, output: str) -> int | None:
 
 
 def _needs_packages(case: Case) -> Iterator[Sighting]:
-    """Find processors, and calls of them, of which nothing is asked for want of a package."""
+    """Find processors, and calls of them, that are not compared because a package is missing."""
     signal = PROCESSORS.in_cell(case.capture)
     if signal is None:
         return
@@ -207,7 +207,7 @@ def _needs_packages(case: Case) -> Iterator[Sighting]:
 
 
 def _not_asked(name: str, part: ProcessorPart) -> Iterator[tuple[str, str]]:
-    """Yield what was not asked of a processor, and why."""
+    """Yield the calls of a processor that give no output, and why."""
     if part.absent:
         yield name, part.absent
     for label, found in part.cases.items():

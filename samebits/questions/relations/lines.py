@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 
+from samebits.compare.phases import DECODED
 from samebits.questions.relations.judge import Standing, judge_relation
 from samebits.questions.relations.records import RelationName, signals_of
 from samebits.text.markdown import EMPTY, Markdown, fill
@@ -79,14 +80,13 @@ class Line(NamedTuple):
         return SEVERITY.index(judge_relation(case, self.dtype)), largest(_sizes([case.distance]))
 
 
-_DECODED: frozenset[Signal] = frozenset({"decode", "greedy"})
 _ABOUT: dict[RelationName, frozenset[Signal]] = {
-    "full forward = prefill + decode": _DECODED,
-    "multi-token verify = single-token decode": _DECODED,
-    "cache contents": _DECODED,
-    "greedy without cache = with cache": _DECODED,
-    "greedy by hand = generate()": _DECODED,
-    "SDPA = eager attention": _DECODED | {"hidden_states", "logits", "outputs"},
+    "full forward = prefill + decode": DECODED,
+    "multi-token verify = single-token decode": DECODED,
+    "cache contents": DECODED,
+    "greedy without cache = with cache": DECODED,
+    "greedy by hand = generate()": DECODED,
+    "SDPA = eager attention": DECODED | {"hidden_states", "logits", "outputs"},
 }
 """Relation -> the signals of which a side is wrong that breaks it."""
 _ROUNDING = 2.0**-16

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from samebits.compare.phases import DECODED
 from samebits.findings.caches import NAMED_ERRORS, OLD_NAME
 from samebits.findings.case import seen_with
-from samebits.findings.rule import COMPUTED, DECODED, RAISED, Rule, Sighting
+from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting
 from samebits.questions.relations.judge import Standing, judge_relation
 from samebits.questions.relations.records import RELATIONS
 from samebits.records.settings import BATCH_INVARIANT, OFF

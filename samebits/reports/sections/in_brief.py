@@ -19,7 +19,7 @@ from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from samebits.records.finding import RuleText
     from samebits.records.report import Report
@@ -51,13 +51,10 @@ def to_do(report: Report) -> Markdown:
         return EMPTY
     needed = [defect for defect in defects if not needs_nothing(defect.text)]
     idle = [defect.text.code for defect in defects if needs_nothing(defect.text)]
-    n_more = len(needed) - MAX_DEFECTS
-    more = fill("{} in the {}.", plural(n_more, "more defect"), link("findings", FINDINGS))
     return page(
         [
             heading(2, "What to do"),
-            bullets(_bullet(d.text, d.models) for d in needed[:MAX_DEFECTS]),
-            more if n_more > 0 else EMPTY,
+            *_remedies([(defect.text, defect.models) for defect in needed]),
             fill("No action needed: {}.", ", ".join(idle)) if idle else EMPTY,
         ]
     )
@@ -70,17 +67,21 @@ def beside_the_verdict(report: Report) -> Markdown:
     needed = [defect for defect in found if defect.since != "repaired"]
     if not found:
         return EMPTY
-    n_more = len(needed) - MAX_DEFECTS
-    more = fill("{} in the {}.", plural(n_more, "more defect"), link("findings", FINDINGS))
     titles = join((text_with_code(plain_title(defect.text)) for defect in repaired), "; ")
     return page(
         [
             heading(2, "Beside the verdict"),
-            bullets(_bullet(d.text, d.models) for d in needed[:MAX_DEFECTS]),
-            more if n_more > 0 else EMPTY,
+            *_remedies([(defect.text, defect.models) for defect in needed]),
             fill("In the reference alone: {}.", titles) if repaired else EMPTY,
         ]
     )
+
+
+def _remedies(defects: Sequence[tuple[RuleText, Sequence[str]]]) -> Iterator[Markdown]:
+    """Yield the remedies of the first defects with their models, and how many more there are."""
+    yield bullets(_bullet(*defect) for defect in defects[:MAX_DEFECTS])
+    if (n_more := len(defects) - MAX_DEFECTS) > 0:
+        yield fill("{} in the {}.", plural(n_more, "more defect"), link("findings", FINDINGS))
 
 
 def needs_nothing(text: RuleText) -> bool:

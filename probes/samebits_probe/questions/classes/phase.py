@@ -28,9 +28,7 @@ def observe(session: Session) -> None:
     if options is None or not type(model).__module__.startswith("transformers."):
         return
     asked = classes.asked(session.source)
-    n_loads = len(
-        {*asked.values()} - {type(model), None}
-    )  # a class of several names is loaded once
+    n_loads = len({*asked.values()} - {type(model), None})  # one load for a class of several names
     reason = _too_dear(session, n_loads, large=bool(options.get("large")))
     if reason:
         session.skip("classes", reason, "cost")

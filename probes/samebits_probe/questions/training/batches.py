@@ -16,6 +16,7 @@ import torch
 from samebits_probe.model import choice, forks, layers, load, named, series_shapes
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import (
+    each_row_twice,
     may_repeat_rows,
     n_rows,
     pad_id,
@@ -87,12 +88,8 @@ class Batch(NamedTuple):
         """Return the batch; one of a single row with that row twice, where each of its tensors has a row."""
         if self.n_rows != 1 or not may_repeat_rows(self.kwargs):
             return self
-        twice = {
-            name: torch.cat([value, value]) if isinstance(value, torch.Tensor) else value
-            for name, value in self.kwargs.items()
-        }
         # a lesson is kept by the name of its batch
-        return self._replace(name=f"{self.name} twice", kwargs=twice)
+        return self._replace(name=f"{self.name} twice", kwargs=each_row_twice(self.kwargs))
 
 
 @contextlib.contextmanager
