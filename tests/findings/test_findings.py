@@ -154,6 +154,11 @@ CRASHES = [
     ("SB201", "AttributeError", "'TinyConfig' object has no attribute 'pad_token_id'"),
     ("SB202", "AttributeError", "'LlamaConfig' object has no attribute 'rope_theta'"),
     (
+        "SB213",
+        "KeyError",
+        "\"Missing required keys in `rope_parameters` for 'rope_type'='longrope': {'factor'}\"",
+    ),
+    (
         "SB205",
         "huggingface_hub.errors.StrictDataclassFieldValidationError",
         "Validation error for field 'hidden_size': expected int, got str",
