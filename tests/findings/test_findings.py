@@ -535,6 +535,23 @@ def both_stored(stack, *, together):
     return sound(memory, stack, weights=weights_signal(tensors))
 
 
+def test_a_tie_that_moved_to_another_tensor_is_a_finding():
+    """https://github.com/huggingface/transformers/issues/48154."""
+
+    def run(stack, of_shared, other, of_other=()):
+        memory = Memory()
+        tensors = {
+            "shared": weight(memory, values(8, 4), "a", aliases=of_shared),
+            other: weight(memory, values(8, 4, seed=3), "b", aliases=of_other),
+        }
+        return sound(memory, stack, weights=weights_signal(tensors))
+
+    old = run("4.57", ("encoder", "decoder"), "head")
+    assert codes_of(run("5.2", ("encoder", "head"), "decoder"), reference=old) == ["SB404"]
+    both = run("5.x", ("encoder",), "decoder")  # the checkpoint has a tensor for each
+    assert codes_of(both, reference=old) == []
+
+
 def test_a_tie_that_leaves_out_a_stored_tensor_is_a_finding_of_the_release_that_ties():
     old, new = both_stored("4.57", together=True), both_stored("5.x", together=False)
     assert codes_of(old) == ["SB405"]
