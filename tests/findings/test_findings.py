@@ -889,13 +889,17 @@ def test_sdpa_and_eager_attention_of_different_functions_are_named_and_rounding_
 
 def test_padding_and_causality_have_findings_of_their_own():
     assert codes_of(with_relations(relation("left padding", 2.0, 2.0))) == ["SB705"]
-    for names, in_batches in (
-        (("left padding",), True),
-        (("right padding", "left padding"), True),
-        (("left padding", "batch size"), False),
+    memory = Memory()
+    rows = {"padded": ((3, 6), (0, 6)), "several": ((0, 6), (0, 6)), "short": None}
+    forwards = {name: forward(memory, real_rows=spans) for name, spans in rows.items()}
+    for names, of_prompts in (
+        (("left padding",), ("padded",)),
+        (("right padding", "left padding"), ("padded",)),
+        (("left padding", "batch size"), None),
     ):
-        (found,) = findings(Case(capture=with_relations(*(relation(n, 2.0, 2.0) for n in names))))
-        assert found.in_batches == in_batches, names
+        signal = RelationsSignal(relations=tuple(relation(n, 2.0, 2.0) for n in names))
+        (found,) = findings(Case(capture=sound(memory, forward=forwards, relations=signal)))
+        assert found.of_prompts == of_prompts, names
     assert codes_of(with_relations(relation("causality", 2.0, 2.0))) == ["SB706"]
     assert codes_of(with_relations(relation("left padding", 1e-5, 1e-14))) == []
 
