@@ -52,7 +52,7 @@ SCHEMA_VERSION: Literal[22] = 22
 # 20: what pipelines make of a batch of prompts and of each by itself; models that are made of the config; rows
 #     with images.
 # 21: programs of torch.export and torch.jit.trace.
-# 22: which prompts a finding may explain.
+# 22: all exceptions of a cell that count; which prompts a finding may explain.
 
 
 class StackReport(Record):
