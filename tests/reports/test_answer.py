@@ -144,6 +144,18 @@ def test_every_release_that_is_unstable_in_the_same_way_is_called_wrong():
     assert answer(one(cells[0])).side.why.startswith("5.0 is wrong: ")
 
 
+def test_draws_of_transformers_own_code_accuse_nobody():
+    def why(place):
+        explanation = Explanation(code="SB934", where=place, stack=NEW)
+        cell = of(NEW, Verdict.UNSTABLE, explained_by=(explanation,))
+        return answer(one(cell, rules=texts(["SB934"]))).side
+
+    stock, own = why("transformers/models/vits/modeling_vits.py:793"), why("modeling_own.py:7")
+    assert (stock.wrong, own.wrong) == ("", NEW)
+    assert stock.why.startswith("not known: a forward in evaluation mode draws random numbers")
+    assert own.why.startswith(f"{NEW} is wrong: ")
+
+
 # since when
 
 
