@@ -40,6 +40,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -62,8 +63,6 @@ from samebits_probe.process.children import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits_wire.jobs import Job
 
 LOG_LIMIT = 1 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.process import files
@@ -9,8 +10,6 @@ from samebits_probe.process.hashing import ALGORITHM
 from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from samebits_wire.jobs import CellJob
 
 

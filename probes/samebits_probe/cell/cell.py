@@ -12,6 +12,7 @@ the signals that verdicts depend on, then those that explain.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +29,6 @@ from samebits_probe.process.devices import DeviceMissing
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from samebits_probe.cell.phase import Phase
     from samebits_wire.jobs import CellJob
 

@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,8 +25,6 @@ from samebits_probe.process.own import REMOTE
 from samebits_probe.process.paths import package_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits_probe.model.load import Source
 
 _CONFIGS = (

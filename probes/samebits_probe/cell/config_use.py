@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator
+from typing import Any, Self
 
 import transformers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Facts = dict[str, dict[str, Any]]
 

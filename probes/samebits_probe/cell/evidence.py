@@ -7,6 +7,7 @@ stored only for the rotary tables and the first attention, where a reader needs 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,12 @@ import torch
 
 from samebits_probe.model import load
 from samebits_probe.model.layers import rotary_modules
-from samebits_probe.model.tensor import NotHashable
+from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_words, place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits_probe.model.inputs import Inputs
-    from samebits_probe.model.tensor import Keeper
 
 MAX_PROMPT_BYTES = 256 << 20
 """Bytes of one prompt's tensors above which the remaining ones are not hashed."""

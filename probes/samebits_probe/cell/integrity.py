@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
@@ -23,7 +25,7 @@ from samebits_probe.cell.roundtrip import Original, round_trip
 from samebits_probe.model import forks, heap, savedfiles
 from samebits_probe.model import load as model_load
 from samebits_probe.model.checkpoint import Checkpoint
-from samebits_probe.model.fresh import against
+from samebits_probe.model.fresh import Fresh, against
 from samebits_probe.model.state import State, drop_tensors, everything
 from samebits_probe.model.tensor import (
     NotHashable,
@@ -37,12 +39,8 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     import torch
 
-    from samebits_probe.model.fresh import Fresh
     from samebits_probe.model.inputs import Inputs
 
 Facts = dict[str, Any]

@@ -10,22 +10,17 @@ Nothing here names a device except through :class:`Subject`, so that all of it a
 from __future__ import annotations
 
 import importlib.util
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import layers, load
 from samebits_probe.model.distance import distance
-from samebits_probe.model.tensor import tensor_hash
+from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from samebits_probe.model.tensor import Keeper
 
 _HALVES = ("float16", "bfloat16")
 _FLASH_CAPABILITY = (8, 0)

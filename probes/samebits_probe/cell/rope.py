@@ -8,18 +8,16 @@ arXiv 2402.13753; each as in transformers' modeling_rope_utils.py.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from samebits_probe.model import forks
-from samebits_probe.model.fresh import against
+from samebits_probe.model.fresh import Fresh, against
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits_probe.model.fresh import Fresh
     from samebits_probe.model.tensor import Keeper
 
 Settings = dict[str, Any]

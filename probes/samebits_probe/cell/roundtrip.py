@@ -6,6 +6,8 @@ config. It is loaded by its own class, so that remote code need not be saved wit
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -18,9 +20,6 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import in_words, without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from samebits_probe.model.checkpoint import Checkpoint
     from samebits_probe.model.inputs import Inputs
 

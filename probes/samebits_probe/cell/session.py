@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -29,8 +30,6 @@ from samebits_probe.process import fork, memory, progress, settings
 from samebits_probe.process.failure import PhaseFailed, describe, in_words, without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits_probe.cell.phase import InFork
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.model.leftover import Leftover

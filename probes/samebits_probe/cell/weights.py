@@ -8,11 +8,12 @@ transposed, cut, concatenated or stacked. These are the layouts of transformers'
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model.fresh import against
+from samebits_probe.model.fresh import Fresh, against
 from samebits_probe.model.heap import holds_pattern
 from samebits_probe.model.state import everything
 from samebits_probe.model.tensor import (
@@ -26,10 +27,7 @@ from samebits_probe.model.tensor import (
 from samebits_probe.process import hashing, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from samebits_probe.model.checkpoint import Checkpoint
-    from samebits_probe.model.fresh import Fresh
 
 
 class Origin(NamedTuple):

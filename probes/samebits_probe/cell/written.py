@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,8 +20,6 @@ from samebits_probe.cell.outcomes import plain, short_hash
 from samebits_probe.process.failure import in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from samebits_probe.model.load import Source
 
 Facts = dict[str, Any]

@@ -9,12 +9,11 @@ import torch
 from samebits_probe.model import layers, load
 from samebits_probe.model.decode import GREEDY_LOGITS, forcing
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.inputs import token_width
+from samebits_probe.model.inputs import Inputs, token_width
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import progress
 
 if TYPE_CHECKING:
-    from samebits_probe.model.inputs import Inputs
     from samebits_wire.jobs import GraftJob, GraftTask
 
 Fact = dict[str, Any]

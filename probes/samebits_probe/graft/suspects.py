@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits_probe.graft import places, state
 from samebits_probe.model.tensor import stored
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import torch
 
     from samebits_wire.jobs import PatientTask

@@ -11,8 +11,10 @@ import importlib
 import inspect
 import re
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -23,10 +25,6 @@ from samebits_probe.model.choice import NotFed
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import ModuleType
 
 LIMITS = 4_000_000, 32_000_000
 """Parameters of a tiny model, 16 MB in float32: made, saved and run in a second; and of a type whose plans all have more."""

@@ -15,9 +15,11 @@ import json
 import os
 import random
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -31,9 +33,6 @@ from samebits_probe.model.tensor import Keeper, dtype_name, tensor_hash
 from samebits_probe.process import files, hashing, own, progress, threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
-
     from samebits_wire.jobs import GoldenJob
 
 Fact = dict[str, Any]

@@ -15,6 +15,7 @@ still makes the cache, the mask and the positions.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from pathlib import Path
@@ -35,7 +36,7 @@ from samebits_probe.model import (
     raised,
 )
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.inputs import each_row_twice, in_dtype, may_repeat_rows, n_rows
+from samebits_probe.model.inputs import Inputs, each_row_twice, in_dtype, may_repeat_rows, n_rows
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, fork, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line, in_words
@@ -43,9 +44,6 @@ from samebits_probe.process.hashing import ALGORITHM
 from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.model.inputs import Inputs
     from samebits_wire.jobs import LadderJob, ProbeFile
 
 _COPY_LIMIT = 4 << 30

@@ -6,13 +6,12 @@ file begins at its offset in the file, and releases differ in which tensors they
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from samebits_probe.model.tensor import is_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
 
 BOUNDARY = 64

@@ -8,15 +8,26 @@ what it computes is finite and follows from the input.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import inputs, outputs, tried
-from samebits_probe.model.choice import NO_DATA, PIXELS, TOKENS, VALUES, NotFed
+from samebits_probe.model.choice import (
+    NO_DATA,
+    PIXELS,
+    TOKENS,
+    VALUES,
+    NotFed,
+    Parameter,
+    Signature,
+)
 from samebits_probe.model.media_layouts import (
+    Beside,
     Layout,
+    Tensors,
     any_number,
     image_size,
     layouts_of,
@@ -25,12 +36,6 @@ from samebits_probe.model.media_layouts import (
 from samebits_probe.model.tensor import hash_or_none
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Parameter, Signature
-    from samebits_probe.model.media_layouts import Beside, Tensors
 
 _GRID = "grid_thw"
 _VECTORS, _WAVE = "hidden_states", "input_values"

@@ -8,6 +8,7 @@ and the softmax of an attention that is written out in Python.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,8 +20,6 @@ from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process.paths import package_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     Keep = Callable[[str, dict[str, Any]], None]
 
 SDPA = torch.nn.functional.scaled_dot_product_attention

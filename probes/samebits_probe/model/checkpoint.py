@@ -10,6 +10,7 @@ import json
 import pickle
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from safetensors import safe_open
 from samebits_probe.model.tensor import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits_probe.model.load import Source
 
 MAPPED = 64 << 20

@@ -7,14 +7,10 @@ that tests of the host can cover the rules. model.input_set makes the tensors.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
-from samebits_probe.model.choice import NotFed, written
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from samebits_probe.model.choice import Shapes, Signature
+from samebits_probe.model.choice import NotFed, Shapes, Signature, written
 
 INTEGERS = {
     "int64": (-(2**63), 2**63),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from samebits_probe.model.executed import Executed
 from samebits_probe.process import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits_probe.model.inputs import Inputs
 
 GREEDY = {"do_sample": False, "num_beams": 1}

@@ -7,6 +7,7 @@ difference in float64 does not prove a different function.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,8 +15,6 @@ import torch
 from samebits_probe.model.tensor import tensor_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     Forward = Callable[[], torch.Tensor | None]
 
 NUDGE = 2.0**-48

@@ -7,6 +7,7 @@ signal inputs.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from samebits_probe.model.tensor import stored
 from samebits_probe.process import files, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
     import torch
 
     from samebits_probe.model.load import Loaded

@@ -8,14 +8,13 @@ it is known which ones will be compared.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from samebits_probe.model.tensor import NotHashable, tensor_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     import torch
 
     Tensors = dict[str, torch.Tensor]

@@ -8,16 +8,17 @@ from __future__ import annotations
 import hashlib
 import random
 import traceback
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.torch
 import torch
 
 from samebits_probe.model import series_shapes
-from samebits_probe.model.choice import MASK, TOKENS, NotFed
+from samebits_probe.model.choice import MASK, TOKENS, NotFed, Signature
 from samebits_probe.model.declared import (
     INTEGERS,
     Constant,
@@ -29,11 +30,6 @@ from samebits_probe.model.declared import (
 )
 from samebits_probe.model.inputs import hash_words, seeded_numbers
 from samebits_probe.process import consent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from samebits_probe.model.choice import Signature
 
 Fact = dict[str, Any]
 

@@ -7,6 +7,7 @@ whether the last entry is taken before or after the final norm. A hook on a laye
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,6 @@ import torch
 from samebits_probe.model import outputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     Take = Callable[[str, torch.Tensor], None]
 
 LayerOutput = tuple[str, torch.Tensor]

@@ -15,9 +15,10 @@ import math
 import re
 import time
 import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 import transformers
@@ -31,9 +32,6 @@ from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_
 from samebits_wire import vocabularies
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Self
-
     from samebits_wire import jobs
 
 _GENERATES = "causal-lm or seq2seq-lm"

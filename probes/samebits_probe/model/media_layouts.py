@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import forks
-from samebits_probe.model.choice import IMAGE_NAMES
+from samebits_probe.model.choice import IMAGE_NAMES, Signature
 from samebits_probe.model.inputs import seeded_numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Signature
 
 Tensors = dict[str, torch.Tensor]
 Beside = tuple[tuple[str, tuple[int, ...], tuple[int, ...] | float], ...]

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import named, outputs, shrink, tried
-from samebits_probe.model.choice import DECODER, IMAGE_PLACES, TOKENS
+from samebits_probe.model.choice import DECODER, IMAGE_PLACES, TOKENS, Signature
 from samebits_probe.model.inputs import seeded_ids, token_config
-from samebits_probe.model.media_layouts import image_size, number, part
-from samebits_probe.model.media_way import ONE_IMAGE, OPTIONAL, TWO_IMAGES, VISIBLE, Way, reserved
+from samebits_probe.model.media_layouts import Layout, Tensors, image_size, number, part
+from samebits_probe.model.media_way import (
+    ONE_IMAGE,
+    OPTIONAL,
+    TWO_IMAGES,
+    VISIBLE,
+    Rows,
+    Way,
+    reserved,
+)
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Signature
-    from samebits_probe.model.media_layouts import Layout, Tensors
-    from samebits_probe.model.media_way import Rows
 
 _MISMATCH = "match"
 """Part of a refusal of a number of tokens."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, TOKENS
+from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, TOKENS, Signature
 from samebits_probe.model.inputs import (
     DECODER_LENGTH,
     decoder_ids,
@@ -16,12 +16,8 @@ from samebits_probe.model.inputs import (
     token_config,
     vocabulary,
 )
-from samebits_probe.model.media_layouts import number
+from samebits_probe.model.media_layouts import Layout, Tensors, number
 from samebits_probe.model.named import Row, tensor
-
-if TYPE_CHECKING:
-    from samebits_probe.model.choice import Signature
-    from samebits_probe.model.media_layouts import Layout, Tensors
 
 Rows = tuple[tuple[int, ...], ...]
 """For each row, the tokens of text before, between and behind its images."""

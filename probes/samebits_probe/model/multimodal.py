@@ -10,11 +10,12 @@ placeholders, and as one for each of its frames.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import tried
-from samebits_probe.model.choice import PIXELS, TOKENS, NotFed
+from samebits_probe.model.choice import PIXELS, TOKENS, NotFed, Signature
 from samebits_probe.model.inputs import token_config, vocabulary
 from samebits_probe.model.media_layouts import (
     FEATURES,
@@ -25,13 +26,7 @@ from samebits_probe.model.media_layouts import (
     video_argument,
 )
 from samebits_probe.model.media_trial import Trial
-from samebits_probe.model.media_way import PLACEHOLDERS, VIDEO_START, first, placeholder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Signature
-    from samebits_probe.model.media_way import Way
+from samebits_probe.model.media_way import PLACEHOLDERS, VIDEO_START, Way, first, placeholder
 
 _MODELS = 2
 """Small models that are tried: one with fewer layers may not run."""

@@ -9,23 +9,19 @@ from __future__ import annotations
 import inspect
 import linecache
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
-from samebits_probe.model.load import load_processor
+from samebits_probe.model.load import Loaded, Source, load_processor
 from samebits_probe.model.precision import real_dtypes
-from samebits_probe.model.tensor import NotHashable, require_plain
+from samebits_probe.model.tensor import Keeper, NotHashable, require_plain
 from samebits_probe.process import consent, progress
 from samebits_probe.process.failure import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.model.load import Loaded, Source
-    from samebits_probe.model.tensor import Keeper
     from samebits_wire.jobs import ProbeFile
 
 MAX_TENSORS = 1000

@@ -6,11 +6,12 @@ Which of them a model gets follows from the names that its forward takes, and th
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model.choice import MASK, PIXELS, TOKENS
+from samebits_probe.model.choice import MASK, PIXELS, TOKENS, Signature
 from samebits_probe.model.inputs import (
     image_size,
     seeded_ids,
@@ -19,11 +20,6 @@ from samebits_probe.model.inputs import (
     values,
     vocabulary,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Signature
 
 Tensors = dict[str, torch.Tensor]
 

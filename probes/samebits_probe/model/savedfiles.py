@@ -6,6 +6,7 @@ files, which is several times as fast as writing and reading them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,8 +17,6 @@ from samebits_probe.model.tensor import dtype_name, is_plain, same_bytes
 from samebits_probe.process import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
 
     from samebits_probe.model.checkpoint import Checkpoint

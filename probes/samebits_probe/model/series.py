@@ -5,19 +5,16 @@ They are tried in a small model that the class makes of the config, as nothing e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import outputs, series_shapes, tried
-from samebits_probe.model.choice import NotFed
+from samebits_probe.model.choice import NotFed, Signature
 from samebits_probe.model.inputs import seeded_numbers
 from samebits_probe.model.series_shapes import STATIC, number
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from samebits_probe.model.choice import Signature
 
 Tensors = dict[str, torch.Tensor]
 

@@ -14,6 +14,7 @@ import copy
 import errno
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,8 +26,6 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits_wire import jobs
 
 LIMIT = 64 << 20

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import random
 import re
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +18,6 @@ from samebits_probe.model import shrink
 from samebits_wire.config_fields import WITHOUT_EFFECT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from samebits_probe.model.shrink import Config
 
 MAX_SWITCHES = 16

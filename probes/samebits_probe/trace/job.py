@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_map_only
 from samebits_probe.model import heap, layers, load, precision
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.inputs import n_rows
+from samebits_probe.model.inputs import Inputs, n_rows
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import answer_or_failure, phase
@@ -32,7 +32,6 @@ from samebits_probe.trace.values import digest
 from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from samebits_probe.model.inputs import Inputs
     from samebits_wire.jobs import TraceJob
 
 

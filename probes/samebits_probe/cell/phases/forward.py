@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.selfcheck import SelfCheck
-from samebits_probe.cell.session import seed_generators
+from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import attention, heap, layers, outputs, unrun
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.executed import Executed
-from samebits_probe.model.inputs import tensors_of, token_width
+from samebits_probe.model.inputs import Inputs, tensors_of, token_width
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.refusal import refusals
-from samebits_probe.model.tensor import NotHashable, Ref, dtype_name
+from samebits_probe.model.tensor import Keeper, NotHashable, Ref, dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
 
-    from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
-    from samebits_probe.model.tensor import Keeper
 
 OUTPUTS = "outputs"
 """Signal of the tensors that a forward returns besides the logits."""

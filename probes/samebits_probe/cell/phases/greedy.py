@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,6 @@ START = 2
 """Steps that a short run decodes: the second is the first that reads the cache."""
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits_probe.cell.session import Session
     from samebits_probe.model.inputs import Inputs
 

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits_probe.cell import integrity
-from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.phase import InFork, Phase
 
 if TYPE_CHECKING:
-    from samebits_probe.cell.phase import InFork
     from samebits_probe.cell.session import Session
     from samebits_probe.model.inputs import Inputs
 

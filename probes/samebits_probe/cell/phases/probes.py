@@ -7,18 +7,15 @@ itself. Each has a child of its own, so that none changes what another or samebi
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.cell.phase import Phase
-from samebits_probe.cell.session import seed_generators
+from samebits_probe.cell.phase import InFork, Phase
+from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import probing
 from samebits_probe.process import fork, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.cell.phase import InFork
-    from samebits_probe.cell.session import Session
     from samebits_wire.jobs import ProbeFile
 
     Attempt = Callable[[ProbeFile, str, Callable[[], dict[str, Any]]], dict[str, Any]]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.phases import probes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from samebits_probe.cell.session import Session
     from samebits_wire.jobs import ProbeFile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
@@ -11,8 +12,6 @@ from samebits_probe.process import progress
 from samebits_probe.questions.arguments import arguments, generating, ones, states
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from samebits_probe.cell.session import Session
 
 Facts = dict[str, Any]

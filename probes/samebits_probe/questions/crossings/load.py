@@ -11,6 +11,7 @@ a difference.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,7 @@ import torch
 from samebits_probe.model import alignment, heap, layers
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.load import load_model, plain_config
+from samebits_probe.model.load import Source, load_model, plain_config
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import hash_or_none, tensor_hash
 from samebits_probe.process import files, progress
@@ -35,9 +36,6 @@ from samebits_probe.questions.crossings.config import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from samebits_probe.model.load import Source
     from samebits_probe.questions.crossings.jobs import LoadJob
 
 

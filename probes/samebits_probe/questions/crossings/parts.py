@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,7 @@ from transformers import GenerationConfig
 
 from samebits_probe.cell.outcomes import Clock, Outcomes
 from samebits_probe.cell.written import file_of
-from samebits_probe.model.load import has_tokenizer, load_config, load_tokenizer
+from samebits_probe.model.load import Source, has_tokenizer, load_config, load_tokenizer
 from samebits_probe.process import progress
 from samebits_probe.process.failure import PhaseFailed, phase
 from samebits_probe.process.quiet import without_logs
@@ -25,10 +26,6 @@ from samebits_probe.questions.processors import calls, processors
 from samebits_probe.questions.texts import chat, texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.load import Source
-
     Facts = dict[str, Any]
 
 TOKENIZER, PROCESSOR, GENERATION = "tokenizer", "processor", "generation config"

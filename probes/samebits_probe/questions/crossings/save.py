@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.model import small
-from samebits_probe.model.load import load_model
+from samebits_probe.model.load import Loaded, Source, load_model
 from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.process.hashing import file_hash
@@ -25,7 +25,6 @@ from samebits_probe.questions.crossings.common import begin, head
 from samebits_wire.atomic import move_new
 
 if TYPE_CHECKING:
-    from samebits_probe.model.load import Loaded, Source
     from samebits_probe.questions.crossings.jobs import SaveJob
 
 

@@ -13,7 +13,8 @@ import io
 import logging
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,9 +23,6 @@ from samebits_probe.model.distance import pooled
 from samebits_probe.model.inputs import has_media, in_dtype, tensors_of
 from samebits_probe.process.failure import raised
 from samebits_probe.process.quiet import without_logs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 Facts = dict[str, Any]
 Tensors = tuple[torch.Tensor, ...]

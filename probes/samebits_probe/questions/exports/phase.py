@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.phase import InFork, Phase
 from samebits_probe.model import load
 from samebits_probe.process import progress
 from samebits_probe.questions.exports import exports
 
 if TYPE_CHECKING:
-    from samebits_probe.cell.phase import InFork
     from samebits_probe.cell.session import Session
 
 _NAME = "exports"

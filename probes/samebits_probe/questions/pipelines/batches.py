@@ -7,6 +7,7 @@ side a shorter input is padded, so that side is noted.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,8 +20,6 @@ from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.pipelines import tasks, values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits_probe.questions.pipelines.tasks import Call
 
 Facts = dict[str, Any]

@@ -7,6 +7,7 @@ float64. The result has the form of PipelinesSignal in samebits/questions/pipeli
 from __future__ import annotations
 
 import time
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,8 +19,6 @@ from samebits_probe.process.paths import package_path
 from samebits_probe.questions.pipelines import batches, given, tasks, values
 
 if TYPE_CHECKING:
-    from types import CodeType
-
     from samebits_probe.model.load import Source
     from samebits_probe.questions.pipelines.tasks import Call, Task
 

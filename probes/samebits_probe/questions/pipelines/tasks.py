@@ -8,6 +8,7 @@ hundreds of tokens.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +18,6 @@ from samebits_probe.questions.processors import samples
 from samebits_probe.questions.processors.processors import FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from samebits_probe.model.load import Loaded, Source
 
 Facts = dict[str, Any]

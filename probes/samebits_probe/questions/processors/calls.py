@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,8 +13,6 @@ import transformers
 from samebits_probe.questions.processors import files, samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     Media = tuple[str, Any]
     """Its type in a conversation, and an image, a video or a sound."""
 

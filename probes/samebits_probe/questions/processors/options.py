@@ -10,6 +10,7 @@ import copy
 import inspect
 import json
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from samebits_probe.questions.processors import calls, samples, steps
 from samebits_probe.questions.processors.calls import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     Options = dict[str, Any]
     Asked = Callable[..., Any]
 

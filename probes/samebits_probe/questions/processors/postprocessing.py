@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,6 @@ import torch
 from samebits_probe.questions.processors.samples import uniform
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     Leaves = Iterator[tuple[str, Any]]
 
 _N_IMAGES, _N_QUERIES, _N_CLASSES, _SIDE = 2, 12, 5, 16

@@ -10,6 +10,7 @@ import copy
 import importlib.util
 import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,8 +32,6 @@ from samebits_probe.questions.processors.calls import Call
 from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from samebits_probe.model.load import Source
 
 AFTER = ", after the model"

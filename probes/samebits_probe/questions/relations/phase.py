@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,8 +12,6 @@ from samebits_probe.model import load, small
 from samebits_probe.questions.relations import relations
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits_probe.cell.session import Session
     from samebits_probe.questions.relations.relations import RelationOptions
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -45,8 +46,6 @@ from samebits_probe.questions.relations.ways import COPY_LIMIT, Subject, Walk, W
 from samebits_wire.jobs import Options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from samebits_probe.model import small
 
 _TOP = 5

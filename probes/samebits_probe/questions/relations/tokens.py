@@ -6,6 +6,7 @@ result is the first step at which the tokens differ, and the distance of the log
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -14,8 +15,6 @@ from samebits_probe.model.distance import broken, distance, gaps
 from samebits_probe.questions.relations import rope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits_probe.questions.relations.ways import Subject
 
 Facts = dict[str, Any]

@@ -6,6 +6,7 @@ Each part is a short JSON text. Vocabulary and merges are a size and a hash.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import combinations
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,6 @@ from samebits_probe.cell.outcomes import plain, short_hash
 from samebits_probe.cell.written import file_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits_probe.model.load import Source
 
 STAGES = ("normalizer", "pre_tokenizer", "post_processor", "decoder")

@@ -13,29 +13,24 @@ import copy
 import dataclasses
 import importlib
 import tempfile
+from collections.abc import Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
 import torch
 
-from samebits_probe.model.tensor import same_bytes
+from samebits_probe.model.tensor import Keeper, same_bytes
 from samebits_probe.process import progress
 from samebits_probe.questions.training import origin, relations
-from samebits_probe.questions.training.batches import IGNORED, ITEMS
-from samebits_probe.questions.training.learner import as_json
+from samebits_probe.questions.training.batches import IGNORED, ITEMS, Batch
+from samebits_probe.questions.training.learner import Learner, as_json
 from samebits_probe.questions.training.relations import batch_norm
 from samebits_probe.questions.training.step import NotTrained
-from samebits_probe.questions.training.way import NoMeaning, Relation, Setting
+from samebits_probe.questions.training.way import NoMeaning, Relation, Results, Setting, Way
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.tensor import Keeper
-    from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.learner import Learner
     from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.way import Results, Way
 
 Facts = dict[str, Any]
 ROWS = 4

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import choice, layers, named, precision
 from samebits_probe.process import progress
 from samebits_probe.questions.training import chance
-from samebits_probe.questions.training.batches import NoLoss
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.questions.training.batches import Batch
+from samebits_probe.questions.training.batches import Batch, NoLoss
 
 LEARNING_RATE = 1e-3
 _COST = 10

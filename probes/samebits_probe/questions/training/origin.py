@@ -7,7 +7,7 @@ against the bytes of the checkpoint. Parameters of which no cut is known keep th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +17,6 @@ from samebits_probe.cell.weights import Tracer
 from samebits_probe.model.tensor import is_plain, same_bytes, tensor_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from samebits_probe.model.checkpoint import Checkpoint
 
 Take = Callable[[torch.Tensor], torch.Tensor]

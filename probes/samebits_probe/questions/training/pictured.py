@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,8 +11,6 @@ from samebits_probe.model import choice, media_way
 from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, PIXELS, TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     Facts = dict[str, Any]
 
 PROMPT = "image-padded"

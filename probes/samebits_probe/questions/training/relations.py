@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,13 +21,18 @@ from samebits_probe.process.failure import in_one_line, raised
 from samebits_probe.questions.training import batches as rows
 from samebits_probe.questions.training import pictured
 from samebits_probe.questions.training.batches import ITEMS, ROUTER, Batch
-from samebits_probe.questions.training.way import NoMeaning, Relation, Setting, learned, lesson
+from samebits_probe.questions.training.way import (
+    NoMeaning,
+    Relation,
+    Results,
+    Setting,
+    Way,
+    learned,
+    lesson,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from samebits_probe.questions.training.learner import Learner
-    from samebits_probe.questions.training.way import Results, Way
 
 Facts = dict[str, Any]
 

@@ -10,6 +10,7 @@ says which they are.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,17 +24,14 @@ from samebits_probe.process.calls import CALLS
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import batches, origin, pictured, relations, signals
-from samebits_probe.questions.training.batches import NoLoss
+from samebits_probe.questions.training.batches import Batch, NoLoss
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.way import Setting
 from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import torch
 
-    from samebits_probe.questions.training.batches import Batch
     from samebits_probe.questions.training.origin import Places
     from samebits_probe.questions.training.tasks import StepJob, TrainingTask
     from samebits_wire.jobs import TaskJob

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +18,14 @@ from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import batches, origin
-from samebits_probe.questions.training.batches import NoLoss
-from samebits_probe.questions.training.learner import Learner
+from samebits_probe.questions.training.batches import Batch, NoLoss
+from samebits_probe.questions.training.learner import Learner, Trained
 from samebits_probe.questions.training.step import NotTrained, places_of, prompts_of, subject
 from samebits_probe.questions.training.traced import StepTrace
 from samebits_probe.trace.values import digest
 from samebits_wire import formats
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.learner import Trained
     from samebits_probe.questions.training.origin import Places
     from samebits_probe.questions.training.tasks import TraceJob
     from samebits_wire.jobs import TaskJob

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
+from samebits_probe.questions.training.learner import Learner
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import torch
-
     from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.learner import Learner
 
-    Results = dict[str, torch.Tensor]
-    """What a way computes: ``loss``, ``logits``, or gradients by parameter."""
-    Way = Callable[[Learner], Results]
+Results = dict[str, torch.Tensor]
+"""What a way computes: ``loss``, ``logits``, or gradients by parameter."""
+Way = Callable[[Learner], Results]
 
 
 class NoMeaning(Exception):  # noqa: N818  that a relation does not apply is a result

@@ -8,7 +8,7 @@ sounds, generate() has to repeat those for each beam of a row, and not for the n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import LogitsProcessorList
@@ -16,11 +16,8 @@ from transformers import LogitsProcessorList
 from samebits_probe.model import forks, media_way
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance
-from samebits_probe.questions.usage.subject import NoMeaning, error_text
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 from samebits_probe.questions.usage.table import Table
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
 _IDS, _MASK = "input_ids", "attention_mask"

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import values
 from samebits_probe.model.tensor import tensor_hash
-from samebits_probe.questions.usage.subject import NoMeaning, error_text
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _METHOD = re.compile(

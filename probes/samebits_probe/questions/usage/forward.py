@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import forks
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import past_window, text_config
-from samebits_probe.questions.usage.subject import HALF, NoMeaning, error_text
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
+from samebits_probe.questions.usage.subject import HALF, NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _MAX_WINDOW = 512

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.phase import InFork, Phase
 from samebits_probe.model import load, small
 from samebits_probe.questions.usage import usage
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from samebits_probe.cell.phase import InFork
     from samebits_probe.cell.session import Session
 
 _FORWARDS = 60

@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from samebits_probe.questions.usage.subject import error_text
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
+from samebits_probe.questions.usage.subject import Subject, error_text
 
 Facts = dict[str, Any]
 _DTYPE_KEYS = ("torch_dtype", "dtype")

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -28,9 +30,6 @@ from samebits_probe.questions.usage import (
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from samebits_probe.model import load
 
 Facts = dict[str, Any]

@@ -8,7 +8,7 @@ processors, criteria to stop, drafts.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
@@ -17,11 +17,8 @@ from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.inputs import text_config
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.questions.usage.processors import processors
-from samebits_probe.questions.usage.subject import NoMeaning, error_text
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 from samebits_probe.questions.usage.table import Table, logits_row
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
 PROMPT_LENGTH = 8
