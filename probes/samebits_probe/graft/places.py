@@ -100,13 +100,13 @@ class Places:
             return parts
         index = 0 if len(values) == 1 else self.used[place]
         if index >= len(values):
-            msg = f"{place} is used more than {len(values)} times"
-            raise Unfit(msg)
+            raise Unfit(f"{place} is used more than {len(values)} times")
         self.used[place] += 1
         chosen = values[index]
         if chosen.keys() != parts.keys():
-            msg = f"{place} takes {', '.join(parts)} here and {', '.join(chosen)} in the reference"
-            raise Unfit(msg)
+            raise Unfit(
+                f"{place} takes {', '.join(parts)} here and {', '.join(chosen)} in the reference"
+            )
         return {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in chosen.items()}
 
     def _fact(self, value: Any) -> Any:
@@ -209,8 +209,7 @@ def _overwrite_cache(
             sides = (
                 f"{list(tensor.shape)} here and {list(substitutes[name].shape)} in the reference"
             )
-            msg = f"the cache's {name} is {sides}"
-            raise Unfit(msg)
+            raise Unfit(f"the cache's {name} is {sides}")
         tensor.copy_(substitutes[name])
 
 
@@ -286,12 +285,7 @@ def _with_layout(
 
 
 def _with_heads(part: str, tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
-    """Return a query packed or unpacked, or keys and values repeated or once for each group.
-
-    Raises:
-        Unfit: they do not hold the same numbers.
-
-    """
+    """Return a query packed or unpacked, or keys and values repeated or once for each group."""
     current = list(tensor.shape)
     msg = f"{part} is {current} here and {shape} in the reference"
     if len(shape) != 4 or current[0] != shape[0] or current[3] != shape[3]:

@@ -66,18 +66,13 @@ def put_tensor(model: Any, name: str, tensor: torch.Tensor) -> None:
 
     Numbers of the same shape and dtype overwrite the old ones: another place in memory is a
     separate suspect.
-
-    Raises:
-        Unfit: the model has no such tensor.
-
     """
     path, _, leaf = name.rpartition(".")
     try:
         module = model.get_submodule(path)
         current = getattr(module, leaf)
     except AttributeError as error:
-        msg = f"there is no {name}"
-        raise Unfit(msg) from error
+        raise Unfit(f"there is no {name}") from error
     with torch.no_grad():
         if current.shape == tensor.shape and current.dtype == tensor.dtype:
             current.copy_(tensor)

@@ -135,8 +135,7 @@ class Suspects:
 
     def _stored_tensor(self, ref: Fact) -> torch.Tensor:
         if not ref["stored"]:
-            msg = f"{ref['dtype']}{ref['shape']} is too large to be transferred"
-            raise places.Unfit(msg)
+            raise places.Unfit(f"{ref['dtype']}{ref['shape']} is too large to be transferred")
         return stored(self._root, ref)
 
     def _add_config_fields(self) -> None:

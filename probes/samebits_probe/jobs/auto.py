@@ -98,12 +98,7 @@ class Made(NamedTuple):
 
 
 def model_class(architecture: str, head: str | None = None) -> Any:
-    """Return the class that an Auto class makes for a type; of all Auto classes, the first that makes one.
-
-    Raises:
-        NoneMade: this release has no such class.
-
-    """
+    """Return the class that an Auto class makes for a type; of all Auto classes, the first that makes one."""
     config_class = transformers.CONFIG_MAPPING[architecture]
     for name in [head] if head else HEADS:
         auto = getattr(transformers, name, None)
@@ -112,8 +107,7 @@ def model_class(architecture: str, head: str | None = None) -> Any:
         if chosen is not None and (head or _takes(chosen, config_class)):
             return _with_forward(chosen)
     if head:
-        msg = f"transformers {transformers.__version__} has no {head} for {architecture}"
-        raise NoneMade(msg)
+        raise NoneMade(f"transformers {transformers.__version__} has no {head} for {architecture}")
     try:
         classes = vars(modeling(config_class)).values()
     except ImportError as error:
@@ -157,8 +151,7 @@ def _takes(model_class: Any, config_class: Any) -> bool:
 def _with_forward(found: Any) -> Any:
     """Return a class. Raises NoneMade if it has no forward, as a codec may have."""
     if found.forward is torch.nn.Module.forward:
-        msg = f"{found.__name__} {_NO_FORWARD}"
-        raise NoneMade(msg)
+        raise NoneMade(f"{found.__name__} {_NO_FORWARD}")
     return found
 
 
@@ -366,12 +359,7 @@ def _with_sections(values: dict[str, Any], model_class: Any) -> None:
 def make(
     architecture: str, seed: int, given: dict[str, Any] | None = None, head: str | None = None
 ) -> Made:
-    """Return a tiny model of a type, with the fields of its config that are given as they are.
-
-    Raises:
-        NoneMade: there is no class for it, or it refuses every plan.
-
-    """
+    """Return a tiny model of a type, with the fields of its config that are given as they are."""
     cls = model_class(architecture, head)
     config_class = transformers.CONFIG_MAPPING[architecture]
     default = _default(config_class)
@@ -548,8 +536,7 @@ def _in_float32(model: Any) -> Any:
 def _require_tiny(model: Any, limits: Limits) -> None:
     n_parameters = sum(int(p.numel()) for p in model.parameters())
     if n_parameters > limits.n_parameters:
-        msg = f"{n_parameters / 1e6:.0f} million parameters"
-        raise TooLarge(msg)
+        raise TooLarge(f"{n_parameters / 1e6:.0f} million parameters")
 
 
 _PROMPTS = {
@@ -561,12 +548,7 @@ _PROMPTS = {
 
 
 def _run_prompts(model: Any) -> tuple[Prompts, tuple[str, ...]]:
-    """Return the inputs with which a forward returns numbers, as jobs.inputs chooses them, and why there are no more.
-
-    Raises:
-        NotFed: no inputs are known.
-
-    """
+    """Return the inputs with which a forward returns numbers, as jobs.inputs chooses them, and why there are no more."""
     with tempfile.TemporaryDirectory(prefix="samebits-auto-") as folder:
         config = copy.deepcopy(model.config)
         config.architectures = [type(model).__name__]
@@ -608,5 +590,4 @@ def require_numbers(model: Any, kwargs: dict[str, Any]) -> None:
     with torch.no_grad():
         result = model(**kwargs)
     if not outputs.has_numbers(result):
-        msg = "forward returns no finite numbers"
-        raise NoneMade(msg)
+        raise NoneMade("forward returns no finite numbers")

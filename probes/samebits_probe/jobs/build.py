@@ -22,12 +22,7 @@ def run(job: BuildJob) -> None:
 
 
 def _tiny(job: BuildJob) -> tuple[Any, dict[str, Any]]:
-    """Return the tiny model of a recipe that leaves its sizes open, and facts; None for any other recipe.
-
-    Raises:
-        NoneMade: no tiny model runs.
-
-    """
+    """Return the tiny model of a recipe that leaves its sizes open, and facts; None for any other recipe."""
     recipe = job["recipe"]
     is_known = recipe["architecture"] in transformers.CONFIG_MAPPING
     if not recipe.get("auto") or job.get("model_class") is not None or not is_known:

@@ -248,22 +248,17 @@ class Chooser:
         return facts | {"optional": optional}
 
     def _chosen(self, name: str, prompt: Prompt) -> Fact:
-        """Return the inputs of one prompt.
-
-        Raises:
-            DoesNotApply: the prompt has no meaning for the model, or no inputs can be made.
-
-        """
+        """Return the inputs of one prompt."""
         arguments = self._arguments()
         if choice.TOKENS not in arguments:
             return self._of_pixels_or_sound(name, prompt, arguments)
         if len(arguments) == 1 and self._no_text:
-            msg = f"the model takes no text alone: {self._no_text}"
-            raise DoesNotApply(msg)
+            raise DoesNotApply(f"the model takes no text alone: {self._no_text}")
         batch = prompt.get("batch")
         if batch and not self.signature.takes(choice.MASK):
-            msg = f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
-            raise DoesNotApply(msg)
+            raise DoesNotApply(
+                f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
+            )
         if choice.takes_choices(self.model_class.__name__):
             return {"tensors": self._refs(self._choices(name, prompt))}
         rows = self._rows(name, prompt, ends=choice.PIXELS in arguments)
@@ -332,8 +327,9 @@ class Chooser:
         """Return the inputs of a model of images or sound."""
         main_input = arguments[0]
         if prompt.get("batch") or prompt.get("length") == "past-window":
-            msg = f"the model takes {main_input}, which has neither padding nor a window here"
-            raise DoesNotApply(msg)
+            raise DoesNotApply(
+                f"the model takes {main_input}, which has neither padding nor a window here"
+            )
         if self._alone is not None:
             return {"tensors": self._refs(self._alone.tensors(name)), "constants": {}}
         return {"tensors": self._refs({a: self._alone_of(a, name) for a in arguments})}
@@ -365,8 +361,9 @@ class Chooser:
             past if row.get("length") == "past-window" else row.get("length") for row in rows
         ]
         if not all(lengths):
-            msg = "several choices are made of seeded token ids: give the prompt a length"
-            raise DoesNotApply(msg)
+            raise DoesNotApply(
+                "several choices are made of seeded token ids: give the prompt a length"
+            )
         numbers = [int(length or 0) for length in lengths]
         return inputs.choices(name, numbers, self.tokens)
 

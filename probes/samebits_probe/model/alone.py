@@ -84,12 +84,7 @@ def takes(signature: Signature) -> bool:
 def fitting(
     model_class: Any, config: Any, signature: Signature, plain: tuple[str, ...]
 ) -> Alone | None:
-    """Return the layouts that fit; None if those arguments of the plain shapes do, or if nothing can be tried.
-
-    Raises:
-        NotFed: a small model takes neither.
-
-    """
+    """Return the layouts that fit; None if those arguments of the plain shapes do, or if nothing can be tried."""
     reason, blind = "", None
     for model in islice(tried.small_models(model_class, config), 1):
         if plain and not (reason := _refusal(model, plain)):
@@ -112,8 +107,7 @@ def fitting(
         return blind
     if not reason:
         return None
-    msg = f"samebits could not find out what its forward takes: {reason}"
-    raise NotFed(msg)
+    raise NotFed(f"samebits could not find out what its forward takes: {reason}")
 
 
 def _refusal(model: Any, names: tuple[str, ...]) -> str:
@@ -142,8 +136,7 @@ def _numbers(model: Any, kwargs: Tensors) -> tuple[Any, ...]:
         named = outputs.tensors(model(**kwargs)).values()
     floats = [tensor for tensor in named if tensor.is_floating_point()]
     if not floats or not bool(torch.isfinite(floats[0]).all()):
-        msg = "forward returns no finite numbers"
-        raise ValueError(msg)
+        raise ValueError("forward returns no finite numbers")
     return tuple(map(hash_or_none, floats))
 
 

@@ -211,12 +211,7 @@ def _constructed_model(recipe: Recipe, model_class: str | None) -> torch.nn.Modu
 
 
 def _check_size(architecture: str, config: Any, auto: Any) -> None:
-    """Refuse a config, such as the default one of llama, before the kernel ends the process without a word.
-
-    Raises:
-        TooLargeError: three times its weights, which is what making it takes, are more than the machine's memory.
-
-    """
+    """Refuse a config, such as the default one of llama, before the kernel ends the process without a word."""
     values = config.to_dict()
     nested = [values, *(part for part in values.values() if isinstance(part, dict))]
     widths = [part.get(name) for part in nested for name in _WIDTHS]
@@ -231,13 +226,12 @@ def _check_size(architecture: str, config: Any, auto: Any) -> None:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if _COPIES * n_bytes > memory:
         n_billions = sum(p.numel() for p in model.parameters()) / 1e9
-        msg = (
+        raise TooLargeError(
             f"{architecture} with this config has {n_billions:.1f} billion parameters. Made in float32 they take "
             f"{_COPIES * n_bytes / 2**30:.0f} GiB, and this machine has {memory / 2**30:.0f} GiB. Write "
             "auto: true under build:, or small sizes under its config:, such as hidden_size, intermediate_size, "
             "num_hidden_layers and vocab_size"
         )
-        raise TooLargeError(msg)
 
 
 def _unknown_message(what: str) -> str:

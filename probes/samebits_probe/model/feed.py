@@ -137,10 +137,10 @@ def _row_ids(row: Fact, tokenizer: Any) -> list[int]:
     if not row.get("text"):
         return [int(i) for i in row["ids"]]
     if tokenizer is None:
-        msg = "the prompt is a text, and this release loads no tokenizer for the model"
-        raise NotFed(msg)
+        raise NotFed("the prompt is a text, and this release loads no tokenizer for the model")
     ids = [int(i) for i in tokenizer(row["text"])["input_ids"]]
     if not ids:
-        msg = f"the prompt is a text, and this release's {type(tokenizer).__name__} makes no token of it"
-        raise NotFed(msg)
+        raise NotFed(
+            f"the prompt is a text, and this release's {type(tokenizer).__name__} makes no token of it"
+        )
     return model_inputs.stretched(ids, row["at_least"]) if row.get("at_least") else ids

@@ -79,8 +79,9 @@ def refuse_custom_generate() -> None:
     from transformers import generation  # noqa: PLC0415  a job in a new interpreter starts here
 
     def refused(*_: Any, **__: Any) -> None:
-        msg = "custom_generate is code of the model, which runs only with trust_remote_code"
-        raise OSError(msg)
+        raise OSError(
+            "custom_generate is code of the model, which runs only with trust_remote_code"
+        )
 
     if hasattr(generation.GenerationMixin, "load_custom_generate"):
         generation.GenerationMixin.load_custom_generate = refused

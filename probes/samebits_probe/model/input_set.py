@@ -63,10 +63,6 @@ def make(
     """Return the arguments of an input set.
 
     ``places`` are the positions in matrix.yaml of the set, by '', and of its declared arguments.
-
-    Raises:
-        NotFed: they cannot be made, or do not fit the signature; the message says where and why.
-
     """
     if declared_set.get("function"):
         arguments = _returned(declared_set["function"], config, seed_of(name))
@@ -82,8 +78,7 @@ def make(
     )
     tensors = {key: value for key, value in arguments.items() if torch.is_tensor(value)}
     if not tensors:
-        msg = f"{places.get('', '')}: {what} has no tensor: give forward at least one"
-        raise NotFed(msg)
+        raise NotFed(f"{places.get('', '')}: {what} has no tensor: give forward at least one")
     # the number of rows follows from the first
     ordered = sorted(tensors, key=lambda key: (key != TOKENS, tensors[key].ndim == 0))
     constants = {key: value for key, value in arguments.items() if key not in tensors}
@@ -96,8 +91,7 @@ def _placed(place: str, argument: str) -> Iterator[None]:
     try:
         yield
     except NotFed as reason:
-        msg = f"{place}: {argument}: {reason}"
-        raise NotFed(msg) from reason
+        raise NotFed(f"{place}: {argument}: {reason}") from reason
 
 
 def _made(name: str, argument: str, plan: Seeded | Masked | Constant) -> Any:
@@ -129,8 +123,7 @@ def _constant(constant: Constant) -> Any:
     try:
         tensor = torch.tensor(value)
     except (ValueError, TypeError, OverflowError) as error:
-        msg = f"the list is no tensor: {error}"
-        raise NotFed(msg) from error
+        raise NotFed(f"the list is no tensor: {error}") from error
     return tensor if constant.dtype is None else tensor.to(getattr(torch, constant.dtype))
 
 
@@ -143,8 +136,7 @@ def _read(path: Path) -> dict[str, Any]:
             with np.load(path, allow_pickle=False) as arrays:
                 tensors = {key: torch.from_numpy(np.array(arrays[key])) for key in arrays.files}
     except Exception as error:
-        msg = f"{path.name} cannot be read: {type(error).__name__}: {error}"
-        raise NotFed(msg) from error
+        raise NotFed(f"{path.name} cannot be read: {type(error).__name__}: {error}") from error
     return {key: value if value.ndim else value.item() for key, value in tensors.items()}
 
 
@@ -167,15 +159,13 @@ def _returned(function: str, config: Any, seed: int) -> dict[str, Any]:
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         where = f"{path.name}:{line or (lines[-1] if lines else 1)}"
         first = str(error).strip().partition("\n")[0]
-        msg = f"{where}: {name} raised {type(error).__name__}: {first}"
-        raise NotFed(msg) from error
+        raise NotFed(f"{where}: {name} raised {type(error).__name__}: {first}") from error
     where = f"{path.name}: {name}"
     if not isinstance(arguments, dict):
-        msg = (
+        raise NotFed(
             f"{where} returned {type(arguments).__name__}: return a dict of argument to tensor, "
             'as in {"embeddings": tensor}'
         )
-        raise NotFed(msg)
     return {str(key): _plain(where, key, value) for key, value in arguments.items()}
 
 
@@ -185,12 +175,10 @@ def _plain(where: str, key: Any, value: Any) -> Any:
     if torch.is_tensor(value):
         if value.layout is torch.strided and value.device.type == "cpu":
             return value.detach().clone()
-        msg = f"{where}: {key} is no plain tensor on the CPU: return a dense one"
-        raise NotFed(msg)
+        raise NotFed(f"{where}: {key} is no plain tensor on the CPU: return a dense one")
     if isinstance(value, _SCALARS):
         return value
-    msg = (
+    raise NotFed(
         f"{where}: {key} is {type(value).__name__}: return a tensor, an array, a number, true or "
         "false, or a text for each argument"
     )
-    raise NotFed(msg)

@@ -110,8 +110,7 @@ def seeded_ids(name: str, length: int, config: Any, reserved: Collection[int] = 
     """
     size = vocabulary(config)
     if not size:
-        msg = "the config has no vocab_size to choose token ids from"
-        raise NotFed(msg)
+        raise NotFed("the config has no vocab_size to choose token ids from")
     low = min(10, size // 4)
     ids = [low + _hash_number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
     return [next((n for n in range(i, size) if n not in reserved), i) for i in ids]
@@ -277,8 +276,7 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
     if argument == "input_values":
         channels = getattr(config, "audio_channels", 1)
         return (int(channels), 4000) if hasattr(config, "codebook_size") else (4000,)
-    msg = f"no rule to make {argument}"
-    raise NotFed(msg)
+    raise NotFed(f"no rule to make {argument}")
 
 
 def _matches_two_images(config: Any) -> bool:

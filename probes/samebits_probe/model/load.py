@@ -491,15 +491,15 @@ def _require_known_architecture(source: Source) -> None:
     with phase("config"):
         config = json.loads(path.read_text("utf-8"))
         if not isinstance(config, dict):
-            msg = f"config.json holds no mapping but a {type(config).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"config.json holds no mapping but a {type(config).__name__}")
         model_type = config.get("model_type")
         is_known = model_type in transformers.CONFIG_MAPPING
     if source.trust_remote_code and config.get("auto_map"):
         return
     if not is_known:
-        msg = f"transformers {transformers.__version__} does not know model_type {model_type!r}"
-        raise Unknown(msg)
+        raise Unknown(
+            f"transformers {transformers.__version__} does not know model_type {model_type!r}"
+        )
 
 
 def _model_class(config: Any, source: Source) -> Any:
@@ -550,13 +550,12 @@ def _require_chosen_kinds(model_class: Any, source: Source) -> None:
     chosen, here = source.chosen_kinds, kinds_of(signature_of(forward))
     if set(chosen) == set(here):
         return
-    msg = (
+    raise Unknown(
         f"transformers {transformers.__version__} has another class {model_class.__name__}: its forward "
         f"takes {' and '.join(here) or 'no images and no sounds'}, and the one that was chosen for every "
         f"release takes {' and '.join(chosen) or 'none'}. Name the class that is meant under architectures "
         f"in config.json, or as the model's class (class: in matrix.yaml, --class)"
     )
-    raise Unknown(msg)
 
 
 def architectures(config: Any, source: Source) -> list[str]:

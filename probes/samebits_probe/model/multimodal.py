@@ -47,16 +47,12 @@ def kinds(config: Any, signature: Signature, fed: tuple[str, ...]) -> Iterator[s
 
 
 def way(kind: str, model_class: Any, config: Any, signature: Signature) -> Way:
-    """Return how a model takes an image, a video or a sound.
-
-    Raises:
-        NotFed: no layout that is known fits, or no small model can be made to try them in.
-
-    """
+    """Return how a model takes an image, a video or a sound."""
     named = next((n for n in PLACEHOLDERS[kind] if number(config, n) is not None), "")
     if named and placeholder(kind, config, signature) is None:
-        msg = f"{named} {number(config, named)} is outside of the vocabulary of {vocabulary(token_config(config))}"
-        raise NotFed(msg)
+        raise NotFed(
+            f"{named} {number(config, named)} is outside of the vocabulary of {vocabulary(token_config(config))}"
+        )
     reason = "its class makes no small model of the config to try them in"
     for model in islice(tried.small_models(model_class, config), _MODELS):
         reason = "no layout is known"
@@ -70,8 +66,9 @@ def way(kind: str, model_class: Any, config: Any, signature: Signature) -> Way:
                 if (found := trial.way(layout)) is not None:
                     return found._replace(placeholder=placeholder(of_kind, config, signature))
                 reason = trial.reason or reason
-    msg = f"samebits could not find out how the model takes {_ARTICLES[kind]} among its tokens: {reason}"
-    raise NotFed(msg)
+    raise NotFed(
+        f"samebits could not find out how the model takes {_ARTICLES[kind]} among its tokens: {reason}"
+    )
 
 
 def _stand_ins(kind: str, config: Any) -> tuple[str, ...]:

@@ -60,8 +60,9 @@ def _chosen_of(result: Any, name: str) -> torch.Tensor:
     if name in named:
         return named[name]
     listed = ", ".join(sorted(named)) or "no tensor"
-    msg = f"logits: {name} in matrix.yaml is no output of this forward, which returns {listed}"
-    raise NoSuchOutput(msg)
+    raise NoSuchOutput(
+        f"logits: {name} in matrix.yaml is no output of this forward, which returns {listed}"
+    )
 
 
 def usual_logits_of(result: Any) -> torch.Tensor | None:

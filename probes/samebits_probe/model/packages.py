@@ -49,11 +49,10 @@ def named_class(text: str) -> Any:
         if not isinstance(found, type):
             raise AttributeError(_no_class_text(module, name))  # noqa: TRY004  a missing name
         if not hasattr(found, "from_pretrained"):
-            msg = (
+            raise TypeError(
                 f"{name} of {module_name} has no from_pretrained: name a class that derives from "
                 "PreTrainedModel, after class: in matrix.yaml"
             )
-            raise TypeError(msg)
         return found
 
 

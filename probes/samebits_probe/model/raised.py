@@ -73,12 +73,7 @@ class Raised(torch.Tensor):  # type: ignore[misc]  # torch is Any to the host's 
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run ``func`` on the values, converted where it computes with them.
-
-        Raises:
-            ParameterWritten: it would write to them.
-
-        """
+        """Run ``func`` on the values, converted where it computes with them."""
         named = kwargs or {}
         if func in _VIEWS:
             return _rewrapped(func(args[0].values, *args[1:], **named), args[0].dtype)
@@ -89,8 +84,7 @@ class Raised(torch.Tensor):  # type: ignore[misc]  # torch is Any to the host's 
         if product is not None and not named:
             return product(func, *args)
         if func._schema.is_mutable and _writes(func, args, named):
-            msg = f"{func} writes to a parameter, which has no copy at this size"
-            raise ParameterWritten(msg)
+            raise ParameterWritten(f"{func} writes to a parameter, which has no copy at this size")
         return func(
             *(_converted(value) for value in args),
             **{name: _converted(value) for name, value in named.items()},

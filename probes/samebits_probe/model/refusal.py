@@ -43,17 +43,12 @@ def refusals(forward: Any, inputs: Mapping[str, Any], *, whole: bool = True) -> 
 
     ``forward`` is the model's bound method. Unless ``whole``, it gets further arguments, as from
     generate().
-
-    Raises:
-        NotFed: the arguments do not bind, or forward's own check reports a missing one.
-
     """
     signature = inspect.signature(forward)
     try:
         (signature.bind if whole else signature.bind_partial)(**inputs)
     except TypeError as error:
-        msg = f"forward rejects its inputs: {error}"
-        raise NotFed(msg) from error
+        raise NotFed(f"forward rejects its inputs: {error}") from error
     try:
         yield
     except (TypeError, ValueError) as error:

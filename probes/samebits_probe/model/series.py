@@ -20,16 +20,10 @@ Tensors = dict[str, torch.Tensor]
 
 
 def tensors(name: str, config: Any, signature: Signature, rows: int) -> Tensors:
-    """Return the arguments of forward for some series.
-
-    Raises:
-        NotFed: the config does not tell their length.
-
-    """
+    """Return the arguments of forward for some series."""
     all_shapes, argument = series_shapes.shapes(config), series_shapes.main(signature)
     if not all_shapes:
-        msg = "the config has no context_length, which the length of a series follows from"
-        raise NotFed(msg)
+        raise NotFed("the config has no context_length, which the length of a series follows from")
     arguments = [argument, "past_time_features"]
     if getattr(config, "lags_sequence", None):
         arguments += ["future_values", "future_time_features"]
@@ -61,8 +55,7 @@ def require(model_class: Any, config: Any, signature: Signature) -> None:
                 return
             reason = "what forward returns does not follow from the series"
         break
-    msg = f"samebits could not find out what series the model takes: {reason}"
-    raise NotFed(msg)
+    raise NotFed(f"samebits could not find out what series the model takes: {reason}")
 
 
 def _first(model: Any, kwargs: Tensors) -> str:

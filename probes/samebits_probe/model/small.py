@@ -90,15 +90,9 @@ def insists(options: jobs.ObservedModel) -> bool:
 
 @contextlib.contextmanager
 def made(loaded: load.Loaded, source: load.Source) -> Iterator[Made]:
-    """Make a small model of the kind of ``loaded``; its checkpoint exists while the body runs.
-
-    Raises:
-        NoneMade: it is not of the same kind, or its class refuses every smaller config.
-
-    """
+    """Make a small model of the kind of ``loaded``; its checkpoint exists while the body runs."""
     if getattr(loaded.config, "quantization_config", None) is not None:
-        msg = "its weights are quantized, and no small weights can be made in that format"
-        raise NoneMade(msg)
+        raise NoneMade("its weights are quantized, and no small weights can be made in that format")
     with tempfile.TemporaryDirectory(prefix="samebits-made-") as folder:
         yield _made_in(Path(folder), loaded, source)
 
@@ -106,8 +100,7 @@ def made(loaded: load.Loaded, source: load.Source) -> Iterator[Made]:
 def _made_in(folder: Path, loaded: load.Loaded, source: load.Source) -> Made:
     layers = {n: shrink.kept_layers(kinds) for n, kinds in _kinds_by_length(loaded.model).items()}
     if not layers:
-        msg = "it has no list of layers to choose from"
-        raise NoneMade(msg)
+        raise NoneMade("it has no list of layers to choose from")
     refusals = []
     for plan in shrink.plans(loaded.config.to_dict(), layers):
         result = _made_or_reason(plan, folder / plan.name, loaded, source)
@@ -155,8 +148,7 @@ def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.
     keys = forks.loading_info(info)
     lost = [*keys["missing_keys"], *keys["mismatched_keys"]]
     if lost:
-        msg = f"this release does not load all that it saved: {', '.join(lost[:3])}"
-        raise NoneMade(msg)
+        raise NoneMade(f"this release does not load all that it saved: {', '.join(lost[:3])}")
     _require_same_kind(loaded.model, tried)
     _require_numbers(tried)
     # loaded anew, because a prompt may change a model's state
@@ -179,25 +171,23 @@ def _require_small(model_class: Any, config: Any) -> None:
             p.numel() for p in model_class._from_config(config, **_float32()).parameters()
         )
     if size > MAX_BYTES:
-        msg = f"it would still have {size / 2**20:.0f} MiB"
-        raise NoneMade(msg)
+        raise NoneMade(f"it would still have {size / 2**20:.0f} MiB")
 
 
 def _require_same_kind(model: Any, candidate: Any) -> None:
     """Raise NoneMade unless both have the same kinds of layers, and the numbers that are kept."""
     before, after = _kinds(model), _kinds(candidate)
     if before.keys() != after.keys():
-        msg = f"it has other lists of layers: {', '.join(sorted(before.keys() ^ after.keys()))}"
-        raise NoneMade(msg)
+        raise NoneMade(
+            f"it has other lists of layers: {', '.join(sorted(before.keys() ^ after.keys()))}"
+        )
     for name, kinds in before.items():
         if list(dict.fromkeys(kinds)) != list(dict.fromkeys(after[name])):
-            msg = f"{name} would have other kinds of layers"
-            raise NoneMade(msg)
+            raise NoneMade(f"{name} would have other kinds of layers")
     differing = _kept_numbers(model) ^ _kept_numbers(candidate)
     if differing:
         names = sorted({f"{name} of {owner}" for owner, name, _ in differing})
-        msg = f"it would not keep {', '.join(names[:3])}"
-        raise NoneMade(msg)
+        raise NoneMade(f"it would not keep {', '.join(names[:3])}")
 
 
 def _require_numbers(model: Any) -> None:
@@ -212,8 +202,7 @@ def _require_numbers(model: Any) -> None:
     with torch.no_grad():
         logits = layers.logits_of(model(**inputs))
     if logits is None or not torch.isfinite(logits).all() or not logits.float().std() > 0:
-        msg = "its logits are not finite, or all the same"
-        raise NoneMade(msg)
+        raise NoneMade("its logits are not finite, or all the same")
 
 
 def _kinds(model: Any) -> dict[str, list[Kind]]:

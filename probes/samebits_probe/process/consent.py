@@ -69,12 +69,7 @@ def users_code() -> Iterator[None]:
 
 @contextmanager
 def kept_in_view() -> Iterator[None]:
-    """Raise the first refusal inside again if something has caught it.
-
-    Raises:
-        CodeRefused: code of the model was refused inside.
-
-    """
+    """Raise the first refusal inside again if something has caught it."""
     before = len(_GUARD.refusals)
     yield
     if len(_GUARD.refusals) > before:

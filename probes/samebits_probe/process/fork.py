@@ -68,11 +68,6 @@ class ForkedChild:
         """Return the function's result for one line of text, passed back as JSON.
 
         It may take as long as it makes progress (process.progress).
-
-        Raises:
-            NoAnswer: the function raised.
-            Lost: the child died, or made no progress.
-
         """
         with contextlib.suppress(BrokenPipeError):  # it was killed; its exit status shows that
             os.write(self._start, f"{argument}\n".encode())

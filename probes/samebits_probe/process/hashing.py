@@ -27,12 +27,7 @@ _CHUNK = 1 << 18
 
 
 def _load(folder: Path) -> Any:
-    """Return the class ``blake3`` of the package in a folder.
-
-    Raises:
-        ImportError: it is not there.
-
-    """
+    """Return the class ``blake3`` of the package in a folder."""
     package = folder / ALGORITHM
     spec = importlib.util.spec_from_file_location(
         _MODULE, package / "__init__.py", submodule_search_locations=[str(package)]
@@ -45,8 +40,9 @@ def _load(folder: Path) -> Any:
         spec.loader.exec_module(module)
     except OSError as error:
         del sys.modules[_MODULE]
-        msg = f"the package blake3 is missing in {folder}; a run of samebits installs it"
-        raise ImportError(msg) from error
+        raise ImportError(
+            f"the package blake3 is missing in {folder}; a run of samebits installs it"
+        ) from error
     return module.blake3
 
 

@@ -117,12 +117,7 @@ class Original:
 
 
 def observe_reseeded(source: Source, feed: Feed) -> Observed:
-    """Load with another seed and other unwritten memory, so that random values differ.
-
-    Raises:
-        Unknown, PhaseFailed: as :func:`observe`.
-
-    """
+    """Load with another seed and other unwritten memory, so that random values differ."""
     heap.fill_unwritten("b", source.device)
     try:
         return observe(source, feed, seed=20)

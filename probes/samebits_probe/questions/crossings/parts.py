@@ -53,8 +53,7 @@ class Parts(NamedTuple):
             if name == TOKENIZER:
                 tokenizer = load_tokenizer(source)
                 if tokenizer is None:
-                    msg = "there is no file of a tokenizer"
-                    raise FileNotFoundError(msg)
+                    raise FileNotFoundError("there is no file of a tokenizer")
                 return tokenizer
             if name == GENERATION:
                 return _generation_config(source)

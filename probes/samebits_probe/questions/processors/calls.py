@@ -133,17 +133,11 @@ def _watch_known(processor: Any, video: Any) -> Any:
 
 
 def _known(video: Any) -> dict[str, Any]:
-    """Return the argument with what a user knows of a video.
-
-    Raises:
-        NotAsked: the release takes no such argument.
-
-    """
+    """Return the argument with what a user knows of a video."""
     # not imported with this module, as in the module files
     typed = getattr(transformers.processing_utils, "VideosKwargs", None)
     if "video_metadata" not in getattr(typed, "__annotations__", {}):
-        msg = "a video is taken without its metadata"
-        raise NotAsked(msg)
+        raise NotAsked("a video is taken without its metadata")
     return {"video_metadata": [samples.metadata(len(video))]}
 
 
@@ -434,16 +428,12 @@ def _converse(processor: Any, media: list[Media]) -> Any:
 
 
 def _converse_at_once(processor: Any, media: list[Media]) -> Any:
-    """Return what the template makes of a conversation that holds the media itself.
-
-    Raises:
-        NotAsked: the release makes ids of the text alone.
-
-    """
+    """Return what the template makes of a conversation that holds the media itself."""
     made = _templated(processor, ({"type": kind, kind: value} for kind, value in media))
     if set(made) <= {"input_ids", "attention_mask", "token_type_ids"}:
-        msg = "apply_chat_template returns nothing of the images and videos of the conversation"
-        raise NotAsked(msg)
+        raise NotAsked(
+            "apply_chat_template returns nothing of the images and videos of the conversation"
+        )
     return made
 
 
@@ -465,13 +455,11 @@ def _converse_by_path(kind: str) -> Callable[[Any, Any], Any]:
         asked: list[int] = []
         reading = stand_in(asked)
         if reading is None:
-            msg = f"apply_chat_template reads no {kind}"
-            raise NotAsked(msg)
+            raise NotAsked(f"apply_chat_template reads no {kind}")
         with reading:
             made = _templated(processor, [{"type": kind, "path": f"made.{kind}"}])
         if not asked:
-            msg = f"apply_chat_template reads no {kind} by its path"
-            raise NotAsked(msg)
+            raise NotAsked(f"apply_chat_template reads no {kind} by its path")
         return {**made, noted: np.array(asked)}
 
     return converse

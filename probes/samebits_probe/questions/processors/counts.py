@@ -117,8 +117,7 @@ def _writing(method: _Method) -> Callable[[Any, Any], Mapping[str, int]]:
         )
         number = int(np.count_nonzero(made.get("mm_token_type_ids", 0)))
         if not number:
-            msg = f"the call does not tell which of its tokens are of {method.what}"
-            raise NotAsked(msg)
+            raise NotAsked(f"the call does not tell which of its tokens are of {method.what}")
         return {"number": number}
 
     return write

@@ -114,12 +114,7 @@ class _NotAsked(Exception):  # noqa: N818  that a prompt has no such way is a re
 
 
 def _embeddings(runner: Runner, ids: torch.Tensor, argument: str) -> torch.Tensor:
-    """Return the embeddings of token ids, as users make them.
-
-    Raises:
-        _NotAsked: the model has none for them, such as for a placeholder beyond its vocabulary.
-
-    """
+    """Return the embeddings of token ids, as users make them."""
     try:
         part = runner.model if argument == TOKENS else runner.model.get_decoder()
         module = part.get_input_embeddings()
@@ -127,13 +122,11 @@ def _embeddings(runner: Runner, ids: torch.Tensor, argument: str) -> torch.Tenso
         raise _NotAsked(in_one_line(error)) from error
     n_rows = getattr(getattr(module, "weight", None), "shape", (0,))[0]
     if int(ids.max()) >= n_rows:
-        msg = "its input embeddings are no table with a row for each of the token ids"
-        raise _NotAsked(msg)
+        raise _NotAsked("its input embeddings are no table with a row for each of the token ids")
     # by position: its name differs between classes
     embeddings = runner.call(lambda **given: module(*given.values()), {TOKENS: ids})
     if embeddings.shape[:-1] != ids.shape:
-        msg = "its input embeddings are not one for each token id"
-        raise _NotAsked(msg)
+        raise _NotAsked("its input embeddings are not one for each token id")
     return embeddings
 
 

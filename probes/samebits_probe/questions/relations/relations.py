@@ -511,8 +511,7 @@ def cache_pairs(first: Walk, second: Walk) -> dict[str, tuple[torch.Tensor, torc
         if name in second_tensors
     }
     if not pairs:
-        msg = "forward gave no cache whose contents can be read"
-        raise LookupError(msg)
+        raise LookupError("forward gave no cache whose contents can be read")
     return pairs
 
 

@@ -178,8 +178,9 @@ class Subject:
         """Return the cache that forward returns, or the one that it filled."""
         returned = getattr(result, self.keyword or "", None)
         if returned is None and cache is None:
-            msg = f"{type(self.model).__name__} was asked for a cache and returned none"
-            raise LookupError(msg)
+            raise LookupError(
+                f"{type(self.model).__name__} was asked for a cache and returned none"
+            )
         return cache if returned is None else returned
 
     @contextmanager

@@ -47,8 +47,7 @@ def _train(job: RunJob, facts: Facts) -> None:
         facts["accelerate"] = added.use(job["task"]["folder"])
         facts |= _trained(job)
     except ImportError as error:
-        msg = f"accelerate cannot be used here: {in_one_line(error)}"
-        raise NotTrained(msg) from error
+        raise NotTrained(f"accelerate cannot be used here: {in_one_line(error)}") from error
 
 
 def _trained(job: RunJob) -> Facts:

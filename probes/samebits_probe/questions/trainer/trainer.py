@@ -62,19 +62,13 @@ class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):  # type: ignore[m
     """A batch as a dataset, one row after the other."""
 
     def __init__(self, batch: Batch) -> None:
-        """Take a batch.
-
-        Raises:
-            NoRows: an argument of it is no tensor with a row for each label.
-
-        """
+        """Take a batch."""
         self.batch = batch
         self.kwargs = _unmasked(batch.kwargs)
         self.n = batch.n_rows
         for name, value in self.kwargs.items():
             if not isinstance(value, torch.Tensor) or not value.ndim or value.shape[0] != self.n:
-                msg = f"{name} has no row for each label"
-                raise NoRows(msg)
+                raise NoRows(f"{name} has no row for each label")
 
     def in_dtype(self, dtype: torch.dtype) -> Rows:
         """Return the same rows with their real numbers in ``dtype``."""
@@ -205,18 +199,15 @@ class Bench:
 
     def _ways(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
         if norm := batch_norm(learner.model):
-            msg = f"{norm} takes the batch's statistics in training, by design"
-            raise NoMeaning(msg)
+            raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
         if getattr(learner.model.config, "output_router_logits", False):
-            msg = "its router loss is that of a whole batch, by design"
-            raise NoMeaning(msg)
+            raise NoMeaning("its router loss is that of a whole batch, by design")
         first = self.run(learner, ACCUMULATED).facts["received"]
         counted = {row for forward in first for row in forward["counts"]}
         if len(counted) > 1 and any(forward["items"] is None for forward in first):
-            msg = (
+            raise NoMeaning(
                 "Trainer passes it no num_items_in_batch, so its losses are means of micro-batches"
             )
-            raise NoMeaning(msg)
         return self._way(ONE_BATCH), self._way(ACCUMULATED)
 
     def _way(self, plan: Plan) -> Way:

@@ -126,16 +126,11 @@ def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> lis
 
     ``prompts`` are the cell's inputs, of which a model that takes no token ids gets the first, and a model
     that takes images among its tokens the one with an image in each row.
-
-    Raises:
-        NoLoss: its forward takes no labels, or no rule makes labels for it.
-
     """
     takes_labels = any(forks.accepts(model, name) for name in ("labels", targets.MASKS, FUTURE))
     asks = forks.accepts(model, "start_positions") and not takes_labels
     if not takes_labels and not asks:
-        msg = f"forward of {type(model).__name__} takes no labels"
-        raise NoLoss(msg)
+        raise NoLoss(f"forward of {type(model).__name__} takes no labels")
     if getattr(model, "main_input_name", "input_ids") != choice.TOKENS:
         return list(_of_prompt(model, head, prompts))
     try:
@@ -272,8 +267,7 @@ def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         return _of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):
         shape = "no logits" if logits is None else f"logits of shape {list(logits.shape)}"
-        msg = f"no rule makes labels for {shape}"
-        raise NoLoss(msg)
+        raise NoLoss(f"no rule makes labels for {shape}")
     n_classes, shape = int(logits.shape[-1]), logits.shape[:-1]
     labels = (torch.arange(shape.numel()).reshape(shape) * 7 + 1) % n_classes
     mask = inputs.get("attention_mask")
@@ -294,16 +288,14 @@ def _of_series(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Return seeded numbers behind each series."""
     shape = series_shapes.shapes(model.config).get(FUTURE)
     if not shape:
-        msg = "the config does not tell how many values are to be predicted"
-        raise NoLoss(msg)
+        raise NoLoss("the config does not tell how many values are to be predicted")
     return seeded_numbers("training", FUTURE, (n_rows(inputs), *shape))
 
 
 def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> Iterator[Batch]:
     """Yield one of the cell's inputs with labels, for a model that takes images or sounds."""
     if not prompts:
-        msg = "no input of the cell applies to the model"
-        raise NoLoss(msg)
+        raise NoLoss("no input of the cell applies to the model")
     name = PHRASES if PHRASES in prompts else next(iter(prompts))
     inputs = dict(prompts[name])
     if head == "ctc":

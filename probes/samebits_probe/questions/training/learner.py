@@ -73,8 +73,7 @@ class Learner:
         output = self.model(**self._fed(kwargs))
         loss = getattr(output, "loss", None)
         if loss is None or loss.numel() != 1:
-            msg = f"forward of {type(self.model).__name__} returns no loss for labels"
-            raise NoLoss(msg)
+            raise NoLoss(f"forward of {type(self.model).__name__} returns no loss for labels")
         parts = getattr(output, "loss_dict", None) or {}  # of losses that match boxes or masks
         others = {
             name: value

@@ -226,8 +226,7 @@ def _only_layers_learn(learner: Learner) -> Iterator[None]:
 
 def _with_images(setting: Setting) -> Batch:
     if setting.images is None:
-        msg = "no row of its batches has an image"
-        raise NoMeaning(msg)
+        raise NoMeaning("no row of its batches has an image")
     return setting.images
 
 
@@ -235,8 +234,7 @@ def _checkpointing_with_chance(learner: Learner, setting: Setting) -> tuple[Way,
     """Return a step with dropout, and one whose blocks run twice and must draw the same again."""
     _require_checkpointing(learner)
     if not learner.draws:
-        msg = "its training draws no numbers"
-        raise NoMeaning(msg)
+        raise NoMeaning("its training draws no numbers")
     again = learned(setting.main.kwargs)
 
     def plain(other: Learner) -> Results:
@@ -257,8 +255,9 @@ def _require_repeats(results: Results, plain: Way, learner: Learner) -> None:
     """Ask for two equal steps without checkpointing, if one with it is not equal to the first."""
     first = plain(learner)
     if not _same(results, first) and not _same(plain(learner), first):
-        msg = "with dropout two steps of one seed differ: it draws from what no seed sets"
-        raise NoMeaning(msg)
+        raise NoMeaning(
+            "with dropout two steps of one seed differ: it draws from what no seed sets"
+        )
 
 
 def _same(first: Results, second: Results) -> bool:
@@ -267,8 +266,7 @@ def _same(first: Results, second: Results) -> bool:
 
 def _require_checkpointing(learner: Learner) -> None:
     if not getattr(learner.model, "supports_gradient_checkpointing", False):
-        msg = "the class does not support gradient checkpointing"
-        raise NoMeaning(msg)
+        raise NoMeaning("the class does not support gradient checkpointing")
 
 
 @contextlib.contextmanager
@@ -293,17 +291,17 @@ def _checkpointed(learner: Learner, *, reentrant: bool) -> Iterator[None]:
 def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     main = setting.main.with_two_rows()
     if main.n_rows < 2:
-        msg = "its batch has one row, which cannot be repeated"
-        raise NoMeaning(msg)
+        raise NoMeaning("its batch has one row, which cannot be repeated")
     if main.labels is None or "labels" not in main.kwargs:
-        msg = "Trainer counts labels, and its batch has none of that name"
-        raise NoMeaning(msg)
+        raise NoMeaning("Trainer counts labels, and its batch has none of that name")
     if not rows.takes_items(learner.model):
-        msg = "the model takes no num_items_in_batch, so its losses are means of micro-batches"
-        raise NoMeaning(msg)
+        raise NoMeaning(
+            "the model takes no num_items_in_batch, so its losses are means of micro-batches"
+        )
     if any(value.detach().any() for value in learner.learn(main.kwargs).others.values()):
-        msg = "its further losses are of a whole batch: a sum of micro-batches has others"
-        raise NoMeaning(msg)
+        raise NoMeaning(
+            "its further losses are of a whole batch: a sum of micro-batches has others"
+        )
     items = rows.n_items(main, shifted=setting.shifted)
 
     def way(other: Learner) -> Results:
@@ -319,15 +317,14 @@ def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
 
 def _packed(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if setting.head != "causal-lm":
-        msg = "only rows of a causal language model are packed"
-        raise NoMeaning(msg)
+        raise NoMeaning("only rows of a causal language model are packed")
     if not forks.accepts(learner.model, "position_ids"):
-        msg = "forward takes no position_ids"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no position_ids")
     batch, other = rows.packed(learner.model), rows.packed(learner.model, "c")
     if _sees_the_first(learner, batch, other):
-        msg = "the second sequence of a packed row sees the first in this release and attention"
-        raise NoMeaning(msg)
+        raise NoMeaning(
+            "the second sequence of a packed row sees the first in this release and attention"
+        )
     return learned(batch.kwargs), learned(rows.unpacked(learner.model).kwargs)
 
 
@@ -336,8 +333,7 @@ def _packed_with_images(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     _packed(learner, setting)
     made = pictured.packed(learner.model, images.kwargs)
     if made is None:
-        msg = "its images need more than a position of each token"
-        raise NoMeaning(msg)
+        raise NoMeaning("its images need more than a position of each token")
     options = rows.without_cache(learner.model)
     as_one, apart = ({**kwargs, **options} for kwargs in made)
     return learned(as_one), learned(apart)
@@ -349,8 +345,7 @@ def _padding(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     batch = setting.images or setting.main
     other = pictured.other_padding(batch.kwargs)
     if other is None:
-        msg = "its batch has no padding"
-        raise NoMeaning(msg)
+        raise NoMeaning("its batch has no padding")
     return lesson(batch), learned(other)
 
 
@@ -368,8 +363,7 @@ def _inputs(batch: Batch) -> Facts:
 
 def _as_in_evaluation(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if norm := batch_norm(learner.model):
-        msg = f"{norm} takes the batch's statistics in training, by design"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
     kwargs = setting.main.kwargs
 
     def training(other: Learner) -> Results:
@@ -390,8 +384,7 @@ def batch_norm(model: torch.nn.Module) -> str:
 
 def _logits(logits: torch.Tensor | None) -> Results:
     if logits is None:
-        msg = "forward returns no logits"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward returns no logits")
     return {"logits": logits.detach()}
 
 
@@ -401,8 +394,7 @@ _PROMPT, _STEPS = 4, 4
 def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     can_generate = getattr(learner.model, "can_generate", lambda: False)()
     if setting.head != "causal-lm" or not can_generate:
-        msg = "the class does not generate"
-        raise NoMeaning(msg)
+        raise NoMeaning("the class does not generate")
     ids = rows.unpacked(learner.model).kwargs["input_ids"]
     ids = torch.cat([ids, ids.flip(1)], dim=1)[:, : _PROMPT + _STEPS]
     chosen = ids[:, _PROMPT:]
@@ -442,8 +434,7 @@ def _frozen(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     all_names = [name for name, _ in learner.model.named_parameters()]
     names = all_names[: len(all_names) // 2]
     if not names or len(names) == len(all_names):
-        msg = "it has too few parameters to freeze a part of them"
-        raise NoMeaning(msg)
+        raise NoMeaning("it has too few parameters to freeze a part of them")
     plain, again = lesson(setting.main), learned(setting.main.kwargs)
 
     def all_but_frozen(other: Learner) -> Results:
@@ -471,8 +462,7 @@ def _requires_no_grad(parameters: list[torch.nn.Parameter]) -> Iterator[None]:
 
 def _eager(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if getattr(learner.model.config, "_attn_implementation", None) != "sdpa":
-        msg = "its attention is not sdpa"
-        raise NoMeaning(msg)
+        raise NoMeaning("its attention is not sdpa")
     again = learned(setting.main.kwargs)
 
     def way(other: Learner) -> Results:
@@ -486,8 +476,7 @@ def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     """Return a step that asks for the router's loss by an argument, and one by the config."""
     config = learner.model.config
     if not forks.accepts(learner.model, ROUTER) or getattr(config, ROUTER, None) is not False:
-        msg = "forward and config have no switch for a router's loss"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward and config have no switch for a router's loss")
 
     def by_config(other: Learner) -> Results:
         other.model.config.output_router_logits = True

@@ -99,12 +99,7 @@ def _trained(job: StepJob, started: float) -> Facts:
 def subject(
     source: load.Source, *, large: bool
 ) -> Iterator[tuple[load.Loaded, load.Source, Facts | None]]:
-    """Load what is trained: a model, or a made one of its kind, with its source and its facts.
-
-    Raises:
-        NotTrained: the model is too large, and no small one can be made.
-
-    """
+    """Load what is trained: a model, or a made one of its kind, with its source and its facts."""
     progress.begin("load")
     loaded = load.load(source)
     if large or load.n_bytes(loaded.model) <= small.LIMIT:
@@ -114,8 +109,9 @@ def subject(
         try:
             made = stack.enter_context(small.made(loaded, source))
         except small.NoneMade as reason:
-            msg = f"it is too large, and no small model of its kind can be made: {reason}"
-            raise NotTrained(msg) from reason
+            raise NotTrained(
+                f"it is too large, and no small model of its kind can be made: {reason}"
+            ) from reason
         yield loaded._replace(model=made.model), source.at(str(made.folder)), made.facts
 
 

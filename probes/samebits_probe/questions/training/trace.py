@@ -93,18 +93,12 @@ def _traced(job: TraceJob) -> Facts:
 
 
 def batch_of(job: TaskJob, loaded: load.Loaded, name: str) -> Batch:
-    """Return a batch of a model by its name.
-
-    Raises:
-        NotTrained: the model takes no such batch.
-
-    """
+    """Return a batch of a model by its name."""
     prompts = prompts_of(job, loaded, loaded.model.dtype)
     for batch in batches.batches(loaded.model, loaded.head, prompts):
         if batch.name == name:
             return batch
-    msg = f"it takes no batch {name}"
-    raise NotTrained(msg)
+    raise NotTrained(f"it takes no batch {name}")
 
 
 def learner_of(loaded: load.Loaded, rung: str) -> Learner:

@@ -62,18 +62,12 @@ class _Rows:
 
 
 def beams(subject: Subject) -> Facts:
-    """Return how far the logits of beams are from those of their tokens without a cache.
-
-    Raises:
-        NoMeaning: the class does not generate, or the beams did not change places.
-
-    """
+    """Return how far the logits of beams are from those of their tokens without a cache."""
     _require_generates(subject)
     prompt = subject.ids("beams", _PROMPT_LENGTH)
     facts = _searched(subject, {_IDS: prompt, _MASK: torch.ones_like(prompt)}, _BEAMS, never=[])
     if facts.get("n_moved") == 0:
-        msg = "no beam took the place of another one"
-        raise NoMeaning(msg)
+        raise NoMeaning("no beam took the place of another one")
     return facts
 
 
@@ -108,8 +102,7 @@ def _has_more_than_text(fed: Facts) -> bool:
 
 def _require_generates(subject: Subject) -> None:
     if not getattr(subject.model, "can_generate", lambda: False)():
-        msg = f"{type(subject.model).__name__} does not generate"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"{type(subject.model).__name__} does not generate")
 
 
 def _searched(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> Facts:
@@ -143,8 +136,7 @@ def _run(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> tu
     finally:
         handle.remove()
     if table.own is None or rows.ids is None:
-        msg = "generate() does not call the model's own forward"
-        raise NoMeaning(msg)
+        raise NoMeaning("generate() does not call the model's own forward")
     options = {"use_cache": False} if forks.accepts(subject.model, "use_cache") else {}
     full = subject.model(**_repeated(fed, rows.ids), **options).logits[:, -1]
     facts = {"by_cache": distance(full, table.own)["max_abs"]}

@@ -50,12 +50,7 @@ def _called(subject: Subject, method: Any) -> Facts:
 
 
 def _inputs(subject: Subject, method: Any) -> Facts:
-    """Return the inputs that a method cannot do without.
-
-    Raises:
-        NoMeaning: it needs others than token ids, pixels and sounds.
-
-    """
+    """Return the inputs that a method cannot do without."""
     parameters = inspect.signature(method).parameters.values()
     needed = [
         p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
@@ -66,8 +61,7 @@ def _inputs(subject: Subject, method: Any) -> Facts:
     if first in _VALUES and _has_image_token(subject.model.config):
         prompt = next((fed for fed in subject.prompts.values() if {*names} <= fed.keys()), None)
         if prompt is None:
-            msg = f"no prompt has {', '.join(names)}"
-            raise NoMeaning(msg)
+            raise NoMeaning(f"no prompt has {', '.join(names)}")
         return {p.name: prompt[p.name] for p in parameters if p.name in prompt}
     inputs = {}
     for name in names:
@@ -78,11 +72,9 @@ def _inputs(subject: Subject, method: Any) -> Facts:
             of = "usage" if kind == name else "usage, a query"
             inputs[name] = values(of, kind, subject.model.config).to(subject.model.dtype)
         else:
-            msg = f"it needs {name}"
-            raise NoMeaning(msg)
+            raise NoMeaning(f"it needs {name}")
     if not inputs:
-        msg = "it names no input"
-        raise NoMeaning(msg)
+        raise NoMeaning("it names no input")
     return inputs
 
 

@@ -91,8 +91,7 @@ def packed(subject: Subject) -> Facts:
     first. The same ids under ordinary positions show how large that change can be.
     """
     if not subject.accepts("position_ids"):
-        msg = "forward takes no position_ids"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no position_ids")
     first_ids, other_ids, second_ids = (subject.ids(f"packed {name}", HALF) for name in "abc")
     pairs = tuple(torch.cat([head, second_ids], dim=1) for head in (first_ids, other_ids))
     ordinary = [subject.model(ids).logits[:, HALF:] for ids in pairs]
@@ -129,20 +128,17 @@ def cache(subject: Subject) -> Facts:
     """Return the contents of a cache's layers after a forward past the sliding window."""
     model = subject.model
     if not forks.takes_kv_cache(model):
-        msg = "forward takes no cache of keys and values"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no cache of keys and values")
     length = past_window(text_config(model.config))
     if length > _MAX_WINDOW:
-        msg = f"at most {_MAX_WINDOW} tokens are fed, and its window needs {length}"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"at most {_MAX_WINDOW} tokens are fed, and its window needs {length}")
     new_cache = forks.new_cache(model, 1, length, model.dtype)
     keyword = forks.cache_keyword(model) or ""
     arguments = {keyword: new_cache} if new_cache is not None else {}
     output = model(subject.ids("cache", length), use_cache=True, **arguments)
     cache_after = getattr(output, keyword, None)
     if cache_after is None:
-        msg = "forward returns no cache"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward returns no cache")
     keys = {
         int(name.split()[1]): tensor
         for name, tensor in forks.cache_tensors(cache_after)
@@ -177,8 +173,7 @@ def _counted_kinds(layers: Any) -> list[Facts]:
 def cache_position(subject: Subject) -> Facts:
     """Return whether forward takes cache_position, and what a wrong one changes."""
     if not forks.takes_kv_cache(subject.model):
-        msg = "forward takes no cache of keys and values"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no cache of keys and values")
     ids = subject.ids()
     wrong = torch.arange(ids.shape[1]) + _POSITION_ERROR
     facts: Facts = {"named": subject.accepts("cache_position")}

@@ -91,8 +91,7 @@ def position_ids(subject: Subject) -> Facts:
     The passed positions are those that generate() computes itself if it gets none.
     """
     if not subject.accepts("position_ids"):
-        msg = "forward takes no position_ids"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no position_ids")
     plain = _logits(subject)
     fed: list[int | None] = []
     hook = subject.model.register_forward_pre_hook(_position_hook(fed), with_kwargs=True)
@@ -151,15 +150,9 @@ def _logits(subject: Subject, **arguments: Any) -> torch.Tensor:
 def _generate(
     subject: Subject, prompt: str = "generate", length: int = _PROMPT_LENGTH, **arguments: Any
 ) -> Any:
-    """Return the output of a greedy generate().
-
-    Raises:
-        NoMeaning: the class does not generate.
-
-    """
+    """Return the output of a greedy generate()."""
     if not getattr(subject.model, "can_generate", lambda: False)():
-        msg = f"{type(subject.model).__name__} does not generate"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"{type(subject.model).__name__} does not generate")
     ids = subject.ids(prompt, length)
     options = {"do_sample": False, "max_new_tokens": _STEPS, "pad_token_id": 0} | arguments
     return subject.model.generate(ids, attention_mask=torch.ones_like(ids), **options)

@@ -57,12 +57,7 @@ class Subject:
         return ""
 
     def ids(self, name: str = "usage", length: int = 2 * HALF) -> torch.Tensor:
-        """Return one row of token ids that follow from the name.
-
-        Raises:
-            NoMeaning: the config has no vocabulary.
-
-        """
+        """Return one row of token ids that follow from the name."""
         try:
             return torch.tensor([seeded_ids(name, length, text_config(self.model.config))])
         except DoesNotApply as reason:

@@ -43,19 +43,13 @@ class _Stop(StoppingCriteria):  # type: ignore[misc]
 
 
 def generation(subject: Subject) -> Facts:
-    """Return what generate() gives in each way, its defaults, and its logits processors' scores.
-
-    Raises:
-        NoMeaning: the class does not generate from token ids.
-
-    """
+    """Return what generate() gives in each way, its defaults, and its logits processors' scores."""
     model = subject.model
     main_input = getattr(model, "main_input_name", "input_ids")
     can_generate = getattr(model, "can_generate", lambda: False)()
     # 4.48 says that a masked model can generate if it prepares inputs for that
     if not can_generate or subject.head == "masked-lm" or main_input != "input_ids":
-        msg = f"{type(model).__name__} does not generate from token ids"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"{type(model).__name__} does not generate from token ids")
     prompt = subject.ids("generation", PROMPT_LENGTH)
     # a text that repeats itself has something to look up
     prompt = torch.cat([prompt, prompt], dim=1)
