@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,17 +44,13 @@ class Evidence:
         self._facts = {"rotary": [], "attention": [], "eager_logits": None}
         self._bytes = 0
         names = {id(module): name for name, module in self._model.named_modules()}
-        hooks = [
-            module.register_forward_hook(self._hook(names[id(module)]), with_kwargs=True)
-            for module in rotary_modules(self._model)
-        ]
-        if not hooks:
-            self.skip("rotary", "no module of the model is a rotary embedding")
-        try:
+        with ExitStack() as hooks:
+            for module in (rotary := list(rotary_modules(self._model))):
+                hook = self._hook(names[id(module)])
+                hooks.enter_context(module.register_forward_hook(hook, with_kwargs=True))
+            if not rotary:
+                self.skip("rotary", "no module of the model is a rotary embedding")
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
         self.signal["prompts"][prompt] = self._facts
         if not self._facts["attention"]:
             self.skip("attention", "no scaled_dot_product_attention and no softmax of one product")

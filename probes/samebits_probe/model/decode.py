@@ -96,16 +96,12 @@ def watched_token(model: torch.nn.Module, *, any_cache: bool = True) -> Iterator
     """
     token = WatchedToken(model, any_cache=any_cache)
     # hooks, as generate() reads forward's signature
-    hooks = (
+    with (
         model.register_forward_pre_hook(token.before_forward, with_kwargs=True),
         model.register_forward_hook(token.after_forward, always_call=True),
-    )
-    try:
+        token._running,
+    ):
         yield token
-    finally:
-        token.after_forward()
-        for hook in hooks:
-            hook.remove()
 
 
 def _has_fixed_size(value: Any) -> bool:

@@ -48,11 +48,8 @@ def chaotic(model: Any, forward: Forward) -> bool:
     plain = forward()
     if embeddings is None or plain is None or not plain.is_floating_point():
         return False
-    hook = embeddings.register_forward_hook(_nudge)
-    try:
+    with embeddings.register_forward_hook(_nudge):
         moved = forward()
-    finally:
-        hook.remove()
     if moved is None or moved.shape != plain.shape:
         return False
     finite = torch.isfinite(plain) & torch.isfinite(moved)

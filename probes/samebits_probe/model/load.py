@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from unittest import mock
 
 import torch
 import transformers
@@ -322,11 +323,8 @@ def watched_loads() -> Iterator[list[tuple[Any, dict[str, Any]]]]:
         loads.append(pair)
         return pair if kwargs.get("output_loading_info") else pair[0]
 
-    transformers.PreTrainedModel.from_pretrained = classmethod(watched)
-    try:
+    with mock.patch.object(transformers.PreTrainedModel, "from_pretrained", classmethod(watched)):
         yield loads
-    finally:
-        transformers.PreTrainedModel.from_pretrained = classmethod(original)
 
 
 def n_bytes(model: Any) -> int:
@@ -393,12 +391,8 @@ def _from_config(model_class: Any, config: Any, source: Source) -> Any:
     arguments = source.constructor_arguments(model_class, config)
     arguments |= {forks.dtype_keyword(): getattr(torch, source.dtype)}
     torch.manual_seed(1)
-    default_dtype = torch.get_default_dtype()
-    try:
+    with forks.default_dtype_kept():
         return model_class._from_config(copy.deepcopy(config), **arguments)
-    finally:
-        # 4.x sets it for the constructor, and leaves it so if the constructor raises
-        torch.set_default_dtype(default_dtype)
 
 
 def _named_tensors(model: Any) -> dict[str, torch.Tensor]:

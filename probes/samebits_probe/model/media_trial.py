@@ -261,11 +261,8 @@ def _widths_seen(model: Any) -> Iterator[set[int]]:
             if tensor.ndim > 1 and tensor.shape[-1] == width:
                 seen.add(tensor.numel() // width)
 
-    hook = torch.nn.modules.module.register_module_forward_hook(note)
-    try:
+    with torch.nn.modules.module.register_module_forward_hook(note):
         yield seen
-    finally:
-        hook.remove()
 
 
 @contextmanager
@@ -277,8 +274,5 @@ def _called(model: Any) -> Iterator[set[str]]:
     def note(module: Any, _args: Any) -> None:
         called.add(names.get(id(module), ""))
 
-    hook = torch.nn.modules.module.register_module_forward_pre_hook(note)
-    try:
+    with torch.nn.modules.module.register_module_forward_pre_hook(note):
         yield called
-    finally:
-        hook.remove()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
 from transformers import modeling_utils
 
@@ -57,11 +58,8 @@ class Writer:
             yield
             return
         self.tensors = {}
-        setattr(modeling_utils, _SAVE_FILE, self._save)
-        try:
+        with mock.patch.object(modeling_utils, _SAVE_FILE, self._save):
             yield
-        finally:
-            setattr(modeling_utils, _SAVE_FILE, self._save_file)
 
     def is_same(self) -> bool:
         """Return True if the save gave exactly the tensors and files of the checkpoint."""

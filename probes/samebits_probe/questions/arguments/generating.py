@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 import transformers
@@ -182,15 +183,13 @@ class Generation:
         before = self._of({"do_sample": False, "max_length": length + 2})
         if before is None:
             return {}
-        kept, own = self._model.generation_config, copy.deepcopy(self._model.generation_config)
+        own = copy.deepcopy(self._model.generation_config)
         own.max_length, own.max_new_tokens = length + 1, None
-        self._model.generation_config = own
         try:
-            after = self._call({"do_sample": False})
+            with mock.patch.object(self._model, "generation_config", own):
+                after = self._call({"do_sample": False})
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             return {OWN_LIMIT: {"named": True} | raised(error)}
-        finally:
-            self._model.generation_config = kept
         is_kept = after.sequences.shape[1] <= length + 1
         effect = _effect_of(before, after) | ({} if is_kept else {"effect": "none"})
         return {OWN_LIMIT: {"named": True} | effect}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import torch
 
@@ -35,11 +36,8 @@ class _Answered:
         self.mask: torch.Tensor | None = None
         self.logits: torch.Tensor | None = None
         self._has_run = False
-        handle = model.register_forward_hook(self._note, with_kwargs=True)
-        try:
+        with model.register_forward_hook(self._note, with_kwargs=True):
             self.answer = call()
-        finally:
-            handle.remove()
 
     def _note(self, _module: Any, _args: Any, kwargs: Facts, output: Any) -> None:
         if self._has_run:
@@ -106,10 +104,6 @@ def _in_float64(pipe: Any, call: Call) -> float | None:
 
 @contextmanager
 def _promoted(pipe: Any) -> Iterator[None]:
-    model = pipe.model
-    pipe.model = precision.promoted_copy(model)
-    try:
-        with precision.promotion(precision.claimed_of(model.dtype)), torch.no_grad():
-            yield
-    finally:
-        pipe.model = model
+    claimed, twin = precision.claimed_of(pipe.model.dtype), precision.promoted_copy(pipe.model)
+    with mock.patch.object(pipe, "model", twin), precision.promotion(claimed), torch.no_grad():
+        yield

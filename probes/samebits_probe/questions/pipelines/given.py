@@ -65,11 +65,8 @@ def watched(
 ) -> Iterator[Watch]:
     """Watch the forwards of a model; with a dtype, its outputs are given numbers."""
     watch = Watch(dtype, of_tokens=of_tokens)
-    handle = model.register_forward_hook(watch, with_kwargs=True)
-    try:
+    with model.register_forward_hook(watch, with_kwargs=True):
         yield watch
-    finally:
-        handle.remove()
 
 
 def _described(inputs: Facts) -> Facts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -212,12 +212,10 @@ def _embedding(
         return change(output)
 
     modules = (m for m in runner.model.modules() if isinstance(m, torch.nn.Embedding))
-    hooks = [m.register_forward_hook(hook) for m in modules if m.weight is table]
-    try:
+    with ExitStack() as stack:
+        for module in (m for m in modules if m.weight is table):
+            stack.enter_context(module.register_forward_hook(hook))
         yield calls
-    finally:
-        for added in hooks:
-            added.remove()
 
 
 def promoted(runner: Runner, way: Way) -> tuple[Compared | None, str | None]:

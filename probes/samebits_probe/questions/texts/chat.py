@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import transformers.utils
 
@@ -152,9 +153,5 @@ def _fixed_clock() -> Iterator[None]:
     if module is None or not hasattr(module, "datetime"):
         yield
         return
-    clock = module.datetime
-    module.datetime = _FixedClock
-    try:
+    with mock.patch.object(module, "datetime", _FixedClock):
         yield
-    finally:
-        module.datetime = clock

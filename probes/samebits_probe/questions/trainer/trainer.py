@@ -297,11 +297,8 @@ class Watch:
     @contextlib.contextmanager
     def model_watched(self) -> Iterator[None]:
         """Note what the model's forward receives."""
-        handle = self.learner.model.register_forward_pre_hook(self._before, with_kwargs=True)
-        try:
+        with self.learner.model.register_forward_pre_hook(self._before, with_kwargs=True):
             yield
-        finally:
-            handle.remove()
 
     def _before(self, _model: Any, _args: Any, kwargs: Facts) -> None:
         labels = kwargs.get("labels")

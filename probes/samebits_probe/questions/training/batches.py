@@ -10,6 +10,7 @@ import contextlib
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 
@@ -98,12 +99,8 @@ def problem_of(model: Any, batch: Batch) -> Iterator[None]:
     if not batch.problem:
         yield
         return
-    before = model.config.problem_type
-    model.config.problem_type = batch.problem
-    try:
+    with mock.patch.object(model.config, "problem_type", batch.problem):
         yield
-    finally:
-        model.config.problem_type = before
 
 
 def takes_items(model: Any) -> bool:

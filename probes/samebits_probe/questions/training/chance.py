@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 
@@ -81,14 +82,9 @@ def order_free() -> Iterator[None]:
     Losses of masks are of drawn points, and those of boxes of drawn noise: without it a release that draws in another
     order, or a step in float64, would have others.
     """
-    before = {name: getattr(torch, name) for name in _DRAWS}
-    try:
-        for name, draw in before.items():
-            setattr(torch, name, functools.partial(_drawn, draw))
+    draws = {name: functools.partial(_drawn, getattr(torch, name)) for name in _DRAWS}
+    with mock.patch.multiple(torch, **draws):
         yield
-    finally:
-        for name, draw in before.items():
-            setattr(torch, name, draw)
 
 
 def _drawn(draw: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:

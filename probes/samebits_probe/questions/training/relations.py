@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import torch
 
@@ -479,11 +480,8 @@ def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         raise NoMeaning("forward and config have no switch for a router's loss")
 
     def by_config(other: Learner) -> Results:
-        other.model.config.output_router_logits = True
-        try:
+        with mock.patch.object(other.model.config, ROUTER, True):
             return learned(setting.main.kwargs)(other)
-        finally:
-            other.model.config.output_router_logits = False
 
     return learned(setting.main.kwargs | {ROUTER: True}), by_config
 

@@ -120,21 +120,16 @@ def _searched(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) 
 def _run(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> tuple[Facts, int]:
     """Return distances of the last step's logits, and how many rows moved before it."""
     table, rows = _Watched(by_step=True), _Rows(never)
-    handle = subject.model.register_forward_hook(table, with_kwargs=True)
-    try:
+    copies = {n: value.clone() if torch.is_tensor(value) else value for n, value in fed.items()}
+    with subject.model.register_forward_hook(table, with_kwargs=True):
         subject.model.generate(
-            **{
-                name: value.clone() if torch.is_tensor(value) else value
-                for name, value in fed.items()
-            },
+            **copies,
             max_new_tokens=_STEPS,
             eos_token_id=None,
             pad_token_id=0,
             logits_processor=LogitsProcessorList([rows]),
             **arguments,
         )
-    finally:
-        handle.remove()
     if table.own is None or rows.ids is None:
         raise NoMeaning("generate() does not call the model's own forward")
     options = {"use_cache": False} if forks.accepts(subject.model, "use_cache") else {}

@@ -94,25 +94,18 @@ def position_ids(subject: Subject) -> Facts:
         raise NoMeaning("forward takes no position_ids")
     plain = _logits(subject)
     fed: list[int | None] = []
-    hook = subject.model.register_forward_pre_hook(_position_hook(fed), with_kwargs=True)
-    try:
-        with_positions = _logits(subject, position_ids=torch.arange(_PROMPT_LENGTH)[None])
-    except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return {"refused": error_text(error)}
-    finally:
-        hook.remove()
-    same = with_positions.shape == plain.shape and same_bytes(with_positions, plain)
-    return {"prompt": _PROMPT_LENGTH, "fed": fed, "same_logits": same}
 
-
-def _position_hook(fed: list[int | None]) -> Any:
-    """Return a hook that records the last position of forward's inputs."""
-
-    def hook(_module: Any, _args: Any, kwargs: Facts) -> None:
+    def note(_module: Any, _args: Any, kwargs: Facts) -> None:
         positions = kwargs.get("position_ids")
         fed.append(int(positions.reshape(-1)[-1]) if isinstance(positions, torch.Tensor) else None)
 
-    return hook
+    try:
+        with subject.model.register_forward_pre_hook(note, with_kwargs=True):
+            with_positions = _logits(subject, position_ids=torch.arange(_PROMPT_LENGTH)[None])
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {"refused": error_text(error)}
+    same = with_positions.shape == plain.shape and same_bytes(with_positions, plain)
+    return {"prompt": _PROMPT_LENGTH, "fed": fed, "same_logits": same}
 
 
 def assisted(subject: Subject) -> Facts:

@@ -109,25 +109,24 @@ def _run(subject: Subject, way: str, prompt: torch.Tensor, arguments: Facts) -> 
     end = arguments.get("eos_token_id")
     config = copy.deepcopy(subject.model.generation_config)
     facts: Facts = {"end": end, "tokens": []}
-    handle = subject.model.register_forward_hook(table, with_kwargs=True)
     torch.default_generator.manual_seed(SEED)
     before = torch.default_generator.get_state()
     try:
-        output = subject.model.generate(
-            prompt.clone(),
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=STEPS,
-            pad_token_id=0,
-            output_scores=True,
-            return_dict_in_generate=True,
-            **arguments,
-        )
+        with subject.model.register_forward_hook(table, with_kwargs=True):
+            output = subject.model.generate(
+                prompt.clone(),
+                attention_mask=torch.ones_like(prompt),
+                max_new_tokens=STEPS,
+                pad_token_id=0,
+                output_scores=True,
+                return_dict_in_generate=True,
+                **arguments,
+            )
     except NoMeaning:
         raise
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return facts | {"refused": error_text(error)}
     finally:
-        handle.remove()
         subject.model.generation_config = config
     drew = tensor_hash(before) != tensor_hash(torch.default_generator.get_state())
     values = getattr(output, "sequences_scores", None)
