@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.process import files
-from samebits_probe.process.hashing import ALGORITHM
+from samebits_probe.process.hashing import head
 from samebits_wire import formats
 
 if TYPE_CHECKING:
@@ -18,9 +18,7 @@ def write_capture(
 ) -> None:
     """Write a capture atomically; if ``lasting``, flush it to the disk."""
     capture = {
-        "format": "samebits-capture",
-        "format_version": formats.CAPTURE,
-        "hash_algorithm": ALGORITHM,
+        **head("capture", formats.CAPTURE),
         "cell": job["cell"],
         "run": job["run"],
         "extent": "short" if job.get("short") else "full",

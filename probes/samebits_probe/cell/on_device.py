@@ -81,9 +81,6 @@ def _forward(model: Any, subject: Subject) -> torch.Tensor | None:
         return layers.logits_of(model(**subject.kwargs))
 
 
-# --- attention -------------------------------------------------------------------------------
-
-
 def _attention(name: str, package: str, capability: tuple[int, int]) -> DeviceProbe:
     def lacks(subject: Subject) -> str:
         return (
@@ -145,9 +142,6 @@ def _no_flash_of_torch(subject: Subject) -> str:
     )
 
 
-# --- experts ---------------------------------------------------------------------------------
-
-
 def _no_experts(subject: Subject) -> str:
     """Return why the experts cannot be computed as one grouped product."""
     can_set = getattr(type(subject.loaded.model), "_can_set_experts_implementation", None)
@@ -156,9 +150,6 @@ def _no_experts(subject: Subject) -> str:
     if not can_set():
         return "the model's class has no experts with an experts_implementation"
     return subject.no_room
-
-
-# --- TF32 ------------------------------------------------------------------------------------
 
 
 def _tf32(*, on: bool) -> DeviceProbe:

@@ -28,10 +28,9 @@ from samebits_probe.graft.state import survey
 from samebits_probe.graft.suspects import Suspect, Suspects
 from samebits_probe.model import forks, heap, load
 from samebits_probe.model.tensor import stored, tensor_hash
-from samebits_probe.process import files, progress, threads
+from samebits_probe.process import files, hashing, progress, threads
 from samebits_probe.process.failure import PhaseFailed, answer_or_failure, phase
 from samebits_probe.process.fork import Lost, refusal, run_in_fork
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_wire import formats
 from samebits_wire.jobs import DonorTask, GraftJob, PatientTask
 
@@ -63,9 +62,7 @@ def write(job: GraftJob, results: Fact) -> None:
     """Write the file under a temporary name and rename it into place."""
     question = job["task"]
     head = {
-        "format": "samebits-donor" if question["role"] == "donor" else "samebits-graft",
-        "format_version": formats.GRAFT,
-        "hash_algorithm": ALGORITHM,
+        **hashing.head("donor" if question["role"] == "donor" else "graft", formats.GRAFT),
         "cell": job["cell"],
         "prompt": question["prompt"],
         "what": question["what"],

@@ -246,9 +246,6 @@ def _rotary_functions(model: torch.nn.Module) -> Iterator[tuple[Parts, str, Any]
                 yield namespace, name, function
 
 
-# --- how a kernel is called ------------------------------------------------------------------
-
-
 def _layout(call: Parts) -> Parts:
     """Return shapes and strides of a call, and whether the kernel shares keys between heads."""
     layout: Parts = {"enable_gqa": bool(call.get("enable_gqa", False))}

@@ -35,7 +35,7 @@ from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, in_one_line, phase
-from samebits_probe.process.hashing import ALGORITHM
+from samebits_probe.process.hashing import head
 from samebits_wire import formats
 
 if TYPE_CHECKING:
@@ -65,14 +65,8 @@ def run(job: InputsJob) -> None:
         facts = {"absent": str(reason)}
     except PhaseFailed as failed:
         facts = {"failure": failed.failure}
-    head = {
-        "format": "samebits-inputs",
-        "format_version": formats.INPUTS,
-        "hash_algorithm": ALGORITHM,
-        "model": job["name"],
-        "stack": job["stack"],
-    }
-    files.write_sealed(Path(job["result"]), head | facts)
+    record = head("inputs", formats.INPUTS) | {"model": job["name"], "stack": job["stack"]}
+    files.write_sealed(Path(job["result"]), record | facts)
 
 
 class Rows(NamedTuple):

@@ -40,7 +40,7 @@ from samebits_probe.model.inputs import Inputs, each_row_twice, in_dtype, may_re
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, fork, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line, in_words
-from samebits_probe.process.hashing import ALGORITHM
+from samebits_probe.process.hashing import head
 from samebits_wire import formats
 
 if TYPE_CHECKING:
@@ -79,18 +79,8 @@ def run(job: LadderJob) -> None:
     except Exception as error:  # noqa: BLE001  a cell that ran before and fails now is a result
         results["failure"] = describe("ladder", error)
     results["seconds"] = round(time.perf_counter() - started, 4)
-    _write(Path(job["task"]["result"]), job, results)
-
-
-def _write(path: Path, job: LadderJob, results: Facts) -> None:
-    record = {
-        "format": "samebits-ladder",
-        "format_version": formats.LADDER,
-        "hash_algorithm": ALGORITHM,
-        "cell": job["cell"],
-        **results,
-    }
-    files.write_sealed(path, record)
+    record = {**head("ladder", formats.LADDER), "cell": job["cell"], **results}
+    files.write_sealed(Path(job["task"]["result"]), record)
 
 
 class Ladder:

@@ -40,7 +40,7 @@ from safetensors.numpy import load_file
 from samebits_probe.model import load, packages, processors, tokenizers
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
-from samebits_probe.process.hashing import ALGORITHM, file_hash
+from samebits_probe.process.hashing import file_hash, head
 from samebits_wire import formats
 from samebits_wire.atomic import move_new
 
@@ -222,7 +222,7 @@ def _check_size(architecture: str, config: Any, auto: Any) -> None:
             model = auto.from_config(copy.deepcopy(config), torch_dtype=torch.float32)
     except Exception:  # noqa: BLE001  some need the values of their tensors; those are made as they are
         return
-    n_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+    n_bytes = load.n_bytes(model)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if _COPIES * n_bytes > memory:
         n_billions = sum(p.numel() for p in model.parameters()) / 1e9
@@ -451,9 +451,7 @@ def _summary(
     recipe: Recipe, tensors: dict[str, np.ndarray], constants: list[str]
 ) -> dict[str, Any]:
     return {
-        "format": "samebits-checkpoint",
-        "format_version": formats.CHECKPOINT,
-        "hash_algorithm": ALGORITHM,
+        **head("checkpoint", formats.CHECKPOINT),
         "recipe": recipe,
         "transformers": transformers.__version__,
         "n_parameters": sum(tensor.size for tensor in tensors.values()),

@@ -204,8 +204,6 @@ def eager_attention(model: Any) -> Iterator[None]:
         setter(previous)
 
 
-# --- caches --------------------------------------------------------------------------------
-
 _OLD_NAMES = ("past_key_values", "cache_params", "state")
 _STATE_MODELS = frozenset({"falcon_mamba", "mamba", "mamba2", "xlstm"})
 """Model types whose cache holds states alone. Through 5.23 it is ``cache_params``, later ``cache``."""

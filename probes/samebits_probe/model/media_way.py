@@ -37,6 +37,8 @@ _FILLER = 4
 """Token id at the places of an image where a mask tells them and the config names no placeholder: no text has it."""
 VISIBLE = ("cross_attention_mask", "image_attention_mask")
 """Masks of the images that each token sees."""
+OF_TOKENS = (TOKENS, MASK, IMAGE_PLACES, *OPTIONAL, *VISIBLE)
+"""What has one value for each token, and is padded with the tokens."""
 PLACEHOLDERS = {
     "image": ("image_token_id", "image_token_index", "img_token_id", "im_token_id"),
     "video": ("video_token_id", "video_token_index"),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -47,9 +47,6 @@ _GET_DTYPE = torch.Tensor.dtype.__get__
 
 _TABLE_TOLERANCE = 2.0**-16
 """Relative difference up to which a table and its float64 version are the same numbers."""
-
-
-# --- copies --------------------------------------------------------------------------------------
 
 
 def promoted_copy(model: Any) -> Any:
@@ -184,9 +181,6 @@ def _same_table(exact: torch.Tensor, rounded: torch.Tensor) -> bool:
     """Return True if ``rounded`` holds the numbers of ``exact``, as float32 rounds them."""
     distance = (exact.to(rounded.device) - rounded).abs()
     return bool((distance <= _TABLE_TOLERANCE * rounded.abs()).all())
-
-
-# --- code that runs in a higher precision --------------------------------------------------------
 
 
 @contextmanager
@@ -337,9 +331,6 @@ _FACTORS = {
 """Product of matrices -> index of its first factor among the arguments."""
 
 
-# --- what escapes it -----------------------------------------------------------------------------
-
-
 class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
     """Lists operations that return a smaller float all the same, such as scripted functions."""
 
@@ -363,6 +354,12 @@ class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             and result.numel() > 1
         ):
             self.leaks.add(str(func))
+
+
+def said_of(leaks: Iterable[str]) -> str:
+    """Return why float64 shows nothing where operations leak; '' if none does."""
+    listed = ", ".join(sorted(leaks))
+    return f"lower precision than float64 comes out of {listed}" if listed else ""
 
 
 def smaller_than(dtype: torch.dtype | None) -> Widening:

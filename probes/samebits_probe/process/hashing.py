@@ -26,6 +26,11 @@ _CHUNK = 1 << 18
 """Bytes read at a time: they are still in the processor's cache when they are hashed."""
 
 
+def head(form: str, version: int) -> dict[str, Any]:
+    """Return the first fields of a file with hashes."""
+    return {"format": f"samebits-{form}", "format_version": version, "hash_algorithm": ALGORITHM}
+
+
 def _load(folder: Path) -> Any:
     """Return the class ``blake3`` of the package in a folder."""
     package = folder / ALGORITHM

@@ -24,9 +24,8 @@ from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.inputs import Inputs, n_rows
 from samebits_probe.model.tensor import Keeper, NotHashable
-from samebits_probe.process import files, memory, progress, threads
+from samebits_probe.process import files, hashing, memory, progress, threads
 from samebits_probe.process.failure import answer_or_failure, phase
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.trace.trace import Trace, tensors_in
 from samebits_probe.trace.values import digest
 from samebits_wire import formats
@@ -57,9 +56,7 @@ def write(job: TraceJob, facts: Fact) -> None:
     """Write a trace under a temporary name and rename it into place."""
     path = Path(job["task"]["result"])
     head = {
-        "format": "samebits-trace",
-        "format_version": formats.TRACE,
-        "hash_algorithm": ALGORITHM,
+        **hashing.head("trace", formats.TRACE),
         "cell": job["cell"],
         "prompt": job["task"]["prompt"],
         "what": job["task"]["what"],

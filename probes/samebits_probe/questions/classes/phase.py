@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import load
 from samebits_probe.process import fork
+from samebits_probe.process.quiet import be_quiet
 from samebits_probe.questions.classes import classes, made
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def _too_dear(session: Session, n_classes: int, *, large: bool) -> str:
 
 def _quietly(session: Session, asked: dict[str, Any], prompt: Inputs | None) -> dict[str, Any]:
     """Return all facts; a warning would come with each tensor that has no value."""
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
+    be_quiet()
     session.untouched.restore()
     own = classes.Own(session.loaded, session.known_hashes(), prompt.kwargs if prompt else None)
     new = made.facts(session.source, type(session.loaded.model))

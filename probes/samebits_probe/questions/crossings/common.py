@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from samebits_probe.model import heap
 from samebits_probe.model.load import Source
-from samebits_probe.process import threads
+from samebits_probe.process import hashing, threads
 from samebits_probe.process.calls import CALLS
-from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
     from samebits_probe.questions.crossings.jobs import CrossingJob
@@ -27,10 +26,5 @@ def begin(job: CrossingJob) -> Source:
 
 def head(form: str, job: CrossingJob) -> dict[str, Any]:
     """Return the first fields of a file of this format."""
-    return {
-        "format": form,
-        "format_version": _FORMAT_VERSION,
-        "hash_algorithm": ALGORITHM,
-        "cell": job["cell"],
-        "entered": CALLS.table(),
-    }
+    record = hashing.head(form, _FORMAT_VERSION)
+    return record | {"cell": job["cell"], "entered": CALLS.table()}

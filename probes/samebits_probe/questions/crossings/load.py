@@ -96,7 +96,7 @@ def _crossings(job: LoadJob, source: Source) -> Iterator[list[dict[str, Any]]]:
 
 
 def _write_result(path: Path, job: LoadJob, written: dict[str, Any]) -> None:
-    files.write_sealed(path, head("samebits-crossings", job) | written)
+    files.write_sealed(path, head("crossings", job) | written)
 
 
 class Original:

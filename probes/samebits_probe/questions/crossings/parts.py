@@ -8,9 +8,8 @@ samebits/questions/texts/records.py.
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +20,7 @@ from samebits_probe.cell.written import file_of
 from samebits_probe.model.load import Source, has_tokenizer, load_config, load_tokenizer
 from samebits_probe.process import progress
 from samebits_probe.process.failure import PhaseFailed, phase
-from samebits_probe.process.quiet import without_logs
+from samebits_probe.process.quiet import undisturbed
 from samebits_probe.questions.processors import calls, processors
 from samebits_probe.questions.texts import chat, texts
 
@@ -103,7 +102,7 @@ def save(source: Source, folder: Path) -> dict[str, Facts]:
             load_config(source).save_pretrained(folder)
     parts = of(source)
     entries: dict[str, Facts] = {}
-    with _undisturbed():
+    with undisturbed():
         objects = dict(_loaded(parts, source, entries))
         written = _written(objects, folder)
         # a processor writes its own tokenizer, to which its class may have added tokens
@@ -167,7 +166,7 @@ def crossed(source: Source, copies: dict[str, str]) -> Iterator[Facts]:
     Then yield what those parts of the original give here, with no saver.
     """
     parts, asked = of(source), set[str]()
-    with _undisturbed():
+    with undisturbed():
         for saver, folder in copies.items():
             for name, saved in _parts_of_copy(folder).items():
                 if saved["outcome"] != "saved":
@@ -240,11 +239,3 @@ def _values(config: GenerationConfig) -> Facts:
             if name not in _OF_RELEASE and not name.startswith("_") and value is not None:
                 outcomes.add(operation, name, json.dumps(value, sort_keys=True, default=str))
     return outcomes.record()
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold back warnings, of which there would be hundreds."""
-    with without_logs(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

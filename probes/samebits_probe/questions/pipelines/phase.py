@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import load
 from samebits_probe.process import fork
+from samebits_probe.process.quiet import be_quiet
 from samebits_probe.questions.pipelines import pipelines, tasks
 
 if TYPE_CHECKING:
@@ -52,8 +51,7 @@ def _too_dear(session: Session, n_tasks: int, *, large: bool) -> str:
 
 def _quietly(source: load.Source, names: list[str], seconds: float) -> dict[str, Any]:
     """Return task -> facts; warnings about defaults would come with each call."""
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
+    be_quiet()
     return pipelines.facts(source, names, seconds)
 
 

@@ -226,9 +226,8 @@ def promoted(runner: Runner, way: Way) -> tuple[Compared | None, str | None]:
         twin = runner.in_float64()
         with precision.Leaks() as watch:
             compared = Compared(way.name, way.case, way.pairs(twin))
-        if watch.leaks:
-            listed = ", ".join(sorted(watch.leaks))
-            return None, f"lower precision than float64 comes out of {listed}"
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
         return None, in_one_line(error)
+    if reason := precision.said_of(watch.leaks):
+        return None, reason
     return compared, None

@@ -87,7 +87,7 @@ def _padded_way(prompt: str, kwargs: Facts) -> Way | None:
     if not n_pads:
         return None
     padded = pictured.row_of(kwargs, row)
-    of_tokens = {*pictured.OF_TOKENS, named.BOXES} & padded.keys()
+    of_tokens = {*media_way.OF_TOKENS, named.BOXES} & padded.keys()
     alone = padded | {name: padded[name][:, n_pads:] for name in of_tokens}
     case = f"{prompt}: row {row}, {n_pads} pads"
     return Way(PADDED, case, kwargs, partial(_padded_pairs, padded, alone))

@@ -24,8 +24,6 @@ Facts = dict[str, Any]
 
 APART, AFTER = "rows with images = one by one", "rows of text after images = before"
 NAMES = (APART, AFTER)
-OF_TOKENS = (TOKENS, MASK, IMAGE_PLACES, *media_way.OPTIONAL, *media_way.VISIBLE)
-"""What has one value for each token, and is padded with the tokens."""
 _WITHOUT_ROWS = (2, 4)
 """Dimensions of images that have no place in a row; with another number, processors fill the place of a missing one."""
 _N_TEXTS = 3
@@ -54,7 +52,7 @@ def has_rows(kwargs: Facts) -> bool:
     mask: Any = kwargs.get(MASK)
     if not torch.is_tensor(ids) or not torch.is_tensor(mask) or ids.ndim != 2 or len(ids) < 2:
         return False
-    media = {name: t for name, t in tensors_of(kwargs).items() if name not in OF_TOKENS}
+    media = {name: t for name, t in tensors_of(kwargs).items() if name not in media_way.OF_TOKENS}
     return (
         mask.shape == ids.shape
         and bool((mask.diff(dim=1) >= 0).all())
@@ -82,9 +80,6 @@ def _ways(model: Any, name: str, kwargs: Facts) -> Iterator[Way]:
         )
 
 
-# --- rows ----------------------------------------------------------------------------------------
-
-
 def row_of(kwargs: Facts, i: int) -> Facts:
     """Return one row with its own share of each tensor of media."""
     row = dict(kwargs)
@@ -98,7 +93,7 @@ def _texts(model: Any, kwargs: Facts) -> list[torch.Tensor] | None:
     """Return the tokens of text of each row; None for a model of which a row of text needs more than these."""
     signature = choice.signature_of(model.forward)
     placeholder = media_way.placeholder("image", model.config, signature)
-    known = {*OF_TOKENS, PIXELS, "image_grid_thw", "image_sizes"}
+    known = {*media_way.OF_TOKENS, PIXELS, "image_grid_thw", "image_sizes"}
     beside = {IMAGE_PLACES, DECODER, *media_way.VISIBLE, media_way.PATCH_NUMBERS}
     names = tensors_of(kwargs).keys()
     if placeholder is None or PIXELS not in names or names - known or names & beside:
@@ -131,9 +126,6 @@ def _one_with_an_image(
     row = _text_row(kwargs, text, (pad_id(token_config(model.config)),) * n_pads)
     alone = [image, row] if i == 0 else [row, image]
     return image | {name: torch.cat([each[name] for each in alone]) for name in row}, alone
-
-
-# --- ways ----------------------------------------------------------------------------------------
 
 
 def _compared(batch: Facts, alone: list[Facts], runner: Runner) -> dict[str, Pair]:

@@ -19,7 +19,7 @@ import torch
 from samebits_probe.model import choice, determinism, forks
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.distance import broken, distance, gaps, pooled, precision, same_bytes
-from samebits_probe.model.precision import Leaks
+from samebits_probe.model.precision import Leaks, said_of
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line, raised
@@ -385,12 +385,8 @@ class Judge:
         """Run ``look`` for the first time: any smaller float makes the comparison useless."""
         with Leaks() as watch:
             result = look(subject)
-        if watch.leaks:
-            self.no_float64 = (
-                f"lower precision than float64 comes out of {', '.join(sorted(watch.leaks))}"
-            )
-            return None
-        return result
+        self.no_float64 = said_of(watch.leaks) or None
+        return None if self.no_float64 else result
 
     def _facts(self, relation: Relation, decisive: Measured, tried: int) -> Facts:
         case = decisive.case

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import forks, layers, named, outputs, precision
+from samebits_probe.model import forks, layers, load, named, outputs, precision
 from samebits_probe.model.inputs import in_dtype, seeded_ids, text_config
 from samebits_probe.process import progress
 from samebits_probe.questions.relations.state import Snapshot
@@ -77,7 +77,7 @@ class Subject:
         self.text = text_config(config)
         self.float64 = float64
         self._native_dtype = self._dtype_of(model)
-        self.small = sum(p.numel() * p.element_size() for p in model.parameters()) <= COPY_LIMIT
+        self.small = load.n_bytes(model) <= COPY_LIMIT
         self.model = precision.promoted_copy(model) if float64 else model
         self._snapshot = Snapshot(self.model, parameters=self.small)
         self._recorder = layers.Recorder(self.model)

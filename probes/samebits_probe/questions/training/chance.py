@@ -82,7 +82,9 @@ def order_free() -> Iterator[None]:
     Losses of masks are of drawn points, and those of boxes of drawn noise: without it a release that draws in another
     order, or a step in float64, would have others.
     """
-    draws = {name: functools.partial(_drawn, getattr(torch, name)) for name in _DRAWS}
+    draws: dict[str, Any] = {
+        name: functools.partial(_drawn, getattr(torch, name)) for name in _DRAWS
+    }
     with mock.patch.multiple(torch, **draws):
         yield
 

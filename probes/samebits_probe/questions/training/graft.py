@@ -17,9 +17,8 @@ import torch
 
 from samebits_probe.model import load
 from samebits_probe.model.tensor import Keeper, stored
-from samebits_probe.process import files, progress
+from samebits_probe.process import files, hashing, progress
 from samebits_probe.process.failure import in_one_line
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import origin
 from samebits_probe.questions.training.loss_calls import ARGUMENTS, ITEMS, LABELS, LossCalls, fitted
 from samebits_probe.questions.training.step import places_of, subject
@@ -41,11 +40,7 @@ Digests = dict[str, str]
 
 def run(job: GraftJob) -> None:
     """Store pieces of the reference's loss, or try them in the candidate."""
-    head = {
-        "format": f"samebits-step-{job['task']['role']}",
-        "format_version": formats.STEP_GRAFT,
-        "hash_algorithm": ALGORITHM,
-    }
+    head = hashing.head(f"step-{job['task']['role']}", formats.STEP_GRAFT)
     write(job, job["task"]["result"], head, lambda: _facts(job))
 
 

@@ -15,7 +15,7 @@ from unittest import mock
 
 import torch
 
-from samebits_probe.model import decode, determinism, forks, layers
+from samebits_probe.model import decode, determinism, forks, layers, precision
 from samebits_probe.model.distance import Distance, broken, distance
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line, raised
@@ -138,11 +138,8 @@ class Judge:
         except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
             self.no_float64 = in_one_line(error)
             return None
-        if self._twin.leaks:
-            listed = ", ".join(sorted(self._twin.leaks))
-            self.no_float64 = f"lower precision than float64 comes out of {listed}"
-            return None
-        return distances
+        self.no_float64 = precision.said_of(self._twin.leaks)
+        return None if self.no_float64 else distances
 
     @staticmethod
     def _is_chaotic(twin: Learner) -> bool:
@@ -179,9 +176,6 @@ def _share(native: Distance, promoted: Distance | None) -> float:
     if promoted is None or not native["max_abs"]:
         return 0.0
     return float(promoted["max_abs"]) / float(native["max_abs"])
-
-
-# --- ways ----------------------------------------------------------------------------------------
 
 
 def _checkpointing(*, reentrant: bool) -> Callable[[Learner, Setting], tuple[Way, Way]]:

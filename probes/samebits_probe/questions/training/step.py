@@ -22,7 +22,6 @@ from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import files, hashing, memory, progress, threads
 from samebits_probe.process.calls import CALLS
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import batches, origin, pictured, relations, signals
 from samebits_probe.questions.training.batches import Batch, NoLoss
 from samebits_probe.questions.training.learner import Learner
@@ -77,14 +76,7 @@ def write_trained(
     except Exception as error:  # noqa: BLE001  a model that raises in training is a result
         facts["failure"] = describe(name, error)
     facts["seconds"] = round(time.perf_counter() - started, 4)
-    record = {
-        "format": f"samebits-{name}",
-        "format_version": version,
-        "hash_algorithm": ALGORITHM,
-        "cell": job["cell"],
-        "entered": CALLS.table(),
-        **facts,
-    }
+    record = hashing.head(name, version) | {"cell": job["cell"], "entered": CALLS.table(), **facts}
     files.write_sealed(Path(task["result"]), record)
 
 

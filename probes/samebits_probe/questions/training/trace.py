@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model import heap, load
-from samebits_probe.process import files, memory, progress, threads
+from samebits_probe.process import files, hashing, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import batches, origin
 from samebits_probe.questions.training.batches import Batch, NoLoss
 from samebits_probe.questions.training.learner import Learner, Trained
@@ -39,11 +38,7 @@ _COPIES = 6
 
 def run(job: TraceJob) -> None:
     """Trace one training step and write the result."""
-    head = {
-        "format": "samebits-step-trace",
-        "format_version": formats.STEP_TRACE,
-        "hash_algorithm": ALGORITHM,
-    }
+    head = hashing.head("step-trace", formats.STEP_TRACE)
     write(job, job["task"]["result"], head, lambda: _traced(job))
 
 
@@ -76,9 +71,7 @@ def _traced(job: TraceJob) -> Facts:
         learner = learner_of(loaded, options["rung"])
         trace, facts = traced(learner, batch, where, backward=options["backward"])
         facts["trace"] = {
-            "format": "samebits-trace",
-            "format_version": formats.TRACE,
-            "hash_algorithm": ALGORITHM,
+            **hashing.head("trace", formats.TRACE),
             "cell": job["cell"],
             "prompt": batch.name,
             "what": "training",

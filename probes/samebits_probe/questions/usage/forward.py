@@ -18,9 +18,6 @@ _POSITION_ERROR = 3
 """Number of positions by which the wrong cache_position is off."""
 
 
-# --- output_attentions ---------------------------------------------------------------------
-
-
 def attentions(subject: Subject) -> Facts:
     """Return the result of output_attentions=True, with the model as it is and with eager."""
     model, ids = subject.model, subject.ids()
@@ -64,9 +61,6 @@ def _set_in_config(model: Any) -> str:
         return error_text(error)
     model.config.output_attentions = False
     return ""
-
-
-# --- packed sequences ----------------------------------------------------------------------
 
 
 class Way(NamedTuple):
@@ -121,9 +115,6 @@ def _packed_in(
     }
 
 
-# --- the cache -----------------------------------------------------------------------------
-
-
 def cache(subject: Subject) -> Facts:
     """Return the contents of a cache's layers after a forward past the sliding window."""
     model = subject.model
@@ -165,9 +156,6 @@ def _counted_kinds(layers: Any) -> list[Facts]:
         else:
             same["n"] += 1
     return kinds
-
-
-# --- cache_position ------------------------------------------------------------------------
 
 
 def cache_position(subject: Subject) -> Facts:
