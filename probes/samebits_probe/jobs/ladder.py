@@ -94,7 +94,9 @@ class Ladder:
         progress.begin("load")
         self.loaded = load.load(self.source)
         slots = int(job.get("slots", 1))
-        self._shares = self._has_no_room(slots)
+        # a copy in float64 is above the limit, or takes more memory than is free
+        needs = self._copy_bytes
+        self._shares = needs > _COPY_LIMIT or bool(memory.shortage(needs, slots))
         if self._shares:
             # a copy that does not fit would end the job and lose its results
             memory.require(raised.working_bytes(self.loaded.model, torch.float64), slots)
@@ -239,10 +241,6 @@ class Ladder:
         """Bytes of the parameters in float64."""
         n = sum(p.numel() for p in self.loaded.model.parameters())
         return int(n * torch.float64.itemsize)
-
-    def _has_no_room(self, slots: int) -> bool:
-        """Return True if a copy in float64 is above the limit, or takes more memory than is free."""
-        return self._copy_bytes > _COPY_LIMIT or bool(memory.shortage(self._copy_bytes, slots))
 
     def _chaotic(self, twin: Any) -> bool:
         """Return True if the first prompt is chaotic; tried last, as it may leave state."""

@@ -190,20 +190,16 @@ def _constructed_class(model_class: Any, recipe: Recipe) -> torch.nn.Module:
 
 def _constructed_model(recipe: Recipe, model_class: str | None) -> torch.nn.Module:
     """Return the model of the head as the stack initialises it."""
-    architecture = recipe["architecture"]
+    architecture, release = recipe["architecture"], f"transformers {transformers.__version__}"
     if model_class is not None:
         return _constructed_class(packages.named_class(model_class), recipe)
     if architecture not in transformers.CONFIG_MAPPING:
-        raise UnknownArchitectureError(
-            _unknown_message(f"does not know the architecture {architecture}")
-        )
+        raise UnknownArchitectureError(f"{release} does not know the architecture {architecture}")
     auto = getattr(transformers, HEADS[recipe["head"]])
     # The config classes edit nested dicts, such as rope_scaling, in place.
     config = transformers.AutoConfig.for_model(architecture, **copy.deepcopy(recipe["config"]))
     if type(config) not in auto._model_mapping:
-        raise UnknownArchitectureError(
-            _unknown_message(f"has no {auto.__name__} for {architecture}")
-        )
+        raise UnknownArchitectureError(f"{release} has no {auto.__name__} for {architecture}")
     _check_size(architecture, config, auto)
     # A random constant of an architecture (a random projection) is kept, so it must be seeded.
     torch.manual_seed(recipe["seed"])
@@ -232,10 +228,6 @@ def _check_size(architecture: str, config: Any, auto: Any) -> None:
             "auto: true under build:, or small sizes under its config:, such as hidden_size, intermediate_size, "
             "num_hidden_layers and vocab_size"
         )
-
-
-def _unknown_message(what: str) -> str:
-    return f"transformers {transformers.__version__} {what}"
 
 
 def _write(

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from samebits_probe.model.load import Loaded
     from samebits_wire.jobs import FedModel, PromptTask
-    from samebits_wire.jobs import Inputs as InputsSource
 
 Fact = dict[str, Any]
 
@@ -34,7 +33,8 @@ class Feed:
 
     def __init__(self, model: FedModel, dtype: torch.dtype, device: str) -> None:
         inputs = model["inputs"]
-        self._record = _read_record(inputs)
+        record = inputs["record"]
+        self._record: Fact | None = files.read_sealed(Path(record)) if record else None
         self._reason = inputs["reason"]
         self._tensors = Path(inputs["root"]) / "tensors"
         self._dtype = dtype
@@ -120,10 +120,6 @@ class Feed:
         if tensor.is_floating_point():
             tensor = tensor.to(self._dtype)
         return tensor.to(self._device)
-
-
-def _read_record(inputs: InputsSource) -> Fact | None:
-    return files.read_sealed(Path(inputs["record"])) if inputs["record"] else None
 
 
 def _renamed(names: Iterable[str], model: Any) -> dict[str, str]:

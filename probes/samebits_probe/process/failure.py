@@ -20,6 +20,7 @@ __all__ = [
     "describe",
     "in_one_line",
     "in_words",
+    "library_line",
     "phase",
     "place",
     "raised",
@@ -164,6 +165,13 @@ def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> s
             lines.append(f"    {frame['code']}")
     lines.append(f"{class_name}: {message}")
     return "\n".join(lines)
+
+
+def library_line(error: BaseException) -> str:
+    """Return ``FILE:LINE`` of the deepest call in transformers that led to an exception; '' without one."""
+    frames = reversed(describe("", error)["frames"])
+    files = (f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/"))
+    return next(files, "")
 
 
 def in_words(error: BaseException) -> str:

@@ -10,7 +10,6 @@ from samebits_probe.cell.phase import InFork, Phase
 
 if TYPE_CHECKING:
     from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
 
 
 def observe(session: Session) -> None:
@@ -50,14 +49,9 @@ def _load_facts(session: Session) -> integrity.LoadFacts:
         session.twin,
         lambda: session.reloaded(session.known_hashes()),
         session.known_hashes,
-        lambda: _first_inputs(session),
+        lambda: next(iter(session.prompts().values()), None),
         session.too_large(),
     )
-
-
-def _first_inputs(session: Session) -> Inputs | None:
-    """Return the first prompt that applies."""
-    return next(iter(session.prompts().values()), None)
 
 
 PHASE = Phase("integrity", 50, observe, untouched, without_fork, needs_grad=True)

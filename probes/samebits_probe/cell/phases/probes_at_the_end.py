@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.phases import probes
 
 if TYPE_CHECKING:
     from samebits_probe.cell.session import Session
-    from samebits_wire.jobs import ProbeFile
 
 
 def observe(session: Session) -> None:
@@ -22,11 +20,8 @@ def observe(session: Session) -> None:
     with session.instrument(probes.NAME):
         model = session.untouched_model("probes", session.too_large() or session.no_room(1))
         seconds = session.seconds_left
-        session.signals[probes.NAME] = probes.answers(session, model, seconds, _here)
-
-
-def _here(_: ProbeFile, __: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    return run()
+        answers = probes.answers(session, model, seconds, lambda _file, _function, run: run())
+        session.signals[probes.NAME] = answers
 
 
 PHASE = Phase("probes at the end", 100, observe)

@@ -15,7 +15,7 @@ from samebits_probe.model import forks, layers
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import text_config
 from samebits_probe.model.series_shapes import number
-from samebits_probe.process.failure import describe, in_one_line
+from samebits_probe.process.failure import in_one_line, library_line
 
 Facts = dict[str, Any]
 _CLEAR = 2.0**-8
@@ -94,10 +94,8 @@ def answer(model: Any, kwargs: Facts, restore: Callable[[], None]) -> Any:
 
 def raised(error: Exception) -> Facts:
     """Return the effect of an argument with which a call raises."""
-    frames = describe("arguments", error)["frames"]
-    places = [f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/")]
     reason = in_one_line(error, _MAX_REASON)
-    return {"effect": "raises", "message": reason, "at": next(reversed(places), "")}
+    return {"effect": "raises", "message": reason, "at": library_line(error)}
 
 
 def _effect(plain: Any, other: Any) -> Facts:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.cell.phase import Phase
@@ -49,44 +51,49 @@ def _of_forward(session: Session, kwargs: Facts, *, large: bool) -> Facts:
         session.skip("arguments", reason, "cost")
         return {}
     session.begin("arguments")
-    before = Leftover(model)
-    facts: Facts = {}
-    with session.instrument("arguments"), progress.forwards(len(given) + 1, kwargs):
-        facts["effects"] = arguments.effects(model, kwargs, given, before.restore)
-    return facts
+    ask = partial(arguments.effects, model, kwargs, given)
+    return _asked(session, "arguments", "effects", ask, progress.forwards(len(given) + 1, kwargs))
 
 
 def _of_states(session: Session, prompts: Mapping[str, Facts]) -> Facts:
     """Return what the hidden states of the output hold, for the first prompt and the one with most inputs."""
     if session.no_time(len(prompts)):
         return {}
-    model = session.loaded.model
-    facts: Facts = {}
-    with session.instrument("hidden states of the output"):
-        facts["states"] = states.held(model, prompts, Leftover(model).restore)
-    return facts
+    ask = partial(states.held, session.loaded.model, prompts)
+    return _asked(session, "hidden states of the output", "states", ask)
 
 
 def _of_ones(session: Session, prompts: Mapping[str, Facts]) -> Facts:
     """Return what a mask of ones changes for a prompt with more than text."""
     if session.no_time(2):
         return {}
-    model = session.loaded.model
-    facts: Facts = {}
-    with session.instrument("an attention mask of ones"):
-        facts["ones"] = ones.effects(model, prompts, Leftover(model).restore)
-    return facts
+    ask = partial(ones.effects, session.loaded.model, prompts)
+    return _asked(session, "an attention mask of ones", "ones", ask)
 
 
 def _of_generate(session: Session, kwargs: Facts, *, large: bool) -> Facts:
     if reason := _too_dear(session, _FORWARDS, large=large):
         session.skip("arguments of generate()", reason, "cost")
         return {}
-    model = session.loaded.model
+    cost = progress.forwards(_FORWARDS, kwargs)
+
+    def ask(restore: Callable[[], None]) -> Facts:
+        return generating.Generation(session.loaded.model, kwargs, restore).effects()
+
+    return _asked(session, "arguments of generate()", "generate", ask, cost)
+
+
+def _asked(
+    session: Session,
+    what: str,
+    key: str,
+    ask: Callable[[Callable[[], None]], Facts],
+    cost: AbstractContextManager[Any] | None = None,
+) -> Facts:
+    """Return what ``ask`` returns, by ``key``; it gets what undoes what a forward leaves."""
     facts: Facts = {}
-    with session.instrument("arguments of generate()"), progress.forwards(_FORWARDS, kwargs):
-        generation = generating.Generation(model, kwargs, Leftover(model).restore)
-        facts["generate"] = generation.effects()
+    with session.instrument(what), cost or nullcontext():
+        facts[key] = ask(Leftover(session.loaded.model).restore)
     return facts
 
 

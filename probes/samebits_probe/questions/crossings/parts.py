@@ -76,7 +76,7 @@ class Parts(NamedTuple):
         """
         with phase(f"ask the {name}"):
             if name == TOKENIZER:
-                groups = {"texts": texts.of_content(loaded), "conversations": chat.facts(loaded)}
+                groups = {"texts": texts.facts(loaded, None), "conversations": chat.facts(loaded)}
                 return {name: group for name, group in groups.items() if group is not None}
             if name == GENERATION:
                 return {"values": _values(loaded)}

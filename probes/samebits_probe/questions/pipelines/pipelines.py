@@ -107,8 +107,7 @@ def _raised(error: Exception, entered: CodeType | None = None) -> Facts:
 
     An exception of the call itself has none: then it is the line of what was ``entered``.
     """
-    frames = failure.describe("pipelines", error)["frames"]
-    places = [f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/")]
-    if not places and entered is not None:
-        places = [f"{package_path(entered.co_filename)}:{entered.co_firstlineno}"]
-    return {"raised": failure.in_one_line(error), "at": next(reversed(places), "")}
+    at = failure.library_line(error)
+    if not at and entered is not None:
+        at = f"{package_path(entered.co_filename)}:{entered.co_firstlineno}"
+    return {"raised": failure.in_one_line(error), "at": at}

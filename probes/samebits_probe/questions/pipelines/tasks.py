@@ -75,10 +75,6 @@ def _image(_pipe: Any) -> Any:
     return samples.pictures()["RGB 97 x 64"]()
 
 
-def _gray(_pipe: Any) -> Any:
-    return samples.pictures()["gray"]()
-
-
 def _sound(_pipe: Any) -> Any:
     return {"raw": samples.sound(samples.RATE // 2), "sampling_rate": samples.RATE}
 
@@ -92,7 +88,10 @@ CHATS = (_chat, _image_chat)
 """What makes a conversation, for which a checkpoint needs a template."""
 _QUESTION: Facts = {"question": "Who said hello?", "context": _TEXT}
 _PROMPT = Call(_text("The capital of France is"), _GREEDY)
-_IMAGES = {"an image": Call(_image), "a gray image": Call(_gray)}
+_IMAGES = {
+    "an image": Call(_image),
+    "a gray image": Call(lambda _pipe: samples.pictures()["gray"]()),
+}
 _NLI = {
     "labels": Call(_text(_TEXT), {"candidate_labels": list(_LABELS)}),
     "several may be true": Call(

@@ -240,7 +240,8 @@ def _cases(
         case = f"{name}, {_shown(options)}"
         cases[case] = Call(made, _with(ask, options), without=name)
         may_load = loads is None or set(options) <= set(loads)
-        if len(options) == 1 and may_load and all(_is_held(holder, n) for n in options):
+        are_held = all(getattr(holder, n, None) is not None for n in options)
+        if len(options) == 1 and may_load and are_held:
             loaded = Call(made, ask, without=name, given=options, like=case)
             at_load[f"{case} in from_pretrained"] = loaded
             if set(options) <= {*_SET}:
@@ -256,10 +257,6 @@ def _cases(
         case = f"{_NAMES} in from_pretrained"
         cases[case] = Call(lambda: None, _input_names, without=_NAMES, given=options)
     return cases
-
-
-def _is_held(holder: Any, name: str) -> bool:
-    return getattr(holder, name, None) is not None
 
 
 def _input_names(processor: Any, _none: Any) -> Any:

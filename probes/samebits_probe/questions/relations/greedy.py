@@ -107,15 +107,11 @@ def generated(subject: Subject, prompt: Ids, n_steps: int, cache: Any = None) ->
     return Decoded(tuple(ids), torch.stack([logits[0] for logits in output.logits]))
 
 
-def _no_reason(_subject: Subject) -> str | None:
-    return None
-
-
 RELATIONS = (
     TokenRelation(
         "greedy without cache = with cache",
         ("decoder", "cache"),
-        _no_reason,
+        lambda _subject: None,
         partial(_trials, without_cache),
     ),
     TokenRelation(

@@ -70,7 +70,8 @@ def _ways(model: Any, name: str, kwargs: Facts) -> Iterator[Way]:
     if texts is None:
         return
     after = f"{name}: {_N_TEXTS} rows of text after {len(alone)} rows"
-    yield Way(AFTER, after, kwargs, partial(_after, kwargs, _same_rows(kwargs, texts[0])))
+    same = {n: t.repeat(_N_TEXTS, 1) for n, t in _text_row(kwargs, texts[0]).items()}
+    yield Way(AFTER, after, kwargs, partial(_after, kwargs, same))
     if kwargs[PIXELS].ndim not in _WITHOUT_ROWS:
         return
     for i, text in enumerate(texts[:2]):
@@ -111,10 +112,6 @@ def _text_row(kwargs: Facts, text: torch.Tensor, pads: tuple[int, ...] = ()) -> 
     ids = torch.cat([torch.tensor(pads, dtype=text.dtype), text])[None]
     fed = {name: torch.zeros_like(ids) for name in media_way.OPTIONAL if name in kwargs}
     return fed | {TOKENS: ids, MASK: mask}
-
-
-def _same_rows(kwargs: Facts, text: torch.Tensor) -> Facts:
-    return {n: t.repeat(_N_TEXTS, 1) for n, t in _text_row(kwargs, text).items()}
 
 
 def _one_with_an_image(

@@ -321,9 +321,9 @@ class Judge:
                 yield Measured(case, case_distances(self.subject, case, of_cache=relation.of_cache))
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
-                refusals.setdefault(
-                    _without_numbers(in_one_line(error)), f"{case.label}: {raised(error)}"
-                )
+                # one shape represents all with the same message
+                without_numbers = re.sub(r"\d+", "n", in_one_line(error))
+                refusals.setdefault(without_numbers, f"{case.label}: {raised(error)}")
         for refusal in refusals.values():
             self.refuse(relation.name, refusal)
 
@@ -427,11 +427,6 @@ class Judge:
 AVERAGED = RELATIONS[0]
 
 
-def _without_numbers(message: str) -> str:
-    """Return a message without its numbers: one shape represents all with the same message."""
-    return re.sub(r"\d+", "n", message)
-
-
 def lacks(subject: Subject, needs: tuple[str, ...]) -> str | None:
     """Return why a relation does not apply to a model; None if it does."""
     kind = type(subject.model).__name__
@@ -445,13 +440,11 @@ def lacks(subject: Subject, needs: tuple[str, ...]) -> str | None:
         else None,
         "cache": None if subject.keyword is not None else f"{kind} has no cache",
         "cache object": None if subject.keyword else f"{kind} has no cache outside its modules",
-        "mask": None if _takes_mask(subject) else f"{kind} takes no attention mask",
+        "mask": None
+        if forks.accepts(subject.model, "attention_mask")
+        else f"{kind} takes no attention mask",
     }
     return next((missing[need] for need in needs if missing[need]), None)
-
-
-def _takes_mask(subject: Subject) -> bool:
-    return forks.accepts(subject.model, "attention_mask")
 
 
 def case_distances(

@@ -86,7 +86,7 @@ def _render(
     text = outcomes.call(operation, case, lambda: apply(tokenize=False))
     if text is None:
         return
-    outcomes.call("ids", case, lambda: _ids(apply(tokenize=True, return_dict=True)))
+    outcomes.call("ids", case, lambda: ids_of(apply(tokenize=True, return_dict=True)))
     if marks:
         outcomes.call(
             "assistant mask",
@@ -97,7 +97,8 @@ def _render(
         )
 
 
-def _ids(encoding: Any) -> list[int]:
+def ids_of(encoding: Any) -> list[int]:
+    """Return the ids of an encoding as plain numbers."""
     return [int(i) for i in encoding["input_ids"]]
 
 

@@ -89,13 +89,10 @@ class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):  # type: ignore[m
         """Return which row of the dataset a row of a received batch is; None if it is none."""
         shared = [name for name in self.kwargs if isinstance(received.get(name), torch.Tensor)]
         for index in range(self.n):
-            if shared and all(self._is(received[n][row], self.kwargs[n][index]) for n in shared):
+            pairs = [(received[name][row], self.kwargs[name][index]) for name in shared]
+            if pairs and all(r.shape == o.shape and same_bytes(r.to(o.dtype), o) for r, o in pairs):
                 return index
         return None
-
-    @staticmethod
-    def _is(received: torch.Tensor, own: torch.Tensor) -> bool:
-        return received.shape == own.shape and same_bytes(received.to(own.dtype), own)
 
 
 def _unmasked(kwargs: Facts) -> Facts:

@@ -16,6 +16,7 @@ from unittest import mock
 import torch
 
 from samebits_probe.model import decode, determinism, forks, layers, precision
+from samebits_probe.model.choice import TOKENS
 from samebits_probe.model.distance import Distance, broken, distance
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line, raised
@@ -143,17 +144,13 @@ class Judge:
 
     @staticmethod
     def _is_chaotic(twin: Learner) -> bool:
-        ids = rows.unpacked(twin.model).kwargs["input_ids"] if _takes_tokens(twin.model) else None
-        if ids is None:
+        if getattr(twin.model, "main_input_name", TOKENS) != TOKENS:
             return False
+        ids = rows.unpacked(twin.model).kwargs[TOKENS]
         try:
-            return determinism.chaotic(twin.model, lambda: twin.evaluated({"input_ids": ids}))
+            return determinism.chaotic(twin.model, lambda: twin.evaluated({TOKENS: ids}))
         except Exception:  # noqa: BLE001  a model that needs more than ids is not asked
             return False
-
-
-def _takes_tokens(model: Any) -> bool:
-    return getattr(model, "main_input_name", "input_ids") == "input_ids"
 
 
 def _distances(first: Results, second: Results) -> dict[str, Distance]:
