@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from samebits_probe.cell import written
 from samebits_probe.cell.written import ABSENT, file_of, is_same, stated, text_of
-
-if TYPE_CHECKING:
-    from samebits_probe.model.load import Source
+from samebits_probe.model.load import Source
 
 CONFIG = "tokenizer_config.json"
 _TOKENS = "added_tokens_decoder"

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.process import files
 from samebits_probe.process.hashing import head
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import CellJob
+from samebits_wire.jobs import CellJob
 
 
 def write_capture(

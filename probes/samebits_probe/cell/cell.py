@@ -14,12 +14,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.cell import code as remote_code
 from samebits_probe.cell.capture import write_capture
+from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.phases import PHASES
 from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import heap, load, quantized
@@ -27,11 +28,7 @@ from samebits_probe.process import devices, fork, progress, threads
 from samebits_probe.process.calls import CALLS
 from samebits_probe.process.devices import DeviceMissing
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.phase import Phase
-    from samebits_wire.jobs import CellJob
-
+from samebits_wire.jobs import CellJob
 
 NO_DEVICE = "no device"
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import load
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.layers import rotary_modules
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_words, place
-
-if TYPE_CHECKING:
-    from samebits_probe.model.inputs import Inputs
 
 MAX_PROMPT_BYTES = 256 << 20
 """Bytes of one prompt's tensors above which the remaining ones are not hashed."""

@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
+
+import torch
 
 from samebits_probe.cell import written
 from samebits_probe.cell.roundtrip import Original, round_trip
@@ -26,6 +28,7 @@ from samebits_probe.model import forks, heap, savedfiles
 from samebits_probe.model import load as model_load
 from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.fresh import Fresh, against
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.state import State, drop_tensors, everything
 from samebits_probe.model.tensor import (
     NotHashable,
@@ -37,11 +40,6 @@ from samebits_probe.model.tensor import (
 )
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_words
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_probe.model.inputs import Inputs
 
 Facts = dict[str, Any]
 SEED = 20

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from samebits_probe.model import forks
 from samebits_probe.model.fresh import Fresh, against
-
-if TYPE_CHECKING:
-    from samebits_probe.model.tensor import Keeper
+from samebits_probe.model.tensor import Keeper
 
 Settings = dict[str, Any]
 

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import alignment, determinism, forks, layers, savedfiles
 from samebits_probe.model import load as model_load
+from samebits_probe.model.checkpoint import Checkpoint
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.state import drop_tensors, everything, hashes
 from samebits_probe.model.tensor import dtype_name, tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_words, without_folders
-
-if TYPE_CHECKING:
-    from samebits_probe.model.checkpoint import Checkpoint
-    from samebits_probe.model.inputs import Inputs
 
 Facts = dict[str, Any]
 _MAX_MESSAGE = 400

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,17 +23,15 @@ import torch
 from samebits_probe.cell import config_use, integrity
 from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.evidence import Evidence
+from samebits_probe.cell.phase import InFork
 from samebits_probe.model import feed, fresh, load, unrun
+from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress, settings
 from samebits_probe.process.failure import PhaseFailed, describe, in_words, without_folders
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.phase import InFork
-    from samebits_probe.model.inputs import Inputs
-    from samebits_probe.model.leftover import Leftover
-    from samebits_wire.jobs import CellJob
+from samebits_wire.jobs import CellJob
 
 MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
+from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.fresh import Fresh, against
 from samebits_probe.model.heap import holds_pattern
 from samebits_probe.model.state import everything
@@ -25,9 +26,6 @@ from samebits_probe.model.tensor import (
     same_bytes,
 )
 from samebits_probe.process import hashing, progress
-
-if TYPE_CHECKING:
-    from samebits_probe.model.checkpoint import Checkpoint
 
 
 class Origin(NamedTuple):

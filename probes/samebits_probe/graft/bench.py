@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
@@ -12,9 +12,7 @@ from samebits_probe.model.feed import Feed
 from samebits_probe.model.inputs import Inputs, token_width
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import GraftJob, GraftTask
+from samebits_wire.jobs import GraftJob, GraftTask
 
 Fact = dict[str, Any]
 Task = TypeVar("Task", bound="GraftTask")

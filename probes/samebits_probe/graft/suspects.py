@@ -9,15 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import torch
 
 from samebits_probe.graft import places, state
 from samebits_probe.model.tensor import stored
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_wire.jobs import PatientTask
+from samebits_wire.jobs import PatientTask
 
 Fact = dict[str, Any]
 

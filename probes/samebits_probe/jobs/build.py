@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import transformers
 
 from samebits_probe.jobs import auto, config_variants
 from samebits_probe.model import build
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import BuildJob
+from samebits_wire.jobs import BuildJob
 
 
 def run(job: BuildJob) -> None:

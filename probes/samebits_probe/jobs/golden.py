@@ -20,7 +20,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -31,9 +31,7 @@ import transformers
 from samebits_probe.model import precision
 from samebits_probe.model.tensor import Keeper, dtype_name, tensor_hash
 from samebits_probe.process import files, hashing, own, progress, threads
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import GoldenJob
+from samebits_wire.jobs import GoldenJob
 
 Fact = dict[str, Any]
 

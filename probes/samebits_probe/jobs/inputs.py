@@ -14,7 +14,9 @@ from __future__ import annotations
 import sys
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
+
+import torch
 
 from samebits_probe.model import (
     alone,
@@ -37,12 +39,7 @@ from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, in_one_line, phase
 from samebits_probe.process.hashing import head
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_wire.jobs import InputSet, InputsJob, Prompt, Variant
-
+from samebits_wire.jobs import InputSet, InputsJob, Prompt, Variant
 
 Fact = dict[str, Any]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -42,9 +42,7 @@ from samebits_probe.process import files, fork, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line, in_words
 from samebits_probe.process.hashing import head
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import LadderJob, ProbeFile
+from samebits_wire.jobs import LadderJob, ProbeFile
 
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which it shares the large parameters of its model."""

@@ -7,12 +7,10 @@ file begins at its offset in the file, and releases differ in which tensors they
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+import torch
 
 from samebits_probe.model.tensor import is_plain
-
-if TYPE_CHECKING:
-    import torch
 
 BOUNDARY = 64
 

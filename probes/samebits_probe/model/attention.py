@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -19,8 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process.paths import package_path
 
-if TYPE_CHECKING:
-    Keep = Callable[[str, dict[str, Any]], None]
+Keep = Callable[[str, dict[str, Any]], None]
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
 _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")

@@ -30,7 +30,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -43,10 +43,7 @@ from samebits_probe.process import progress
 from samebits_probe.process.hashing import file_hash, head
 from samebits_wire import formats
 from samebits_wire.atomic import move_new
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import BuildJob, Recipe
-
+from samebits_wire.jobs import BuildJob, Recipe
 
 HEADS = {
     "causal-lm": "AutoModelForCausalLM",

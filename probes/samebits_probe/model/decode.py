@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import attention
 from samebits_probe.model.executed import Executed
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from samebits_probe.model.inputs import Inputs
 
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Arguments of generate() for greedy decoding, whatever the model's generation config is."""

@@ -8,14 +8,13 @@ difference in float64 does not prove a different function.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model.tensor import tensor_hash
 
-if TYPE_CHECKING:
-    Forward = Callable[[], torch.Tensor | None]
+Forward = Callable[[], torch.Tensor | None]
 
 NUDGE = 2.0**-48
 """Relative change of every output of the embeddings: 32 roundings of float64."""

@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from samebits_probe.model import choice, forks
 from samebits_probe.model import inputs as model_inputs
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.load import Loaded
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import files, progress
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_probe.model.load import Loaded
-    from samebits_wire.jobs import FedModel, PromptTask
+from samebits_wire.jobs import FedModel, PromptTask
 
 Fact = dict[str, Any]
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+
+import torch
 
 from samebits_probe.model.tensor import NotHashable, tensor_hash
 
-if TYPE_CHECKING:
-    import torch
-
-    Tensors = dict[str, torch.Tensor]
+Tensors = dict[str, torch.Tensor]
 
 
 class Fresh:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import outputs
 
-if TYPE_CHECKING:
-    Take = Callable[[str, torch.Tensor], None]
+Take = Callable[[str, torch.Tensor], None]
 
 LayerOutput = tuple[str, torch.Tensor]
 

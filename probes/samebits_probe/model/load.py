@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from unittest import mock
 
 import torch
@@ -30,10 +30,7 @@ from samebits_probe.model.choice import DECODER, kinds_of, signature_of
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_folders
-from samebits_wire import vocabularies
-
-if TYPE_CHECKING:
-    from samebits_wire import jobs
+from samebits_wire import jobs, vocabularies
 
 _GENERATES = "causal-lm or seq2seq-lm"
 """Head of a class whose name does not show whether the model has an encoder."""

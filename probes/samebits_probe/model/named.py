@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from samebits_probe.model import choice
+from samebits_probe.model.choice import Signature
 from samebits_probe.model.inputs import seeded_numbers
-
-if TYPE_CHECKING:
-    from samebits_probe.model.choice import Signature
 
 BOXES = "bbox"
 """A box for each token, so that their number is that of the tokens."""

@@ -10,7 +10,7 @@ import inspect
 import linecache
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,9 +20,7 @@ from samebits_probe.model.precision import real_dtypes
 from samebits_probe.model.tensor import Keeper, NotHashable, require_plain
 from samebits_probe.process import consent, progress
 from samebits_probe.process.failure import describe
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import ProbeFile
+from samebits_wire.jobs import ProbeFile
 
 MAX_TENSORS = 1000
 """Tensors and facts of one result."""

@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
+import torch
 from transformers import modeling_utils
 
+from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.tensor import dtype_name, is_plain, same_bytes
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_probe.model.checkpoint import Checkpoint
 
 _SAVE_FILE = "safe_save_file"
 """The name of safetensors' ``save_file`` in transformers' module, from 4.48 to 5.x."""

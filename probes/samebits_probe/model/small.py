@@ -16,7 +16,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,9 +24,7 @@ from samebits_probe.model import build, forks, layers, load, shrink
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from samebits_wire import jobs
+from samebits_wire import jobs
 
 LIMIT = 64 << 20
 """Bytes of parameters above which a made model answers for a model.

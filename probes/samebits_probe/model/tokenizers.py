@@ -9,11 +9,10 @@ import json
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    Part = dict[str, Any]
-    Pair = tuple[str, str]
+Part = dict[str, Any]
+Pair = tuple[str, str]
 
 SENTENCES = (
     "The quick brown fox jumps over the lazy dog. The capital of France is Paris, and people said "

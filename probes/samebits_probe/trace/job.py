@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map_only
@@ -29,10 +29,7 @@ from samebits_probe.process.failure import answer_or_failure, phase
 from samebits_probe.trace.trace import Trace, tensors_in
 from samebits_probe.trace.values import digest
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import TraceJob
-
+from samebits_wire.jobs import TraceJob
 
 Fact = dict[str, Any]
 

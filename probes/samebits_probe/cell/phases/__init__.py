@@ -9,10 +9,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.phase import Phase
 
 
 def discover(folders: list[str], package: str) -> Iterator[Phase]:

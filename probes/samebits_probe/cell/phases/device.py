@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from samebits_probe.cell import on_device
 from samebits_probe.cell.phase import Phase
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
+from samebits_probe.cell.session import Session
 
 _FORWARDS = 2 * len(on_device.PROBES) + 1
 _LOADS = 3

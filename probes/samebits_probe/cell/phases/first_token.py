@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import decode
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 _FORWARDS = 10
 """Cost of one token that is decoded and watched, in plain forwards."""

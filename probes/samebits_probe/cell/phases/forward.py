@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import torch
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.selfcheck import SelfCheck
@@ -19,10 +21,6 @@ from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import Keeper, NotHashable, Ref, dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
-
-if TYPE_CHECKING:
-    import torch
-
 
 OUTPUTS = "outputs"
 """Signal of the tensors that a forward returns besides the logits."""

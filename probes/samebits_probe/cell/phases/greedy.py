@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import decode
 from samebits_probe.model.choice import TOKENS, DoesNotApply, NotFed
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import tensor_hash
@@ -19,10 +21,6 @@ from samebits_probe.process.failure import phase
 
 START = 2
 """Steps that a short run decodes: the second is the first that reads the cache."""
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
 
 
 def observe(session: Session) -> None:

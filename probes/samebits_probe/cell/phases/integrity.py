@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits_probe.cell import integrity
 from samebits_probe.cell.phase import InFork, Phase
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
+from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:

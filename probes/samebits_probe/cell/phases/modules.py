@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import unrun
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import choice, layers, media_way, tried
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell.phase import InFork, Phase
 from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import probing
 from samebits_probe.process import fork, progress
+from samebits_wire.jobs import ProbeFile
 
-if TYPE_CHECKING:
-    from samebits_wire.jobs import ProbeFile
-
-    Attempt = Callable[[ProbeFile, str, Callable[[], dict[str, Any]]], dict[str, Any]]
+Attempt = Callable[[ProbeFile, str, Callable[[], dict[str, Any]]], dict[str, Any]]
 
 NAME = "probes"
 

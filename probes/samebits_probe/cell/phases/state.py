@@ -8,21 +8,19 @@ phases that only explain, as their instruments could leave something themselves.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import distance, draws, layers, outputs
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.leftover import Change, Leftover
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
 from samebits_probe.process.files import StoreFault
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
 
 MAX_TRIED = 8
 """Changes that are undone one by one, each at the cost of a forward."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.process import progress
 from samebits_probe.questions.arguments import arguments, generating, ones, states
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 Facts = dict[str, Any]
 _FORWARDS = 60

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.process import fork
 from samebits_probe.process.quiet import be_quiet
 from samebits_probe.questions.classes import classes, made
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
 
 MAX_BYTES = 256 << 20
 """Bytes of parameters above which nothing is asked: every class loads the model again."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import heap
 from samebits_probe.model.load import Source
 from samebits_probe.process import hashing, threads
 from samebits_probe.process.calls import CALLS
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.crossings.jobs import CrossingJob
+from samebits_probe.questions.crossings.jobs import CrossingJob
 
 _FORMAT_VERSION = 7
 """As in samebits/questions/crossings/records.py, which has its history."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -34,9 +34,7 @@ from samebits_probe.questions.crossings.config import (
     ignored_fields,
     null_fields,
 )
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.crossings.jobs import LoadJob
+from samebits_probe.questions.crossings.jobs import LoadJob
 
 
 class Observed(NamedTuple):

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from transformers import GenerationConfig
 
@@ -24,8 +24,7 @@ from samebits_probe.process.quiet import undisturbed
 from samebits_probe.questions.processors import calls, processors
 from samebits_probe.questions.texts import chat, texts
 
-if TYPE_CHECKING:
-    Facts = dict[str, Any]
+Facts = dict[str, Any]
 
 TOKENIZER, PROCESSOR, GENERATION = "tokenizer", "processor", "generation config"
 _GENERATION_FILE = "generation_config.json"

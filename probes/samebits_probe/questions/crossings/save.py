@@ -13,7 +13,7 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import small
 from samebits_probe.model.load import Loaded, Source, load_model, n_bytes
@@ -22,10 +22,8 @@ from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.process.hashing import file_hash
 from samebits_probe.questions.crossings import parts
 from samebits_probe.questions.crossings.common import begin, head
+from samebits_probe.questions.crossings.jobs import SaveJob
 from samebits_wire.atomic import move_new
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.crossings.jobs import SaveJob
 
 
 def run(job: SaveJob) -> None:

@@ -6,15 +6,13 @@ Making a program leaves tensors without numbers in some models, so that nothing 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell.phase import InFork, Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load
 from samebits_probe.process import progress
 from samebits_probe.questions.exports import exports
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 _NAME = "exports"
 MAX_BYTES = 64 << 20

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import torch
@@ -19,9 +19,7 @@ from samebits_probe.model import load, precision
 from samebits_probe.model.distance import distance
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.pipelines import tasks, values
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.pipelines.tasks import Call
+from samebits_probe.questions.pipelines.tasks import Call
 
 Facts = dict[str, Any]
 MAX_BYTES = 64 << 20

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load
 from samebits_probe.process import fork
 from samebits_probe.process.quiet import be_quiet
 from samebits_probe.questions.pipelines import pipelines, tasks
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 MAX_BYTES = 1 << 30
 """Bytes of parameters above which nothing is asked: every task loads the model again."""

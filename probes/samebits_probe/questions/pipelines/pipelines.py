@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import time
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
 
+from samebits_probe.model.load import Source
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import consent, failure, progress
 from samebits_probe.process.paths import package_path
 from samebits_probe.questions.pipelines import batches, given, tasks, values
-
-if TYPE_CHECKING:
-    from samebits_probe.model.load import Source
-    from samebits_probe.questions.pipelines.tasks import Call, Task
+from samebits_probe.questions.pipelines.tasks import Call, Task
 
 Facts = dict[str, Any]
 _NO_TIME = "no time was left: raise budget: in matrix.yaml"

@@ -10,15 +10,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import transformers
 
+from samebits_probe.model.load import Loaded, Source
 from samebits_probe.questions.processors import samples
 from samebits_probe.questions.processors.processors import FILES
-
-if TYPE_CHECKING:
-    from samebits_probe.model.load import Loaded, Source
 
 Facts = dict[str, Any]
 _TEXT = "The capital of France is Paris, and people said hello world."

@@ -13,16 +13,15 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from samebits_probe.questions.processors import calls, samples, steps
 from samebits_probe.questions.processors.calls import Call
 
-if TYPE_CHECKING:
-    Options = dict[str, Any]
-    Asked = Callable[..., Any]
+Options = dict[str, Any]
+Asked = Callable[..., Any]
 
 _NEEDS = {
     "do_resize": "size",

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.process.quiet import undisturbed
 from samebits_probe.questions.processors import processors
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:

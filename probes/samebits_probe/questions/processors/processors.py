@@ -12,12 +12,13 @@ import inspect
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import transformers
 from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import Clock, plain
+from samebits_probe.model.load import Source
 from samebits_probe.process import progress
 from samebits_probe.questions.processors import (
     arrays,
@@ -30,9 +31,6 @@ from samebits_probe.questions.processors import (
 )
 from samebits_probe.questions.processors.calls import Call
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from samebits_probe.model.load import Source
 
 AFTER = ", after the model"
 """End of the name of a part that turns outputs of a model into boxes, masks and texts."""

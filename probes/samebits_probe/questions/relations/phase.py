@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load, small
 from samebits_probe.questions.relations import relations
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
-    from samebits_probe.questions.relations.relations import RelationOptions
+from samebits_probe.questions.relations.relations import RelationOptions
 
 
 def observe(session: Session) -> None:

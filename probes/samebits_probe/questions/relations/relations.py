@@ -12,11 +12,11 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from samebits_probe.model import choice, determinism, forks
+from samebits_probe.model import choice, determinism, forks, small
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.distance import broken, distance, gaps, pooled, precision, same_bytes
 from samebits_probe.model.precision import Leaks, said_of
@@ -44,9 +44,6 @@ from samebits_probe.questions.relations.cases import (
 )
 from samebits_probe.questions.relations.ways import COPY_LIMIT, Subject, Walk, Way
 from samebits_wire.jobs import Options
-
-if TYPE_CHECKING:
-    from samebits_probe.model import small
 
 _TOP = 5
 _SAMPLE_LENGTH = 64

@@ -9,15 +9,13 @@ import json
 from collections.abc import Iterator
 from itertools import combinations
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from samebits_probe.cell.outcomes import plain, short_hash
 from samebits_probe.cell.written import file_of
-
-if TYPE_CHECKING:
-    from samebits_probe.model.load import Source
+from samebits_probe.model.load import Source
 
 STAGES = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _PARTS = (*STAGES, "model", "added_tokens")

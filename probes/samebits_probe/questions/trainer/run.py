@@ -8,13 +8,14 @@ observation, runs in that environment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import load
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import memory, progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.trainer import added, trainer
+from samebits_probe.questions.trainer.tasks import RunJob
 from samebits_probe.questions.training import batches
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.step import (
@@ -25,9 +26,6 @@ from samebits_probe.questions.training.step import (
     write_trained,
 )
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.trainer.tasks import RunJob
 
 Facts = dict[str, Any]
 _COPIES = 10

@@ -15,7 +15,7 @@ import importlib
 import tempfile
 from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -25,12 +25,10 @@ from samebits_probe.process import progress
 from samebits_probe.questions.training import origin, relations
 from samebits_probe.questions.training.batches import IGNORED, ITEMS, Batch
 from samebits_probe.questions.training.learner import Learner, as_json
+from samebits_probe.questions.training.origin import Places
 from samebits_probe.questions.training.relations import batch_norm
 from samebits_probe.questions.training.step import NotTrained
 from samebits_probe.questions.training.way import NoMeaning, Relation, Results, Setting, Way
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.training.origin import Places
 
 Facts = dict[str, Any]
 ROWS = 4

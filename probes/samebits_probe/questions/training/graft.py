@@ -11,7 +11,7 @@ In float64 contents are compared as coarsely as in traces, so that rounding make
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -20,17 +20,15 @@ from samebits_probe.model.tensor import Keeper, stored
 from samebits_probe.process import files, hashing, progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.training import origin
+from samebits_probe.questions.training.batches import Batch
+from samebits_probe.questions.training.learner import Learner, Trained
 from samebits_probe.questions.training.loss_calls import ARGUMENTS, ITEMS, LABELS, LossCalls, fitted
+from samebits_probe.questions.training.origin import Places
 from samebits_probe.questions.training.step import places_of, subject
+from samebits_probe.questions.training.tasks import GraftJob
 from samebits_probe.questions.training.trace import batch_of, learner_of, write
 from samebits_probe.trace.values import Content
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.learner import Learner, Trained
-    from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import GraftJob
 
 LOSS_FUNCTION = "loss function"
 """All that a loss makes of the logits, as its gradient at them."""

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.cell.weights import Tracer
+from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.tensor import is_plain, same_bytes, tensor_hash
-
-if TYPE_CHECKING:
-    from samebits_probe.model.checkpoint import Checkpoint
 
 Take = Callable[[torch.Tensor], torch.Tensor]
 Piece = tuple[str, str, bool]

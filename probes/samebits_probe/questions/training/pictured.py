@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import choice, media_way
 from samebits_probe.model.choice import DECODER, MASK, PIXELS, TOKENS
 
-if TYPE_CHECKING:
-    Facts = dict[str, Any]
+Facts = dict[str, Any]
 
 PROMPT = "image-padded"
 """Name of the cell's prompt with an image in each of two rows."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import torch
@@ -23,6 +23,7 @@ from samebits_probe.process.failure import in_one_line, raised
 from samebits_probe.questions.training import batches as rows
 from samebits_probe.questions.training import pictured
 from samebits_probe.questions.training.batches import ITEMS, ROUTER, Batch
+from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.way import (
     NoMeaning,
     Relation,
@@ -32,9 +33,6 @@ from samebits_probe.questions.training.way import (
     learned,
     lesson,
 )
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.training.learner import Learner
 
 Facts = dict[str, Any]
 

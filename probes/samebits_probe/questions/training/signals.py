@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from samebits_probe.model.tensor import Keeper
 from samebits_probe.process.failure import raised
 from samebits_probe.questions.training import origin
 from samebits_probe.questions.training.batches import ITEMS, ROUTED, Batch, problem_of
 from samebits_probe.questions.training.formula import formula
 from samebits_probe.questions.training.learner import Learner, Trained, as_json
-
-if TYPE_CHECKING:
-    from samebits_probe.model.tensor import Keeper
-    from samebits_probe.questions.training.origin import Places
+from samebits_probe.questions.training.origin import Places
 
 Facts = dict[str, Any]
 

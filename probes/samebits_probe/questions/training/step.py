@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from samebits_probe.model import determinism, heap, load, small
 from samebits_probe.model.checkpoint import Checkpoint
@@ -25,15 +27,11 @@ from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_on
 from samebits_probe.questions.training import batches, origin, pictured, relations, signals
 from samebits_probe.questions.training.batches import Batch, NoLoss
 from samebits_probe.questions.training.learner import Learner
+from samebits_probe.questions.training.origin import Places
+from samebits_probe.questions.training.tasks import StepJob, TrainingTask
 from samebits_probe.questions.training.way import Setting
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import StepJob, TrainingTask
-    from samebits_wire.jobs import TaskJob
+from samebits_wire.jobs import TaskJob
 
 Facts = dict[str, Any]
 _COPIES = 9

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,15 +19,13 @@ from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.questions.training import batches, origin
 from samebits_probe.questions.training.batches import Batch, NoLoss
 from samebits_probe.questions.training.learner import Learner, Trained
+from samebits_probe.questions.training.origin import Places
 from samebits_probe.questions.training.step import NotTrained, places_of, prompts_of, subject
+from samebits_probe.questions.training.tasks import TraceJob
 from samebits_probe.questions.training.traced import StepTrace
 from samebits_probe.trace.values import digest
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import TraceJob
-    from samebits_wire.jobs import TaskJob
+from samebits_wire.jobs import TaskJob
 
 Facts = dict[str, Any]
 _TRACED_COST = 100

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
+from samebits_probe.questions.training.batches import Batch
 from samebits_probe.questions.training.learner import Learner
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.training.batches import Batch
 
 Results = dict[str, torch.Tensor]
 """What a way computes: ``loss``, ``logits``, or gradients by parameter."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell.phase import InFork, Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load, small
 from samebits_probe.questions.usage import usage
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 _FORWARDS = 60
 """Cost of the phase, in plain forwards."""

@@ -12,10 +12,11 @@ import copy
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
+from samebits_probe.model import load
 from samebits_probe.process import progress
 from samebits_probe.questions.usage import (
     attention,
@@ -28,9 +29,6 @@ from samebits_probe.questions.usage import (
     ways,
 )
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
-
-if TYPE_CHECKING:
-    from samebits_probe.model import load
 
 Facts = dict[str, Any]
 _MAX_FORWARDS, _MAX_POSITIONS = 16, 16
