@@ -423,7 +423,6 @@ class Judge:
         return {"written": extent, "n_unwritten": n_unwritten, "steady": False}
 
     def _agreeing_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
-        """Return the facts of a tensor on which both loads agree."""
         if _holds_only_pattern(first, self.load_facts.run):
             # a table that was allocated once in this process and never written
             return {"written": "none", "n_unwritten": first.numel(), "steady": True}

@@ -207,7 +207,6 @@ def _forward_result(model: Any, prompt: Inputs | None) -> ForwardResult:
 
 
 def _compare_logits(original: ForwardResult, restored: ForwardResult) -> tuple[str, str]:
-    """Return whether both results are the same, or why they were not compared."""
     if reason := original.reason or restored.reason:
         return "not compared", reason
     return "same bits" if original.digest == restored.digest else "differs", ""

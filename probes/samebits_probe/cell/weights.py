@@ -258,7 +258,6 @@ def _slice_key(tensor: torch.Tensor, dim: int, offset: int) -> tuple[Any, ...]:
 
 
 def _common_parts(first: str, second: str) -> int:
-    """Return how many dotted parts of ``first`` are also parts of ``second``."""
     second_parts = second.split(".")
     return sum(part in second_parts for part in first.split("."))
 
@@ -364,7 +363,6 @@ def _explain_rest(
     fresh: Callable[[], Fresh | None],
     reloaded: Callable[[dict[str, str]], dict[str, str]],
 ) -> None:
-    """Set the origin of tensors that do not come from the checkpoint."""
     if not names:
         return
     hashes = {

@@ -258,7 +258,6 @@ class Patient(Bench[PatientTask]):
         return self.question["what"] == "forward" and name != "logits"
 
     def _max_abs(self, pairs: list[Any]) -> float | None:
-        """Return the largest distance in logits; None if it is not known."""
         distances = [0.0]
         for donors, output in pairs:
             if (

@@ -400,7 +400,6 @@ def _of_plans(
 
 
 def _is_fed(made: Made | None) -> bool:
-    """Return True for a model whose forward runs."""
     return made is not None and not made.refused
 
 

@@ -239,7 +239,6 @@ class Chooser:
         return facts | {"optional": optional}
 
     def _chosen(self, name: str, prompt: Prompt) -> Fact:
-        """Return the inputs of one prompt."""
         arguments = self._arguments()
         if choice.TOKENS not in arguments:
             return self._of_pixels_or_sound(name, prompt, arguments)
@@ -315,7 +314,6 @@ class Chooser:
             return None
 
     def _of_pixels_or_sound(self, name: str, prompt: Prompt, arguments: tuple[str, ...]) -> Fact:
-        """Return the inputs of a model of images or sound."""
         main_input = arguments[0]
         if prompt.get("batch") or prompt.get("length") == "past-window":
             raise DoesNotApply(
@@ -326,7 +324,6 @@ class Chooser:
         return {"tensors": self._refs({a: self._alone_of(a, name) for a in arguments})}
 
     def _alone_of(self, argument: str, name: str) -> torch.Tensor:
-        """Return one argument of a model without token ids."""
         if argument == choice.DECODER:
             return inputs.decoder_tokens(name, self.config, inputs.DECODER_LENGTH)
         if argument in self.traits.named:

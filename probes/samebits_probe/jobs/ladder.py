@@ -236,7 +236,6 @@ class Ladder:
 
     @cached_property
     def _copy_bytes(self) -> int:
-        """Bytes of the parameters in float64."""
         n = sum(p.numel() for p in self.loaded.model.parameters())
         return int(n * torch.float64.itemsize)
 
@@ -390,7 +389,6 @@ class Ladder:
 
 
 def _attempted(answer: Facts, compute: Callable[[str], Facts]) -> Facts:
-    """Return an answer with what ``compute`` returns, or with its exception."""
     if answer["refused"]:
         return answer
     try:

@@ -246,7 +246,6 @@ def _write(
 
 
 def _write_tokenizer(recipe: Recipe, folder: Path) -> None:
-    """Write the tokenizer's files, if the recipe has one."""
     tokenizer = recipe.get("tokenizer")
     if tokenizer is None:
         return
@@ -313,12 +312,10 @@ def _save_aligned(tensors: dict[str, np.ndarray], path: Path) -> None:
 
 
 def _sort_key(name: str, array: np.ndarray) -> tuple[bool, int, int, int, str]:
-    """Return the key by which tensors are sorted in a file."""
     return array.nbytes % ALIGNMENT > 0, -array.itemsize, -array.ndim, -array.nbytes, name
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
-    """Return safetensors' name of a dtype."""
     if dtype.kind == "b":
         return "BOOL"
     return f"{dtype.kind.upper()}{8 * dtype.itemsize}"
@@ -386,7 +383,6 @@ def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:
 def _values(
     seed_and_gain: tuple[int, float], name: str, skeleton_tensor: np.ndarray, fan_in: int
 ) -> np.ndarray:
-    """Return new values in the shape and dtype of ``skeleton_tensor``."""
     seed, gain = seed_and_gain
     rule = _rule(name, RULES)
     random_words = _random_words(seed, name, skeleton_tensor.size)
@@ -483,7 +479,6 @@ def _logits_std(model: torch.nn.Module, seed: int) -> float:
 
 
 def _inputs(model: torch.nn.Module, seed: int) -> dict[str, Any]:
-    """Return the inputs of the check: ids, an image or a sound."""
     name, config = model.main_input_name, model.config
     shape: tuple[int, ...]
     if name == "pixel_values":

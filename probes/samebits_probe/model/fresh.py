@@ -64,7 +64,6 @@ class Fresh:
         self._make_whole = None
 
     def _is_without_value(self, name: str) -> bool:
-        """Return True if the tensor is absent or on the meta device."""
         if name not in self._tensors:
             return True
         return bool(self._tensors[name].is_meta)

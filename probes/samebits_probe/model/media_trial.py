@@ -267,7 +267,6 @@ def _widths_seen(model: Any) -> Iterator[set[int]]:
 
 @contextmanager
 def _called(model: Any) -> Iterator[set[str]]:
-    """Collect the names of the modules that are called."""
     names = {id(module): name for name, module in model.named_modules()}
     called: set[str] = set()
 

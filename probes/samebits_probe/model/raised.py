@@ -149,7 +149,6 @@ def _converted(value: Any) -> Any:
 
 
 def _writes(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Return True if an operation writes to a raised tensor among its arguments."""
     for place, argument in enumerate(func._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
@@ -190,7 +189,6 @@ _MEMORY: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
 
 
 def _is_in_parts(right: Any) -> bool:
-    """Return True for a second factor that is converted in parts."""
     return isinstance(right, Raised) and right.numel() * right.element_size() > PART_BYTES
 
 

@@ -120,7 +120,6 @@ def _is_raised_by(traceback: TracebackType) -> bool:
 
 
 def _holds_none(frame: FrameType, name: str) -> bool:
-    """Return True if a frame has a local ``name`` whose value is None."""
     return name in frame.f_locals and frame.f_locals[name] is None
 
 

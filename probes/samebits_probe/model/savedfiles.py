@@ -90,7 +90,6 @@ class Writer:
             self._save_file(file.tensors, file.path, metadata=file.metadata)
 
     def _is_original(self, file: _File) -> bool:
-        """Return True if the checkpoint has a file of this name with the same tensors."""
         checkpoint = self._checkpoint
         if checkpoint is None or not file.tensors:
             return False

@@ -256,7 +256,6 @@ def _images(part: Config) -> Iterator[tuple[int, int]]:
 
 
 def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
-    """Divide the widths and the images of a config and of its parts."""
     width = shrink.hidden_size(part)
     for name, value in part.items():
         if isinstance(value, dict):
@@ -366,7 +365,6 @@ def _by_layer(values: dict[Any, Any], kept: tuple[int, ...]) -> dict[Any, Any]:
 
 
 def _kept(part: Config, count: int, n_outs: int) -> tuple[int, ...]:
-    """Return the indices of the layers that stay."""
     columns = [
         [str(kind) for kind in value]
         for name, value in part.items()

@@ -59,7 +59,6 @@ def require(model_class: Any, config: Any, signature: Signature) -> None:
 
 
 def _first(model: Any, kwargs: Tensors) -> str:
-    """Return the hash of the first output; '' if there is none."""
     torch.manual_seed(0)
     with torch.no_grad():
         result = outputs.usual_logits_of(model(**kwargs))

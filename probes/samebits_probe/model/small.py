@@ -173,7 +173,6 @@ def _require_small(model_class: Any, config: Any) -> None:
 
 
 def _require_same_kind(model: Any, candidate: Any) -> None:
-    """Raise NoneMade unless both have the same kinds of layers, and the numbers that are kept."""
     before, after = _kinds(model), _kinds(candidate)
     if before.keys() != after.keys():
         raise NoneMade(
@@ -189,7 +188,6 @@ def _require_same_kind(model: Any, candidate: Any) -> None:
 
 
 def _require_numbers(model: Any) -> None:
-    """Raise NoneMade if the logits of a prompt are not finite, or are the same everywhere."""
     config = model.config
     if getattr(model, "main_input_name", "") != "input_ids":
         return
@@ -204,7 +202,6 @@ def _require_numbers(model: Any) -> None:
 
 
 def _kinds(model: Any) -> dict[str, list[Kind]]:
-    """Return the kind of each layer, for every list of layers by name."""
     stacks: dict[str, list[Kind]] = {}
     for name, layer in layers.layers(model):
         stacks.setdefault(name.rpartition(".")[0], []).append(_kind(layer))

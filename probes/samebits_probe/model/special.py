@@ -49,7 +49,6 @@ def _alternating(seeded: list[int], ids: list[int]) -> Iterator[int]:
 
 
 def _listed(source: Any, field: str) -> list[int]:
-    """Return the ids of a field, which holds one, several or none."""
     value = getattr(source, field, None)
     values = value if isinstance(value, (list, tuple)) else [value]
     return [v for v in values if isinstance(v, int) and not isinstance(v, bool)]

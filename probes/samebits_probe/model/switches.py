@@ -112,7 +112,6 @@ def _parts(config: Config, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
 
 
 def _values(part: Config, source: str) -> Iterator[list[Value]]:
-    """Yield the other values of each switch of a part."""
     for name, value in part.items():
         if _NO_SWITCH.fullmatch(name) or not _is_read(name, part, source):
             continue
@@ -210,7 +209,6 @@ def rows(listed: Sequence[Switch], count: int) -> list[Row]:
 
 
 def _row(sizes: Sequence[int], pair: Pair, draw: random.Random) -> Row:
-    """Return a random row that has a pair."""
     row = [*map(draw.randrange, sizes)]
     (a, of_a), (b, of_b) = pair
     row[a], row[b] = of_a, of_b

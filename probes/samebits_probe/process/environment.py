@@ -91,7 +91,6 @@ def _origin(dist: importlib.metadata.Distribution) -> dict[str, Any] | None:
 
 
 def _modules(dist: importlib.metadata.Distribution) -> list[str]:
-    """Return the top-level modules of a package."""
     text = dist.read_text("top_level.txt")
     if text is not None:
         return text.split()

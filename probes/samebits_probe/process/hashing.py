@@ -32,7 +32,6 @@ def head(form: str, version: int) -> dict[str, Any]:
 
 
 def _load(folder: Path) -> Any:
-    """Return the class ``blake3`` of the package in a folder."""
     package = folder / ALGORITHM
     spec = importlib.util.spec_from_file_location(
         _MODULE, package / "__init__.py", submodule_search_locations=[str(package)]

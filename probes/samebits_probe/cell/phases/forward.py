@@ -183,7 +183,6 @@ def _hooked(session: Session, inputs: Inputs) -> tuple[Any, list[_Layer]]:
 def _record(
     session: Session, name: str, inputs: Inputs, result: _Outputs, layer_outputs: list[_Layer]
 ) -> None:
-    """Record what a prompt's forward was fed and what it returned."""
     session.signals["forward"][name] = _facts(session, inputs, result, layer_outputs)
     others = {path: tensor for path, tensor in result.tensors.items() if path != result.logits_name}
     if others:
@@ -241,8 +240,6 @@ def _taken_layers(session: Session) -> Iterator[list[_Layer]]:
 
 
 class _Run(NamedTuple):
-    """One forward: what it returned, and its seconds."""
-
     result: _Outputs
     seconds: float
 
@@ -285,7 +282,6 @@ def _observe_together(session: Session, name: str, inputs: Inputs, check: SelfCh
 
 
 def _plain(session: Session, inputs: Inputs) -> _Run:
-    """Run a prompt without any instrument."""
     started = time.perf_counter()
     with progress.forward(inputs.kwargs, "plain", plain=True):
         result = session.loaded.model(**inputs.kwargs)
@@ -323,7 +319,6 @@ def _watched_attention(session: Session, name: str) -> Iterator[list[dict[str, A
 
 
 def _observe_attention(session: Session, name: str, inputs: Inputs, plain: _Outputs) -> None:
-    """Watch the same forward once more, and record whether watching changed its bits."""
     try:
         with (
             _watched_attention(session, name) as calls,

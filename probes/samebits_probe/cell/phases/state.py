@@ -117,7 +117,6 @@ class _Repeat:
 
 
 def _first_hashes(session: Session, name: str) -> dict[str, str]:
-    """Return the hashes of the outputs of a prompt's recorded forward, by name."""
     facts = session.signals["forward"][name]
     refs = dict(session.signals.get("named", {}).get("outputs", {}).get(name, {}))
     if facts["logits"] is not None:

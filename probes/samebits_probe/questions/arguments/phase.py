@@ -54,7 +54,6 @@ def _of_forward(session: Session, kwargs: Facts, *, large: bool) -> Facts:
 
 
 def _of_states(session: Session, prompts: Mapping[str, Facts]) -> Facts:
-    """Return what the hidden states of the output hold, for the first prompt and the one with most inputs."""
     if session.no_time(len(prompts)):
         return {}
     ask = partial(states.held, session.loaded.model, prompts)
@@ -62,7 +61,6 @@ def _of_states(session: Session, prompts: Mapping[str, Facts]) -> Facts:
 
 
 def _of_ones(session: Session, prompts: Mapping[str, Facts]) -> Facts:
-    """Return what a mask of ones changes for a prompt with more than text."""
     if session.no_time(2):
         return {}
     ask = partial(ones.effects, session.loaded.model, prompts)

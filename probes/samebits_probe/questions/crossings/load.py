@@ -152,7 +152,6 @@ def observe(source: Source, feed: Feed, seed: int = 0) -> Observed:
 
 
 def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
-    """Return the hash of every parameter and buffer, and the names of those without bytes."""
     tensors = [
         *model.named_parameters(remove_duplicate=False),
         *model.named_buffers(remove_duplicate=False),
@@ -167,7 +166,6 @@ def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
 
 
 def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
-    """Return the logits of the prompt, or the reason why there are none."""
     try:
         inputs = feed.single(model)
         with (

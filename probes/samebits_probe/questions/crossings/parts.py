@@ -196,7 +196,6 @@ def _answer(parts: Parts, name: str, source: Source) -> Facts:
 
 
 def _calls(kind: str, processor: Any, *, talks: bool) -> Facts:
-    """Return what a processor gives for each output of each call."""
     outcomes, clock = Outcomes(SECONDS), Clock(SECONDS)
     for case, call in calls.of(kind, processor, talks=talks).items():
         if clock.is_over:

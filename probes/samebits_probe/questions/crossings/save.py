@@ -49,7 +49,6 @@ def run(job: SaveJob) -> None:
 
 
 def _save_into(job: SaveJob, source: Source, folder: Path) -> dict[str, Any]:
-    """Fill ``folder`` with the model, or with a made one, and return the outcome."""
     limit = job["limit"]
     if not job["makes"] and (size := progress.size_of_files(source.where)) > limit:
         return _skipped_as_too_large(size, limit)

@@ -90,7 +90,6 @@ def _distance(batch: _Answered, alone: list[_Answered]) -> float | None:
 
 
 def _in_float64(pipe: Any, call: Call) -> float | None:
-    """Return the same difference with the model in float64; None if it cannot be computed."""
     if load.n_bytes(pipe.model) > MAX_BYTES:
         return None
     try:

@@ -79,7 +79,6 @@ def of(kind: str, processor: Any) -> dict[str, Call]:
 
 
 def _of_pixels(processor: Any, base: tuple[str, Callable[[], Any], Asked]) -> dict[str, Call]:
-    """Return calls with the options of an image or a video."""
     alone = dict(_options_of_pixels(processor))
     pairs = [alone[a] | alone[b] for a, b in combinations([p for p in _PAIRS if p in alone], 2)]
     if all(isinstance(alone.get(name, {}).get(name), list) for name in _MEANS):
@@ -123,7 +122,6 @@ def _half(value: Any) -> Any:
 
 
 def _of_sounds(processor: Any) -> dict[str, Call]:
-    """Return calls with the options of a sound."""
     names = _names(processor)
     made = samples.sounds()["two of different lengths"][0]
     flips = [
@@ -212,7 +210,6 @@ def _annotated(typed: Any) -> Mapping[str, Any]:
 
 
 def _names(processor: Any) -> set[str]:
-    """Return the options of a call by its typed arguments and its signature."""
     names = {*_annotated(getattr(processor, "valid_kwargs", None))}
     for method in ("preprocess", "__call__"):
         # it may have none, or none that can be read

@@ -112,7 +112,6 @@ def declared_kinds(source: Source) -> tuple[list[str], bool]:
 
 
 def _declared(source: Source) -> dict[str, dict[str, Any]]:
-    """Return the files that declare processors, by name."""
     contents = {}
     for name in FILES:
         path = _file(source, name)
@@ -144,7 +143,6 @@ def _talks(source: Source, declared: dict[str, dict[str, Any]]) -> bool:
 
 
 def _kinds(declared: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the kinds that the files declare."""
     return [kind for kind, entry in KINDS.items() if _declares(kind, entry, declared)]
 
 
@@ -214,7 +212,6 @@ def _loaded(load: Callable[..., Any], **given: Any) -> tuple[Any, dict[str, Any]
 
 
 def _after(processor: Any, load: Callable[[], Any], clock: Clock) -> dict[str, Any]:
-    """Return the cases of the methods that take outputs of a model."""
     made = {
         name: Call(lambda: None, _without_input(call))
         for name, call in postprocessing.calls(processor).items()
@@ -314,7 +311,6 @@ def _of_option(call: Call) -> dict[str, Any]:
 
 
 def _case(processor: Any, call: Call, load: Callable[..., Any]) -> dict[str, Any]:
-    """Return the outputs of one case and the steps to them."""
     try:
         made = call.made()
     except ImportError as error:

@@ -131,7 +131,6 @@ def _embeddings(runner: Runner, ids: torch.Tensor, argument: str) -> torch.Tenso
 
 
 def _embedded(kwargs: Facts, argument: str, embeddings: torch.Tensor) -> Facts:
-    """Return arguments with embeddings in place of their token ids."""
     rest = {name: value for name, value in kwargs.items() if name != argument}
     return {_EMBEDS[argument]: embeddings} | rest
 

@@ -109,7 +109,6 @@ def _facts(native: Compared, in_float64: Compared | None) -> Facts:
 
 
 def _some(tensor: torch.Tensor) -> list[float]:
-    """Return evenly spaced values of a tensor."""
     flat = tensor.flatten().double()
     return list(map(float, spaced(flat, _N_VALUES)))
 

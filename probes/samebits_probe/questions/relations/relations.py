@@ -126,7 +126,6 @@ def _add(signal: Facts, answer: rows.Answer) -> None:
 
 
 def _relations_of_rows(model: Any, prompts: Iterable[tuple[str, Facts]], reason: str) -> Facts:
-    """Return the relations of rows, and all others as not tried for a reason."""
     answer = rows.observe(model, prompts)
     names = {relation["relation"] for relation in answer.relations}
     inapplicable = {skip["relation"]: skip for skip in _untried(reason)["inapplicable"]}

@@ -230,7 +230,6 @@ def _masked_width(kwargs: Facts) -> int | None:
 
 
 def _padded(kwargs: Facts, width: int) -> Facts:
-    """Return arguments with masked positions of zeros behind all others."""
 
     def longer(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.ndim < 2 or tensor.shape[1] != width:

@@ -99,7 +99,6 @@ class Subject:
 
     @cached_property
     def _device(self) -> torch.device:
-        """Return the device of the input tokens."""
         return self.model.get_input_embeddings().weight.device
 
     def in_float64(self) -> Subject:

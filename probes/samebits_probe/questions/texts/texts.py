@@ -264,7 +264,6 @@ def _drawn(outcomes: Outcomes, tokenizer: Any) -> None:
 
 
 def _pairs(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
-    """Encode pairs of texts, whole and truncated."""
     for first, second in corpus()["pairs"]:
         case = f"{first} + {second}"
         outcomes.name_members(case, [first, second])
@@ -355,7 +354,6 @@ def _windows(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
 
 
 def _split(outcomes: Outcomes, tokenizer: Any) -> None:
-    """Encode lists of words, as token classification does."""
     for number, words in enumerate(corpus()["split"]):
         case = f"list of words {number}"
         outcomes.call(

@@ -219,7 +219,6 @@ def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _settings(model: Any) -> Facts:
-    """Return the config's own settings that are plain values."""
     config: Facts = vars(model.config)
     plain = (bool, int, float, str, type(None))
     return {n: v for n, v in config.items() if isinstance(v, plain) and n[0] != "_"}
@@ -323,7 +322,6 @@ class Watch:
 
 
 def _logged(watch: Watch, name: str) -> list[float]:
-    """Return a number of Trainer's log, step by step."""
     return [float(step[name]) for step in watch.log if name in step]
 
 

@@ -282,7 +282,6 @@ def _of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
 
 
 def _of_series(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-    """Return seeded numbers behind each series."""
     shape = series_shapes.shapes(model.config).get(FUTURE)
     if not shape:
         raise NoLoss("the config does not tell how many values are to be predicted")

@@ -221,7 +221,6 @@ def _span(part: str) -> tuple[int, int]:
 
 
 def _twins(checkpoint: Checkpoint, names: Iterable[str]) -> set[str]:
-    """Return the names of tensors that hold the same bytes as another one."""
     by_hash: dict[Any, list[str]] = {}
     for name in names:
         by_hash.setdefault(tensor_hash(checkpoint.tensor(name).reshape(-1)), []).append(name)

@@ -167,7 +167,6 @@ def _missing(first: Results, second: Results) -> list[str]:
 
 
 def _share(native: Distance, promoted: Distance | None) -> float:
-    """Return the share of a difference that float64 leaves."""
     if promoted is None or not native["max_abs"]:
         return 0.0
     return float(promoted["max_abs"]) / float(native["max_abs"])
@@ -415,7 +414,6 @@ def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
 
 
 def _of_tokens(learner: Learner, logits: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """Return the log probabilities of the chosen tokens."""
     wide = logits.detach().to(learner.promoted or torch.float32)
     return torch.log_softmax(wide, -1).gather(-1, chosen[..., None])[..., 0]
 

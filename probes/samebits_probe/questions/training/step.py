@@ -136,7 +136,6 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
 
 
 def _in_float64(learner: Learner, made: list[Batch], where: Places, keeper: Keeper) -> Facts:
-    """Return the signals of a copy in float64, or why there are none."""
     try:
         progress.begin("training in float64")
         twin = learner.in_float64()
@@ -159,7 +158,6 @@ def prompts_of(job: TaskJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[st
 
 
 def _repeats(learner: Learner, batch: Batch) -> bool:
-    """Return True if two training forwards with their backward give the same bytes."""
     digests = []
     for _ in range(2):
         loss = learner.learn(batch.kwargs, "repeated").loss.detach()

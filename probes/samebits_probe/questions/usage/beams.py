@@ -106,7 +106,6 @@ def _require_generates(subject: Subject) -> None:
 
 
 def _searched(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> Facts:
-    """Return distances of greedy decoding and of beams, or the exception."""
     try:
         greedy, _ = _run(subject, fed, GREEDY, never)
         searched, n_moved = _run(subject, fed, arguments, never)
@@ -118,7 +117,6 @@ def _searched(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) 
 
 
 def _run(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> tuple[Facts, int]:
-    """Return distances of the last step's logits, and how many rows moved before it."""
     table, rows = _Watched(by_step=True), _Rows(never)
     copies = {n: value.clone() if torch.is_tensor(value) else value for n, value in fed.items()}
     with subject.model.register_forward_hook(table, with_kwargs=True):

@@ -34,7 +34,6 @@ def attentions(subject: Subject) -> Facts:
 
 
 def _attentions_of(model: Any, ids: torch.Tensor) -> tuple[str, torch.Tensor | None]:
-    """Return the kind of the attentions, and the logits."""
     try:
         output = model(ids, output_attentions=True)
     except Exception as error:  # noqa: BLE001  a refusal is an answer

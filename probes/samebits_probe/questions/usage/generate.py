@@ -126,7 +126,6 @@ def strategies(subject: Subject) -> Facts:
 
 
 def _exception_of(subject: Subject, **arguments: Any) -> str:
-    """Return the exception of generate(), or ''."""
     try:
         _generate(subject, **arguments)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
@@ -143,7 +142,6 @@ def _logits(subject: Subject, **arguments: Any) -> torch.Tensor:
 def _generate(
     subject: Subject, prompt: str = "generate", length: int = _PROMPT_LENGTH, **arguments: Any
 ) -> Any:
-    """Return the output of a greedy generate()."""
     if not getattr(subject.model, "can_generate", lambda: False)():
         raise NoMeaning(f"{type(subject.model).__name__} does not generate")
     ids = subject.ids(prompt, length)

@@ -104,7 +104,6 @@ def _likely(subject: Subject, token: int) -> list[int]:
 
 
 def _run(subject: Subject, way: str, prompt: torch.Tensor, arguments: Facts) -> Facts:
-    """Return tokens and scores of one way, or its exception."""
     table = Table(by_step=way not in _DRAFTS)
     end = arguments.get("eos_token_id")
     config = copy.deepcopy(subject.model.generation_config)
