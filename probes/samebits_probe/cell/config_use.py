@@ -9,7 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import transformers
 
@@ -31,7 +31,7 @@ class Reads:
         self.places: dict[tuple[str, str], str] = {}
         self._own: Any = None
 
-    def start(self) -> Self:
+    def start(self) -> Reads:
         """Watch the reads of all configs of this process until :meth:`stop`."""
         base = transformers.PretrainedConfig
         own = self._own = base.__getattribute__

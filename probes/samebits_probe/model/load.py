@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -97,7 +97,7 @@ class Source(NamedTuple):
     """The kinds of data that the chosen class takes; None where none was chosen."""
 
     @classmethod
-    def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Self:
+    def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Source:
         """Return the source for the model and the variant of a job."""
         inputs = model.get("inputs")
         chosen = inputs if isinstance(inputs, dict) and inputs.get("model_class") else {}
