@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -172,16 +174,23 @@ def _share(native: Distance, promoted: Distance | None) -> float:
     return float(promoted["max_abs"]) / float(native["max_abs"])
 
 
+def _inside(way: Way, *contexts: Callable[[Learner], AbstractContextManager[None]]) -> Way:
+    """Return a way that runs inside of contexts of its learner."""
+
+    def inside(learner: Learner) -> Results:
+        with contextlib.ExitStack() as stack:
+            for context in contexts:
+                stack.enter_context(context(learner))
+            return way(learner)
+
+    return inside
+
+
 def _checkpointing(*, reentrant: bool) -> Callable[[Learner, Setting], tuple[Way, Way]]:
     def ways(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         _require_checkpointing(learner)
-        again = learned(setting.main.kwargs)
-
-        def way(other: Learner) -> Results:
-            with _checkpointed(other, reentrant=reentrant):
-                return again(other)
-
-        return lesson(setting.main), way
+        checkpointed = partial(_checkpointed, reentrant=reentrant)
+        return lesson(setting.main), _inside(learned(setting.main.kwargs), checkpointed)
 
     return ways
 
@@ -192,16 +201,8 @@ def _checkpointing_of_layers(*, images: bool) -> Callable[[Learner, Setting], tu
     def ways(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         _require_checkpointing(learner)
         again = learned((_with_images(setting) if images else setting.main).kwargs)
-
-        def plain(other: Learner) -> Results:
-            with _only_layers_learn(other):
-                return again(other)
-
-        def way(other: Learner) -> Results:
-            with _only_layers_learn(other), _checkpointed(other, reentrant=True):
-                return again(other)
-
-        return plain, way
+        checkpointed = partial(_checkpointed, reentrant=True)
+        return _inside(again, _only_layers_learn), _inside(again, _only_layers_learn, checkpointed)
 
     return ways
 
@@ -224,15 +225,12 @@ def _checkpointing_with_chance(learner: Learner, setting: Setting) -> tuple[Way,
     _require_checkpointing(learner)
     if not learner.draws:
         raise NoMeaning("its training draws no numbers")
-    again = learned(setting.main.kwargs)
-
-    def plain(other: Learner) -> Results:
-        with other.with_chance():
-            return again(other)
+    again, checkpointed = learned(setting.main.kwargs), partial(_checkpointed, reentrant=False)
+    plain = _inside(again, Learner.with_chance)
+    twice = _inside(again, Learner.with_chance, checkpointed)
 
     def way(other: Learner) -> Results:
-        with other.with_chance(), _checkpointed(other, reentrant=False):
-            results = again(other)
+        results = twice(other)
         if other.promoted is None:
             _require_repeats(results, plain, other)
         return results
@@ -423,17 +421,16 @@ def _frozen(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     names = all_names[: len(all_names) // 2]
     if not names or len(names) == len(all_names):
         raise NoMeaning("it has too few parameters to freeze a part of them")
-    plain, again = lesson(setting.main), learned(setting.main.kwargs)
+    plain = lesson(setting.main)
 
     def all_but_frozen(other: Learner) -> Results:
         return {name: value for name, value in plain(other).items() if name not in names}
 
-    def way(other: Learner) -> Results:
+    def freezing(other: Learner) -> AbstractContextManager[None]:
         parameters = dict(other.model.named_parameters())
-        with _requires_no_grad([parameters[name] for name in names]):
-            return again(other)
+        return _requires_no_grad([parameters[name] for name in names])
 
-    return all_but_frozen, way
+    return all_but_frozen, _inside(learned(setting.main.kwargs), freezing)
 
 
 @contextlib.contextmanager
@@ -452,12 +449,7 @@ def _eager(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if getattr(learner.model.config, "_attn_implementation", None) != "sdpa":
         raise NoMeaning("its attention is not sdpa")
     again = learned(setting.main.kwargs)
-
-    def way(other: Learner) -> Results:
-        with forks.eager_attention(other.model):
-            return again(other)
-
-    return lesson(setting.main), way
+    return lesson(setting.main), _inside(again, lambda other: forks.eager_attention(other.model))
 
 
 def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:
@@ -466,11 +458,11 @@ def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if not forks.accepts(learner.model, ROUTER) or getattr(config, ROUTER, None) is not False:
         raise NoMeaning("forward and config have no switch for a router's loss")
 
-    def by_config(other: Learner) -> Results:
-        with mock.patch.object(other.model.config, ROUTER, True):
-            return learned(setting.main.kwargs)(other)
+    def switch(other: Learner) -> AbstractContextManager[Any]:
+        return mock.patch.object(other.model.config, ROUTER, True)
 
-    return learned(setting.main.kwargs | {ROUTER: True}), by_config
+    by_argument = learned(setting.main.kwargs | {ROUTER: True})
+    return by_argument, _inside(learned(setting.main.kwargs), switch)
 
 
 RELATIONS = (
