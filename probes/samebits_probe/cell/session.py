@@ -154,6 +154,12 @@ class Session:
         }
         self.skips.append(entry if why == "plain" else entry | {"why": why})
 
+    def leaves_out(self, what: str, reason: str) -> bool:
+        """Skip what costs too much, and return True; False where there is no reason to."""
+        if reason:
+            self.skip(what, reason, "cost")
+        return bool(reason)
+
     def skip_broken_instrument(self, what: str, error: Exception) -> None:
         """Record a skip because of an exception, which the other release may not raise."""
         # what a child raised has its type in its text
@@ -264,6 +270,12 @@ class Session:
         too_large = size > MAX_FRESH_MODEL_BYTES and not self.job["model"].get("large")
         return f"it would need another {size / 2**30:.1f} GiB" if too_large else ""
 
+    def oversized(self, limit: int, options: Any, reason: str) -> str:
+        """Return a reason, with the model's size in it, if that is above a limit and not insisted on; else ''."""
+        size = load.n_bytes(self.loaded.model)
+        is_asked = size <= limit or options.get("large")
+        return "" if is_asked else reason.format(f"{size / 2**30:.1f} GiB")
+
     def no_room(self, times: float) -> str:
         """Return why memory for ``times`` the model's size is missing; '' if there is enough."""
         needs = int(times * load.n_bytes(self.loaded.model))
@@ -272,8 +284,7 @@ class Session:
 
     def untouched_model(self, what: str, reason: str) -> Any:
         """Return a newly loaded model; the first one, with a skip of ``what``, if a reason forbids it."""
-        if reason:
-            self.skip(f"{what}: model loaded anew", reason, "cost")
+        if self.leaves_out(f"{what}: model loaded anew", reason):
             return self.loaded.model
         return load.from_pretrained(type(self.loaded.model), self.source, seed=0)[0]
 
@@ -353,8 +364,7 @@ class Session:
     def _whole_twin(self) -> dict[str, torch.Tensor] | None:
         """Return the tensors of a whole fresh model; None, with a skip, if it cannot be made."""
         model = self.loaded.model
-        if reason := self.too_large() or self.no_room(1):
-            self.skip("fresh model", reason, "cost")
+        if self.leaves_out("fresh model", self.too_large() or self.no_room(1)):
             return None
         try:
             return load.fresh_twin(model, self.loaded.config, self.source)
@@ -373,8 +383,7 @@ class Session:
         return self._reloaded
 
     def _reload(self, known: dict[str, str]) -> dict[str, str]:
-        if reason := self.no_room(2):
-            self.skip("second load", reason, "cost")
+        if self.leaves_out("second load", self.no_room(2)):
             return {}
         model, _ = load.from_pretrained(
             type(self.loaded.model), self.source, integrity.SEED, "load with another seed"

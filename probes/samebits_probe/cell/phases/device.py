@@ -21,9 +21,10 @@ def observe(session: Session) -> None:
     session.begin("device")
     with session.instrument("device"):
         subject = of_session(session, _capability(session.source.device))
-        if reason := session.no_time(_FORWARDS, _LOADS * session.seconds["load"]):
-            session.skip("device", reason, "cost")
-        elif subject is None:
+        no_time = session.no_time(_FORWARDS, _LOADS * session.seconds["load"])
+        if session.leaves_out("device", no_time):
+            return
+        if subject is None:
             session.skip("device", "no prompt without padding was run")
         else:
             session.signals["device"] = on_device.observe(subject, session.keeper)

@@ -20,8 +20,7 @@ def observe(session: Session) -> None:
         return  # it is said why
     if names:
         session.begin("modules")
-        if reason := session.no_time(len(prompts)):
-            session.skip("modules", reason, "cost")
+        if session.leaves_out("modules", session.no_time(len(prompts))):
             return
         before = Leftover(session.loaded.model)
         with (

@@ -27,8 +27,7 @@ def observe(session: Session) -> None:
     texts = {n: i.kwargs for n, i in prompts.items() if takes_segments and not i.is_set}
     session.begin("omitted")
     n_forwards = 3 * len(wholes) + 2 * len(texts)
-    if reason := session.no_time(n_forwards):
-        session.skip("omitted", reason, "cost")
+    if session.leaves_out("omitted", session.no_time(n_forwards)):
         return
     before = Leftover(session.loaded.model)
     with (

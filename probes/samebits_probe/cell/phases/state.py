@@ -34,10 +34,9 @@ def observe(session: Session) -> None:
     name = next(iter(session.signals.get("forward", {})), None)
     if name is None:
         return
-    if reason := session.no_time(1):
-        session.skip(f"state {name}", reason, "cost")
-        return
     phase_name = f"state {name}"
+    if session.leaves_out(phase_name, session.no_time(1)):
+        return
     session.begin(phase_name)
     with session.recorded_failures(phase_name), phase(phase_name):
         inputs = session.inputs(name)

@@ -9,7 +9,6 @@ from typing import Any
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.session import Session
-from samebits_probe.model import load
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.process import progress
 from samebits_probe.questions.arguments import arguments, generating, ones, states
@@ -30,23 +29,21 @@ def observe(session: Session) -> None:
     if not answered:
         return
     first, richest = next(iter(answered)), max(answered, key=lambda name: len(answered[name]))
-    large = bool(options.get("large"))
-    facts = _of_forward(session, answered[first], large=large)
+    facts = _of_forward(session, answered[first], options)
     if facts:
         facts |= _of_states(session, {name: answered[name] for name in (first, richest)})
         facts |= _of_ones(session, answered)
     inputs = generating.inputs(session.loaded.model, answered[first])
     if facts and inputs is not None:
-        facts |= _of_generate(session, inputs, large=large)
+        facts |= _of_generate(session, inputs, options)
     if facts:
         session.answer("arguments", facts)
 
 
-def _of_forward(session: Session, kwargs: Facts, *, large: bool) -> Facts:
+def _of_forward(session: Session, kwargs: Facts, options: Any) -> Facts:
     model = session.loaded.model
     given = arguments.given(model, kwargs)
-    if reason := _too_dear(session, len(given) + 1, large=large):
-        session.skip("arguments", reason, "cost")
+    if session.leaves_out("arguments", _too_dear(session, len(given) + 1, options)):
         return {}
     session.begin("arguments")
     ask = partial(arguments.effects, model, kwargs, given)
@@ -67,9 +64,8 @@ def _of_ones(session: Session, prompts: Mapping[str, Facts]) -> Facts:
     return _asked(session, "an attention mask of ones", "ones", ask)
 
 
-def _of_generate(session: Session, kwargs: Facts, *, large: bool) -> Facts:
-    if reason := _too_dear(session, _FORWARDS, large=large):
-        session.skip("arguments of generate()", reason, "cost")
+def _of_generate(session: Session, kwargs: Facts, options: Any) -> Facts:
+    if session.leaves_out("arguments of generate()", _too_dear(session, _FORWARDS, options)):
         return {}
     cost = progress.forwards(_FORWARDS, kwargs)
 
@@ -93,11 +89,9 @@ def _asked(
     return facts
 
 
-def _too_dear(session: Session, n_forwards: int, *, large: bool) -> str:
-    size = load.n_bytes(session.loaded.model)
-    if size > MAX_BYTES and not large:
-        return f"{n_forwards} forwards of {size / 2**30:.1f} GiB would take too long"
-    return session.no_time(n_forwards)
+def _too_dear(session: Session, n_forwards: int, options: Any) -> str:
+    reason = f"{n_forwards} forwards of {{}} would take too long"
+    return session.oversized(MAX_BYTES, options, reason) or session.no_time(n_forwards)
 
 
 PHASE = Phase("arguments", 39, observe)

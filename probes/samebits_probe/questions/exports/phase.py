@@ -10,7 +10,6 @@ from typing import Any
 
 from samebits_probe.cell.phase import InFork, Phase
 from samebits_probe.cell.session import Session
-from samebits_probe.model import load
 from samebits_probe.process import progress
 from samebits_probe.questions.exports import exports
 
@@ -43,9 +42,8 @@ def untouched(session: Session) -> InFork | None:
     options = session.options(_NAME)
     if options is None:
         return None
-    size = load.n_bytes(session.loaded.model)
-    if size > MAX_BYTES and not options.get("large"):
-        session.skip(_NAME, f"programs of {size / 2**30:.1f} GiB would take too long", "cost")
+    reason = session.oversized(MAX_BYTES, options, "programs of {} would take too long")
+    if session.leaves_out(_NAME, reason):
         return None
     return lambda _folder, prompts: _programs(session, json.loads(prompts))
 

@@ -26,9 +26,7 @@ def observe(session: Session) -> None:
     left_out = {name: tasks.missing(name, session.loaded, session.source) for name in names}
     facts: dict[str, Any] = {name: {"left_out": why} for name, why in left_out.items() if why}
     asked = [name for name in names if name not in facts]
-    reason = _too_dear(session, len(asked), large=bool(options.get("large"))) if asked else ""
-    if reason:
-        session.skip("pipelines", reason, "cost")
+    if asked and session.leaves_out("pipelines", _too_dear(session, len(asked), options)):
         return
     if names:
         session.answer("pipelines", {"tasks": facts})
@@ -39,11 +37,9 @@ def observe(session: Session) -> None:
         facts |= fork.run_in_fork(lambda: _quietly(session.source, asked, session.seconds_left))
 
 
-def _too_dear(session: Session, n_tasks: int, *, large: bool) -> str:
-    size = load.n_bytes(session.loaded.model)
-    if size > MAX_BYTES and not large:
-        return f"each task would load {size / 2**30:.1f} GiB again"
-    refused = fork.refusal(session.source.device)
+def _too_dear(session: Session, n_tasks: int, options: Any) -> str:
+    oversized = session.oversized(MAX_BYTES, options, "each task would load {} again")
+    refused = oversized or fork.refusal(session.source.device)
     return refused or session.no_room(2) or session.no_time(_FORWARDS * n_tasks)
 
 

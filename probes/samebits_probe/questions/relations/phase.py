@@ -28,8 +28,7 @@ def observe(session: Session) -> None:
 
 def _of_made_model(session: Session, options: RelationOptions) -> bool:
     """Check the relations of a made model; False, with a skip, if there is none."""
-    if reason := session.no_time(0, small.SECONDS):
-        session.skip("relations", reason, "cost")
+    if session.leaves_out("relations", session.no_time(0, small.SECONDS)):
         return True
     session.begin("relations")
     try:
@@ -49,8 +48,8 @@ def _of_model_itself(session: Session, options: RelationOptions) -> None:
     size, dtype = load.n_bytes(session.loaded.model), getattr(torch, session.source.dtype)
     n_forwards, times = relations.cost(size, dtype, options)
     reason = relations.too_large(size, options) or session.no_room(times)
-    if reason := reason or session.no_time(n_forwards, session.seconds["load"]):
-        session.skip("relations", reason, "cost")
+    reason = reason or session.no_time(n_forwards, session.seconds["load"])
+    if session.leaves_out("relations", reason):
         return
     session.begin("relations")
     with session.instrument("relations"):
