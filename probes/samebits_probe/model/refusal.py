@@ -84,10 +84,14 @@ def missing_input(forward: Any, inputs: Collection[str], error: Exception) -> st
     }
     if named & provided:
         return ""
-    missing = sorted(
-        name for name in named - NO_DATA if all(_holds_none(frame, name) for frame in frames)
+    absent = object()
+    return ", ".join(
+        sorted(
+            name
+            for name in named - NO_DATA
+            if all(frame.f_locals.get(name, absent) is None for frame in frames)
+        )
     )
-    return ", ".join(missing)
 
 
 def _frames_below(forward: Any, traceback: TracebackType) -> list[FrameType]:
@@ -117,10 +121,6 @@ def _is_raised_by(traceback: TracebackType) -> bool:
     """Return True if a ``raise`` statement raised the exception, not a failed operation."""
     frame, last = list(_frames_of(traceback))[-1]
     return dis.opname[frame.f_code.co_code[last]] == "RAISE_VARARGS"
-
-
-def _holds_none(frame: FrameType, name: str) -> bool:
-    return name in frame.f_locals and frame.f_locals[name] is None
 
 
 def _unwrapped(forward: Any) -> Any:

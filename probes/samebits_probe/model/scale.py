@@ -194,13 +194,11 @@ def _count_queries(config: Config) -> None:
     """Let a map from numbers of patches to numbers of queries, as Aria's, have the patches of its image."""
     size, patch = (config.get("vision_config", {}).get(n) for n in ("image_size", "patch_size"))
     for name, value in config.items():
-        is_of_numbers = isinstance(value, dict) and bool(value) and _are_sizes(value)
-        if is_of_numbers and isinstance(size, int) and isinstance(patch, int):
+        if not isinstance(value, dict) or not value:
+            continue
+        are_sizes = all(map(shrink.is_size, (*value, *value.values())))
+        if are_sizes and isinstance(size, int) and isinstance(patch, int):
             config[name] = {(size // patch) ** 2: min(_MOST_QUERIES, *value.values())}
-
-
-def _are_sizes(values: dict[Any, Any]) -> bool:
-    return all(map(shrink.is_size, (*values, *values.values())))
 
 
 def _keep_within(config: Config) -> None:

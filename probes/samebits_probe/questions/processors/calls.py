@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -128,10 +129,6 @@ def watch(processor: Any, video: Any, **options: Any) -> Any:
     return processor(videos=[video], **({"return_tensors": "pt"} | options))
 
 
-def _watch_known(processor: Any, video: Any) -> Any:
-    return watch(processor, video, **_known(video))
-
-
 def _known(video: Any) -> dict[str, Any]:
     """Return the argument with what a user knows of a video."""
     # not imported with this module, as in the module files
@@ -141,31 +138,28 @@ def _known(video: Any) -> dict[str, Any]:
     return {"video_metadata": [samples.metadata(len(video))]}
 
 
-def _watch_all(processor: Any, videos: Any) -> Any:
-    return processor(videos=videos, return_tensors="pt")
-
-
 def _of_videos() -> dict[str, Call]:
     calls = {name: Call(made, watch) for name, made in samples.videos().items()}
-    calls |= {name: Call(made, _watch_all) for name, made in samples.several_videos().items()}
+    calls |= {
+        name: Call(made, lambda processor, videos: processor(videos=videos, return_tensors="pt"))
+        for name, made in samples.several_videos().items()
+    }
     calls["8 frames 64 x 48, its metadata"] = Call(
-        samples.videos()["8 frames 64 x 48"], _watch_known
+        samples.videos()["8 frames 64 x 48"],
+        lambda processor, video: watch(processor, video, **_known(video)),
     )
     calls["RGBA, to RGB"] = Call(lambda: samples.frames(4), _converted)
     calls["opaque RGBA, to RGB"] = Call(lambda: samples.frames(4, opaque=True), _converted)
     calls["channels first"] = Call(lambda: np.moveaxis(samples.frames(3), -1, 1), watch)
     calls["opaque RGBA, channels first, to RGB"] = Call(
-        lambda: np.moveaxis(samples.frames(4, opaque=True), -1, 1), _converted_first
+        lambda: np.moveaxis(samples.frames(4, opaque=True), -1, 1),
+        partial(_converted, input_data_format="channels_first"),
     )
     return calls
 
 
 def _converted(processor: Any, video: Any, **options: Any) -> Any:
     return processor(videos=[video], do_convert_rgb=True, return_tensors="pt", **options)
-
-
-def _converted_first(processor: Any, video: Any) -> Any:
-    return _converted(processor, video, input_data_format="channels_first")
 
 
 def _of_sounds() -> dict[str, Call]:
@@ -255,7 +249,8 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
             lambda: ([f"{token} a cat"], [clip()]), _plain("videos")
         ),
         "a text and a video, its metadata": Call(
-            lambda: ([f"{token} a cat"], [longer()]), _read_known_videos
+            lambda: ([f"{token} a cat"], [longer()]),
+            lambda processor, case: _read_videos(processor, case, **_known(case[1][0])),
         ),
         "a text and two videos": Call(
             lambda: ([f"{token} a cat, and here {token} two"], alike()), _read_videos
@@ -270,7 +265,8 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
     if getattr(processor, "image_processor", None) is not None:
         image = placeholder(processor, "image_token", _USUAL)
         calls["a text with an image and a video"] = Call(
-            lambda: ([f"{image} a cat, and here {token}"], [clip()]), _read_image_and_videos
+            lambda: ([f"{image} a cat, and here {token}"], [clip()]),
+            lambda processor, case: _read_videos(processor, case, images=[_one()]),
         )
     return calls
 
@@ -390,14 +386,6 @@ def _read_images(processor: Any, case: Any) -> Any:
 def _read_videos(processor: Any, case: Any, **media: Any) -> Any:
     texts, videos = case
     return processor(text=texts, videos=videos, padding=True, return_tensors="pt", **media)
-
-
-def _read_image_and_videos(processor: Any, case: Any) -> Any:
-    return _read_videos(processor, case, images=[_one()])
-
-
-def _read_known_videos(processor: Any, case: Any) -> Any:
-    return _read_videos(processor, case, **_known(case[1][0]))
 
 
 def _plain(named: str) -> Callable[[Any, Any], Any]:

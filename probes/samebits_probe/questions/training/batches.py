@@ -147,7 +147,9 @@ def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
             batch[choice.DECODER] = labels.roll(1, 1)  # such a model cannot shift its labels itself
             batch[choice.DECODER][:, 0] = 0
             batch[choice.DECODER].clamp_(min=0)
-        yield from _with_switches(model, Batch("padded", batch), shifted=False)
+        padded = Batch("padded", batch)
+        yield padded
+        yield from _of_switches(model, padded, shifted=False)
         return
     if head == "causal-lm":
         yield from _of_decoder(model)
@@ -162,7 +164,8 @@ def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
         yield Batch("beyond", inputs | {"start_positions": beyond, "end_positions": beyond})
         return
     padded = Batch("padded", inputs | {"labels": _labels_like(model, inputs)})
-    yield from _with_switches(model, padded, shifted=False)
+    yield padded
+    yield from _of_switches(model, padded, shifted=False)
     if type(model).__name__.endswith("ForSequenceClassification"):
         yield from _of_problems(model, padded)
 
@@ -178,11 +181,6 @@ def _of_decoder(model: Any) -> Iterator[Batch]:
     if forks.accepts(model, "position_ids"):
         yield packed(model)
     yield from _of_switches(model, padded, shifted=True)
-
-
-def _with_switches(model: Any, padded: Batch, *, shifted: bool) -> Iterator[Batch]:
-    yield padded
-    yield from _of_switches(model, padded, shifted=shifted)
 
 
 def _of_switches(model: Any, padded: Batch, *, shifted: bool) -> Iterator[Batch]:
