@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import layers, load
+from samebits_probe.model import load, outputs
 from samebits_probe.model.distance import distance
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import progress
@@ -78,7 +78,7 @@ def _tried(
 
 def _forward(model: Any, subject: Subject) -> torch.Tensor | None:
     with progress.forward(subject.kwargs, "device", plain=True):
-        return layers.logits_of(model(**subject.kwargs))
+        return outputs.logits_of(model(**subject.kwargs))
 
 
 def _attention(name: str, package: str, capability: tuple[int, int]) -> DeviceProbe:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import alignment, determinism, forks, layers, savedfiles
+from samebits_probe.model import alignment, determinism, forks, outputs, savedfiles
 from samebits_probe.model import load as model_load
 from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.inputs import Inputs
@@ -229,7 +229,7 @@ def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:
     torch.manual_seed(SEED)
     with torch.no_grad(), progress.forward(kwargs, "forward"):
         result = model(**kwargs)
-    return layers.logits_of(result)
+    return outputs.logits_of(result)
 
 
 def _error_text(error: Exception) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
-from samebits_probe.model import layers, load
+from samebits_probe.model import layers, load, outputs
 from samebits_probe.model.decode import GREEDY_LOGITS, forcing
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.inputs import Inputs, token_width
@@ -69,7 +69,7 @@ class Bench(Generic[Task]):
             progress.forward(self.inputs.kwargs, times=_WATCHED_COST),
         ):
             result = model(**self.inputs.kwargs)
-        logits = layers.logits_of(result)
+        logits = outputs.logits_of(result)
         return [*layer_outputs, *([] if logits is None else [("logits", logits)])]
 
     def _decode(self, model: Any, generate_options: Fact) -> list[tuple[str, torch.Tensor]]:

@@ -192,7 +192,7 @@ class Ladder:
                 layers.recorded(self.loaded.model),
                 progress.forward(inputs.kwargs, f"forward {prompt}, aligned", plain=True),
             ):
-                logits = layers.logits_of(self.loaded.model(**inputs.kwargs))
+                logits = outputs.logits_of(self.loaded.model(**inputs.kwargs))
         return {} if logits is None else {prompt: self.keeper.ref(logits)}
 
     def _promoted(self, dtype: torch.dtype) -> Facts:
@@ -247,7 +247,7 @@ class Ladder:
 
         def forward() -> torch.Tensor | None:
             with progress.forward(first_prompt[1].kwargs, "chaos", times=_WATCHED_COST):
-                return layers.logits_of(twin(**first_prompt[1].kwargs))
+                return outputs.logits_of(twin(**first_prompt[1].kwargs))
 
         try:
             return determinism.chaotic(twin, forward)
@@ -311,7 +311,7 @@ class Ladder:
         ):
             result = model(**kwargs)
         choices, watch.choices = watch.choices, None
-        logits, others = layers.logits_of(result), outputs.without_logits(result)
+        logits, others = outputs.logits_of(result), outputs.without_logits(result)
         rows = n_rows(inputs.kwargs)
         if twice:
             logits = _second_half(logits, rows)

@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import outputs
-
 Take = Callable[[str, torch.Tensor], None]
 
 LayerOutput = tuple[str, torch.Tensor]
@@ -130,11 +128,6 @@ def first_tensor(output: Any) -> torch.Tensor | None:
     if not isinstance(values, (tuple, list)) and not hasattr(output, "values"):
         return None
     return next((value for value in values if isinstance(value, torch.Tensor)), None)
-
-
-def logits_of(output: Any) -> torch.Tensor | None:
-    """Return a model's logits, or the first tensor of a model without a head."""
-    return outputs.logits_of(output)
 
 
 _ROTARY = re.compile(r"Rotary|RoPE|Rope(?![a-z])")

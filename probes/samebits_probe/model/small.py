@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import build, forks, layers, load, shrink
+from samebits_probe.model import build, forks, layers, load, outputs, shrink
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
@@ -196,7 +196,7 @@ def _require_numbers(model: Any) -> None:
     if load.is_encoder_decoder(model):
         inputs["decoder_input_ids"] = ids
     with torch.no_grad():
-        logits = layers.logits_of(model(**inputs))
+        logits = outputs.logits_of(model(**inputs))
     if logits is None or not torch.isfinite(logits).all() or not logits.float().std() > 0:
         raise NoneMade("its logits are not finite, or all the same")
 

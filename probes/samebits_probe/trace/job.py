@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
-from samebits_probe.model import heap, layers, load, precision
+from samebits_probe.model import heap, load, outputs, precision
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.inputs import Inputs, n_rows
@@ -137,7 +137,7 @@ class Traced:
             plain=trace is None,
         ):
             result = self.loaded.model(**inputs.kwargs)
-        logits = layers.logits_of(result)
+        logits = outputs.logits_of(result)
         if trace is not None:
             trace.mark("logits", logits)
         return [] if logits is None else [logits]

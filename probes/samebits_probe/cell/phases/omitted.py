@@ -8,7 +8,7 @@ import torch
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.session import Session
-from samebits_probe.model import choice, layers, media_way, tried
+from samebits_probe.model import choice, media_way, outputs, tried
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
@@ -66,7 +66,7 @@ class Effects(NamedTuple):
 
     def _logits_hash(self, kwargs: dict[str, Any]) -> str:
         try:
-            logits = layers.logits_of(self.model(**kwargs))
+            logits = outputs.logits_of(self.model(**kwargs))
         finally:
             self.before.restore()
         return "" if logits is None else tensor_hash(logits)

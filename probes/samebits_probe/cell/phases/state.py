@@ -14,7 +14,7 @@ import torch
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.session import Session
-from samebits_probe.model import distance, draws, layers, outputs
+from samebits_probe.model import distance, draws, outputs
 from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.leftover import Change, Leftover
 from samebits_probe.model.tensor import stored
@@ -103,7 +103,7 @@ class _Repeat:
         kwargs = self._inputs.kwargs
         with progress.forward(kwargs, "once more", plain=True):
             result = self._session.loaded.model(**kwargs)
-        return outputs.hashes(outputs.tensors(result)), layers.logits_of(result)
+        return outputs.hashes(outputs.tensors(result)), outputs.logits_of(result)
 
     def _first_logits(self) -> torch.Tensor | None:
         ref = self._session.signals["forward"][self._name]["logits"]

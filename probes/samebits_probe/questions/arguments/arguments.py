@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import forks, layers
+from samebits_probe.model import forks, outputs
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import text_config
 from samebits_probe.model.series_shapes import number
@@ -104,7 +104,7 @@ def _effect(plain: Any, other: Any) -> Facts:
         return {"effect": "another form", "message": type(other).__name__}
     if added := added_fields(plain, other):
         return added
-    return effect_of(layers.logits_of(plain), layers.logits_of(other))
+    return effect_of(outputs.logits_of(plain), outputs.logits_of(other))
 
 
 def added_fields(plain: Any, other: Any) -> Facts:

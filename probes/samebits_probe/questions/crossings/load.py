@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import alignment, heap, layers
+from samebits_probe.model import alignment, heap, outputs
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.load import Source, load_model, plain_config
@@ -175,7 +175,7 @@ def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
             result = model(**inputs.kwargs)
     except DoesNotApply as reason:
         return None, str(reason)
-    logits = layers.logits_of(result)
+    logits = outputs.logits_of(result)
     if logits is None:
         return None, "the model returns no tensor"
     return logits.detach().to("cpu").clone(), ""

@@ -14,7 +14,7 @@ from unittest import mock
 
 import torch
 
-from samebits_probe.model import choice, forks, layers, load, named, series_shapes
+from samebits_probe.model import choice, forks, load, named, outputs, series_shapes
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import (
     each_row_twice,
@@ -257,7 +257,7 @@ def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Return seeded classes for the logits that the model computes for ``inputs``."""
     with torch.no_grad():
         beside = named.beside(model, inputs.get(choice.TOKENS))
-        logits = layers.logits_of(model(**beside | inputs))
+        logits = outputs.logits_of(model(**beside | inputs))
     if logits is not None and logits.ndim == 4 and choice.PIXELS in inputs:
         return _of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):

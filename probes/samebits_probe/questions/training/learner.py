@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import choice, layers, named, precision
+from samebits_probe.model import choice, named, outputs, precision
 from samebits_probe.process import progress
 from samebits_probe.questions.training import chance
 from samebits_probe.questions.training.batches import Batch, NoLoss
@@ -206,10 +206,10 @@ def _in(dtype: torch.dtype, value: Any) -> Any:
 
 def _logits(output: Any) -> torch.Tensor | None:
     """Return the logits of an output; what is not the loss, such as start_logits, where it has no ``logits``."""
-    logits = layers.logits_of(output)
+    logits = outputs.logits_of(output)
     if logits is None or logits is not getattr(output, "loss", None):
         return logits
-    return layers.logits_of({name: value for name, value in output.items() if name != "loss"})
+    return outputs.logits_of({name: value for name, value in output.items() if name != "loss"})
 
 
 def as_json(value: float) -> float | str:
