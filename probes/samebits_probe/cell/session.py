@@ -7,7 +7,6 @@ observations.
 
 from __future__ import annotations
 
-import random
 import time
 import traceback
 from collections.abc import Iterator
@@ -17,7 +16,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from samebits_probe.cell import config_use, integrity
@@ -26,7 +24,7 @@ from samebits_probe.cell.evidence import Evidence
 from samebits_probe.cell.phase import InFork
 from samebits_probe.model import feed, fresh, load, unrun
 from samebits_probe.model.inputs import Inputs
-from samebits_probe.model.leftover import Leftover
+from samebits_probe.model.leftover import Leftover, seed
 from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress, settings
@@ -51,10 +49,7 @@ def seed_generators(run: str) -> None:
     Both runs are forks of one process and would otherwise share the states of its generators. This
     is called again after the load, which uses the same seed in both runs.
     """
-    seed = _SEEDS[run]
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+    seed(_SEEDS[run])
 
 
 class ModelInFork(NamedTuple):

@@ -13,7 +13,6 @@ import importlib
 import inspect
 import json
 import os
-import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -29,6 +28,7 @@ import torch
 import transformers
 
 from samebits_probe.model import precision
+from samebits_probe.model.leftover import seed
 from samebits_probe.model.tensor import Keeper, dtype_name, tensor_hash
 from samebits_probe.process import files, hashing, own, progress, threads
 from samebits_wire.jobs import GoldenJob
@@ -64,9 +64,7 @@ def run(job: GoldenJob) -> None:
     os.environ.setdefault("RUN_SLOW", "1")  # who names a test of transformers wants it to run
     os.chdir(job["folder"])
     # a test that does not seed its own random numbers is to notice
-    random.seed(job["seed"])
-    np.random.seed(job["seed"])
-    torch.manual_seed(job["seed"])
+    seed(job["seed"])
     progress.begin("test")
     progress.tick("import")
     recorder = _Recorder(job)

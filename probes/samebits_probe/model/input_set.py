@@ -6,7 +6,6 @@ They are made in one stack, and every stack gets their bytes (jobs.inputs, model
 from __future__ import annotations
 
 import hashlib
-import random
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
-from samebits_probe.model import series_shapes
+from samebits_probe.model import leftover, series_shapes
 from samebits_probe.model.choice import MASK, TOKENS, NotFed, Signature
 from samebits_probe.model.declared import (
     INTEGERS,
@@ -144,9 +143,7 @@ def _returned(function: str, config: Any, seed: int) -> dict[str, Any]:
     """Return the arguments of forward that a user's function returns."""
     file, _, name = function.rpartition(":")
     path = Path(file)
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+    leftover.seed(seed)
     try:
         consent.allow(str(path))
         code = compile(path.read_bytes(), str(path), "exec")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import random
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -63,16 +62,6 @@ def switched_on(model: Any, settings: tuple[Setting, ...]) -> Iterator[None]:
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
-
-
-def seed() -> None:
-    """Seed every generator that code of a model draws from."""
-    random.seed(SEED)
-    torch.manual_seed(SEED)
-    with contextlib.suppress(ImportError):
-        import numpy as np  # noqa: PLC0415  masks over time are drawn by numpy
-
-        np.random.seed(SEED)
 
 
 @contextlib.contextmanager

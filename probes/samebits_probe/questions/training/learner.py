@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from samebits_probe.model import choice, named, outputs, precision
+from samebits_probe.model.leftover import seed
 from samebits_probe.process import progress
 from samebits_probe.questions.training import chance
 from samebits_probe.questions.training.batches import Batch, NoLoss
@@ -65,7 +66,7 @@ class Learner:
             NoLoss: forward returns no loss.
 
         """
-        chance.seed()
+        seed(chance.SEED)
         with self.arithmetic(), progress.forward(kwargs, what, times=self.cost):
             return self._forward(kwargs)
 
@@ -89,7 +90,7 @@ class Learner:
 
     def learn_more(self, kwargs: dict[str, Any], what: str = "training step") -> Trained:
         """Do the same without forgetting the gradients so far, as accumulation does."""
-        chance.seed()
+        seed(chance.SEED)
         with self.arithmetic(), progress.forward(kwargs, what, times=self.cost):
             trained = self._forward(kwargs)
             if trained.loss.requires_grad:
