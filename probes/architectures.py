@@ -56,8 +56,7 @@ def _fills_table(node: ast.AST) -> bool:
 def _pair_keys(node: ast.AST) -> set[str]:
     """Return the key of an ``("llama", "LlamaConfig")`` pair, or the keys of a dict literal."""
     if isinstance(node, ast.Tuple) and len(node.elts) == 2:
-        first = node.elts[0]
-        return _texts([first])
+        return _texts([node.elts[0]])
     if isinstance(node, ast.Dict):
         return _texts(node.keys)
     return set()

@@ -334,8 +334,7 @@ def _learned_file(job: Job) -> Path:
 
 
 def _redirect(output_writer: int) -> None:
-    devnull = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(devnull, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output_writer, 1)
     os.dup2(output_writer, 2)
     os.close(output_writer)
@@ -447,8 +446,7 @@ def _import_everything() -> dict[str, Any]:
     """Import what every job needs, so that children share it, and return the machine's facts."""
     marks.MARKS.install()
     device_forks.count_without_driver()
-    torch = importlib.import_module("torch")
-    torch.set_num_threads(1)
+    importlib.import_module("torch").set_num_threads(1)
     settings = importlib.import_module(_SETTINGS)
     before = settings.read()
     vision.make_importable()

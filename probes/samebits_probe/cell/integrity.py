@@ -329,8 +329,7 @@ class Judge:
 
     def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
         """Return the provenance of one tensor."""
-        written_facts = self._written_facts(name, state)
-        facts = {"kind": state.kind, **written_facts}
+        facts = {"kind": state.kind, **self._written_facts(name, state)}
         if state.tied:
             tie = {"source": "tied", "detail": f"tied to {state.tied}"}
             return facts | tie | self._ignored_checkpoint_tensor(name, state, [name])

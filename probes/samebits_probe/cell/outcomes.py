@@ -109,8 +109,7 @@ class Outcomes:
         }
 
     def _put(self, operation: str, case: str, value: dict[str, Any]) -> None:
-        key = json.dumps(value, sort_keys=True)
-        number = self._numbers.setdefault(key, len(self._values))
+        number = self._numbers.setdefault(json.dumps(value, sort_keys=True), len(self._values))
         if number == len(self._values):
             self._values.append(value)
         self._operations.setdefault(operation, {})[case] = number

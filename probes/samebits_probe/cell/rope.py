@@ -134,8 +134,7 @@ def _llama3(dim: int, base: float, settings: Settings, config: Any) -> np.ndarra
     smooth = (old / wavelength - low) / (high - low)
     blended = (1 - smooth) * plain / factor + smooth * plain
     scaled = np.where(wavelength > old / low, plain / factor, plain)
-    between = (wavelength <= old / low) & (wavelength >= old / high)
-    return np.where(between, blended, scaled)
+    return np.where((wavelength <= old / low) & (wavelength >= old / high), blended, scaled)
 
 
 def _yarn(dim: int, base: float, settings: Settings, config: Any) -> np.ndarray:

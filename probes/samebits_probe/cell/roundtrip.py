@@ -85,8 +85,7 @@ def round_trip(
 
 def _save(model: Any, original: Original, folder: Path, writer: savedfiles.Writer) -> Facts | None:
     """Save the model; return the outcome if no load has to follow, None otherwise."""
-    size = model_load.n_bytes(model)
-    progress.tick("save", allowance=progress.moving(size), moves=True)
+    progress.tick("save", allowance=progress.moving(model_load.n_bytes(model)), moves=True)
     try:
         with writer.in_place():
             model.save_pretrained(folder)

@@ -135,8 +135,7 @@ class Session:
 
         Run b has none, as it would give the same.
         """
-        options = self.job["model"].get("questions") or {}
-        return options.get(question) if self.is_run_a else None
+        return (self.job["model"].get("questions") or {}).get(question) if self.is_run_a else None
 
     def answer(self, question: str, record: Any) -> None:
         """Record what a question observed, as its record in samebits/questions/ has it."""
@@ -160,8 +159,7 @@ class Session:
     def skip_broken_instrument(self, what: str, error: Exception) -> None:
         """Record a skip because of an exception, which the other release may not raise."""
         # what a child raised has its type in its text
-        is_of_child = isinstance(error, fork.NoAnswer)
-        text = without_folders(str(error)) if is_of_child else in_words(error)
+        text = without_folders(str(error)) if isinstance(error, fork.NoAnswer) else in_words(error)
         self.skip(what, text, "instrument")
         if not isinstance(error, fork.Lost):  # a child that died, which may be the machine
             self.skips[-1]["raised"] = True
@@ -269,8 +267,7 @@ class Session:
 
     def no_room(self, times: float) -> str:
         """Return why memory for ``times`` the model's size is missing; '' if there is enough."""
-        needs = int(times * load.n_bytes(self.loaded.model))
-        reason = memory.shortage(needs, self.slots)
+        reason = memory.shortage(int(times * load.n_bytes(self.loaded.model)), self.slots)
         return f"{reason}: {memory.remedy(self.slots)}" if reason else ""
 
     def untouched_model(self, what: str, reason: str) -> Any:
@@ -282,8 +279,7 @@ class Session:
     @property
     def seconds_left(self) -> float:
         """Seconds of the budget that are left; infinite without a budget."""
-        budget = float(self.job.get("budget", float("inf")))
-        return budget - time.perf_counter() + self.started
+        return float(self.job.get("budget", float("inf"))) - time.perf_counter() + self.started
 
     def no_time(self, n_forwards: float, more: float = 0.0) -> str:
         """Return why ``n_forwards`` and ``more`` seconds exceed the budget; '' if they fit."""
@@ -303,8 +299,7 @@ class Session:
 
     @cached_property
     def _feed(self) -> feed.Feed:
-        dtype = getattr(torch, self.source.dtype)
-        return feed.Feed(self.job["model"], dtype, self.source.device)
+        return feed.Feed(self.job["model"], getattr(torch, self.source.dtype), self.source.device)
 
     def inputs(self, prompt: str) -> Inputs:
         """Return what is fed for a prompt.

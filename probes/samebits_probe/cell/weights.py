@@ -106,8 +106,7 @@ class Tracer:
         source = self.checkpoint.tensor(name).to(tensor.dtype)
         if not same_bytes(source, tensor):
             return None
-        reshaped = source.shape != tensor.shape
-        return Origin("reshape" if reshaped else "", ((name, "", False),))
+        return Origin("reshape" if source.shape != tensor.shape else "", ((name, "", False),))
 
     def _concatenated(self, name: str, tensor: torch.Tensor) -> Origin | None:
         """Match several checkpoint tensors concatenated along one dimension."""

@@ -157,8 +157,7 @@ class Patient(Bench[PatientTask]):
         plain = self.outputs(model)
         if wrong := self.mismatch(plain):
             return {"mismatch": wrong}
-        observed = run_in_fork(lambda: self._observe(model))
-        return {**observed, "standing": self._standing(plain)}
+        return {**run_in_fork(lambda: self._observe(model)), "standing": self._standing(plain)}
 
     def _seen_on_donors_kernel(self, state: Fact) -> Fact:
         """Return what passes with the donor's attention implementation; {} if it is the same.
@@ -266,8 +265,7 @@ class Patient(Bench[PatientTask]):
                 or donors["ref"]["shape"] != list(output.tensor.shape)
             ):
                 return None
-            donors_logits = self._numbers[donors["name"]].double()
-            differences = (donors_logits - output.tensor.double()).abs()
+            differences = (self._numbers[donors["name"]].double() - output.tensor.double()).abs()
             distances.append(float(differences.max()) if differences.numel() else 0.0)
         # max() ignores NaN
         return max(distances) if all(map(math.isfinite, distances)) else None

@@ -116,8 +116,7 @@ class Places:
     # --- positions -----------------------------------------------------------------------------
 
     def _enter_positions(self, _module: Any, args: Any, kwargs: Parts) -> Any:
-        arguments = [*enumerate(args), *kwargs.items()]
-        positions = {at: v for at, v in arguments if _are_integers(v)}
+        positions = {at: v for at, v in [*enumerate(args), *kwargs.items()] if _are_integers(v)}
         if not positions:
             return None
         substitutes = self._exchange(

@@ -122,8 +122,7 @@ class Search:
             if len(group) > 1:
                 rest = [g for g in needed if g != group]
                 needed = rest + self._narrow(group, rest)
-        singles = [frozenset({name}) for group in needed for name in sorted(group)]
-        self._minimal(singles)
+        self._minimal([frozenset({name}) for group in needed for name in sorted(group)])
 
     def _narrow(self, group: Set, rest: list[Set]) -> list[Set]:
         """Return fewer suspects of a group that still restore with ``rest``, by halving."""

@@ -321,8 +321,7 @@ def _filled(values: dict[str, Any], model_class: Any, refusals: Iterable[str]) -
         for name, plain in _KINDS_OF_LAYERS.items():
             if name in part and not part[name]:
                 words = rf"\b{name[:-1]}s?\[\w+\] [!=]= \"(\w+)\""
-                named = {*re.findall(words, _source(model_class))}
-                both = sorted(named | {plain})
+                both = sorted({*re.findall(words, _source(model_class))} | {plain})
                 count = int(part.get("num_hidden_layers") or 0)
                 part[name] = [both[index % len(both)] for index in range(count)]
     return filled
@@ -386,8 +385,7 @@ def _of_plans(
     values = default
     for _ in range(_MOST_FILLED):
         for limit in LIMITS:
-            of_limit = limits._replace(n_parameters=limit)
-            made = _made(classes, values, of_limit, refusals) or made
+            made = _made(classes, values, limits._replace(n_parameters=limit), refusals) or made
             if _is_fed(made) or "million parameters" not in str(refusals):
                 break
         if _is_fed(made):

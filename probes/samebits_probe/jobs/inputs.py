@@ -352,8 +352,7 @@ class Chooser:
             raise DoesNotApply(
                 "several choices are made of seeded token ids: give the prompt a length"
             )
-        numbers = [int(length or 0) for length in lengths]
-        return inputs.choices(name, numbers, self.tokens)
+        return inputs.choices(name, [int(length or 0) for length in lengths], self.tokens)
 
     def _row(self, name: str, prompt: Prompt, *, ends: bool) -> Fact:
         length = prompt.get("length")

@@ -236,8 +236,7 @@ class Ladder:
 
     @cached_property
     def _copy_bytes(self) -> int:
-        n = sum(p.numel() for p in self.loaded.model.parameters())
-        return int(n * torch.float64.itemsize)
+        return int(sum(p.numel() for p in self.loaded.model.parameters()) * torch.float64.itemsize)
 
     def _chaotic(self, twin: Any) -> bool:
         """Return True if the first prompt is chaotic; tried last, as it may leave state."""
@@ -294,8 +293,7 @@ class Ladder:
 
     def _prompts(self, dtype: torch.dtype | None) -> Iterator[tuple[str, Inputs]]:
         """Yield the inputs of the cell, with floats in the rung's dtype."""
-        native = getattr(torch, self.source.dtype)
-        feed = Feed(self.job["model"], native, self.source.device)
+        feed = Feed(self.job["model"], getattr(torch, self.source.dtype), self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer, self.loaded.model):
             yield name, inputs._replace(kwargs=in_dtype(inputs.kwargs, dtype))
 

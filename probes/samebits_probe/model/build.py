@@ -334,8 +334,7 @@ def _save_skeleton(model: torch.nn.Module, folder: Path) -> None:
         # the prefix of the causal-lm class).
         if "shared tensors" not in str(error):
             raise
-        state = _first_of_shared(model)
-        model.save_pretrained(folder, state_dict=state, max_shard_size=_ONE_FILE)
+        model.save_pretrained(folder, state_dict=_first_of_shared(model), max_shard_size=_ONE_FILE)
 
 
 def _first_of_shared(model: torch.nn.Module) -> dict[str, torch.Tensor]:

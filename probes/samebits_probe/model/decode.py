@@ -122,8 +122,7 @@ def stopping(steps: int) -> Any:
 
         def __call__(self, input_ids: torch.Tensor, *_scores: Any, **_kwargs: Any) -> torch.Tensor:
             self.n_done += 1
-            n_rows = input_ids.shape[0]
-            return torch.full((n_rows,), self.n_done >= steps, device=input_ids.device)
+            return torch.full((input_ids.shape[0],), self.n_done >= steps, device=input_ids.device)
 
     return transformers.StoppingCriteriaList([Ended()])
 

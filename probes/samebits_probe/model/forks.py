@@ -113,8 +113,7 @@ def ask_for_accelerate_again() -> None:
 def config_dtype(config: Any) -> str | None:
     """Return the dtype in a config: field ``torch_dtype`` in 4.48, ``dtype`` from 4.56 on."""
     values = vars(config)
-    name = "dtype" if "dtype" in values else "torch_dtype"
-    value = values.get(name)
+    value = values.get("dtype" if "dtype" in values else "torch_dtype")
     return None if value is None else str(value).removeprefix("torch.")
 
 
@@ -235,8 +234,7 @@ def cache_name() -> str:
     """
     from transformers.generation import utils  # noqa: PLC0415  a job that never decodes needs it not
 
-    is_renamed = "cache" in getattr(utils, "ALL_CACHE_NAMES", ())
-    return "cache" if is_renamed else "past_key_values"
+    return "cache" if "cache" in getattr(utils, "ALL_CACHE_NAMES", ()) else "past_key_values"
 
 
 def cache_keyword(model: Any) -> str | None:
@@ -254,8 +252,7 @@ def cache_keyword(model: Any) -> str | None:
 
 def takes_kv_cache(model: Any) -> bool:
     """Return True if forward takes keys and values of earlier tokens as an argument."""
-    keyword = cache_keyword(model)
-    return keyword in {"cache", "past_key_values"} and not _takes_states(model)
+    return cache_keyword(model) in {"cache", "past_key_values"} and not _takes_states(model)
 
 
 def _takes_states(model: Any) -> bool:
@@ -376,8 +373,7 @@ def placement(model: Any, past: int, mask: torch.Tensor) -> dict[str, torch.Tens
     """
     arguments: dict[str, torch.Tensor] = {"attention_mask": mask}
     if accepts(model, "position_ids"):
-        ids = (mask.long().cumsum(-1) - 1).masked_fill(mask == 0, 1)
-        arguments["position_ids"] = ids[:, past:]
+        arguments["position_ids"] = (mask.long().cumsum(-1) - 1).masked_fill(mask == 0, 1)[:, past:]
     mamba = _takes_states(model)
     if mamba and past:
         arguments.pop("attention_mask")

@@ -135,8 +135,7 @@ def padded(
 
     kwargs = {"input_ids": torch.tensor([filled(row, pad) for row in rows])}
     if len(rows) > 1 or masked:
-        mask = [filled([1] * len(row), 0) for row in rows]
-        kwargs["attention_mask"] = torch.tensor(mask)
+        kwargs["attention_mask"] = torch.tensor([filled([1] * len(row), 0) for row in rows])
     real_rows = [[width - len(row), width] if side == "left" else [0, len(row)] for row in rows]
     return Inputs(kwargs, real_rows if len(rows) > 1 else None, None)
 

@@ -428,8 +428,7 @@ def _rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
     """Return 4.x's rope_theta and rope_scaling in the form of 5.x."""
     scaling = dict(values.pop("rope_scaling", None) or {})
     kind = scaling.pop("type", None)
-    theta = values.pop("rope_theta", None)
-    return {"rope_theta": theta, "rope_type": kind or "default", **scaling}
+    return {"rope_theta": values.pop("rope_theta", None), "rope_type": kind or "default", **scaling}
 
 
 def head_of(class_name: str, *, encoder_decoder: bool) -> str:
@@ -524,8 +523,7 @@ def _model_class(config: Any, source: Source) -> Any:
 
 def _unlisted_class(config: Any, name: str) -> Any:
     """Return AutoModel's class of a config if it has this name; some are not at the top of transformers."""
-    mapping = transformers.AutoModel._model_mapping
-    found = mapping.get(type(config), ())
+    found = transformers.AutoModel._model_mapping.get(type(config), ())
     classes = found if isinstance(found, (list, tuple)) else (found,)
     return next((each for each in classes if each.__name__ == name), None)
 

@@ -205,8 +205,7 @@ class Trial:
         self, layout: Layout, count: int, name: str, *, rows: int, pixels: str = "same"
     ) -> torch.Tensor | None:
         """Return the first output; None if forward made the row longer, as if a token were an image."""
-        way = self._way(layout, count)
-        kwargs = self._kwargs(way, name, ONE_IMAGE[:rows])
+        kwargs = self._kwargs(self._way(layout, count), name, ONE_IMAGE[:rows])
         if pixels == "other":
             kwargs |= {layout.main: layout.tensors("other", rows)[layout.main]}
         elif not pixels:

@@ -105,8 +105,7 @@ class Way(NamedTuple):
         if self.kind in TYPES:
             tensors[TOKEN_TYPES] = is_image * TYPES[self.kind]
         if getattr(config, "is_encoder_decoder", False) and signature.takes(DECODER):
-            ids_of_decoder = decoder_ids(name, config, DECODER_LENGTH)
-            tensors[DECODER] = torch.tensor([ids_of_decoder] * len(rows))
+            tensors[DECODER] = torch.tensor([decoder_ids(name, config, DECODER_LENGTH)] * len(rows))
         return tensors
 
     def _of_layout(self, name: str, rows: int, count: int) -> Tensors:

@@ -291,8 +291,7 @@ def _grouped_mm(
     ends = [int(end) for end in offs]
     starts = [0, *ends[:-1]]
     products = [rows[a:b] @ weight for a, b, weight in zip(starts, ends, weights, strict=True)]
-    rest = rows.new_zeros((rows.shape[0] - ends[-1], weights.shape[-1]))
-    return torch.cat([*products, rest])
+    return torch.cat([*products, rows.new_zeros((rows.shape[0] - ends[-1], weights.shape[-1]))])
 
 
 class Promotion32(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy

@@ -153,8 +153,7 @@ def _queries(config: Any) -> Tensors:
 
 def _of_phrases(model_class: type, config: Any) -> Iterator[tuple[str, Prompted]]:
     """Yield a text of two phrases, whose ends are ids in the code of the class: start, end, ``.`` and ``?``."""
-    module = sys.modules[model_class.__module__]
-    special = getattr(module, "SPECIAL_TOKENS", None)
+    special = getattr(sys.modules[model_class.__module__], "SPECIAL_TOKENS", None)
     tokens = token_config(config)
     if not isinstance(special, list) or not vocabulary(tokens) > max(special):
         return

@@ -106,8 +106,7 @@ def _frames_below(forward: Any, traceback: TracebackType) -> list[FrameType]:
     start = next(starts, None)
     if start is None:
         return []
-    inner = frames[start:-1]
-    return [*(f for f in inner if f.f_code.co_name == "forward"), frames[-1]]
+    return [*(f for f in frames[start:-1] if f.f_code.co_name == "forward"), frames[-1]]
 
 
 def _frames_of(traceback: TracebackType) -> Iterator[tuple[FrameType, int]]:

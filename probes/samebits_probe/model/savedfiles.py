@@ -62,8 +62,7 @@ class Writer:
         """Return True if the save gave exactly the tensors and files of the checkpoint."""
         if not self._compares or self._checkpoint is None:
             return False
-        names = {name for file in self._held for name in file.tensors}
-        return names == set(self._checkpoint)
+        return {name for file in self._held for name in file.tensors} == set(self._checkpoint)
 
     def write_held(self) -> None:
         """Write the files that are held, and from now on every other one."""

@@ -281,8 +281,7 @@ def _widen(smaller: Config, config: Config, multiple: int) -> None:
 
 def _upwards(value: Any, before: Any, multiple: int) -> Any:
     if isinstance(value, (list, tuple)):
-        pairs = zip(value, before, strict=True)
-        return [_upwards(entry, old, multiple) for entry, old in pairs]
+        return [_upwards(entry, old, multiple) for entry, old in zip(value, before, strict=True)]
     if not shrink.is_size(before) or before < _MIN_WIDTH:
         return value
     return -(-value // multiple) * multiple

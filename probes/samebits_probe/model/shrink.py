@@ -254,8 +254,7 @@ def keep_layers(part: Config, kept: KeptLayers) -> None:
 
 
 def _indices(count: int, kept: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
-    longest = max([2, *map(len, kept.values())])
-    return kept.get(count) or tuple(range(min(count, longest)))
+    return kept.get(count) or tuple(range(min(count, max([2, *map(len, kept.values())]))))
 
 
 def _new_indices(old: Sequence[Any], kept: tuple[int, ...]) -> list[Any]:

@@ -26,8 +26,7 @@ N_MERGES = 120
 
 def byte_letters() -> dict[int, str]:
     """Return the 256 letters of byte-level BPE, by byte."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    letters = {byte: chr(byte) for byte in printable}
+    letters = {byte: chr(byte) for byte in [*range(33, 127), *range(161, 173), *range(174, 256)]}
     others = [byte for byte in range(256) if byte not in letters]
     return letters | {byte: chr(256 + i) for i, byte in enumerate(others)}
 

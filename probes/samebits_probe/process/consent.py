@@ -39,8 +39,7 @@ class CodeRefused(Exception):  # noqa: N818  nothing is wrong; the user has not 
 
 def is_given(job: Mapping[str, Any]) -> bool:
     """Return True if the user has said that the code of the job's model may run."""
-    model = job.get("model") or job
-    return bool(model.get("trust_remote_code"))
+    return bool((job.get("model") or job).get("trust_remote_code"))
 
 
 def guard(job: Mapping[str, Any]) -> None:

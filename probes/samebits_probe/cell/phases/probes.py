@@ -45,8 +45,7 @@ def without_fork(session: Session, reason: str) -> None:
 
 def ordered(session: Session) -> list[ProbeFile]:
     """Return the files of probes, those that count first."""
-    files = session.job["model"].get("probes") or []
-    return sorted(files, key=lambda file: not file["verdict"])
+    return sorted(session.job["model"].get("probes") or [], key=lambda file: not file["verdict"])
 
 
 def answers(session: Session, model: Any, seconds: float, attempt: Attempt) -> dict[str, Any]:

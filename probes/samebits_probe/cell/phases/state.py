@@ -39,8 +39,7 @@ def observe(session: Session) -> None:
         return
     session.begin(phase_name)
     with session.recorded_failures(phase_name), phase(phase_name):
-        inputs = session.inputs(name)
-        session.signals["state"] = _Repeat(session, name, inputs).facts()
+        session.signals["state"] = _Repeat(session, name, session.inputs(name)).facts()
 
 
 class _Repeat:

@@ -242,8 +242,7 @@ def _effect_of(before: Any, after: Any) -> Facts:
         return {"effect": "another shape", "message": " → ".join(shapes)}
     if added := added_fields(before, after):
         return added
-    scores = [_scores_of(output) for output in (before, after)]
-    return effect_of(*scores)
+    return effect_of(_scores_of(before), _scores_of(after))
 
 
 def _scores_of(output: Any) -> torch.Tensor | None:

@@ -105,8 +105,7 @@ def rows(kwargs: Facts, config: Any) -> Facts:
         return kwargs
     real = ids[0, :_LENGTH].clone()
     eos = getattr(config, "eos_token_id", None)
-    plain = next(i for i in range(3) if i not in (pad, eos))
-    real[(real == pad) | (real == eos)] = plain
+    real[(real == pad) | (real == eos)] = next(i for i in range(3) if i not in (pad, eos))
     if isinstance(eos, int) and eos != pad:
         real[-1] = eos  # heads of BART and T5 take the last one of each row
     pads, ones = torch.full((_PADS,), pad), torch.ones(len(real) - _PADS, dtype=torch.long)

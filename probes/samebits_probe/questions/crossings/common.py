@@ -24,5 +24,4 @@ def begin(job: CrossingJob) -> Source:
 
 def head(form: str, job: CrossingJob) -> dict[str, Any]:
     """Return the first fields of a file of this format."""
-    record = hashing.head(form, _FORMAT_VERSION)
-    return record | {"cell": job["cell"], "entered": CALLS.table()}
+    return hashing.head(form, _FORMAT_VERSION) | {"cell": job["cell"], "entered": CALLS.table()}

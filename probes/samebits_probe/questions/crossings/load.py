@@ -76,8 +76,7 @@ def _crossings(job: LoadJob, source: Source) -> Iterator[list[dict[str, Any]]]:
     loader = job["cell"]["stack"]
     crossings: list[dict[str, Any]] = []
     try:
-        feed = Feed(job["model"], getattr(torch, source.dtype), source.device)
-        original = Original(source, feed)
+        original = Original(source, Feed(job["model"], getattr(torch, source.dtype), source.device))
     except (Unknown, PhaseFailed) as error:
         reason = f"this release cannot load the original either: {_first_line(error)}"
         failed: dict[str, Any] = {"loader": loader, "outcome": "absent", "reason": reason}

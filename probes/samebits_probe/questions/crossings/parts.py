@@ -183,8 +183,7 @@ def crossed(source: Source, copies: dict[str, str]) -> Iterator[Facts]:
 
 
 def _parts_of_copy(folder: str) -> dict[str, Facts]:
-    saved = json.loads((Path(folder) / "saved.json").read_text("utf-8"))
-    return dict(saved.get("parts", {}))
+    return dict(json.loads((Path(folder) / "saved.json").read_text("utf-8")).get("parts", {}))
 
 
 def _answer(parts: Parts, name: str, source: Source) -> Facts:

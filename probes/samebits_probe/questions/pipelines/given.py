@@ -77,8 +77,7 @@ def _described(inputs: Facts) -> Facts:
             continue
         if name in _NEUTRAL and bool((value == _NEUTRAL[name]).all()):
             continue
-        is_number = value.is_floating_point()
-        tensor = value if is_number else value.to(torch.int64)
+        tensor = value if value.is_floating_point() else value.to(torch.int64)
         described[name] = {
             "dtype": dtype_name(tensor.dtype),
             "shape": list(tensor.shape),

@@ -210,8 +210,7 @@ def _has(auto: str, model: Any) -> bool:
     if type(config) not in mapping:
         return False
     found = mapping[type(config)]
-    classes = found if isinstance(found, tuple) else (found,)
-    return name in [each.__name__ for each in classes]
+    return name in [each.__name__ for each in (found if isinstance(found, tuple) else (found,))]
 
 
 def arguments_of(call: Call, model: Any) -> Facts:

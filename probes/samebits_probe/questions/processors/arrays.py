@@ -91,11 +91,8 @@ def _numbers(pieces: list[np.ndarray]) -> np.ndarray | None:
 
 
 def _projections(values: np.ndarray) -> list[float]:
-    sums = []
-    for number in range(N_PROJECTIONS):
-        products = values * _weights(number, values.size)
-        sums.append(float(np.add.reduce(products)))
-    return sums
+    products = (values * _weights(number, values.size) for number in range(N_PROJECTIONS))
+    return [float(np.add.reduce(product)) for product in products]
 
 
 def _weights(number: int, count: int) -> np.ndarray:

@@ -111,8 +111,7 @@ def _with_map(processor: Any, image: Any) -> dict[str, Any]:
 def _trimap(image: Any) -> np.ndarray:
     """Return background, unknown and foreground, side by side, in the size of an image."""
     height, width = _height_and_width(image)
-    columns = np.array([0, 128, 255], np.uint8)[np.arange(width) * 3 // width]
-    return np.tile(columns, (height, 1))
+    return np.tile(np.array([0, 128, 255], np.uint8)[np.arange(width) * 3 // width], (height, 1))
 
 
 def _height_and_width(image: Any) -> tuple[int, int]:
@@ -477,8 +476,7 @@ def _read_sound(processor: Any, sound: Any) -> Any:
 
 def _read_text_and_sound(processor: Any, case: Any) -> Any:
     texts, sound = case
-    rate = rate_of(processor)
-    return processor(text=texts, audio=sound, sampling_rate=rate, return_tensors="pt")
+    return processor(text=texts, audio=sound, sampling_rate=rate_of(processor), return_tensors="pt")
 
 
 def _of_two_sounds(processor: Any) -> Any:

@@ -73,8 +73,7 @@ def of(kind: str, processor: Any) -> dict[str, Call]:
     if kind == "feature extractor" and not hasattr(processor, "preprocess"):
         return _of_sounds(processor)
     if kind == "video processor":
-        video = samples.videos()["3 frames"]
-        return _of_pixels(processor, ("3 frames", video, calls.watch))
+        return _of_pixels(processor, ("3 frames", samples.videos()["3 frames"], calls.watch))
     return _of_pixels(processor, ("RGB 97 x 64", samples.pictures()["RGB 97 x 64"], calls.look))
 
 
@@ -167,8 +166,7 @@ def _of_texts(processor: Any) -> dict[str, Call]:
     known = {name for options in given for name in options}
     flipped = {**dict(_switches(processor)), **dict(_flipped_defaults(typed))}
     given += [{n: v} for n, v in flipped.items() if n not in known]
-    holder = getattr(processor, "image_processor", None)
-    return _cases(base, given, holder, loads=("do_rescale",))
+    return _cases(base, given, getattr(processor, "image_processor", None), loads=("do_rescale",))
 
 
 def _switches(processor: Any) -> Iterator[tuple[str, bool]]:
@@ -188,8 +186,7 @@ def _runs(processor: Any, made: Callable[[], Any], ask: Asked) -> bool:
 def _typed(processor: Any) -> Any:
     """Return the typed arguments of a processor's call; None where the release has none."""
     owner = type(processor)
-    module = sys.modules.get(owner.__module__)
-    own = getattr(module, f"{owner.__name__}Kwargs", None)
+    own = getattr(sys.modules.get(owner.__module__), f"{owner.__name__}Kwargs", None)
     return own or getattr(owner, "valid_processor_kwargs", None)
 
 

@@ -383,5 +383,4 @@ def in_words(error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message that has text, without folders."""
-    lines = without_folders(str(error)).strip().partition("\n")
-    return plain(lines[0][:_MAX_MESSAGE])
+    return plain(without_folders(str(error)).strip().partition("\n")[0][:_MAX_MESSAGE])

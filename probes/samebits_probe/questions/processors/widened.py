@@ -59,8 +59,7 @@ def in_float64() -> Iterator[Notes]:
     """Widen all code of the release and of the model inside; yield what could not be widened."""
     notes = Notes()
     with ExitStack() as stack:
-        originals = _resizes()
-        replaced = {id(function): _resize(function, notes) for function in originals}
+        replaced = {id(function): _resize(function, notes) for function in _resizes()}
         for module in _modules():
             _widen_module(stack, module, replaced)
         _watch_pillow(stack, notes)

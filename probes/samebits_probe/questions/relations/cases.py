@@ -201,8 +201,7 @@ def causality(subject: Subject) -> Iterator[Case]:
         ids = subject.prompt("row 0", n)
         full = Way((ids,), cached=False)
         for k in (n // 2, n - 1):
-            changed_ids = ids[:k] + subject.prompt("later", n)[k:]
-            changed = full._replace(rows=(changed_ids,))
+            changed = full._replace(rows=(ids[:k] + subject.prompt("later", n)[k:],))
             yield Case(f"{n} tokens, changed from {k} on", full, changed, ((0, 0, k),))
             changed = full._replace(rows=(ids[:k],))
             yield Case(f"{n} tokens, cut off at {k}", full, changed, ((0, 0, k),))

@@ -117,8 +117,7 @@ def _behind(kwargs: Facts, chosen: torch.Tensor) -> Facts | None:
     """Return forward's arguments for a prompt and what was chosen behind it; None if not all of them are known."""
     if DECODER in kwargs or TOKENS not in kwargs:
         return {**kwargs, DECODER: chosen}
-    ids = kwargs[TOKENS]
-    n_new = chosen.shape[1] - ids.shape[1]
+    n_new = chosen.shape[1] - kwargs[TOKENS].shape[1]
     if n_new <= 0 or media_way.SEGMENTS in kwargs or media_way.PATCH_NUMBERS in kwargs:
         return None
     new: Facts = {TOKENS: chosen}

@@ -109,8 +109,7 @@ def _facts(native: Compared, in_float64: Compared | None) -> Facts:
 
 
 def _some(tensor: torch.Tensor) -> list[float]:
-    flat = tensor.flatten().double()
-    return list(map(float, spaced(flat, _N_VALUES)))
+    return list(map(float, spaced(tensor.flatten().double(), _N_VALUES)))
 
 
 def _pairs(sdpa: Runner, eager: Runner, kwargs: Facts) -> dict[str, Pair]:

@@ -92,8 +92,7 @@ def row_of(kwargs: Facts, i: int) -> Facts:
 
 def _texts(model: Any, kwargs: Facts) -> list[torch.Tensor] | None:
     """Return the tokens of text of each row; None for a model of which a row of text needs more than these."""
-    signature = choice.signature_of(model.forward)
-    placeholder = media_way.placeholder("image", model.config, signature)
+    placeholder = media_way.placeholder("image", model.config, choice.signature_of(model.forward))
     known = {*media_way.OF_TOKENS, PIXELS, "image_grid_thw", "image_sizes"}
     beside = {IMAGE_PLACES, DECODER, *media_way.VISIBLE, media_way.PATCH_NUMBERS}
     names = tensors_of(kwargs).keys()

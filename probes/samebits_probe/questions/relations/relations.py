@@ -457,8 +457,7 @@ def case_distances(
     if not (layers if layers is not None else not whole["n_differ"]):
         return Distances(whole, None)
     pairs = layer_pairs(first, second, case).values()
-    differ = any(not same_bytes(*pair) for pair in pairs)
-    return Distances(whole, pooled(pairs) if differ else None)
+    return Distances(whole, pooled(pairs) if any(not same_bytes(*pair) for pair in pairs) else None)
 
 
 def _rows(

@@ -35,8 +35,7 @@ those behind it."""
 
 def run(job: RunJob) -> None:
     """Train one cell by Trainer and write what it did."""
-    form = "trainer", formats.TRAINER
-    write_trained(job, job["task"], form, lambda facts: _train(job, facts))
+    write_trained(job, job["task"], ("trainer", formats.TRAINER), lambda facts: _train(job, facts))
 
 
 def _train(job: RunJob, facts: Facts) -> None:

@@ -184,8 +184,7 @@ class Bench:
     def relation(self, learner: Learner, head: str) -> Facts:
         """Return whether four accumulated rows teach what they teach as one batch."""
         judge = relations.Judge(learner, lambda: self.in_float64(learner))
-        setting = Setting(self.rows.batch, head)
-        judge.relation(Relation(RELATION, self._ways), setting)
+        judge.relation(Relation(RELATION, self._ways), Setting(self.rows.batch, head))
         return {
             "relations": judge.relations,
             "inapplicable": judge.inapplicable,
@@ -421,8 +420,7 @@ def _decaying(groups: list[Facts]) -> list[Facts]:
 
     The default is none for all; Trainer then still puts those that it would spare into the last.
     """
-    with_decay = [group for group in groups if group.get("weight_decay")]
-    return with_decay or groups[:1]
+    return [group for group in groups if group.get("weight_decay")] or groups[:1]
 
 
 def _scheduler(scheduler: Any) -> str:

@@ -208,8 +208,7 @@ def packed(model: Any, first: str = "a") -> Batch:
 
     ``first`` names the first of them, so that the second can be seen with another one before it.
     """
-    ids = [*_ids(model, f"packed {first}", HALF), *_ids(model, "packed b", HALF)]
-    row = torch.tensor([ids])
+    row = torch.tensor([[*_ids(model, f"packed {first}", HALF), *_ids(model, "packed b", HALF)]])
     labels = row.clone()
     labels[:, HALF] = IGNORED  # the first sequence does not predict the second
     positions = torch.arange(HALF).repeat(2)[None]
@@ -256,8 +255,7 @@ def _with_ends_ignored(labels: torch.Tensor) -> torch.Tensor:
 def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Return seeded classes for the logits that the model computes for ``inputs``."""
     with torch.no_grad():
-        beside = named.beside(model, inputs.get(choice.TOKENS))
-        logits = outputs.logits_of(model(**beside | inputs))
+        logits = outputs.logits_of(model(**named.beside(model, inputs.get(choice.TOKENS)) | inputs))
     if logits is not None and logits.ndim == 4 and choice.PIXELS in inputs:
         return _of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):

@@ -63,8 +63,7 @@ def _of_rows(
     logits: torch.Tensor, labels: torch.Tensor, items: int | None
 ) -> Iterator[tuple[str, float]]:
     each = torch.nn.functional.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none")
-    n = int((labels != IGNORED).sum())
-    yield "mean over the labels", float(each.sum()) / n
+    yield "mean over the labels", float(each.sum()) / int((labels != IGNORED).sum())
     yield "sum over the labels", float(each.sum())
     if items is not None:
         yield "sum over the labels / num_items_in_batch", float(each.sum()) / items

@@ -57,8 +57,7 @@ def _facts(job: GraftJob) -> Facts:
         else:
             donor = files.read_sealed(Path(options["donor"]))
             slope = stored(keeper.root, donor["slope"]) if donor["slope"] else None
-            names = options["skipped"], options["without"]
-            facts = steps.tried(donor, slope, names)
+            facts = steps.tried(donor, slope, (options["skipped"], options["without"]))
         return facts | {"leaks": sorted(steps.learner.leaks)}
 
 
@@ -113,8 +112,7 @@ class Steps(NamedTuple):
 
     def _run_with_slope(self, slope: torch.Tensor, donor: Facts, names: Names) -> Facts:
         self.learner.model.zero_grad(set_to_none=True)
-        trained = self.learner.forward(self.batch.kwargs, "grafted step")
-        self.learner.back(trained.logits, slope)
+        self.learner.back(self.learner.forward(self.batch.kwargs, "grafted step").logits, slope)
         results = self._gradients()
         # the loss itself is not computed then
         expected = {name: digest for name, digest in donor["results"].items() if name in results}
@@ -130,8 +128,7 @@ class Steps(NamedTuple):
         if trained.loss.requires_grad:
             self.learner.back(trained.loss)
         slope = trained.logits.grad if trained.logits is not None else None
-        loss = {"loss": self._digest(trained.loss.detach())}
-        return calls, slope, loss | self._gradients()
+        return calls, slope, {"loss": self._digest(trained.loss.detach())} | self._gradients()
 
     def _gradients(self) -> Digests:
         gradients, _, _ = origin.gradients(self.learner.model, self.where)

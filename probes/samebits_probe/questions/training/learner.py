@@ -156,8 +156,7 @@ class Learner:
         """Return the loss of a batch behind one step of AdamW; the weights are then as before."""
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         before = [p.detach().clone() for p in parameters]
-        optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, foreach=False)
-        optimizer.step()
+        torch.optim.AdamW(parameters, lr=LEARNING_RATE, foreach=False).step()
         try:
             with torch.no_grad():
                 return float(self.forward(batch.kwargs, "behind the update").loss)

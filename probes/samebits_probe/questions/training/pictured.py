@@ -40,8 +40,7 @@ def padded(model: Any, prompts: Mapping[str, Facts]) -> Facts | None:
 
 def places_of_images(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """Return 1 for each token that stands for a part of an image, and 0 for all others."""
-    signature = choice.signature_of(model.forward)
-    placeholder = media_way.placeholder("image", model.config, signature)
+    placeholder = media_way.placeholder("image", model.config, choice.signature_of(model.forward))
     return (ids == (-1 if placeholder is None else placeholder)).long()
 
 
@@ -76,8 +75,7 @@ def packed(model: Any, kwargs: Facts) -> tuple[Facts, Facts] | None:
         return None
     images = places_of_images(model, kwargs[TOKENS])
     last, first = int(images[0].nonzero()[-1]), int(images[1].nonzero()[0])
-    length = int(kwargs[MASK][1].sum())
-    cuts = (slice(0, last + 1), slice(first, length))
+    cuts = (slice(0, last + 1), slice(first, int(kwargs[MASK][1].sum())))
     of_tokens = [
         name for name in (*media_way.OF_TOKENS, "labels") if name in kwargs and name != MASK
     ]

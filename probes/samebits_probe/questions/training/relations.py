@@ -103,8 +103,7 @@ class Judge:
             return facts | {"holds": False, "broken": True, "what": facts["missing"][0]}
         if not differing:
             return facts
-        promoted = self._promoted(one, other)
-        return facts | self._worst(differing, promoted)
+        return facts | self._worst(differing, self._promoted(one, other))
 
     def _worst(self, native: dict[str, Distance], promoted: dict[str, Distance] | None) -> Facts:
         """Return the first result in the order of data flow that stays in float64.

@@ -55,8 +55,7 @@ def _of_batch(learner: Learner, batch: Batch, trained: Trained, keeper: Keeper) 
         logits = trained.logits.detach()
         facts["logits"] = keeper.ref(logits)
         if learner.promoted is None and batch.labels is not None:
-            items = batch.kwargs.get(ITEMS)
-            facts["formula"] = formula(logits, batch.labels, loss, items)
+            facts["formula"] = formula(logits, batch.labels, loss, batch.kwargs.get(ITEMS))
     return facts
 
 

@@ -113,8 +113,7 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
     where = origin.places(loaded.model, checkpoint)
     weights = _digest_of(checkpoint)
     dtype = loaded.model.dtype
-    prompts = prompts_of(job, loaded, dtype)
-    made = batches.batches(loaded.model, loaded.head, prompts)
+    made = batches.batches(loaded.model, loaded.head, prompts_of(job, loaded, dtype))
     learner = Learner(loaded.model, dtype)
     if not _repeats(learner, made[0]):
         raise NotTrained(determinism.NOT_REPEATED)
@@ -138,8 +137,7 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
 def _in_float64(learner: Learner, made: list[Batch], where: Places, keeper: Keeper) -> Facts:
     try:
         progress.begin("training in float64")
-        twin = learner.in_float64()
-        return {"float64": signals.signals(twin, made, where, keeper)}
+        return {"float64": signals.signals(learner.in_float64(), made, where, keeper)}
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
         return {"no_float64": in_one_line(error)}
 

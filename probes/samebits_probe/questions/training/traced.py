@@ -89,8 +89,7 @@ class StepTrace(Trace):
         made_by = self._forward.get(node._sequence_nr())
         if made_by is None:
             return self._table.number("modules", self._owner(node)), *self._chain(running), line
-        chain = self._chain((*running, *made_by.functions))
-        return made_by.module, *chain, line or made_by.line
+        return made_by.module, *self._chain((*running, *made_by.functions)), line or made_by.line
 
     def _owner(self, node: Any) -> str:
         """Return the module whose parameter a node adds a gradient to; '' for any other node."""

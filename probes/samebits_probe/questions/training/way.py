@@ -50,7 +50,6 @@ def learned(kwargs: dict[str, Any]) -> Way:
     """Return the way that learns from these arguments again: their loss and all gradients."""
 
     def way(learner: Learner) -> Results:
-        trained = learner.learn(kwargs)
-        return {"loss": trained.loss.detach().reshape(1), **learner.gradients()}
+        return {"loss": learner.learn(kwargs).loss.detach().reshape(1), **learner.gradients()}
 
     return way

@@ -54,8 +54,7 @@ class _Rows:
     def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores, those of some tokens without a chance."""
         if self.ids is not None:
-            before = ids[:, : self.ids.shape[1]]
-            self.n_moved += int((before != self.ids).any(dim=1).sum())
+            self.n_moved += int((ids[:, : self.ids.shape[1]] != self.ids).any(dim=1).sum())
         self.ids = ids.clone()
         never = [token for token in self._never if token < scores.shape[1]]
         return scores.index_fill(1, torch.tensor(never, dtype=torch.long), -torch.inf)

@@ -24,8 +24,7 @@ def attentions(subject: Subject) -> Facts:
     facts: Facts = {"implementation": getattr(model.config, "_attn_implementation", None) or ""}
     facts["given"], logits = _attentions_of(model, ids)
     if logits is not None and facts["given"] == "tensors":
-        plain = subject.logits()
-        facts["logits_changed"] = not same_bytes(plain, logits)
+        facts["logits_changed"] = not same_bytes(subject.logits(), logits)
     facts["set_in_config"] = _set_in_config(model)
     if facts["given"] != "tensors" and facts["implementation"] not in ("", "eager"):
         with forks.eager_attention(model):

@@ -74,8 +74,7 @@ def _against(first: _Decoded, subject: Subject, **arguments: Any) -> Facts:
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return {"refused": error_text(error)}
     n_both = min(len(first.ids), len(second.ids))
-    same = (first.ids[:n_both] == second.ids[:n_both]).long().cumprod(0)
-    n_same = int(same.sum())
+    n_same = int((first.ids[:n_both] == second.ids[:n_both]).long().cumprod(0).sum())
     n_compared = min(n_same + 1, n_both)  # the scores of the first other token are comparable
     return {
         "steps": [len(first.ids), len(second.ids)],

@@ -29,8 +29,7 @@ def checkpointing(subject: Subject) -> Facts:
 
 def saved(subject: Subject) -> Facts:
     """Return the files of save_pretrained(safe_serialization=False), and the dtype's key."""
-    signature = inspect.signature(subject.model.save_pretrained)
-    shard = signature.parameters.get("max_shard_size")
+    shard = inspect.signature(subject.model.save_pretrained).parameters.get("max_shard_size")
     facts: Facts = {"max_shard_size": "" if shard is None else str(shard.default)}
     try:
         subject.model.save_pretrained(subject.folder, safe_serialization=False)
