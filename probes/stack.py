@@ -320,8 +320,7 @@ def _separate_remote_code() -> None:
     Up to 5.2 a local model's code is copied to a folder named after the last part of its path. Two
     checkpoints with the same name in two processes could then import each other's code.
     """
-    dynamic = sys.modules.get("transformers.dynamic_module_utils")
-    if dynamic is not None:
+    if (dynamic := sys.modules.get("transformers.dynamic_module_utils")) is not None:
         dynamic.HF_MODULES_CACHE = str(_modules_folder(os.getpid()))  # type: ignore[attr-defined]
 
 

@@ -46,8 +46,7 @@ def inv_freq(model: torch.nn.Module, keeper: Keeper, fresh: Fresh | None) -> dic
 
 
 def _config_of(module: torch.nn.Module, model: torch.nn.Module) -> Any:
-    config = getattr(module, "config", None)
-    if config is None:
+    if (config := getattr(module, "config", None)) is None:
         config = model.config
     return getattr(config, "text_config", None) or config
 

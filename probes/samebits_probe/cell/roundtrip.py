@@ -197,8 +197,7 @@ def _forward_result(model: Any, prompt: Inputs | None) -> ForwardResult:
         return ForwardResult("", "")
     try:
         alignment.align(model)  # the length of a file's header moves its tensors
-        output = _output(model, prompt.kwargs)
-        if output is None:
+        if (output := _output(model, prompt.kwargs)) is None:
             return ForwardResult("", "the model returns no tensor")
         return ForwardResult(tensor_hash(output), "")
     except Exception as error:  # noqa: BLE001  the cell's forward records the failure, too

@@ -80,18 +80,15 @@ class Tracer:
         """Match one whole checkpoint tensor: unchanged, reshaped, or transposed."""
         if (same_name := self._same_name(name, tensor)) is not None:
             return same_name
-        whole = self._by_whole_tensor(tensor)
-        if not whole:
+        if not (whole := self._by_whole_tensor(tensor)):
             return None
-        matches = whole.get(_bytes_key(tensor))
-        if matches:
+        if matches := whole.get(_bytes_key(tensor)):
             chosen = self._choose(name, matches, tuple(tensor.shape))
             reshaped = self.checkpoint.shape(chosen) != tuple(tensor.shape)
             return Origin("reshape" if reshaped else "", ((chosen, "", False),))
         if tensor.ndim < 2 or min(tensor.shape[-2:]) == 1:
             return None
-        transposed = whole.get(_bytes_key(tensor.transpose(-1, -2)))
-        if not transposed:
+        if not (transposed := whole.get(_bytes_key(tensor.transpose(-1, -2)))):
             return None
         chosen = self._choose(name, transposed, None)
         return Origin("transpose", ((chosen, "", True),))
@@ -121,8 +118,7 @@ class Tracer:
         pieces: list[str] = []
         offset = 0
         while offset < tensor.shape[dim]:
-            piece = self._piece_at(name, tensor, dim, offset, firsts)
-            if piece is None:
+            if (piece := self._piece_at(name, tensor, dim, offset, firsts)) is None:
                 return None
             pieces.append(piece)
             offset += self.checkpoint.shape(piece)[dim]
@@ -151,8 +147,7 @@ class Tracer:
         """Match a contiguous part of one larger checkpoint tensor along one dimension."""
         for dim in range(tensor.ndim):
             for candidate in self._larger_tensors(tensor, dim):
-                start = self._offset_of(tensor, candidate, dim)
-                if start is not None:
+                if (start := self._offset_of(tensor, candidate, dim)) is not None:
                     stop = start + tensor.shape[dim]
                     part = "[" + ":, " * dim + f"{start}:{stop}]"
                     return Origin(f"split dim {dim}", ((candidate, part, False),))
@@ -168,8 +163,7 @@ class Tracer:
                 yield candidate
 
     def _offset_of(self, tensor: torch.Tensor, candidate: str, dim: int) -> int | None:
-        source = self._cast(candidate, tensor.dtype)
-        if source is None:
+        if (source := self._cast(candidate, tensor.dtype)) is None:
             return None
         size = tensor.shape[dim]
         first, whole = _bytes_key(tensor.narrow(dim, 0, 1)), _bytes_key(tensor)
@@ -198,8 +192,7 @@ class Tracer:
     def _transposed_concatenation(self, name: str, layer: torch.Tensor) -> Origin | None:
         if layer.ndim != 2:
             return None
-        origin = self._concatenated(name, layer.transpose(0, 1))
-        if origin is None:
+        if (origin := self._concatenated(name, layer.transpose(0, 1))) is None:
             return None
         pieces = tuple((piece, part, True) for piece, part, _ in origin.pieces)
         return Origin(f"transpose of {origin.layout}", pieces)

@@ -95,8 +95,7 @@ class Places:
         """Record the value that passes a place, and return the value to use."""
         if self._keep is not None:
             self.seen.setdefault(place, []).append({k: self._fact(v) for k, v in parts.items()})
-        values = self._substitutes.get(place)
-        if values is None:
+        if (values := self._substitutes.get(place)) is None:
             return parts
         index = 0 if len(values) == 1 else self.used[place]
         if index >= len(values):
@@ -188,8 +187,7 @@ class Places:
         cache = kwargs.get(self._cache) if self._cache else None
         if cache is not None and KIND not in self.seen and self._keep is not None:
             self._exchange(KIND, {"kinds": forks.cache_kinds(cache)})
-        contents = dict(forks.cache_tensors(cache))
-        if contents:
+        if contents := dict(forks.cache_tensors(cache)):
             substitutes = self._exchange(CACHE, contents)
             if CACHE in self._substitutes:
                 _overwrite_cache(contents, substitutes)

@@ -64,8 +64,7 @@ class Search:
             if hint and self._try([hint]):
                 self._minimal([frozenset({name}) for name in sorted(hint)])
                 return
-            restoring = self._restoring_groups(list(groups))
-            if restoring is not None:
+            if (restoring := self._restoring_groups(list(groups))) is not None:
                 self._refine(restoring)
         except Spent:
             self.spent = True

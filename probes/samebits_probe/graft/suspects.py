@@ -265,8 +265,7 @@ class Suspects:
                 patients = self._patients_seen.get(place, [])
                 if not donors and not patients:
                     continue
-                reason = _unpaired(donors, patients)
-                if not reason:
+                if not (reason := _unpaired(donors, patients)):
                     self._add_passed(kind, name, place, donors, patients)
                     break
                 reasons.append(f"{place}: {reason}")

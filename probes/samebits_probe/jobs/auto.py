@@ -142,8 +142,7 @@ def _mapped(auto: Any, config_class: Any) -> Any:
 
 def _takes(model_class: Any, config_class: Any) -> bool:
     """Return False for a class of a part of what the config describes, such as the decoder of MusicGen."""
-    declared = getattr(model_class, "config_class", None)
-    if declared is None:
+    if (declared := getattr(model_class, "config_class", None)) is None:
         return True
     return issubclass(config_class, declared) or issubclass(declared, config_class)
 

@@ -240,8 +240,7 @@ class Ladder:
 
     def _chaotic(self, twin: Any) -> bool:
         """Return True if the first prompt is chaotic; tried last, as it may leave state."""
-        first_prompt = next(iter(self._prompts(torch.float64)), None)
-        if first_prompt is None:
+        if (first_prompt := next(iter(self._prompts(torch.float64)), None)) is None:
             return False
 
         def forward() -> torch.Tensor | None:

@@ -156,8 +156,7 @@ class Watch:
                 self._in_sdpa["aten"], f"aten::{name}", "attention" in name or _is_eager_op(name)
             )
             return
-        owner = self._running_attention()
-        if owner is None:
+        if (owner := self._running_attention()) is None:
             return
         ops = self._ops_by_module.setdefault(id(owner), [])
         _append_once(ops, f"aten::{name}", _is_eager_op(name))

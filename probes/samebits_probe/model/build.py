@@ -246,8 +246,7 @@ def _write(
 
 
 def _write_tokenizer(recipe: Recipe, folder: Path) -> None:
-    tokenizer = recipe.get("tokenizer")
-    if tokenizer is None:
+    if (tokenizer := recipe.get("tokenizer")) is None:
         return
     tokenizers.write(
         folder,

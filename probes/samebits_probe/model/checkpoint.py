@@ -143,8 +143,7 @@ class Checkpoint:
         """
         prefix = f"{folder}/" if folder else ""
         for name, sharded in _layouts(variant):
-            path = _located(source, f"{prefix}{name}", revision)
-            if path is None:
+            if (path := _located(source, f"{prefix}{name}", revision)) is None:
                 continue
             if not sharded:
                 return cls([path])

@@ -156,8 +156,7 @@ def rope_layer_type(buffer: str, module: str) -> str | None:
 
     5.x names the buffer ``sliding_attention_inv_freq``, 4.x the module ``rotary_emb_local``.
     """
-    prefix = buffer.removesuffix("inv_freq").rstrip("_")
-    if prefix:
+    if prefix := buffer.removesuffix("inv_freq").rstrip("_"):
         return prefix
     return "sliding_attention" if module.rsplit(".", 1)[-1] == "rotary_emb_local" else None
 
@@ -388,8 +387,7 @@ def cache_kinds(cache: Any) -> list[str]:
 
     Layers exist since 4.56. A DynamicCache made with a config also has sliding ones since 4.57.
     """
-    layers = getattr(cache, "layers", None)
-    if layers is None:
+    if (layers := getattr(cache, "layers", None)) is None:
         name = type(cache).__name__
         return ["DynamicLayer" if name == "DynamicCache" else name]
     kinds = {type(layer).__name__ for layer in layers}

@@ -108,8 +108,7 @@ def seeded_ids(name: str, length: int, config: Any, reserved: Collection[int] = 
 
     ``reserved`` are further ids to avoid, such as the placeholder of an image.
     """
-    size = vocabulary(config)
-    if not size:
+    if not (size := vocabulary(config)):
         raise NotFed("the config has no vocab_size to choose token ids from")
     low = min(10, size // 4)
     ids = [low + _hash_number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
@@ -285,8 +284,7 @@ def _matches_two_images(config: Any) -> bool:
 
 def image_size(config: Any) -> tuple[int, int]:
     """Return height and width of an image, in pixels."""
-    size = getattr(_image_config(config), "image_size", None)
-    if size is None:
+    if (size := getattr(_image_config(config), "image_size", None)) is None:
         # a backbone would make one position of the smallest image, EfficientLoFTR 16 points, of which it reads the 64th
         size = 64 if hasattr(config, "backbone_config") or _matches_two_images(config) else 32
     height, width = (size, size) if isinstance(size, int) else tuple(size)

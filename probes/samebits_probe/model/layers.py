@@ -87,8 +87,7 @@ class Recorder:
         def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
             if self._take is None:
                 return
-            tensor = first_tensor(output)
-            if tensor is not None:
+            if (tensor := first_tensor(output)) is not None:
                 self._has_begun = True
                 self._take(name, tensor)
 

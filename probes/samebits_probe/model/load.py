@@ -297,8 +297,7 @@ def from_pretrained(
     torch.manual_seed(seed)
     with watched_loads() as loads:
         model = model_class.from_pretrained(source.where, **arguments)
-    info = next((info for loaded, info in reversed(loads) if loaded is model), None)
-    if info is None:
+    if (info := next((info for loaded, info in reversed(loads) if loaded is model), None)) is None:
         warnings.warn(_UNKNOWN_KEYS.format(model_class.__name__), stacklevel=2)
     trim_heap(model)
     return model.to(source.device).eval(), info or {}

@@ -65,8 +65,7 @@ class Trial:
 
     def way(self, layout: Layout) -> Way | None:
         """Return the way to feed images in a layout; None if it does not fit."""
-        count = self._count(layout)
-        if count is None:
+        if (count := self._count(layout)) is None:
             return None
         way = self._way(layout, count)._replace(no_text=self._why_no_text())
         return self._with_two(way) if self._kind == "image" else way

@@ -98,8 +98,7 @@ def _is_missing(name: str) -> bool:
 
 def _missing_text(name: str) -> str:
     installed = own.installed_modules()
-    near = difflib.get_close_matches(name, installed, 1, 0.5)
-    if near:
+    if near := difflib.get_close_matches(name, installed, 1, 0.5):
         return f"no module {name!r} in this environment; did you mean {near[0]!r}?"
     if installed:
         listed = ", ".join(installed[:_MAX_LISTED])

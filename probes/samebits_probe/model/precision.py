@@ -127,8 +127,7 @@ def compute_tables_again(twin: Any) -> None:
     """
     if not any(buffer.is_floating_point() for buffer in twin.buffers()):
         return
-    fresh = _fresh_model(twin)
-    if fresh is None:
+    if (fresh := _fresh_model(twin)) is None:
         return
     tables = dict(fresh.named_buffers())
     for name, buffer in twin.named_buffers():
@@ -146,8 +145,7 @@ def compute_tables_again(twin: Any) -> None:
 
 def compute_attributes_again(twin: Any) -> None:
     """Replace tensors that are plain attributes of modules, such as gptj's scale, by exact ones."""
-    fresh = _fresh_model(twin)
-    if fresh is None:
+    if (fresh := _fresh_model(twin)) is None:
         return
     modules = dict(fresh.named_modules())
     for name, module in twin.named_modules():
@@ -311,8 +309,7 @@ class Reordered(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run ``func``, a matrix product with both factors reordered in the same way."""
-        at = _FACTORS.get(func)
-        if at is not None:
+        if (at := _FACTORS.get(func)) is not None:
             left, right = args[at], args[at + 1]
             n = left.shape[-1]
             order = torch.cat([torch.arange(0, n, 2), torch.arange(1, n, 2)]).to(left.device)

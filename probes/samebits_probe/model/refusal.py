@@ -103,8 +103,7 @@ def _frames_below(forward: Any, traceback: TracebackType) -> list[FrameType]:
         for i, frame in enumerate(frames)
         if frame.f_code is code and frame.f_locals.get("self", model) is model
     )
-    start = next(starts, None)
-    if start is None:
+    if (start := next(starts, None)) is None:
         return []
     return [*(f for f in frames[start:-1] if f.f_code.co_name == "forward"), frames[-1]]
 

@@ -181,8 +181,7 @@ def _require_same_kind(model: Any, candidate: Any) -> None:
     for name, kinds in before.items():
         if list(dict.fromkeys(kinds)) != list(dict.fromkeys(after[name])):
             raise NoneMade(f"{name} would have other kinds of layers")
-    differing = _kept_numbers(model) ^ _kept_numbers(candidate)
-    if differing:
+    if differing := _kept_numbers(model) ^ _kept_numbers(candidate):
         names = sorted({f"{name} of {owner}" for owner, name, _ in differing})
         raise NoneMade(f"it would not keep {', '.join(names[:3])}")
 

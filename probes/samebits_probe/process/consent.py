@@ -120,8 +120,7 @@ class Guard:
         """Return the name of a file that came with the model; '' for any other."""
         if type(path) is not str:
             return ""
-        name = self._names.get(path)
-        if name is None:
+        if (name := self._names.get(path)) is None:
             if not Path(path).is_absolute():  # <string>, or a name that a caller made up
                 return ""
             name = self._names[path] = self._looked_up(path)
@@ -154,8 +153,7 @@ _CHECKS: dict[str, Callable[[tuple[Any, ...]], None]] = {
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    check = _CHECKS.get(event)
-    if check is not None:
+    if (check := _CHECKS.get(event)) is not None:
         check(arguments)
 
 

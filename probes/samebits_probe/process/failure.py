@@ -111,14 +111,12 @@ def _reported(error: BaseException) -> str:
 
     See ``log_state_dict_report`` in transformers/utils/loading_report.py.
     """
-    frame = _frame_in(error, "log_state_dict_report")
-    if frame is None:
+    if (frame := _frame_in(error, "log_state_dict_report")) is None:
         return ""
     variables = frame.f_locals
     keys = getattr(variables.get("loading_info"), "mismatched_keys", None)
     # 5.0 has the shapes in a variable of their own
-    mismatches = sorted(keys or variables.get("mismatched_shapes") or (), key=str)
-    if not mismatches:
+    if not (mismatches := sorted(keys or variables.get("mismatched_shapes") or (), key=str)):
         return ""
     name, stored, expected = mismatches[0]
     more = f" (and {len(mismatches) - 1} more)" if len(mismatches) > 1 else ""

@@ -156,8 +156,7 @@ def _generate(
                 **kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS, **stopping
             )
 
-    output = tokens.watched(name, generate)
-    if output is None:
+    if (output := tokens.watched(name, generate)) is None:
         with refusals(model.forward, inputs.kwargs, whole=False):
             output = generate()
         tokens.check(name, inputs, output)

@@ -31,8 +31,7 @@ def observe(session: Session) -> None:
     """Run the first observed prompt once more; only in run a."""
     if not session.is_run_a or session.is_short:
         return
-    name = next(iter(session.signals.get("forward", {})), None)
-    if name is None:
+    if (name := next(iter(session.signals.get("forward", {})), None)) is None:
         return
     phase_name = f"state {name}"
     if session.leaves_out(phase_name, session.no_time(1)):

@@ -16,8 +16,7 @@ def observe(session: Session) -> None:
     session.begin("tokenizer")
     with session.instrument("tokenizer"):
         # an object of its own, as calls change its settings
-        spare = load.load_tokenizer(session.source)
-        if spare is not None:
+        if (spare := load.load_tokenizer(session.source)) is not None:
             prompts = session.job["model"]["prompts"]
             session.signals["tokenizer"] = tokenizer.facts(spare, prompts, session.source)
             session.spare_tokenizer = spare

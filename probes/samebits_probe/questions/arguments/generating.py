@@ -158,8 +158,7 @@ class Generation:
 
     def effects(self) -> dict[str, Facts]:
         """Return argument -> whether the release names it, and its effect; {} where generate() raises without any."""
-        plain = self._of(_GREEDY)
-        if plain is None:
+        if (plain := self._of(_GREEDY)) is None:
             return {}
         length = plain.sequences.shape[1] - 1
         first = int(plain.sequences[0, -1])
@@ -180,8 +179,7 @@ class Generation:
         """
         if self._model.generation_config.max_length in _DEFAULT_LIMITS:
             return {}
-        before = self._of({"do_sample": False, "max_length": length + 2})
-        if before is None:
+        if (before := self._of({"do_sample": False, "max_length": length + 2})) is None:
             return {}
         own = copy.deepcopy(self._model.generation_config)
         own.max_length, own.max_new_tokens = length + 1, None

@@ -22,15 +22,13 @@ MAX_BYTES = 256 << 20
 
 def observe(session: Session) -> None:
     """Ask the first prompt that forward answers."""
-    options = session.options("arguments")
-    if options is None:
+    if (options := session.options("arguments")) is None:
         return
     answered = {name: inputs.kwargs for name, inputs in session.answered().items()}
     if not answered:
         return
     first, richest = next(iter(answered)), max(answered, key=lambda name: len(answered[name]))
-    facts = _of_forward(session, answered[first], options)
-    if facts:
+    if facts := _of_forward(session, answered[first], options):
         facts |= _of_states(session, {name: answered[name] for name in (first, richest)})
         facts |= _of_ones(session, answered)
     inputs = generating.inputs(session.loaded.model, answered[first])

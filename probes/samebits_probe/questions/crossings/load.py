@@ -174,8 +174,7 @@ def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
             result = model(**inputs.kwargs)
     except DoesNotApply as reason:
         return None, str(reason)
-    logits = outputs.logits_of(result)
-    if logits is None:
+    if (logits := outputs.logits_of(result)) is None:
         return None, "the model returns no tensor"
     return logits.detach().to("cpu").clone(), ""
 
@@ -208,8 +207,7 @@ def crossing(original: Original, folder: str) -> dict[str, Any]:
 
 def _compared_tensors(original: Original, saved: Observed) -> dict[str, Any]:
     """Return the names of tensors that changed; those with random values separately."""
-    differing = _differing(original.first.hashes, saved.hashes)
-    if not differing:
+    if not (differing := _differing(original.first.hashes, saved.hashes)):
         return {"tensors": []}
     by_chance = set(_differing(original.first.hashes, original.reloaded.hashes))
     return {

@@ -49,8 +49,7 @@ class Parts(NamedTuple):
         """
         with phase(f"load the {name}"):
             if name == TOKENIZER:
-                tokenizer = load_tokenizer(source)
-                if tokenizer is None:
+                if (tokenizer := load_tokenizer(source)) is None:
                     raise FileNotFoundError("there is no file of a tokenizer")
                 return tokenizer
             if name == GENERATION:

@@ -39,8 +39,7 @@ def observe(session: Session) -> None:
 
 def untouched(session: Session) -> InFork | None:
     """Return what makes the programs; None if the job does not request them, or the model is large."""
-    options = session.options(_NAME)
-    if options is None:
+    if (options := session.options(_NAME)) is None:
         return None
     reason = session.oversized(MAX_BYTES, options, "programs of {} would take too long")
     if session.leaves_out(_NAME, reason):

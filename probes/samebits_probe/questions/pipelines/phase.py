@@ -19,8 +19,7 @@ _FORWARDS = 60
 
 def observe(session: Session) -> None:
     """Call the pipelines of all tasks that the model's class serves, if time and memory allow it."""
-    options = session.options("pipelines")
-    if options is None:
+    if (options := session.options("pipelines")) is None:
         return
     names = tasks.served(session.loaded.model)
     left_out = {name: tasks.missing(name, session.loaded, session.source) for name in names}

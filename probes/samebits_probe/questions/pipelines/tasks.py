@@ -218,8 +218,7 @@ def arguments_of(call: Call, model: Any) -> Facts:
 
     One that returns codes of a sound unless it is asked for the sound is asked for it.
     """
-    own = call.arguments.get(_OF_GENERATE)
-    if own is None:
+    if (own := call.arguments.get(_OF_GENERATE)) is None:
         return call.arguments
     if not getattr(model, "can_generate", lambda: False)():
         return {name: v for name, v in call.arguments.items() if name != _OF_GENERATE}

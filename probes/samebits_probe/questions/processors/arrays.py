@@ -34,8 +34,7 @@ def facts(value: Any) -> dict[str, Any]:
     digest = hashlib.sha256(json.dumps([dtypes, shapes]).encode())
     for piece in pieces:
         digest.update(np.ascontiguousarray(piece).tobytes())
-    flat = _numbers(pieces)
-    if flat is None:
+    if (flat := _numbers(pieces)) is None:
         return _facts(dtypes, shapes, digest)
     finite = np.isfinite(flat)
     n_special = int(flat.size - np.count_nonzero(finite))

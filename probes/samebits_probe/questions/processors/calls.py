@@ -440,8 +440,7 @@ def _converse_by_path(kind: str) -> Callable[[Any, Any], Any]:
 
     def converse(processor: Any, _none: Any) -> Any:
         asked: list[int] = []
-        reading = stand_in(asked)
-        if reading is None:
+        if (reading := stand_in(asked)) is None:
             raise NotAsked(f"apply_chat_template reads no {kind}")
         with reading:
             made = _templated(processor, [{"type": kind, "path": f"made.{kind}"}])

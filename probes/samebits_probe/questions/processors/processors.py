@@ -87,8 +87,7 @@ KINDS = {
 def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
     """Return the facts of all parts; None for a checkpoint that declares none."""
     declared = _declared(source)
-    kinds = _kinds(declared)
-    if not kinds:
+    if not (kinds := _kinds(declared)):
         return None
     clock = Clock(seconds)
     parts: dict[str, Any] = {}
@@ -165,8 +164,7 @@ def _parts(
     kind: str, source: Source, declared: dict[str, dict[str, Any]], clock: Clock
 ) -> dict[str, dict[str, Any]]:
     """Return class, backend, settings and cases of one part, of what it does after the model, and of what it counts."""
-    auto = getattr(transformers, KINDS[kind].auto, None)
-    if auto is None:
+    if getattr(transformers, KINDS[kind].auto, None) is None:
         return {kind: {"absent": f"this release has no {KINDS[kind].auto}"}}
     load = loader(kind, source)
     processor, failed = _loaded(load)

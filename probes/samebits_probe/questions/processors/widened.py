@@ -132,8 +132,7 @@ def _wide(value: Any) -> Any:
 
 def _watch_pillow(stack: ExitStack, notes: Notes) -> None:
     """Note each image that is resized in 8 bits inside the run."""
-    image = sys.modules.get("PIL.Image")
-    if image is None:
+    if (image := sys.modules.get("PIL.Image")) is None:
         return
     original = image.Image.resize
 
@@ -231,8 +230,7 @@ def _resize(original: Callable[..., Any], notes: Notes) -> Callable[..., Any]:
         layout = input_data_format
         if layout is None and isinstance(image, np.ndarray):
             layout = transforms.infer_channel_dimension_format(image)
-        reason = _cannot(image, layout, kernel, reducing_gap, return_numpy, others)
-        if reason:
+        if reason := _cannot(image, layout, kernel, reducing_gap, return_numpy, others):
             notes.add(reason)
             return original(
                 image, size, resample, reducing_gap, data_format, return_numpy, layout, **others

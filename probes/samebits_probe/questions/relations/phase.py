@@ -16,8 +16,7 @@ from samebits_probe.questions.relations.relations import RelationOptions
 
 def observe(session: Session) -> None:
     """Check the relations, if time and memory allow it; only in run a."""
-    options = session.options("relations")
-    if options is None:
+    if (options := session.options("relations")) is None:
         return
     if small.stands_in(session.loaded.model, session.job["model"]):
         with session.instrument("relations"):

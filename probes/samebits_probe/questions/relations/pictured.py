@@ -66,8 +66,7 @@ def _ways(model: Any, name: str, kwargs: Facts) -> Iterator[Way]:
     # made here: a slice of float32 is no leak of the float64 that is watched
     alone = [row_of(kwargs, i) for i in range(len(kwargs[TOKENS]))]
     yield Way(APART, f"{name}: {len(alone)} rows", kwargs, partial(_compared, kwargs, alone))
-    texts = _texts(model, kwargs)
-    if texts is None:
+    if (texts := _texts(model, kwargs)) is None:
         return
     after = f"{name}: {_N_TEXTS} rows of text after {len(alone)} rows"
     same = {n: t.repeat(_N_TEXTS, 1) for n, t in _text_row(kwargs, texts[0]).items()}

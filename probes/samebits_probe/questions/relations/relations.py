@@ -268,12 +268,10 @@ class Judge:
 
     def relation(self, relation: Relation) -> None:
         """Try a relation at all its shapes, or record why it does not apply."""
-        reason = lacks(self.subject, relation.needs)
-        if reason:
+        if reason := lacks(self.subject, relation.needs):
             self.skip(relation.name, reason)
             return
-        measured = list(self._measure_cases(relation))
-        if measured:
+        if measured := list(self._measure_cases(relation)):
             decisive = self._decisive_case(relation, measured)
             self.relations.append(self._facts(relation, decisive, len(measured)))
 

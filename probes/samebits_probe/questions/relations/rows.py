@@ -136,8 +136,7 @@ def _of_prompt(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
         return untried(_NO_ROWS, NAMES)
     batch = kwargs if n_rows(kwargs) > 1 else _with_second_row(kwargs)
     try:
-        whole = _repeated(runner, batch)
-        if not whole:
+        if not (whole := _repeated(runner, batch)):
             return untried(determinism.NOT_REPEATED, NAMES)
         compared = list(_compared(runner, prompt, batch, whole))
     except Exception as error:  # noqa: BLE001  refusing a batch is a fact of the model
@@ -196,8 +195,7 @@ def _compared(runner: Runner, prompt: str, batch: Facts, whole: Tensors) -> Iter
 
     yield _attempt(SIZE, f"{prompt}: {rows} rows together and one by one", one_by_one)
     yield _attempt(ORDER, f"{prompt}: {rows} rows forwards and backwards", backwards)
-    width = _masked_width(batch)
-    if width is None:
+    if (width := _masked_width(batch)) is None:
         yield Compared(PADDING, prompt, {}, _NO_MASK)
     else:
         case = f"{prompt}: {_N_PADS} masked positions behind {width}"

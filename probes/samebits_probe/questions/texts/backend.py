@@ -78,8 +78,7 @@ def _state(component: Any) -> Any:
 
 
 def _declared(source: Source) -> dict[str, str]:
-    path = file_of(source, "tokenizer.json")
-    if path is None:
+    if (path := file_of(source, "tokenizer.json")) is None:
         return {}
     try:
         return _parts(json.loads(path.read_text("utf-8")))

@@ -33,8 +33,7 @@ def conversations() -> list[dict[str, Any]]:
 
 def facts(tokenizer: Any) -> dict[str, Any] | None:
     """Return the outcomes for every template and conversation; None without a template."""
-    templates = _templates(tokenizer)
-    if not templates:
+    if not (templates := _templates(tokenizer)):
         return None
     outcomes = Outcomes(SECONDS)
     for name, template in templates.items():
@@ -83,8 +82,7 @@ def _render(
 
     # how a release cuts behind a continued message is its own affair, whatever the template
     operation = "continued text" if options.get("continue_final_message") else "rendered text"
-    text = outcomes.call(operation, case, lambda: apply(tokenize=False))
-    if text is None:
+    if outcomes.call(operation, case, lambda: apply(tokenize=False)) is None:
         return
     outcomes.call("ids", case, lambda: ids_of(apply(tokenize=True, return_dict=True)))
     if marks:

@@ -278,8 +278,7 @@ def _of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
 
 
 def _of_series(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-    shape = series_shapes.shapes(model.config).get(FUTURE)
-    if not shape:
+    if not (shape := series_shapes.shapes(model.config).get(FUTURE)):
         raise NoLoss("the config does not tell how many values are to be predicted")
     return seeded_numbers("training", FUTURE, (n_rows(inputs), *shape))
 

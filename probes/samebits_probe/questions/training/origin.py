@@ -147,8 +147,7 @@ def _concatenated(
     weight: torch.Tensor, pieces: tuple[Piece, ...], checkpoint: Checkpoint
 ) -> list[Cut] | None:
     for dim in range(weight.ndim):
-        cuts = _along(weight, pieces, checkpoint, dim)
-        if cuts is not None:
+        if (cuts := _along(weight, pieces, checkpoint, dim)) is not None:
             return cuts
     return None
 
@@ -163,8 +162,7 @@ def _along(
         turned = (*shape[:-2], shape[-1], shape[-2]) if piece[2] and len(shape) > 1 else shape
         if len(turned) != weight.ndim or offset + turned[dim] > weight.shape[dim]:
             return None
-        inner = _whole(weight.narrow(dim, offset, turned[dim]), piece, checkpoint)
-        if inner is None:
+        if (inner := _whole(weight.narrow(dim, offset, turned[dim]), piece, checkpoint)) is None:
             return None
         cuts.append(_within(inner[0], dim, offset, turned[dim]))
         offset += turned[dim]

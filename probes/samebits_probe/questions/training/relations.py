@@ -317,8 +317,7 @@ def _packed(learner: Learner, setting: Setting) -> tuple[Way, Way]:
 def _packed_with_images(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     images = _with_images(setting)
     _packed(learner, setting)
-    made = pictured.packed(learner.model, images.kwargs)
-    if made is None:
+    if (made := pictured.packed(learner.model, images.kwargs)) is None:
         raise NoMeaning("its images need more than a position of each token")
     options = rows.without_cache(learner.model)
     as_one, apart = ({**kwargs, **options} for kwargs in made)
@@ -329,8 +328,7 @@ def _padding(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     """Return a step of padded rows, and one with other ids in the padding."""
     del learner
     batch = setting.images or setting.main
-    other = pictured.other_padding(batch.kwargs)
-    if other is None:
+    if (other := pictured.other_padding(batch.kwargs)) is None:
         raise NoMeaning("its batch has no padding")
     return lesson(batch), learned(other)
 

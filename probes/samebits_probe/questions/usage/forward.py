@@ -125,8 +125,7 @@ def cache(subject: Subject) -> Facts:
     keyword = forks.cache_keyword(model) or ""
     arguments = {keyword: new_cache} if new_cache is not None else {}
     output = model(subject.ids("cache", length), use_cache=True, **arguments)
-    cache_after = getattr(output, keyword, None)
-    if cache_after is None:
+    if (cache_after := getattr(output, keyword, None)) is None:
         raise NoMeaning("forward returns no cache")
     keys = {
         int(name.split()[1]): tensor
@@ -148,8 +147,7 @@ def _counted_kinds(layers: Any) -> list[Facts]:
     """Return each kind of layer once, with the number of such layers."""
     kinds: list[Facts] = []
     for layer in layers:
-        same = next((kind for kind in kinds if layer.items() <= kind.items()), None)
-        if same is None:
+        if (same := next((kind for kind in kinds if layer.items() <= kind.items()), None)) is None:
             kinds.append(layer | {"n": 1})
         else:
             same["n"] += 1

@@ -81,8 +81,7 @@ def _getters(model: Any) -> Iterator[tuple[str, Callable[[], str]]]:
 
 def _got(owner: Any, getter: str) -> str:
     """Return the class of a part, which has other names in other releases."""
-    found = getattr(owner, getter)()
-    if found is None:
+    if (found := getattr(owner, getter)()) is None:
         return "None"
     return f"{type(found).__name__}, the model itself" if found is owner else type(found).__name__
 
@@ -106,8 +105,7 @@ def _times(model: Any, sound: Facts, named: Facts) -> str:
     fed = {name: value for name, value in sound.items() if name in _OF_SOUNDS}
     with torch.no_grad():
         output = model.generate(**fed, do_sample=False, **_SIX, **named)
-    times = output.get("token_timestamps")
-    if times is None:
+    if (times := output.get("token_timestamps")) is None:
         raise NoMeaning("generate() returns no times")
     rows = [[round(float(time), 2) for time in row] for row in times]
     return f"{output['sequences'].tolist()} at {rows}"

@@ -24,8 +24,7 @@ def observe(session: Session) -> None:
         session.model_forks.pop("usage").forget()
         return
     session.begin("usage")
-    answer = session.run_in_fork("usage", str(session.seconds_left))
-    if answer is None:
+    if (answer := session.run_in_fork("usage", str(session.seconds_left))) is None:
         return
     if reason := answer.pop(_NONE_MADE, ""):
         session.skip("usage: made model", f"no small model of its kind: {reason}", "cost")
