@@ -176,9 +176,8 @@ def _catches_missing(handler: ast.ExceptHandler) -> bool:
 
 def _import_facts(file: str, imported: ImportedName) -> dict[str, Any]:
     exists, value = resolve(imported.owner, imported.name)
-    symbol = symbols.symbol(imported.name, imported.owner, exists=exists)
     return {
-        "symbol": symbol,
+        "symbol": symbols.symbol(imported.name, imported.owner, exists=exists),
         "file": file,
         "line": imported.line,
         "guarded": imported.guarded,

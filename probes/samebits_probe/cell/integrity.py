@@ -247,9 +247,8 @@ def _base_prefix(model: Any) -> str:
 
 def _poisoned_load(load_facts: LoadFacts) -> tuple[Any, str]:
     with heap.poisoned(load_facts.run, load_facts.source.device) as poison:
-        model_class = type(load_facts.loaded.model)
         model, _ = model_load.from_pretrained(
-            model_class, load_facts.source, SEED, "load over poisoned memory"
+            type(load_facts.loaded.model), load_facts.source, SEED, "load over poisoned memory"
         )
     return model, poison
 

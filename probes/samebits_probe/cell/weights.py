@@ -300,11 +300,10 @@ def weights(
         if origin is None:
             unexplained.append(name)
     _explain_rest(unexplained, tensors, state, run, fresh, reloaded)
-    unused = sorted(set(checkpoint or ()) - (tracer.used if tracer else set()))
     return {
         "tensors": {name: tensors[name] for name in state if name in tensors},
         "checkpoint_tensors": len(checkpoint) if checkpoint is not None else 0,
-        "unused": unused,
+        "unused": sorted(set(checkpoint or ()) - (tracer.used if tracer else set())),
     }
 
 

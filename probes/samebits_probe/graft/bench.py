@@ -100,8 +100,7 @@ class Bench(Generic[Task]):
         real_rows = self.inputs.real_rows
         if real_rows is None or self.question["what"] == "decode" or tensor.ndim < 3:
             return tensor
-        width = token_width(self.inputs.kwargs)
-        if tensor.shape[:2] != (len(real_rows), width):
+        if tensor.shape[:2] != (len(real_rows), token_width(self.inputs.kwargs)):
             return tensor
         return torch.cat([tensor[row, start:stop] for row, (start, stop) in enumerate(real_rows)])
 

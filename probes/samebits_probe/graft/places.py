@@ -229,8 +229,7 @@ def _are_integers(value: Any) -> bool:
 
 def _rotary_functions(model: torch.nn.Module) -> Iterator[tuple[Parts, str, Any]]:
     """Yield the functions of the model's files that rotate queries and keys by cos and sin."""
-    files = dict.fromkeys(type(module).__module__ for module in model.modules())
-    for file in files:
+    for file in dict.fromkeys(type(module).__module__ for module in model.modules()):
         namespace = vars(sys.modules[file]) if file in sys.modules else {}
         for name, function in list(namespace.items()):
             if not _ROTARY_NAME.match(name) or not callable(function):

@@ -22,9 +22,8 @@ _TORCH_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
 def survey(model: Any, keep: Callable[[torch.Tensor], Fact], weights: Iterable[str]) -> Fact:
     """Return the model's state, each tensor as the fact from ``keep``; only the named weights."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    persistent = model.state_dict(keep_vars=True)
     weights_by_name = parameters | {
-        k: v for k, v in persistent.items() if isinstance(v, torch.Tensor)
+        k: v for k, v in model.state_dict(keep_vars=True).items() if isinstance(v, torch.Tensor)
     }
     return {
         "weights": {

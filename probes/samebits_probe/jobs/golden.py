@@ -324,14 +324,13 @@ class _Calls:
         folder = Path(str(source))
         # Auto classes pass on more, of which what begins with an underscore is for the hub
         given = {name for name, value in kwargs.items() if value not in (None, False, {})}
-        plain = all(name in _PLAIN or name.startswith("_") for name in given)
         self._loads[model] = {
             "source": str(folder.absolute()) if folder.is_dir() else str(source),
             "revision": kwargs.get("revision"),
             "attention": kwargs.get("attn_implementation"),
             "state": self._state(model),
             "config": _config(model),
-            "plain": plain,
+            "plain": all(name in _PLAIN or name.startswith("_") for name in given),
         }
 
     def _generated(self, model: Any, generate: Any, args: Any, kwargs: Fact) -> Any:
@@ -411,10 +410,9 @@ class _Calls:
         module = "transformers" if hasattr(transformers, kind.__name__) else kind.__module__
         first = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
         saved = "" if is_as_loaded or self._in_float64 else str(self._saved(model, state))
-        source = load["source"] if is_as_loaded else saved
         return {
             "model_class": "" if own.is_own(kind.__module__) else f"{module}:{kind.__name__}",
-            "source": source,
+            "source": load["source"] if is_as_loaded else saved,
             "revision": load.get("revision") if is_as_loaded else None,
             "made": not is_as_loaded,
             "state": state,

@@ -244,8 +244,7 @@ class Chooser:
             return self._of_pixels_or_sound(name, prompt, arguments)
         if len(arguments) == 1 and self._no_text:
             raise DoesNotApply(f"the model takes no text alone: {self._no_text}")
-        batch = prompt.get("batch")
-        if batch and not self.signature.takes(choice.MASK):
+        if prompt.get("batch") and not self.signature.takes(choice.MASK):
             raise DoesNotApply(
                 f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
             )

@@ -122,9 +122,8 @@ class Watch:
         if func in _SOFTMAX_FUNCTIONS:
             self._record_scores(owner, args[0] if args else kwargs["input"], output)
             return output
-        first_operand = _PRODUCTS[func]
         operands = (
-            *args[first_operand:],
+            *args[_PRODUCTS[func] :],
             *(kwargs[k] for k in ("batch1", "batch2", "mat2") if k in kwargs),
         )
         if len(operands) < 2:

@@ -234,11 +234,10 @@ def _write(
     _write_tokenizer(recipe, folder)
     if recipe.get("processor") is not None:
         processors.write(folder, recipe["architecture"], recipe["processor"] or {})
-    files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
     summary = (
         _summary(recipe, tensors, constants)
         | facts
-        | {"files": files}
+        | {"files": {path.name: file_hash(path) for path in sorted(folder.iterdir())}}
         | _check(recipe, folder, type(model))
     )
     sealed_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))

@@ -100,8 +100,7 @@ def refuse_outside(source: str, variant: str = "") -> None:
         path = Path(source) / name
         if not sharded or not path.is_file():
             continue
-        weight_map = json.loads(path.read_text("utf-8"))["weight_map"]
-        for shard in dict.fromkeys(weight_map.values()):
+        for shard in dict.fromkeys(json.loads(path.read_text("utf-8"))["weight_map"].values()):
             shard_path = PurePath(shard)
             if shard_path.is_absolute() or ".." in shard_path.parts:
                 raise Refused(f"{name} names {shard!r}, which is not in the model's folder")

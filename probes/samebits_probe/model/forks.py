@@ -124,9 +124,8 @@ def loading_info(info: dict[str, Any]) -> dict[str, list[str]]:
     """
     keys_by_kind = {}
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        keys = info.get(kind) or ()
         keys_by_kind[kind] = sorted(
-            key if isinstance(key, str) else str(tuple(key)) for key in keys
+            key if isinstance(key, str) else str(tuple(key)) for key in info.get(kind) or ()
         )
     return keys_by_kind
 
@@ -419,8 +418,7 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
     if isinstance(cache, (tuple, list)):
         return _tuple_tensors(cache)
     tensors = _listed_tensors(cache)
-    layers = getattr(cache, "layers", None)
-    for index, layer in enumerate(layers or ()):
+    for index, layer in enumerate(getattr(cache, "layers", None) or ()):
         for kind in ("keys", "values", "conv_states", "recurrent_states"):
             tensors += _named_tensors(f"layer {index} {kind}", getattr(layer, kind, None))
     return tensors

@@ -184,8 +184,7 @@ def _placed_patches(pixels: str, places: str, vision: Any) -> Layout:
     rows, columns = (n * pooled for n in _GRID)
     grid = tuple(n for row in range(rows) for column in range(columns) for n in (column, row))
     size = _channels(vision) * _patch(vision) ** 2
-    beside = ((places, (rows * columns, 2), grid),)
-    return Layout(pixels, (rows * columns, size), beside=beside)
+    return Layout(pixels, (rows * columns, size), beside=((places, (rows * columns, 2), grid),))
 
 
 def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:

@@ -225,10 +225,9 @@ def failure_of(file: ProbeFile, function: str, error: BaseException) -> dict[str
     failure = describe(phase_of(file, function), error)
     if not isinstance(error, BadResult):
         return failure
-    line = _line_of(file, function)
     frame = {
         "file": f"{file['name']}.py",
-        "line": line,
+        "line": _line_of(file, function),
         "function": function,
         "code": "",
         "own": True,

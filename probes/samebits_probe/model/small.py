@@ -250,9 +250,8 @@ def _kept_numbers(model: Any) -> set[tuple[str, str, float]]:
 
 
 def _facts(model: Any) -> dict[str, Any]:
-    hidden = shrink.hidden_size(text_config(model.config).to_dict())
     return {
         "n_layers": max(map(len, _kinds(model).values())),
-        "hidden_size": hidden,
+        "hidden_size": shrink.hidden_size(text_config(model.config).to_dict()),
         "n_parameters": sum(p.numel() for p in model.parameters()),
     }

@@ -124,11 +124,10 @@ def metaspace() -> Part:
     """Return BPE on words that begin with ▁, with byte fallback, as of Llama 2 and Mistral."""
     words = Counter(tuple(f"▁{word}") for word in SENTENCES.split())
     merges = learned_merges(words)
-    letters = sorted({letter for word in words for letter in word})
     pieces = [
         *SPECIAL,
         *(f"<0x{byte:02X}>" for byte in range(256)),
-        *letters,
+        *sorted({letter for word in words for letter in word}),
         *("".join(merge) for merge in merges),
     ]
     return {
@@ -199,7 +198,6 @@ def wordpiece() -> Part:
     pieces = dict.fromkeys(
         [*WORDPIECE_SPECIAL, *letters, *(f"##{letter}" for letter in letters), *words]
     )
-    vocab = {piece: i for i, piece in enumerate(pieces)}
     return {
         "added_tokens": added(WORDPIECE_SPECIAL),
         "normalizer": {
@@ -217,7 +215,7 @@ def wordpiece() -> Part:
             "unk_token": "[UNK]",
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 100,
-            "vocab": vocab,
+            "vocab": {piece: i for i, piece in enumerate(pieces)},
         },
     }
 

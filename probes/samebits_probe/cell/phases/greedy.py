@@ -169,10 +169,9 @@ def _generate(
     for row in range(rows):
         ids = _until_end(model, output.sequences[row, -count:].tolist())
         ids = ids[:START] if session.is_short else ids
-        kept = range(len(ids))
         rows_by_name[name if rows == 1 else f"{name}[{row}]"] = {
             "ids": ids,
-            "top2": [_top2(output.scores[step][row]) for step in kept],
+            "top2": [_top2(output.scores[step][row]) for step in range(len(ids))],
             "text": _text(session, ids),
             "logits": session.keeper.ref(_row_logits(output, row, len(ids))),
             "start": session.keeper.ref(_row_logits(output, row, min(START, len(ids))), keep=False),

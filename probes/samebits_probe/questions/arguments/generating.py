@@ -162,10 +162,9 @@ class Generation:
             return {}
         length = plain.sequences.shape[1] - 1
         first = int(plain.sequences[0, -1])
-        all_asked = [*asked(length, first, plain.scores[0].shape[-1]), *assistants(self._model)]
         effects = {
             each.shown: {"named": _is_named(self._model, each.name)} | self._effect(each)
-            for each in all_asked
+            for each in [*asked(length, first, plain.scores[0].shape[-1]), *assistants(self._model)]
             # where the call raises without the argument, too, the argument is not what it refuses
             if self._of(each.base) is not None
             and (each.base.get("max_new_tokens") == 1 or self._of(_TWO) is not None)

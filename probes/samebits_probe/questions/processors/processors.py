@@ -304,8 +304,7 @@ def _of_option(call: Call) -> dict[str, Any]:
         return {"counted": call.counted}
     if not call.without:
         return {}
-    is_loaded = call.given is not None
-    return {"without": call.without, "like": call.like, "is_loaded": is_loaded}
+    return {"without": call.without, "like": call.like, "is_loaded": call.given is not None}
 
 
 def _case(processor: Any, call: Call, load: Callable[..., Any]) -> dict[str, Any]:

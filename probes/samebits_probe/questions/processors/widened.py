@@ -189,11 +189,10 @@ def _resize_of_tensors(original: Callable[..., Any], notes: Notes) -> Callable[.
         assert kernel is not None
         scale = _WHITE if image.dtype != torch.uint8 and float(image.max()) <= 1.0 else 1.0
         target = int(size[0]), int(size[1])
-        rows = image.reshape(-1, *image.shape[-3:]).to(torch.float64).numpy() * scale
         results = [
             np.moveaxis(resampling.resampled(np.moveaxis(row, 0, -1), target, kernel), -1, 0)
             / scale
-            for row in rows
+            for row in image.reshape(-1, *image.shape[-3:]).to(torch.float64).numpy() * scale
         ]
         return torch.from_numpy(np.stack(results)).reshape(*image.shape[:-2], *target)
 

@@ -120,8 +120,7 @@ def _embeddings(runner: Runner, ids: torch.Tensor, argument: str) -> torch.Tenso
         module = part.get_input_embeddings()
     except (AttributeError, NotImplementedError) as error:
         raise _NotAsked(in_one_line(error)) from error
-    n_rows = getattr(getattr(module, "weight", None), "shape", (0,))[0]
-    if int(ids.max()) >= n_rows:
+    if int(ids.max()) >= getattr(getattr(module, "weight", None), "shape", (0,))[0]:
         raise _NotAsked("its input embeddings are no table with a row for each of the token ids")
     # by position: its name differs between classes
     embeddings = runner.call(lambda **given: module(*given.values()), {TOKENS: ids})

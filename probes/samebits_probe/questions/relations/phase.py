@@ -68,8 +68,7 @@ def _with_eager(source: load.Source) -> Callable[[], Any]:
 def _prompts(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield forward's arguments for every input set, or for the first prompt if there is none."""
     prompts = session.prompts()
-    sets = [name for name, inputs in prompts.items() if inputs.is_set]
-    for name in sets or list(prompts)[:1]:
+    for name in [name for name, inputs in prompts.items() if inputs.is_set] or list(prompts)[:1]:
         yield name, prompts[name].kwargs
 
 

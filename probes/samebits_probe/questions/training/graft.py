@@ -135,8 +135,7 @@ class Steps(NamedTuple):
         return {name: self._digest(gradient) for name, gradient in gradients.items()}
 
     def _digest(self, tensor: torch.Tensor) -> str:
-        coarse = self.learner.promoted is not None
-        return Content(tensor, None, coarse=coarse, scaled=True).digest()
+        return Content(tensor, None, coarse=self.learner.promoted is not None, scaled=True).digest()
 
 
 def _pieces(own: LossCalls, donor: Facts, batch: Batch) -> tuple[dict[str, list[Any]], list[Any]]:

@@ -76,9 +76,8 @@ def gradients(
             key, taken = (cut.tensor, cut.part), cut.take(gradient)
             parts[key] = parts[key] + taken if key in parts else taken
             holders.setdefault(cut.tensor, set()).add(name)
-    whole = _joined(parts)
     return (
-        whole,
+        _joined(parts),
         {name: len(names) for name, names in holders.items()},
         sorted({*without} - {*holders}),
     )

@@ -376,8 +376,7 @@ _PROMPT, _STEPS = 4, 4
 
 
 def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
-    can_generate = getattr(learner.model, "can_generate", lambda: False)()
-    if setting.head != "causal-lm" or not can_generate:
+    if setting.head != "causal-lm" or not getattr(learner.model, "can_generate", lambda: False)():
         raise NoMeaning("the class does not generate")
     ids = rows.unpacked(learner.model).kwargs["input_ids"]
     ids = torch.cat([ids, ids.flip(1)], dim=1)[:, : _PROMPT + _STEPS]

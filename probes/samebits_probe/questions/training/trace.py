@@ -113,8 +113,7 @@ def traced(
     marked: dict[str, str] = {}
     plain = _digests(learner, _step(learner, batch, backward=backward))
     inputs = {n: value for n, value in batch.kwargs.items() if isinstance(value, torch.Tensor)}
-    coarse = learner.promoted is not None
-    trace = StepTrace(learner.model, inputs, coarse=coarse)
+    trace = StepTrace(learner.model, inputs, coarse=learner.promoted is not None)
     with phase("trace of a training step"), trace:
         trained = _step(learner, batch, backward=backward)
         trace.mark("logits", trained.logits)

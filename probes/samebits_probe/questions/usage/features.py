@@ -86,8 +86,7 @@ def _has_image_token(config: Any) -> bool:
 
 def _tensor(output: Any) -> torch.Tensor | None:
     """Return the features: a tensor as it is, the pooled one of an output, else all of it in a row; of a list the first."""
-    pooled = getattr(output, "pooler_output", None)
-    for value in (output, pooled):
+    for value in (output, getattr(output, "pooler_output", None)):
         first = value[0] if isinstance(value, (list, tuple)) and value else value
         if torch.is_tensor(first):
             return first

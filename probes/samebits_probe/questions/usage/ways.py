@@ -145,10 +145,9 @@ def _config(subject: Subject) -> Facts:
         config = prepared[0] if isinstance(prepared, tuple) else prepared
     except Exception:  # noqa: BLE001, S110  then the fields as they were read
         pass
-    fields = config.to_dict() if config is not None else {}
     return {
         name: value
-        for name, value in fields.items()
+        for name, value in (config.to_dict() if config is not None else {}).items()
         if isinstance(value, bool | int | float | str | list)
         and name not in ("transformers_version", "_from_model_config")
     }
