@@ -101,9 +101,7 @@ def _default(kind: type) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, (bool, int, str))
+    return math.isfinite(value) if isinstance(value, float) else isinstance(value, (bool, int, str))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -150,9 +150,7 @@ def _plain_items(items: Any) -> list[Any]:
 def _plain_item(item: Any) -> Any:
     if isinstance(item, (list, tuple)):
         return _plain_items(item)
-    if item is None or isinstance(item, (bool, int)):
-        return item
-    return plain(str(item))
+    return item if item is None or isinstance(item, (bool, int)) else plain(str(item))
 
 
 def _raised(error: BaseException) -> dict[str, Any]:

@@ -314,9 +314,7 @@ def _sort_key(name: str, array: np.ndarray) -> tuple[bool, int, int, int, str]:
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
-    if dtype.kind == "b":
-        return "BOOL"
-    return f"{dtype.kind.upper()}{8 * dtype.itemsize}"
+    return "BOOL" if dtype.kind == "b" else f"{dtype.kind.upper()}{8 * dtype.itemsize}"
 
 
 _ONE_FILE = 1 << 60
@@ -368,9 +366,7 @@ def _fan_in(shape: tuple[int, ...], transposed: bool) -> int:
         return shape[0]
     # (out, in), or a kernel (out, in, width), (out, in, height, width). Stacked experts
     # (experts, out, in) look like a kernel, but no kernel here is wider than 16.
-    if len(shape) == 3 and shape[2] > 16:
-        return shape[2]
-    return math.prod(shape[1:])
+    return shape[2] if len(shape) == 3 and shape[2] > 16 else math.prod(shape[1:])
 
 
 def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:

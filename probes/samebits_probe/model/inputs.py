@@ -173,9 +173,7 @@ def decoder_tokens(name: str, config: Any, length: int, rows: int = 1) -> torch.
     channels = getattr(getattr(config, "decoder_config", None), "num_channels", None)
     streams = [f"{name}:{n}" if n else name for n in range(codebooks or channels or 1)]
     ids = torch.tensor([decoder_ids(stream, config, length) for stream in streams])
-    if channels:
-        return ids.T.repeat(rows, 1, 1)
-    return ids.repeat(rows, 1)
+    return ids.T.repeat(rows, 1, 1) if channels else ids.repeat(rows, 1)
 
 
 def decoder_length(width: int) -> int:

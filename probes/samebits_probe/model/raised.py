@@ -143,9 +143,7 @@ def _converted(value: Any) -> Any:
     """Return an argument with every raised tensor in it converted."""
     if isinstance(value, Raised):
         return value.values.to(value.dtype)
-    if isinstance(value, list | tuple):
-        return type(value)(map(_converted, value))
-    return value
+    return type(value)(map(_converted, value)) if isinstance(value, list | tuple) else value
 
 
 def _writes(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:

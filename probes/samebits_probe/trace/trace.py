@@ -489,9 +489,7 @@ def _written(value: Any) -> str:
         return "%"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_written, value))}]"
-    if isinstance(value, torch.dtype):
-        return dtype_name(value)
-    return repr(value)
+    return dtype_name(value) if isinstance(value, torch.dtype) else repr(value)
 
 
 def _sdpa_mask(args: Any, kwargs: Fact) -> torch.Tensor | None:

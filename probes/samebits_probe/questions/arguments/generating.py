@@ -64,9 +64,7 @@ def inputs(model: Any, kwargs: Facts) -> Facts | None:
     encoded = {name: value for name, value in kwargs.items() if name != DECODER}
     if _is_row(tokens, 2) and encoded.keys() <= {TOKENS, MASK}:
         return encoded
-    if _is_row(sound, 3) and encoded.keys() == {_SOUND}:
-        return encoded
-    return None
+    return encoded if _is_row(sound, 3) and encoded.keys() == {_SOUND} else None
 
 
 def _is_row(value: Any, dimensions: int) -> bool:

@@ -496,6 +496,4 @@ def backend_of(processor: Any) -> str:
     names = [base.__name__ for base in type(processor).__mro__]
     if any(name in ("BaseImageProcessorFast", "BaseVideoProcessor") for name in names):
         return "torchvision"
-    if "BaseImageProcessor" in names:
-        return "pil"
-    return "python"
+    return "pil" if "BaseImageProcessor" in names else "python"
