@@ -91,12 +91,7 @@ def observe(session: Session) -> dict[str, Any]:
 
 
 def _without_model(session: Session) -> dict[str, Any]:
-    """Return the content of the capture of a folder that holds a tokenizer or processors alone.
-
-    Raises:
-        PhaseFailed: the tokenizer raised.
-
-    """
+    """Return the content of the capture of a folder that holds a tokenizer or processors alone."""
     session.loaded = load.without_model(session.source)
     for signal in ("weights", "buffers", "inv_freq", "forward", "greedy"):
         session.skip(signal, "the folder holds no model")

@@ -19,7 +19,8 @@ from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.state import drop_tensors, everything, hashes
 from samebits_probe.model.tensor import dtype_name, tensor_hash
 from samebits_probe.process import progress
-from samebits_probe.process.failure import in_words, without_folders
+from samebits_probe.process.failure import in_words
+from samebits_wire.folders import without_folders
 
 Facts = dict[str, Any]
 _MAX_MESSAGE = 400

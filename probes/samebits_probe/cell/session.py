@@ -28,7 +28,8 @@ from samebits_probe.model.leftover import Leftover, seed
 from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress, settings
-from samebits_probe.process.failure import PhaseFailed, describe, in_words, without_folders
+from samebits_probe.process.failure import PhaseFailed, describe, in_words
+from samebits_wire.folders import without_folders
 from samebits_wire.jobs import CellJob
 
 MAX_FRESH_MODEL_BYTES = 4 << 30

@@ -16,7 +16,8 @@ import transformers
 
 from samebits_probe.cell import attributes, written
 from samebits_probe.model.load import Source, load_tokenizer
-from samebits_probe.process.failure import in_one_line, without_folders
+from samebits_probe.process.failure import in_one_line
+from samebits_wire.folders import without_folders
 
 FIXED = "Hello world 12345 naïve"
 """A text with a capital, digits and a letter outside ASCII."""

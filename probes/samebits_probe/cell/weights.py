@@ -190,9 +190,7 @@ class Tracer:
         return Origin(f"stack{inner}", tuple(p for layer in layers for p in layer.pieces))
 
     def _transposed_concatenation(self, name: str, layer: torch.Tensor) -> Origin | None:
-        if layer.ndim != 2:
-            return None
-        if (origin := self._concatenated(name, layer.transpose(0, 1))) is None:
+        if layer.ndim != 2 or (origin := self._concatenated(name, layer.transpose(0, 1))) is None:
             return None
         pieces = tuple((piece, part, True) for piece, part, _ in origin.pieces)
         return Origin(f"transpose of {origin.layout}", pieces)

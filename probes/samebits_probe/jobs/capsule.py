@@ -28,8 +28,9 @@ from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.model.load import watched_loads
 from samebits_probe.model.tensor import Keeper, header, raw_bytes
 from samebits_probe.process import files, progress, threads
-from samebits_probe.process.failure import describe, in_words, without_folders
+from samebits_probe.process.failure import describe, in_words
 from samebits_probe.process.hashing import ALGORITHM
+from samebits_wire.folders import without_folders
 from samebits_wire.jobs import TensorsJob, TrialJob
 
 

@@ -29,8 +29,9 @@ from samebits_probe.model.checkpoint import refuse_code, refuse_outside
 from samebits_probe.model.choice import DECODER, kinds_of, signature_of
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
-from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_folders
+from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_wire import jobs, vocabularies
+from samebits_wire.folders import without_folders
 
 _GENERATES = "causal-lm or seq2seq-lm"
 """Head of a class whose name does not show whether the model has an encoder."""
@@ -200,12 +201,7 @@ def has_no_model(source: Source) -> bool:
 
 
 def without_model(source: Source) -> Loaded:
-    """Load the tokenizer of a folder that has no model, if it has one.
-
-    Raises:
-        PhaseFailed: the tokenizer raised.
-
-    """
+    """Load the tokenizer of a folder that has no model, if it has one."""
     with phase("files"):
         refuse_outside(source.where, source.weights_variant)
         refuse_code(source.where, source.weights_variant)

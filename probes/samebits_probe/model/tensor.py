@@ -56,22 +56,12 @@ def require_plain(tensor: torch.Tensor) -> None:
 
 
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
-    """Return the bytes of ``tensor`` in row-major order; copied only if strided or on a device.
-
-    Raises:
-        NotHashable: see :func:`require_plain`.
-
-    """
+    """Return the bytes of ``tensor`` in row-major order; copied only if strided or on a device."""
     return memoryview(_flat_bytes(tensor).numpy())
 
 
 def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of ``tensor`` in row-major order, uint8 [number of bytes], on the CPU.
-
-    Raises:
-        NotHashable: see :func:`require_plain`.
-
-    """
+    """Return the bytes of ``tensor`` in row-major order, uint8 [number of bytes], on the CPU."""
     require_plain(tensor)
     flat = tensor.detach().to("cpu").contiguous().reshape(-1)
     if flat.is_complex():
@@ -143,12 +133,7 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Return True if two tensors hold the same bytes in row-major order, whatever their shapes.
-
-    Raises:
-        NotHashable: see :func:`require_plain`.
-
-    """
+    """Return True if two tensors hold the same bytes in row-major order, whatever their shapes."""
     first_bytes, second_bytes = _flat_bytes(first), _flat_bytes(second)
     if first_bytes.numel() != second_bytes.numel():
         return False

@@ -13,20 +13,6 @@ from samebits_probe.process import consent, own, symbols
 from samebits_probe.process.paths import package_path
 from samebits_wire.folders import without_folders
 
-__all__ = [
-    "PhaseFailed",
-    "Unknown",
-    "answer_or_failure",
-    "describe",
-    "in_one_line",
-    "in_words",
-    "library_line",
-    "phase",
-    "place",
-    "raised",
-    "without_folders",
-]
-
 _OF_MODELS = re.compile(r"/transformers(_modules)?/")
 """Files of the library, and of models with code of their own."""
 

@@ -58,9 +58,7 @@ def observe_buffers(session: Session) -> None:
     with phase("buffers"):
         buffers: dict[str, Any] = {}
         for name, buffer in model.named_buffers():
-            if buffer.is_meta:
-                continue
-            if (ref := session.tensor_ref("buffers", name, buffer)) is None:
+            if buffer.is_meta or (ref := session.tensor_ref("buffers", name, buffer)) is None:
                 continue
             buffers[name] = {
                 "ref": ref,

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.process.failure import without_folders
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
     from samebits_probe.questions.crossings.load import Observed

@@ -41,12 +41,7 @@ class Parts(NamedTuple):
     """True if the checkpoint has a chat template for its processor."""
 
     def load(self, name: str, source: Source) -> Any:
-        """Return a part of the checkpoint, or of a copy of it.
-
-        Raises:
-            PhaseFailed: its load raised.
-
-        """
+        """Return a part of the checkpoint, or of a copy of it."""
         with phase(f"load the {name}"):
             if name == TOKENIZER:
                 if (tokenizer := load_tokenizer(source)) is None:
@@ -57,21 +52,11 @@ class Parts(NamedTuple):
             return processors.loader(name, source)()
 
     def facts(self, name: str, source: Source) -> Facts:
-        """Return what a part gives; it is loaded for this, as calls change its settings.
-
-        Raises:
-            PhaseFailed: its load raised, or its class cannot be asked.
-
-        """
+        """Return what a part gives; it is loaded for this, as calls change its settings."""
         return self.facts_of(name, self.load(name, source))
 
     def facts_of(self, name: str, loaded: Any) -> Facts:
-        """Return what a part gives that is loaded and not used any more.
-
-        Raises:
-            PhaseFailed: its class cannot be asked.
-
-        """
+        """Return what a part gives that is loaded and not used any more."""
         with phase(f"ask the {name}"):
             if name == TOKENIZER:
                 groups = {"texts": texts.facts(loaded, None), "conversations": chat.facts(loaded)}

@@ -60,12 +60,7 @@ class Learner:
         self.leaks |= watch.leaks
 
     def forward(self, kwargs: dict[str, Any], what: str = "forward") -> Trained:
-        """Return the loss of a batch, with its graph.
-
-        Raises:
-            NoLoss: forward returns no loss.
-
-        """
+        """Return the loss of a batch, with its graph."""
         seed(chance.SEED)
         with self.arithmetic(), progress.forward(kwargs, what, times=self.cost):
             return self._forward(kwargs)

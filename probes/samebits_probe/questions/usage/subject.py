@@ -12,7 +12,8 @@ import torch
 from samebits_probe.model import forks
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import seeded_ids, text_config
-from samebits_probe.process.failure import place, without_folders
+from samebits_probe.process.failure import place
+from samebits_wire.folders import without_folders
 
 HALF = 6
 """Tokens of each of the two sequences that are packed into one row."""
