@@ -188,9 +188,7 @@ PROBES = (
     _attention("flash_attention_3", "flash_attn_interface", _HOPPER),
     DeviceProbe("sdpa by its flash kernel", _no_flash_of_torch, _flash_of_torch),
     DeviceProbe(
-        "experts by grouped_mm",
-        _no_experts,
-        _loaded_with({"experts_implementation": "grouped_mm"}),
+        "experts by grouped_mm", _no_experts, _loaded_with({"experts_implementation": "grouped_mm"})
     ),
     _tf32(on=True),
     _tf32(on=False),

@@ -52,10 +52,7 @@ def _config_of(module: torch.nn.Module, model: torch.nn.Module) -> Any:
 
 
 def formula_facts(
-    kind: str,
-    buffer: torch.Tensor,
-    settings: Settings,
-    config: Any,
+    kind: str, buffer: torch.Tensor, settings: Settings, config: Any
 ) -> dict[str, Any]:
     """Return the distance from the float64 formula, and the bound of correct float32 arithmetic.
 

@@ -374,10 +374,7 @@ def make(
 
 
 def _of_plans(
-    classes: tuple[Any, Any],
-    default: dict[str, Any],
-    limits: Limits,
-    refusals: dict[str, str],
+    classes: tuple[Any, Any], default: dict[str, Any], limits: Limits, refusals: dict[str, str]
 ) -> Made | None:
     """Return the first model that runs, of the default config and of it filled; else one that is made, or None."""
     made: Made | None = None
@@ -412,10 +409,7 @@ class Limits(NamedTuple):
 
 
 def _made(
-    classes: tuple[Any, Any],
-    default: dict[str, Any],
-    limits: Limits,
-    refusals: dict[str, str],
+    classes: tuple[Any, Any], default: dict[str, Any], limits: Limits, refusals: dict[str, str]
 ) -> Made | None:
     """Return the model of the first plan that runs, else of the first that is made; None if none is."""
     cls, config_class = classes

@@ -349,13 +349,7 @@ class Ladder:
         return refs
 
     def _decode(
-        self,
-        model: Any,
-        name: str,
-        inputs: Inputs,
-        watch: Watch | None,
-        *,
-        twice: bool,
+        self, model: Any, name: str, inputs: Inputs, watch: Watch | None, *, twice: bool
     ) -> Facts:
         """Return the logits of every step by row, [steps, vocabulary], with forced tokens."""
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}

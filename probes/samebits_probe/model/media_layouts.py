@@ -121,11 +121,7 @@ def patch_layouts(
     beside: Beside = ((grid_argument, (3,), grid),)
     if (merges := grid_argument.replace("grid_thw", "merge_sizes")) in signature.names:
         beside = (*beside, (merges, (), merge))
-    for row in (
-        (channels * frames * patch**2,),
-        (channels * patch**2,),
-        (channels, patch, patch),
-    ):
+    for row in ((channels * frames * patch**2,), (channels * patch**2,), (channels, patch, patch)):
         yield Layout(argument, (math.prod(grid), *row), joined=True, beside=beside)
 
 

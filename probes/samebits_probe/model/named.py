@@ -138,10 +138,7 @@ _ARGUMENTS: dict[str, tuple[_Argument, ...]] = {
     ),
     "flattened_patches": (_Argument(("patch_embed_hidden_size",), _flattened_patches),),
     "visual_feats": (
-        _Argument(
-            ("visual_feat_dim",),
-            _numbers("visual_feats", _STEPS, "visual_feat_dim"),
-        ),
+        _Argument(("visual_feat_dim",), _numbers("visual_feats", _STEPS, "visual_feat_dim")),
     ),
     "visual_pos": (_Argument(("visual_feat_dim", "visual_pos_dim"), _of_objects),),
     "states": (_Argument(_GAME, _numbers("states", _STEPS, "state_dim")),),

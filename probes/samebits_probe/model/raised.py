@@ -41,12 +41,7 @@ _VIEWS = frozenset(
     }
 )
 _LOOKUPS = frozenset(
-    {
-        _aten.embedding.default,
-        _aten.gather.default,
-        _aten.index.Tensor,
-        _aten.index_select.default,
-    }
+    {_aten.embedding.default, _aten.gather.default, _aten.index.Tensor, _aten.index_select.default}
 )
 """Operations whose result has values of the first argument only, and fewer of them."""
 

@@ -167,12 +167,7 @@ def unigram() -> Part:
     pieces: list[list[str | float]] = [[content, 0.0] for content in SPECIAL]
     pieces += [[f"▁{word}", -2.0 - i / 64] for i, word in enumerate(words)]
     pieces += [[letter, -8.0 - i / 64] for i, letter in enumerate(letters)]
-    space = {
-        "type": "Metaspace",
-        "replacement": "▁",
-        "prepend_scheme": "always",
-        "split": True,
-    }
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     ends = {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}
     a, b = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}

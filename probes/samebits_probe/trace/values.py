@@ -70,11 +70,7 @@ class Values:
                 self._marked.append(tensor)
 
     def of(
-        self,
-        tensor: torch.Tensor,
-        *,
-        structural: bool = False,
-        base: torch.Tensor | None = None,
+        self, tensor: torch.Tensor, *, structural: bool = False, base: torch.Tensor | None = None
     ) -> int:
         """Return the value of a tensor, hashed if it carries none."""
         if (value := self.carried(tensor)) is not None:

@@ -30,10 +30,7 @@ def observe(session: Session) -> None:
     if session.leaves_out("omitted", session.no_time(n_forwards)):
         return
     before = Leftover(session.loaded.model)
-    with (
-        session.instrument("omitted"),
-        progress.forwards(n_forwards, next(iter(wholes.values()))),
-    ):
+    with session.instrument("omitted"), progress.forwards(n_forwards, next(iter(wholes.values()))):
         effects = Effects(session.loaded.model, before)
         for name, kwargs in wholes.items():
             session.signals["forward"][name]["omitted"] = {

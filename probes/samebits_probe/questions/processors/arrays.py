@@ -56,11 +56,7 @@ def facts_of_text(value: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
 
 
 def _facts(dtypes: list[str], shapes: list[list[int]], digest: Any) -> dict[str, Any]:
-    return {
-        "dtype": ", ".join(dtypes),
-        "shapes": shapes,
-        "hash": digest.hexdigest()[:_HASH_LENGTH],
-    }
+    return {"dtype": ", ".join(dtypes), "shapes": shapes, "hash": digest.hexdigest()[:_HASH_LENGTH]}
 
 
 def plain(value: Any) -> np.ndarray:

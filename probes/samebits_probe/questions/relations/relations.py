@@ -152,9 +152,7 @@ def _refuses_tokens(model: Any) -> str:
 
 
 def of_made_model(
-    made: small.Made,
-    job_options: RelationOptions,
-    with_eager: Callable[[], Any] | None = None,
+    made: small.Made, job_options: RelationOptions, with_eager: Callable[[], Any] | None = None
 ) -> Facts:
     """Try every relation on a made model; what would be of its weights only is left out."""
     options: RelationOptions = job_options | {"samples": 0}

@@ -192,9 +192,7 @@ class Subject:
 
     def _kwargs(self, way: Way, start: int, stop: int) -> dict[str, Any]:
         ids = torch.tensor([row[start:stop] for row in way.rows], device=self._device)
-        kwargs: dict[str, Any] = {
-            "decoder_input_ids" if self.encoder_decoder else "input_ids": ids,
-        }
+        kwargs: dict[str, Any] = {"decoder_input_ids" if self.encoder_decoder else "input_ids": ids}
         if not self.encoder_decoder:
             kwargs |= self._beside(ids)
         if forks.accepts(self.model, "use_cache"):
