@@ -7,6 +7,7 @@ that tests of the host can cover the rules. model.input_set makes the tensors.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -62,10 +63,7 @@ def resolved(declared: Fact, config: Any) -> Seeded | Masked | Constant:
     if "value" in declared:
         return Constant(declared["value"], declared.get("dtype"))
     shape = tuple(_size(size, config) for size in declared["shape"])
-    count = 1
-    for size in shape:
-        count *= size
-    if count > _MAX_ELEMENTS:
+    if (count := math.prod(shape)) > _MAX_ELEMENTS:
         raise NotFed(
             f"the shape {list(shape)} has {count:,} elements: write at most {_MAX_ELEMENTS:,}"
         )

@@ -122,12 +122,12 @@ def loading_info(info: dict[str, Any]) -> dict[str, list[str]]:
 
     4.x has lists, 5.x sets; mismatched keys are tuples of name and both shapes in both.
     """
-    keys_by_kind = {}
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        keys_by_kind[kind] = sorted(
+    return {
+        kind: sorted(
             key if isinstance(key, str) else str(tuple(key)) for key in info.get(kind) or ()
         )
-    return keys_by_kind
+        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
+    }
 
 
 def rope_settings(config: Any, layer_type: str | None = None) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import sys
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -188,10 +189,7 @@ def values(name: str, argument: str, config: Any, rows: int = 1) -> torch.Tensor
 
 def seeded_numbers(name: str, argument: str, shape: tuple[int, ...]) -> torch.Tensor:
     """Return float32 numbers in [-1, 1) that depend on the two names and the shape alone."""
-    count = 1
-    for n in shape:
-        count *= n
-    if not count:
+    if not (count := math.prod(shape)):
         return torch.zeros(shape)
     words = hash_words(f"{name}:{argument}", 4 * count)
     numbers = torch.frombuffer(words, dtype=torch.int32)[:count]

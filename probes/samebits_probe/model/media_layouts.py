@@ -52,8 +52,7 @@ class Layout(NamedTuple):
         """Return the arguments; floats depend on the name alone."""
         shape = (rows * self.shape[0], *self.shape[1:]) if self.joined else (rows, *self.shape)
         tensors = {self.main: seeded_numbers(name, self.main, shape)}
-        for argument, own in self.more:
-            tensors[argument] = seeded_numbers(name, argument, (rows, *own))
+        tensors |= {key: seeded_numbers(name, key, (rows, *own)) for key, own in self.more}
         for argument, own, values in self.beside:
             filled = torch.tensor(values) if isinstance(values, tuple) else torch.full(own, values)
             tensors[argument] = filled.reshape(1, *own).repeat(rows, *[1] * len(own))
