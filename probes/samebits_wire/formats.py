@@ -93,7 +93,7 @@ TRAINER: Final = 5
 # 4: which functions of transformers it entered.
 # 5: which settings of the model's config a run leaves changed.
 
-TRAINING: Final = 10
+TRAINING: Final = 11
 """One training step."""
 # 1: first.
 # 2: takes_items and chance; batches of more heads, a loss with label smoothing, and four relations.
@@ -105,6 +105,7 @@ TRAINING: Final = 10
 # 8: a batch with images, and two relations of it.
 # 9: gradient checkpointing where only layers learn.
 # 10: accumulation of a batch of one row.
+# 11: no logits of padding.
 
 CHECKPOINT: Final = 4
 """A checkpoint made from a recipe."""

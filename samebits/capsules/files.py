@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,12 @@ def _matching_files(source: Path, patterns: Iterable[str]) -> Iterable[Path]:
     # code may be a package of its own
     paths |= {path for path in source.rglob("*.py") if "__pycache__" not in path.parts}
     return sorted(path for path in paths if path.is_file())
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files that a load needs, by their paths in the folder."""
+    paths = {path.relative_to(folder).as_posix(): path for path in _files(folder)}
+    return {name: sha256(path.read_bytes()).hexdigest() for name, path in paths.items()}
 
 
 def size(folder: Path) -> int:

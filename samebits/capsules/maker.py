@@ -440,11 +440,12 @@ class _Builder:
         """Write the capsule's files into a new folder and return the folder."""
         request, folder = self._request, self._work / "capsule"
         folder.mkdir()
+        subject = self._subject(case.question, case.folder)
         if case.folder is not None:
             files.copy_checkpoint(case.folder, folder / FOLDER)
+            subject = subject._replace(files=files.digests(folder / FOLDER))
         metrics = trials.distance(case.question, case.answers, self._trial_values)
         sees = tuple(map(_sees, (case.answers.reference, case.answers.candidate)))
-        subject = self._subject(case.question, case.folder)
         first_index = metrics.top[0].index if metrics is not None and metrics.top else None
         sides = []
         for number, side in enumerate(request.sides):

@@ -58,6 +58,8 @@ class Subject(NamedTuple):
     """Name of the output that plays the part of the logits; None: the usual one."""
     zeros: ZerosIn | None = None
     """The file of zeros that a script writes in place of the weights; None: it has weights."""
+    files: Mapping[str, str] = MappingProxyType({})
+    """The files of the checkpoint beside the scripts: path -> SHA-256."""
 
 
 class Installed(NamedTuple):
@@ -90,7 +92,7 @@ class Expectation(NamedTuple):
 
 def script(subject: Subject, installed: Installed, expectation: Expectation | None = None) -> str:
     """Return the text of a script. Without an expectation, for a trial, it only measures."""
-    question = subject.question
+    question, is_unstable = subject.question, _is_unstable(expectation)
     return _TEMPLATE.render(
         **_metadata(installed),
         subject=subject,
@@ -101,7 +103,13 @@ def script(subject: Subject, installed: Installed, expectation: Expectation | No
         imports=_imports(subject, expectation),
         own_imports=_own_imports(subject),
         checkpoint=_checkpoint(subject),
-        constants=[*_constants(question), *_expected_constants(expectation)],
+        constants=[
+            *_constants(question),
+            *_file_constants(subject, expectation),
+            *_expected_constants(expectation),
+        ],
+        files=subject.files,
+        mismatch="{first, other} != {EXPECTED}" if is_unstable else "digest != EXPECTED",
         stand_in=STAND_IN,
         has_data=_has_data(question),
         has_seed=_has_seed(question),
@@ -111,7 +119,7 @@ def script(subject: Subject, installed: Installed, expectation: Expectation | No
         arguments=_arguments(subject),
         expectation=expectation,
         sees=expectation and expectation.sees,
-        is_unstable=_is_unstable(expectation),
+        is_unstable=is_unstable,
         first_index=_elements(expectation),
         other_script=expectation and script_name(expectation.other_stack),
     )
@@ -163,6 +171,7 @@ def _imports(subject: Subject, expectation: Expectation | None) -> list[str]:
     names: set[str] = set()
     if expectation is not None:
         names |= {"sys", "traceback"} if expectation.sees.error else {"hashlib", "sys"}
+        names |= {"hashlib"} if subject.files else set()
     if _is_unstable(expectation):
         names |= {"os", "subprocess"}
     if _has_seed(subject.question):
@@ -234,6 +243,12 @@ def _expected_constants(expectation: Expectation | None) -> list[str]:
     lines = [f'EXPECTED = "{expectation.sees.sha256}"']
     name = script_name(expectation.other_stack)
     return [*lines, f'OTHER = "{other_hash}"  # the result of {name}'] if other_hash else lines
+
+
+def _file_constants(subject: Subject, expectation: Expectation | None) -> list[str]:
+    if expectation is None or not subject.files:
+        return []
+    return [_assignment("FILES", dict(subject.files)) + "  # SHA-256 of the checkpoint's files"]
 
 
 def _assignment(name: str, value: object) -> str:
@@ -324,7 +339,9 @@ def _text_assignment(name: str, text: str) -> str:
     return "\n".join([f"{name} = (", *(f'    "{chunk}"' for chunk in chunks), ")"])
 
 
-_OWN_NAMES = frozenset({"CHECKPOINT", "EARLIER", "EXPECTED", "FIRST", "MESSAGE", "OTHER", "REAL"})
+_OWN_NAMES = frozenset(
+    {"CHECKPOINT", "EARLIER", "EXPECTED", "FILES", "FIRST", "MESSAGE", "OTHER", "REAL"}
+)
 
 
 def _is_unstable(expectation: Expectation | None) -> bool:

@@ -38,7 +38,8 @@ pylock.toml, Pipfile.lock and environment.yml, as of both commits. A version fol
 said that none does. No model runs. The exit code is 0 either way.
 """
 
-MARK = "<!-- samebits bump -->"
+MARK = "<!-- samebits bump of {} -->"
+"""First line of a comment, with the job that writes it."""
 AUTHOR = "github-actions[bot]"
 """Who writes by the token of a workflow: a comment of somebody else is never changed, whatever it holds."""
 MAX_BYTES = 55_000
@@ -48,6 +49,8 @@ BEFORE, AFTER = "before", "after"
 MATRIX = "samebits-bump.yaml"
 
 _RELEASE = re.compile(r"\d+(\.\d+)*")
+_UNSAFE = re.compile(r"[^\w ./:]+")
+"""What cannot stand in a comment of HTML: two dashes, or its end."""
 _MENTION = re.compile(r"(?<![\w`])@(?=\w)|(?<!&)#(?=\d)")
 
 
@@ -71,6 +74,8 @@ class Options(Record):
     """Write the comment for the pull request."""
     report: Annotated[Path | None, Option("REPORT.json")] = None
     """The report of the run, for the comment."""
+    job: Annotated[str, Option("NAME")] = "one job"
+    """Whose comment it is: jobs of other names write comments of their own."""
     known: Annotated[Path | None, Option("FILE")] = None
     """The comments that exist: what `gh api --paginate --slurp` prints; the id of the one to update is appended
     to the output, as comment."""
@@ -115,9 +120,9 @@ def write_bump(options: Options) -> list[str]:
         outputs["exit-code"] = str(INCOMPLETE if found.problems else PASS)
     if options.comment:
         has_run = bool(to_run) and options.known is not None
-        replace(options.comment, comment(found, options.report, has_run=has_run))
+        replace(options.comment, comment(found, options.report, options.job, has_run=has_run))
     if options.known:
-        outputs["comment"] = own_comment(options.known)
+        outputs["comment"] = own_comment(options.known, options.job)
     lines = [f"{name}={value}" for name, value in outputs.items()]
     moved = [f"{m.package} {m.before} -> {m.after} ({', '.join(m.files)})" for m in found.moves]
     said = [*moved, *(text.replace("`", "") for text in (*found.problems, *found.notes))]
@@ -355,8 +360,13 @@ def _moved(found: Found) -> str:
     return "unknown" if found.problems else "false"
 
 
-def comment(found: Found, report: Path | None, *, has_run: bool) -> str:
-    """Return the text of the comment; its first line is the mark by which it is found again."""
+def _mark(job: str) -> str:
+    """Return the first line of a job's comment, by which it is found again."""
+    return MARK.format(_UNSAFE.sub("-", job).strip("-") or "one job")
+
+
+def comment(found: Found, report: Path | None, job: str, *, has_run: bool) -> str:
+    """Return the text of the comment; its first line is the mark of the job."""
     names = ", ".join(f"{m.package} {m.before} → {m.after}" for m in found.moves)
     title = names or ("moved, and not compared" if found.problems else "no version moves")
     rows = [[m.package, m.before, m.after, join(map(code, m.files))] for m in found.moves]
@@ -372,18 +382,19 @@ def comment(found: Found, report: Path | None, *, has_run: bool) -> str:
         text = page([text, Markdown("The run ended without a report: its log says why.")])
     # nobody is notified, and no issue of another number gets a reference
     quiet = _MENTION.sub(lambda match: f"{match[0]}\u200b", text)
-    return f"{MARK}\n{quiet.rstrip()[:_MAX_CHARACTERS]}\n"
+    return f"{_mark(job)}\n{quiet.rstrip()[:_MAX_CHARACTERS]}\n"
 
 
-def own_comment(path: Path) -> str:
-    """Return the id of the comment of an earlier run; '' if there is none. Raises BumpError."""
+def own_comment(path: Path, job: str) -> str:
+    """Return the id of the comment of an earlier run of a job; '' if there is none. Raises BumpError."""
+    mark = [_mark(job)]
     try:
         pages = json.loads(path.read_bytes())
         listed = [one for page in pages for one in (page if isinstance(page, list) else [page])]
         own = [
             one["id"]
             for one in listed
-            if one["user"]["login"] == AUTHOR and (one["body"] or "").splitlines()[:1] == [MARK]
+            if one["user"]["login"] == AUTHOR and (one["body"] or "").splitlines()[:1] == mark
         ]
         return str(int(own[0])) if own else ""
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -148,11 +148,19 @@ def _skip_covers(what: str, observation: Observation) -> bool:
 
 def _raised_in_one_run(run: Capture, twin: Capture) -> Iterator[Disagreement]:
     """Yield the phases that raised in ``run`` and succeeded in the other run."""
-    for failure in run.failures:
-        signals = signals_of(failure.phase)
-        if failure.may_be_the_machine or not signals or not _went_well(failure, twin):
-            continue
+    for failure in raised_alone(run, twin):
         yield _of_phase(failure.phase, f"raised {failure.type} only in run {run.run}")
+
+
+def raised_alone(run: Capture, twin: Capture) -> list[Failure]:
+    """Return the exceptions of phases that raised in ``run`` and succeeded in the other run."""
+    return [
+        failure
+        for failure in run.failures
+        if not failure.may_be_the_machine
+        and signals_of(failure.phase)
+        and _went_well(failure, twin)
+    ]
 
 
 def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[Disagreement]:

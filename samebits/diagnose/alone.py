@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.compare.describe import some
 from samebits.compare.phases import best_first, failures, incomplete_at, same_exception
 from samebits.compare.signals import disagreements, never_written
+from samebits.compare.stability import raised_alone
 from samebits.records.ids import Verdict
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class CellState(NamedTuple):
     failure: Failure | None = None
     """The exception that kept the model from loading."""
     failures: tuple[Failure, ...] = ()
-    """Exceptions of phases after the load."""
+    """Exceptions of phases after the load, without those that are an instability."""
     unfinished: Unfinished | None = None
     """Where a run ended that lacks something a verdict needs."""
     unstable: tuple[Disagreement, ...] = ()
@@ -99,7 +100,11 @@ def _loaded_state(
     if unstable and not _is_replaced(unstable, runs):
         first_failure = failure or next((f for run in runs for f in failures(run)), None)
         headline = f"the cell does not reproduce itself: {some(map(str, unstable))}"
-        return CellState(first, Verdict.UNSTABLE, headline, first_failure, unstable=unstable)
+        in_one_run = {*raised_alone(first, second), *raised_alone(second, first)}
+        raised = tuple(f for f in _phase_failures(first, second) if f not in in_one_run)
+        return CellState(
+            first, Verdict.UNSTABLE, headline, first_failure, raised, unstable=unstable
+        )
     return CellState(first, failures=_phase_failures(first, second), unfinished=unfinished)
 
 

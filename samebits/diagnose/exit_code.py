@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import some
+from samebits.diagnose.alone import failure_line
 from samebits.diagnose.everywhere import everywhere
 from samebits.diagnose.failing import failing_signals
 from samebits.records.ids import EXPLANATORY, Verdict
@@ -93,12 +94,20 @@ def _failing(results: Sequence[CellResult], shared_cells: set[CellId]) -> Iterat
             names = [str(cell.cell) for cell in cells]
             yield f"{_cell_count(names)} with verdict {verdict}: {some(names)}"
     for result in results:
-        if result.verdict is Verdict.FAILED and result.expected and result.cell not in shared_cells:
+        is_covered_in_part = (
+            result.verdict in (Verdict.FAILED, Verdict.UNSTABLE) and result.expected
+        )
+        if is_covered_in_part and result.cell not in shared_cells:
             yield f"{result.cell}: {uncovered(result)}"
 
 
 def uncovered(result: CellResult) -> str:
-    """Return the part of a failed cell that no entry covers, though one expects its failure."""
+    """Return the part of a cell that no entry covers, though one expects what it raises or that it is unstable."""
+    if result.failures:
+        raised = "; ".join(map(failure_line, result.failures))
+        return f"a part of it is expected, but no entry covers what else it raises ({raised})"
+    if result.verdict is Verdict.UNSTABLE:
+        return "what it raises is expected, but no entry covers that it is unstable"
     signals = some(signal.signal for signal in failing_signals(result))
     where = f" in {signals}" if signals else ""
     return f"its failure is expected, but no entry covers the rest ({result.rest}{where})"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from samebits.compare.phases import DECODED, PROBE, signals_of, word_and_prompt
+from samebits.compare.phases import DECODED, PROBE, exception_key, signals_of, word_and_prompt
 from samebits.diagnose.exit_code import OPEN
 from samebits.diagnose.failing import differing_signals, failing_signals
 from samebits.matrix.plan import matches
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from samebits.matrix.spec import Expected
+    from samebits.records.capture import Failure
     from samebits.records.comparison import CellResult
     from samebits.records.ids import CellId
 
@@ -40,6 +42,9 @@ not finish either: that depends on the machine, and the next run may finish.
 
 DIFFERENCES: frozenset[Kind] = frozenset({"differs", "diverged"})
 """Kinds that describe a comparison with the reference, and not the cell itself."""
+
+_OF_THE_CELL = frozenset({Verdict.FAILED, Verdict.UNSTABLE})
+"""Verdicts on a cell itself."""
 
 INCONCLUSIVE: dict[Kind, frozenset[Verdict]] = {
     "differs": OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE},
@@ -77,9 +82,7 @@ def apply_expected(
     covered = {result.cell: _covering(result, entries) for result in results}
     reports = tuple(entry.report(covered) for entry in entries)
     fixed = {cell for entry in entries for cell in entry.fixed_cells()}
-    marked = (
-        _with_expectation(r, covered[r.cell], fixed, _covering_failure(r, entries)) for r in results
-    )
+    marked = (_with_expectation(r, covered[r.cell], fixed, entries) for r in results)
     return tuple(marked), reports
 
 
@@ -197,6 +200,8 @@ class _ResultPart(NamedTuple):
     """The signals that the entries have to name together."""
     shown: list[str]
     """The signals of which an entry has to name at least one, if none has to be named."""
+    failure: Failure | None = None
+    """The exception that it is; None: it is what was compared."""
 
 
 def _result_parts(result: CellResult) -> list[_ResultPart]:
@@ -206,30 +211,32 @@ def _result_parts(result: CellResult) -> list[_ResultPart]:
     """
     if result.judged == Verdict.UNSTABLE:
         unstable = _ResultPart(result.judged, list(result.unstable_signals), [])
-        if result.failure is None:
-            return [unstable]
-        return [unstable, _ResultPart(Verdict.FAILED, [], _raised_signals(result))]
+        return [unstable, *_raised_parts(result)]
     differing = [signal.signal for signal in differing_signals(result)]
     failing: list[str] = [signal.signal for signal in failing_signals(result)]
+    parts = _raised_parts(result) if result.judged == Verdict.FAILED else []
     if result.rest is None:
-        own = _raised_signals(result)
-        return [_ResultPart(result.judged, failing, own or list(differing))]
-    parts = []
-    if result.judged != Verdict.NOT_FINISHED:  # what raised, without what was compared
-        parts = [_ResultPart(result.judged, [], _raised_signals(result))]
+        return parts or [_ResultPart(result.judged, failing, list(differing))]
+    if not parts and result.judged != Verdict.NOT_FINISHED:
+        parts = [_ResultPart(result.judged, [], [])]
     if result.rest.passes:
         return parts
     return [*parts, _ResultPart(result.rest, failing, list(differing))]
 
 
-def _raised_signals(result: CellResult) -> list[str]:
-    """Return the signals that an exception left unobserved; none unless the cell has one.
+def _raised_parts(result: CellResult) -> list[_ResultPart]:
+    """Return a part for each exception of a cell; the same one of later phases is no other."""
+    first: dict[tuple[str, ...], Failure] = {}
+    for failure in result.failures:
+        first.setdefault(exception_key(failure)[1:], failure)
+    return [_ResultPart(Verdict.FAILED, [], _raised_signals(f.phase), f) for f in first.values()]
+
+
+def _raised_signals(phase: str) -> list[str]:
+    """Return the signals that an exception left unobserved.
 
     Without them an entry for a `generate()` that raises would cover a forward or a load that raises.
     """
-    if result.judged not in (Verdict.FAILED, Verdict.UNSTABLE) or result.failure is None:
-        return []
-    phase = result.failure.phase
     word, place = word_and_prompt(phase)
     if word == PROBE:
         return [place.partition(".")[0]] if place else []
@@ -259,27 +266,33 @@ def _covering_part(
 
 
 def _with_expectation(
-    result: CellResult, entries: list[_Entry], fixed: set[CellId], failure: list[_Entry]
+    result: CellResult, covering: list[_Entry], fixed: set[CellId], entries: Iterable[_Entry]
 ) -> CellResult:
-    """Return a result marked as expected or fixed, if it is.
+    """Return a result marked as expected or fixed, if it is; ``covering`` cover all of it."""
+    update: dict[str, object] = {}
+    if covering:
+        update["expected"] = _reasons(covering)
+        if result.judged != Verdict.NOT_FINISHED:
+            update["verdict"] = Verdict.EXPECTED
+    elif result.judged in _OF_THE_CELL:
+        update = _covered_in_part(result, entries)
+    elif result.cell in fixed and result.judged == Verdict.IDENTICAL:
+        update["verdict"] = Verdict.FIXED
+    return result.model_copy(update=update) if update else result
 
-    ``failure`` are the entries that cover only its failure.
-    """
-    reasons = tuple(dict.fromkeys(entry.rule.reason for entry in entries or failure))
-    if entries and result.judged != Verdict.NOT_FINISHED:
-        return result.model_copy(update={"verdict": Verdict.EXPECTED, "expected": reasons})
-    if entries or failure:
-        return result.model_copy(update={"expected": reasons})
-    if result.cell in fixed and result.judged == Verdict.IDENTICAL:
-        return result.model_copy(update={"verdict": Verdict.FIXED})
-    return result
+
+def _covered_in_part(result: CellResult, entries: Iterable[_Entry]) -> dict[str, object]:
+    """Return what an entry covers of a cell that raises or is unstable, though none covers its rest."""
+    own = [part for part in _result_parts(result) if part.verdict in _OF_THE_CELL]
+    covering = [_covering_part(result, part, entries) for part in own]
+    if not any(covering):
+        return {}
+    left = (p.failure for p, c in zip(own, covering, strict=True) if p.failure and not c)
+    return {"expected": _reasons(chain.from_iterable(covering)), "failures": tuple(left)}
 
 
-def _covering_failure(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:
-    """Return the entries that cover the failure of a cell, but not its rest."""
-    if result.judged != Verdict.FAILED or result.rest is None:
-        return []
-    return _covering_part(result, _result_parts(result)[0], entries)
+def _reasons(entries: Iterable[_Entry]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(entry.rule.reason for entry in entries))
 
 
 @cache

@@ -146,6 +146,9 @@ def _without_comparison(
 ) -> CellResult:
     """Return the result of a cell with a verdict of its own, with the hunt if it is unstable."""
     cell_result = _plain_result(cell, verdict, state.headline)
+    raised = state.failures if reference_state is None else _own_failures(state, reference_state)
+    if verdict is Verdict.FAILED and state.failure is not None:
+        raised = (state.failure,)
     reference = reference_state.capture if reference_state is not None else None
     hunt: tuple[Step, ...] = ()
     if verdict is Verdict.UNSTABLE and reference is not None and reference.cell != cell:
@@ -154,6 +157,7 @@ def _without_comparison(
     update = {
         "reference": reference.cell if reference is not None else None,
         "failure": state.failure,
+        "failures": tuple(map(_without_traceback, raised)),
         "absent": state.absent,
         "unstable": tuple(map(str, state.unstable)),
         "unstable_signals": tuple(dict.fromkeys(d.signal for d in state.unstable if d.signal)),
@@ -194,10 +198,10 @@ def _compared_result(
     first = first_difference(reference, candidate, signals)
     splits = _compared_splits(reference, candidate, signals)
     informs = informing(reference, candidate, values)
-    own_failures = tuple(
-        f for f in state.failures if not any(is_same(f, g) for g in reference_state.failures)
+    own_failures = (
+        *_own_failures(state, reference_state),
+        *new_failures(reference, candidate),
     )
-    own_failures = (*own_failures, *new_failures(reference, candidate))
     shared = tuple(
         _without_traceback(failure) for failure in state.failures if failure not in own_failures
     )
@@ -230,6 +234,12 @@ def _compared_result(
         if state.unfinished is not None
         else cell_result
     )
+
+
+def _own_failures(state: CellState, reference_state: CellState) -> tuple[Failure, ...]:
+    """Return the exceptions of a cell that its reference does not raise."""
+    known = reference_state.failures
+    return tuple(f for f in state.failures if not any(is_same(f, g) for g in known))
 
 
 def _signals_verdict(signals: tuple[SignalComparison, ...]) -> tuple[Verdict, str]:
@@ -335,6 +345,7 @@ def _failed_result(
         "rest": rest,
         "headline": headline,
         "failure": failure,
+        "failures": tuple(map(_without_traceback, failures)),
         "unfinished": state.unfinished,
     }
     if everywhere and rest is Verdict.REFERENCE:
@@ -389,7 +400,7 @@ def _run_notes(state: CellState, runs: Runs, cell_result: CellResult) -> Iterato
 
 
 def _without_traceback(failure: Failure) -> Failure:
-    """Return an exception without its traceback, which the reference's result holds."""
+    """Return an exception without its traceback, of which one is enough."""
     return failure.model_copy(update={"traceback": "", "frames": (), "symbols": ()})
 
 

@@ -129,6 +129,13 @@ RULES = (
         ),
         explains=RAISED,
     ),
+    Rule(
+        "SB213",
+        raised(
+            "KeyError", r"Missing required keys in `rope_(parameters|scaling)` for 'rope_type'="
+        ),
+        explains=RAISED,
+    ),
     Rule("SB209", _moved_default),
     Rule("SB211", _replaced),
     Rule("SB212", _ignored, explains=COMPUTED | {"weights"}),

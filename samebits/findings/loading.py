@@ -194,10 +194,18 @@ def _default_dtype(case: Case) -> Iterator[Sighting]:
         )
 
 
-def _round_trip(case: Case) -> Iterator[Sighting]:
+def _changed_copy(case: Case) -> Iterator[Sighting]:
+    return _round_trip(case, "differs")
+
+
+def _failed_copy(case: Case) -> Iterator[Sighting]:
+    return _round_trip(case, "save failed", "load failed")
+
+
+def _round_trip(case: Case, *outcomes: str) -> Iterator[Sighting]:
     integrity = case.capture.signals.integrity
     trip = integrity.round_trip if integrity is not None else None
-    if trip is None or trip.outcome not in ("differs", "save failed", "load failed"):
+    if trip is None or trip.outcome not in outcomes:
         return
     evidence = [f"save_pretrained, then from_pretrained in the same environment: {trip.outcome}"]
     if trip.reason:
@@ -270,8 +278,9 @@ RULES = (
     Rule("SB304", _missing_parameters, explains=UNSTABLE | STORED),
     Rule("SB305", _values_in_init, explains=RAISED),
     Rule("SB306", _default_dtype),
-    Rule("SB307", _round_trip),
+    Rule("SB307", _changed_copy),
     Rule("SB308", _ignored_tensors, explains=STORED),
     Rule("SB309", _renamed_tensors),
     Rule("SB310", _replaced_tensors, explains=UNSTABLE | STORED),
+    Rule("SB317", _failed_copy),
 )

@@ -26,8 +26,8 @@ class Sighting(NamedTuple):
     """The stack that raises, if the check answers on the other side."""
     of_reference: bool = False
     """True if the reference has the defect: the comparison of both sides shows it at the candidate."""
-    in_batches: bool = False
-    """True if it shows in rows of a batch alone, and explains no prompt of one row."""
+    of_prompts: tuple[str, ...] | None = None
+    """The prompts whose numbers it may explain, such as the padded ones; None for all."""
 
 
 RAISED: frozenset[str] = frozenset({"raised"})

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
-    from samebits.records.capture import Capture
+    from samebits.records.capture import Capture, WeightFacts
 
 
 _NO_KEYS = "'list' object has no attribute 'keys'"
@@ -75,7 +75,7 @@ def _untied(case: Case) -> Iterator[Sighting]:
             has_both = name in weights and alias in weights
             if has_both and alias not in aliases and name not in aliases:
                 same = weights[name].ref.hash == weights[alias].ref.hash
-                if not same and weights[name].origin == weights[alias].origin == "loaded":
+                if not same and _are_stored({name, *facts.aliases}, weights[name], weights[alias]):
                     continue  # the checkpoint has both: no tie is lost
                 same_bytes = (
                     "both have the same bytes, until one of them is trained" if same else ""
@@ -83,6 +83,14 @@ def _untied(case: Case) -> Iterator[Sighting]:
                 shared = f"{alias} shares its memory with {name} in {case.reference.cell.stack}"
                 separate = f"here it is a separate tensor, {weights[alias].origin}"
                 yield Sighting(alias, tuple(filter(None, (shared, separate, same_bytes))))
+
+
+def _are_stored(names: set[str], *weights: WeightFacts) -> bool:
+    """Return True if all tensors are loaded, and none shares its memory with one that has another name.
+
+    T5 of 5.0 to 5.2 gives ``shared`` the memory of ``lm_head``: that is no second tensor of the checkpoint.
+    """
+    return all(facts.origin == "loaded" and names.issuperset(facts.aliases) for facts in weights)
 
 
 def _two_stored(case: Case) -> Iterator[Sighting]:

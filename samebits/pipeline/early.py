@@ -46,6 +46,8 @@ _QUANTISED = {
 """quant_method -> packages without which every release refuses to load such a model: what
 validate_environment of its quantizer raises for. Older releases want autoawq and auto-gptq in place of
 gptqmodel."""
+_HEADS = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel", "ForMaskedLM")
+"""Ends of the names of classes that give logits of tokens."""
 
 
 class EarlyError(SamebitsError):
@@ -159,8 +161,8 @@ def _unknown(
         unknown = str(model_type)
         what = f"model_type {shown(unknown)}{known.near(unknown, known.types())}"
     elif isinstance(name, str) and name not in known.classes():
-        unknown, near = name, known.near(name, known.classes())
-        what = f"a model class {shown(name)}, which architectures names{near}"
+        unknown, hint = name, _of_type(name, str(model_type), order)
+        what = f"a model class {shown(name)}, which architectures names{hint}"
     else:
         return
     # only a release newer than the table can know it
@@ -176,6 +178,17 @@ def _unknown(
             f"{path}: no release of transformers knows {what}{separator} a package brings it, name "
             f"the package and the module that registers it: {how}"
         )
+
+
+def _of_type(name: str, model_type: str, order: Order) -> str:
+    """Return what the class can be called today: old checkpoints have names such as T5WithLMHeadModel."""
+    of_type = [other for other in known.classes() if known.type_of([other]) == model_type]
+    whole = [other for other in of_type if "For" in other or other.endswith("Model")]
+    if not of_type or (hint := known.near(name, whole)):
+        return hint if of_type else known.near(name, known.classes())
+    heads = [other for other in whole if other.endswith(_HEADS)]
+    how = "--class" if order.checks else "class:"
+    return f". Name the class of today, such as {how} transformers:{heads[0]}" if heads else ""
 
 
 def _is_covered(stack: StackSpec, releases: Releases) -> bool:

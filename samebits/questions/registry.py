@@ -84,7 +84,7 @@ def findings(case: Case) -> tuple[Finding, ...]:
                 saver=sighting.saver,
                 raises=sighting.raises,
                 of_reference=sighting.of_reference,
-                in_batches=sighting.in_batches,
+                of_prompts=sighting.of_prompts,
             )
             named.append(finding)
     return tuple(named)
@@ -180,7 +180,8 @@ def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
         return True
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
         return False
-    if finding.in_batches and any(d.subject.row is None for d in _first_deciders(result)):
+    prompts = {decider.subject.prompt for decider in _first_deciders(result)}
+    if finding.of_prompts is not None and not prompts.issubset(finding.of_prompts):
         return False
     assert result.decisive is not None
     if result.decisive.signal not in STORED or rule.explains - STORED - UNSTABLE:

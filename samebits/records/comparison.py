@@ -207,6 +207,10 @@ class CellResult(Record):
     graft: Graft | None = None
     """The parts of the reference that restore its bytes in this cell; None: nothing was swapped."""
     failure: Failure | None = None
+    failures: tuple[Failure, ...] = ()
+    """The exceptions that count, :attr:`failure` among them, without their tracebacks; of a cell that
+    entries of ``expected`` cover in part, those that no entry covers. One that only one of the two
+    runs raised is an instability."""
     shared_failures: tuple[Failure, ...] = ()
     """Exceptions of phases that the reference raises as well, so that they do not affect the
     verdict. In the reference cell: those that every release raises with this model."""

@@ -63,8 +63,8 @@ class Finding(Record):
     """The stack that raises, if it is about a check that answers on the other side."""
     of_reference: bool = False
     """True if the reference has the defect: the comparison of both sides shows it at the candidate."""
-    in_batches: bool = False
-    """True if it shows in rows of a batch alone, and explains no prompt of one row."""
+    of_prompts: tuple[str, ...] | None = None
+    """The prompts whose numbers it may explain, such as the padded ones; None for all."""
 
     @property
     def of_saving(self) -> bool:

@@ -68,6 +68,16 @@ def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[D
     )
 
 
+def of_releases(report: Report) -> list[tuple[RuleText, tuple[str, ...]]]:
+    """Return the silent defects of a release, with the stacks in which a model shows them."""
+    shown: dict[str, list[str]] = {}
+    for stack in report.stacks:
+        for finding in stack.findings:
+            shown.setdefault(finding.code, []).append(stack.id)
+    silent = (text for text in report.rules if text.kind == "silent" and text.code in shown)
+    return [(text, tuple(shown[text.code])) for text in silent]
+
+
 def limits_beside(report: Report) -> Iterator[str]:
     """Yield which checks beside the verdicts raise, and which defects no exception shows, but in the reference alone.
 

@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import re
+import sys
 import tempfile
 import tomllib
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -79,8 +81,9 @@ def metadata(text):
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("sees", SEES)
 @pytest.mark.parametrize("zeros", [None, "model.safetensors", "pytorch_model.bin"])
-def test_every_script_compiles_and_uses_only_what_it_imports(question, sees, zeros):
-    text = script(subject(QUESTIONS[question], zeros=zeros), OLD, expectation(sees))
+@pytest.mark.parametrize("files", [{}, {"config.json": "a" * 64}])
+def test_every_script_compiles_and_uses_only_what_it_imports(question, sees, zeros, files):
+    text = script(subject(QUESTIONS[question], zeros=zeros, files=files), OLD, expectation(sees))
     compile(text, "script", "exec")
     tree = ast.parse(text)
     imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
@@ -146,6 +149,51 @@ def test_other_bits_over_the_same_memory_are_no_matter_of_memory(hashes, ends):
     with contextlib.suppress(SystemExit):
         exec(compile(body, "main", "exec"), scope)  # noqa: S102
     assert output == [ends]
+
+
+def main_of(text, scope):
+    """Run what a script does when it is started, and return what it prints and how it ends."""
+    tree = ast.parse(text)
+    kept = [n for n in tree.body if getattr(n, "name", "") == "changed_files"]
+    names = ("FILES", "EXPECTED", "OTHER")
+    kept += [n for n in tree.body if isinstance(n, ast.Assign) and n.targets[0].id in names]
+    kept += [n for n in tree.body if isinstance(n, ast.If)]
+    output = []
+    scope = {
+        "sys": sys,
+        "hashlib": hashlib,
+        "print": lambda *t: output.append(" ".join(map(str, t))),
+    } | scope
+    release = MagicMock(__version__="5.0.0")
+    scope |= {"transformers": release, "torch": release, "__name__": "__main__"}
+    try:
+        exec(compile(ast.Module(kept, []), "main", "exec"), scope)  # noqa: S102
+    except SystemExit as end:
+        return [*output, str(end.code)]
+    return output
+
+
+@pytest.mark.parametrize("bits", ["3" * 64, "5" * 64])
+@pytest.mark.parametrize("change", ["", "changed", "missing"])
+def test_a_file_that_is_changed_or_missing_is_named_and_no_cpu_blamed(tmp_path, bits, change):
+    config = tmp_path / "config.json"
+    config.write_text("{}")
+    known = {"config.json": hashlib.sha256(b"{}").hexdigest()}
+    text = script(subject(files=known), OLD, expectation())
+    if change == "changed":
+        config.write_text("{ }")
+    elif change == "missing":
+        config.unlink()
+    scope = {"CHECKPOINT": tmp_path, "measure": MagicMock(), "sha256": lambda _: bits}
+    output = main_of(text, scope)
+    if change == "missing":
+        assert output[-1] == f"missing: {config}; copy the whole folder of this script"
+        return
+    assert ("changed since the measurement: config.json" in output) == bool(change)
+    ends = "as expected" if bits == "3" * 64 else "unexpected bits: they also depend on the CPU"
+    if change and bits != "3" * 64:
+        ends = "unexpected bits, changed since the measurement: config.json"
+    assert output[-1].startswith(ends)
 
 
 def test_an_exact_python_stays_exact():

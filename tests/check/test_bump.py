@@ -1,6 +1,7 @@
 """What a pull request moves: planted bumps, clean twins, and what states no version."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -294,15 +295,17 @@ def test_an_unpinned_transformers_is_said(tmp_path):
 def test_a_comment_has_the_mark_the_move_and_the_summary(tmp_path):
     report = tmp_path / "report.json"
     report.write_text(render(sample_report()))
-    text = bump.comment(moved(("transformers", OLD, NEW)), report, has_run=True)
-    assert text.startswith(f"{bump.MARK}\n## samebits: transformers 4.57.1 → 5.2.0\n")
+    text = bump.comment(moved(("transformers", OLD, NEW)), report, "ci/check", has_run=True)
+    assert text.startswith(
+        "<!-- samebits bump of ci/check -->\n## samebits: transformers 4.57.1 → 5.2.0\n"
+    )
     assert "What changed" in text
     assert len(text) < 65536
 
 
 def test_a_comment_notifies_nobody():
     problem = bump.fill("@somebody said #12, and me@host")
-    text = bump.comment(bump.Found(problems=(problem,)), None, has_run=False)
+    text = bump.comment(bump.Found(problems=(problem,)), None, "ci", has_run=False)
     assert "@somebody" not in text
     assert "#12" not in text
     assert "me@host" in text
@@ -310,15 +313,26 @@ def test_a_comment_notifies_nobody():
 
 def test_only_an_own_comment_is_updated(tmp_path):
     file = tmp_path / "known.json"
-    mine = {"id": 7, "user": {"login": bump.AUTHOR}, "body": f"{bump.MARK}\nx"}
+    mine = {"id": 7, "user": {"login": bump.AUTHOR}, "body": "<!-- samebits bump of ci/one -->\nx"}
     others = [mine | {"id": 1, "user": {"login": "stranger"}}, mine | {"id": 2, "body": None}]
     file.write_text(json.dumps([others, [mine]]))
-    assert bump.own_comment(file) == "7"
+    assert bump.own_comment(file, "ci/one") == "7"
+    assert bump.own_comment(file, "ci/two") == ""
     file.write_text(json.dumps([others]))
-    assert bump.own_comment(file) == ""
+    assert bump.own_comment(file, "ci/one") == ""
     file.write_text('{"message": "Not Found"}')
     with pytest.raises(bump.BumpError, match="no list of comments"):
-        bump.own_comment(file)
+        bump.own_comment(file, "ci/one")
+
+
+@pytest.mark.parametrize("job", ["--><script>", "a --> b", "ä\n{}", "", "--"])
+def test_no_name_of_a_job_ends_the_mark(job, tmp_path):
+    text = bump.comment(bump.Found(), None, job, has_run=False)
+    first = text.splitlines()[0]
+    assert re.fullmatch(r"<!-- (?:(?!--|[<>]).)+ -->", first), first
+    file = tmp_path / "known.json"
+    file.write_text(json.dumps([{"id": 3, "user": {"login": bump.AUTHOR}, "body": text}]))
+    assert bump.own_comment(file, job) == "3"
 
 
 @pytest.mark.processes

@@ -154,6 +154,11 @@ CRASHES = [
     ("SB201", "AttributeError", "'TinyConfig' object has no attribute 'pad_token_id'"),
     ("SB202", "AttributeError", "'LlamaConfig' object has no attribute 'rope_theta'"),
     (
+        "SB213",
+        "KeyError",
+        "\"Missing required keys in `rope_parameters` for 'rope_type'='longrope': {'factor'}\"",
+    ),
+    (
         "SB205",
         "huggingface_hub.errors.StrictDataclassFieldValidationError",
         "Validation error for field 'hidden_size': expected int, got str",
@@ -323,11 +328,11 @@ def test_a_list_of_ties_that_only_a_save_reads_is_named():
         return findings(Case(capture=sound(Memory(), "5.x", integrity=signal, code=code)))
 
     named = {finding.code: finding for finding in saved(reason)}
-    assert set(named) == {"SB307", "SB401"}
+    assert set(named) == {"SB317", "SB401"}
     assert named["SB401"].where == f"{OWN}:40"
     assert f"save_pretrained: {reason}" in named["SB401"].evidence
-    assert [f.code for f in saved("OSError: full")] == ["SB307"]
-    assert [f.code for f in saved(reason, own_code(classes=(cls(),)))] == ["SB307"]
+    assert [f.code for f in saved("OSError: full")] == ["SB317"]
+    assert [f.code for f in saved(reason, own_code(classes=(cls(),)))] == ["SB317"]
 
 
 def test_a_class_without_post_init_is_named():
@@ -492,12 +497,14 @@ def test_another_default_dtype_is_a_finding_and_the_same_is_none():
     assert codes_of(with_dtype("5.x", None), reference=old) == []
 
 
-@pytest.mark.parametrize("outcome", ["differs", "save failed", "load failed"])
-def test_a_lossy_round_trip_is_a_finding(outcome):
+@pytest.mark.parametrize(
+    ("outcome", "code"), [("differs", "SB307"), ("save failed", "SB317"), ("load failed", "SB317")]
+)
+def test_a_lossy_round_trip_is_a_finding(outcome, code):
     trip = RoundTrip(outcome=outcome, tensors=("q",), config=("theta",), reason="why")
     signal = IntegritySignal(poison="NaN", round_trip=trip)
     (finding,) = findings(Case(capture=sound(Memory(), integrity=signal)))
-    assert finding.code == "SB307"
+    assert finding.code == code
     assert {"why", "different bytes: q", "config: theta"} <= set(finding.evidence)
 
 
@@ -528,6 +535,23 @@ def both_stored(stack, *, together):
         return sound(memory, stack, weights=weights_signal(tensors), integrity=integrity(head=tie))
     tensors["head"] = weight(memory, values(8, 4, seed=3), "head")
     return sound(memory, stack, weights=weights_signal(tensors))
+
+
+def test_a_tie_that_moved_to_another_tensor_is_a_finding():
+    """https://github.com/huggingface/transformers/issues/48154."""
+
+    def run(stack, of_shared, other, of_other=()):
+        memory = Memory()
+        tensors = {
+            "shared": weight(memory, values(8, 4), "a", aliases=of_shared),
+            other: weight(memory, values(8, 4, seed=3), "b", aliases=of_other),
+        }
+        return sound(memory, stack, weights=weights_signal(tensors))
+
+    old = run("4.57", ("encoder", "decoder"), "head")
+    assert codes_of(run("5.2", ("encoder", "head"), "decoder"), reference=old) == ["SB404"]
+    both = run("5.x", ("encoder",), "decoder")  # the checkpoint has a tensor for each
+    assert codes_of(both, reference=old) == []
 
 
 def test_a_tie_that_leaves_out_a_stored_tensor_is_a_finding_of_the_release_that_ties():
@@ -867,13 +891,17 @@ def test_sdpa_and_eager_attention_of_different_functions_are_named_and_rounding_
 
 def test_padding_and_causality_have_findings_of_their_own():
     assert codes_of(with_relations(relation("left padding", 2.0, 2.0))) == ["SB705"]
-    for names, in_batches in (
-        (("left padding",), True),
-        (("right padding", "left padding"), True),
-        (("left padding", "batch size"), False),
+    memory = Memory()
+    rows = {"padded": ((3, 6), (0, 6)), "several": ((0, 6), (0, 6)), "short": None}
+    forwards = {name: forward(memory, real_rows=spans) for name, spans in rows.items()}
+    for names, of_prompts in (
+        (("left padding",), ("padded",)),
+        (("right padding", "left padding"), ("padded",)),
+        (("left padding", "batch size"), None),
     ):
-        (found,) = findings(Case(capture=with_relations(*(relation(n, 2.0, 2.0) for n in names))))
-        assert found.in_batches == in_batches, names
+        signal = RelationsSignal(relations=tuple(relation(n, 2.0, 2.0) for n in names))
+        (found,) = findings(Case(capture=sound(memory, forward=forwards, relations=signal)))
+        assert found.of_prompts == of_prompts, names
     assert codes_of(with_relations(relation("causality", 2.0, 2.0))) == ["SB706"]
     assert codes_of(with_relations(relation("left padding", 1e-5, 1e-14))) == []
 

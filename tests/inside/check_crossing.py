@@ -114,6 +114,15 @@ def test_of_a_list_the_items_that_changed_are_told():
     ]
 
 
+def test_a_false_field_that_the_class_does_not_know_may_go():
+    original = {"torchscript": False, "tie_word_embeddings": True, "dropout": 0.0}
+    changes = compared_config.changed_fields(original, observed(config={}))
+    assert changes == ["dropout: 0.0 → not there"]
+    kept = observed(config={"torchscript": True, "dropout": 0.0}, nulls={"tie_word_embeddings"})
+    changes = compared_config.changed_fields(original, kept)
+    assert changes == ["torchscript: false → true", "tie_word_embeddings: true → null"]
+
+
 def test_a_field_without_a_value_is_known_to_the_loader():
     first = observed(config={"n": 1}, nulls={"eos_token_id", "rope", "architectures"})
     saved = observed(config={"n": 1, "eos_token_id": 2, "rope.factor": 4.0, "architectures": ["A"]})

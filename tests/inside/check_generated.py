@@ -127,6 +127,16 @@ def test_a_class_that_is_not_made_for_padding_is_left_out():
     assert "the first step differs" in skips[generated.PADDED]
 
 
+def test_ends_that_a_class_gives_itself_are_left_to_it():
+    """As BLIP does, whose generate() is called with the ends of its decoder."""
+    model = whisper()
+    whole = model.generate
+    model.generate = lambda **given: whole(eos_token_id=None, pad_token_id=0, **given)
+    answer = asked(model)
+    assert [relation["relation"] for relation in answer.relations] == [generated.NAME]
+    assert not any(skip.get("raised") for skip in answer.inapplicable)
+
+
 def test_text_alone_and_a_model_that_does_not_generate_are_left_out():
     text = [("short", {"input_ids": torch.tensor([[5, 6]])})]
     answer = asked(whisper(), text)

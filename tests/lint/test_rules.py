@@ -174,6 +174,34 @@ CASES = [
         ),
     ),
     (
+        "SB718",  # taken by a choice
+        body(
+            "def prepare_inputs_for_generation(self, input_ids, **kwargs):\n"
+            "    ones = input_ids.new_ones(1, 1)\n"
+            "    mask = kwargs['attention_mask'] if 'attention_mask' in kwargs else ones\n"
+            "    return {'input_ids': input_ids, 'attention_mask': mask.bool()}"
+        ),
+        body(
+            "def prepare_inputs_for_generation(self, input_ids, **kwargs):\n"
+            "    ones = input_ids.new_ones(1, 1)\n"
+            "    mask = kwargs['attention_mask'] if kwargs.get('attention_mask') is not None else ones\n"
+            "    return {'input_ids': input_ids, 'attention_mask': mask.bool()}"
+        ),
+    ),
+    (
+        "SB718",
+        body(
+            "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
+            "    m = attention_mask if kwargs.get('use_cache') else attention_mask[:, -1:]\n"
+            "    return {'input_ids': input_ids, 'attention_mask': m.bool()}"
+        ),
+        body(  # the other side is no mask of generate()
+            "def prepare_inputs_for_generation(self, input_ids, attention_mask=None, **kwargs):\n"
+            "    m = input_ids if kwargs.get('use_cache') else input_ids[:, -1:]\n"
+            "    return {'input_ids': input_ids, 'attention_mask': m.bool()}"
+        ),
+    ),
+    (
         "SB105",
         "from transformers import AutoModel\nm = AutoModel.from_pretrained('x', dtype='auto')\n",
         "from transformers import AutoModel\nm = AutoModel.from_pretrained('x', torch_dtype='auto')\n",

@@ -187,6 +187,11 @@ def test_a_link_to_nothing_is_told_from_a_missing_file(tmp_path):
         ),
         ({"model_type": "rnabert"}, "--package NAME --import MODULE"),
         ({"architectures": ["ChronosBoltModelForForecasting"]}, "--class MODULE:NAME"),
+        ({"architectures": ["LLaMAForCausalLM"]}, 'did you mean "LlamaForCausalLM"'),
+        (
+            {"model_type": "t5", "architectures": ["T5WithLMHeadModel"]},
+            "such as --class transformers:T5ForConditionalGeneration. If a package",
+        ),
         ({"torch_dtype": "float23"}, 'torch_dtype "float23" is no dtype of torch: did you mean'),
         ({"torch_dtype": "fp16"}, 'did you mean "float16"?'),
     ],

@@ -220,7 +220,7 @@ def test_a_bump_is_compared_and_answered_in_one_comment_that_is_updated(tmp_path
         (comment,) = service.comments
         assert comment.get("updated", 0) == n_updates
     assert comment["body"].startswith(
-        "<!-- samebits bump -->\n## samebits: transformers 4.48.0 → 5.0.0"
+        "<!-- samebits bump of newest / samebits / matrix.yaml -->\n## samebits: transformers 4.48.0 → 5.0.0"
     )
     assert "odd" in comment["body"]
     assert "https://github.com/someone/project/actions/runs/7" in comment["body"]
@@ -234,6 +234,8 @@ def test_a_bump_that_keeps_all_bits_passes_and_says_so(tmp_path):
     service, event = bumped(tmp_path, "healthy")
     assert Run(service, event=event).action(bump="true")["exit-code"] == "0"
     assert len(service.comments) == 1
+    Run(service, event=event, job="another").action(bump="true")
+    assert ["updated" in comment for comment in service.comments] == [False, False]
 
 
 @pytest.mark.long

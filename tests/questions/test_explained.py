@@ -58,13 +58,13 @@ def test_a_broken_cache_explains_what_only_decoding_shows(deciding, named):
 
 
 @pytest.mark.parametrize(
-    ("in_batches", "subject", "named"),
+    ("of_prompts", "subject", "named"),
     [
-        (True, PADDED, ["SB705"]),
-        (True, PLAIN, []),  # nothing of a prompt of one row is padded
-        (False, PLAIN, ["SB705"]),  # a row alone may be what a defect of batches breaks
+        (("padded",), PADDED, ["SB705"]),
+        (("padded",), PLAIN, []),  # nothing of a prompt of one row is padded
+        (None, PLAIN, ["SB705"]),  # a row alone may be what a defect of batches breaks
     ],
 )
-def test_broken_padding_explains_no_prompt_without_padding(in_batches, subject, named):
-    found = finding("SB705", in_batches=in_batches)
+def test_broken_padding_explains_no_prompt_without_padding(of_prompts, subject, named):
+    found = finding("SB705", of_prompts=of_prompts)
     assert codes(("logits", subject), findings=(found,)) == named

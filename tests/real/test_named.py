@@ -84,7 +84,7 @@ SETTINGS = {
     "tokenizer-llama": TEXT,
 }
 """Model -> what its entry says besides."""
-ALWAYS = {"SB103", "SB307"}
+ALWAYS = {"SB103", "SB317"}
 """What is found of a cell without its defect, too: a head that generates in no release, and a model
 that cannot be saved, which is no matter of the reference."""
 API = {"SB802", "SB808", "SB809"}

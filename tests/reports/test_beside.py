@@ -1,13 +1,19 @@
 """Defects beside the verdict: those of a candidate come first, and report.md has their remedies."""
 
+import re
+from html import unescape
+
 import pytest
 
-from samebits.records.finding import Explanation, Finding
+from samebits.records.finding import Explanation, Finding, StackFinding
 from samebits.records.ids import Variant, Verdict
 from samebits.reports.answer import result
 from samebits.reports.beside import defects
 from samebits.reports.document import render
-from tests.support.sample_report import NEVER_WRITTEN, cell, row, sample_report
+from samebits.reports.html.addresses import HOME
+from samebits.reports.html.site import folder
+from samebits.reports.sections.in_brief import beside_the_verdict
+from tests.support.sample_report import NEVER_WRITTEN, cell, renamed, row, sample_report
 
 VARIANT = Variant(dtype="float32", attention="default")
 STACKS = ("4.48", "4.57", "5.23")
@@ -90,7 +96,46 @@ def test_the_report_has_their_remedies_and_its_title_the_silent_ones():
     assert result(report).endswith("silent findings beside the verdict (SB2)")
 
 
+@pytest.mark.parametrize("n_models", [1, 2])
+def test_the_first_page_of_report_html_has_the_same_section(n_models):
+    report = shown(s4_48="SB1", s5_23="SB3 SB2 SB4")
+    rows = (*report.rows, renamed(report.rows[0], model="other"))[:n_models]
+    report = report.model_copy(update={"rows": rows})
+    page = folder(report, ())[HOME]
+    part = page.partition("<h2>Beside the verdict</h2>")[2].partition("</section>")[0]
+    assert page.count("Beside the verdict</h2>") == 1
+    text = " ".join(unescape(re.sub("<[^>]*>", " ", part)).split())
+    models = " ( tiny )" if n_models == 1 else " ( tiny , other )"
+    assert f"SB2 name of SB2{models}: Mend SB2." in text, text
+    assert "SB4" not in text
+    assert "In the reference alone: SB1" in text
+    target = "#" if n_models == 1 else "html/models/tiny.html"
+    assert f'href="{target}"' in part
+
+
+def test_silent_defects_of_a_release_that_the_model_shows_are_named():
+    """SB855: Trainer of a release builds other batches, and the numbers of this model follow."""
+    report = shown()
+    stacks = [
+        stack.model_copy(
+            update={
+                "findings": tuple(
+                    StackFinding(code=code, where="x", evidence=(), models=("tiny",))
+                    for code in codes
+                )
+            }
+        )
+        for stack, codes in zip(report.stacks, ((), ("SB2",), ("SB2", "SB3")), strict=True)
+    ]
+    rules = tuple(rule.model_copy(update={"scope": "release"}) for rule in RULES)
+    report = report.model_copy(update={"rules": rules, "stacks": tuple(stacks)})
+    shown_here = "Of the release, and shown with this model: SB2 name of SB2 (4.57, 5.23)."
+    section = f"## Beside the verdict\n\n{shown_here} Remedies: [findings](findings.md)."
+    assert beside_the_verdict(report) == section
+
+
 def test_a_report_without_defects_has_no_such_section():
     report = shown()
     assert "Beside the verdict" not in render(report)["report.md"]
+    assert "Beside the verdict" not in folder(report, ())[HOME]
     assert "beside the verdict" not in result(report)

@@ -169,9 +169,10 @@ class Service:
 class Run:
     """One run of a workflow or an action."""
 
-    def __init__(self, service, *, matched_key="", event=None):
+    def __init__(self, service, *, matched_key="", event=None, job="samebits"):
         self.service = service
         self.event = event or {}
+        self.job = job
         self.used = []
         """``uses:`` of other repositories, with what they got."""
         self.output = ""
@@ -207,6 +208,7 @@ class Run:
                 "server_url": "https://github.com",
                 "run_id": "7",
                 "workflow": "newest",
+                "job": self.job,
                 "event": self.event,
             },
             "job": {"workflow_repository": "owner/samebits", "workflow_sha": "0" * 40},

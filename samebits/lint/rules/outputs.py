@@ -188,11 +188,20 @@ def _no_mask(project: Project) -> Iterator[Problem]:
 def _uses_of_mask(method: Function) -> Iterator[ast.Attribute]:
     """Yield uses of the mask as a tensor; none if the method asks for None, or makes a mask."""
     held = {_MASK} & argument_names(method)
+
+    def may_be_mask(node: ast.expr) -> bool:
+        """Return True for the mask, or a choice that may be it without a look at it."""
+        if isinstance(node, ast.IfExp):
+            return not may_be_mask(node.test) and (
+                may_be_mask(node.body) or may_be_mask(node.orelse)
+            )
+        return _is_mask_of_kwargs(node) or (isinstance(node, ast.Name) and node.id in held)
+
     for node in ast.walk(method):
         if not isinstance(node, ast.Assign):
             continue
         names = {target.id for target in node.targets if isinstance(target, ast.Name)}
-        if _is_mask_of_kwargs(node.value):
+        if may_be_mask(node.value):
             held |= names
         elif _MASK in names and not any(map(_is_mask_of_kwargs, ast.walk(node.value))):
             return
@@ -202,10 +211,8 @@ def _uses_of_mask(method: Function) -> Iterator[ast.Attribute]:
             if name in held or "mask" in name:
                 return
     for node in ast.walk(method):
-        if isinstance(node, ast.Attribute):
-            owner = node.value
-            if _is_mask_of_kwargs(owner) or (isinstance(owner, ast.Name) and owner.id in held):
-                yield node
+        if isinstance(node, ast.Attribute) and may_be_mask(node.value):
+            yield node
 
 
 def _is_mask_of_kwargs(node: ast.AST) -> bool:

@@ -48,7 +48,7 @@ def _losses(crossing: Crossing) -> set[str]:
 def _is_lossy(crossing: Crossing) -> bool:
     """Return True if another stack saved the model and this stack did not load it unchanged.
 
-    A save that failed is a finding of the saver (SB307). A process that died gives no cause.
+    A save that failed is a finding of the saver (SB317). A process that died gives no cause.
     """
     if crossing.saver == crossing.loader or crossing.outcome == "save failed":
         return False

@@ -126,8 +126,15 @@ def _broken_padding(case: Case) -> Iterator[Sighting]:
         names.remove("right padding")
     broken = [r for r in broken_in(case, *names) if not r.note]
     if broken:
-        in_batches = all(r.relation in _PADDING for r in broken)
-        yield Sighting("padded batch", _seen(case, broken), in_batches=in_batches)
+        of_padding = all(r.relation in _PADDING for r in broken)
+        of_prompts = tuple(_padded_prompts(case)) if of_padding else None
+        yield Sighting("padded batch", _seen(case, broken), of_prompts=of_prompts)
+
+
+def _padded_prompts(case: Case) -> Iterator[str]:
+    for prompt, facts in (case.capture.signals.forward or {}).items():
+        if len(set(facts.real_rows or ())) > 1:
+            yield prompt
 
 
 def _broken(name: RelationName, where: str) -> Callable[[Case], Iterator[Sighting]]:

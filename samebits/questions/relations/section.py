@@ -57,7 +57,7 @@ STANDING_WORDS = {
 }
 """Words for relations that are not broken: for one, for several."""
 
-BY_DESIGN = " (by design of its rope)"
+BY_DESIGN = " (by design)"
 
 MADE = " (seen with a tiny model of the same config)"
 
@@ -90,7 +90,7 @@ def broken_line(report: Report) -> str:
     by_design, when_made = _broken_by_design(all_lines), _broken_when_made(all_lines)
     model_texts = [
         f"{model} in {', '.join(stacks)} ({plural(n, 'check')}"
-        f"{', by design of its rope' if model in by_design else ''}"
+        f"{', by design' if model in by_design else ''}"
         f"{', seen with a tiny model of the same config' if model in when_made else ''})"
         for model, stacks, n in _places(all_lines)
     ]

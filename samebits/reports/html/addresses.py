@@ -11,6 +11,8 @@ from urllib.parse import quote
 from samebits.text.names import page_path
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from samebits.records.ids import CellId
 
 HOME = "report.html"
@@ -93,6 +95,16 @@ class Addresses:
         """Return the link from a page to any other file of the report."""
         start = "." if self._is_single else posixpath.dirname(self.path(source)) or "."
         return quote(posixpath.relpath(target, start))
+
+    def in_html(self, source: str, models: Iterable[str]) -> Callable[[str], str]:
+        """Return where a link of a section in Markdown leads from a page; '' unless it leads to one of the models."""
+        pages = {page_path(model): model_page(model) for model in models}
+
+        def address(target: str) -> str:
+            path = target.removeprefix("../").partition("#")[0]
+            return self.page(source, pages[path]) if path in pages else ""
+
+        return address
 
     @staticmethod
     def part(target: str) -> str:

@@ -31,7 +31,6 @@ from samebits.reports.stories import (
 )
 from samebits.text.lists import group_equal
 from samebits.text.markdown import visible
-from samebits.text.names import page_path
 from samebits.text.numbers import number
 
 if TYPE_CHECKING:
@@ -424,13 +423,7 @@ def _asides(rows: list[Row], report: Report, addresses: Addresses) -> Iterator[A
 
     The charts of a question stand below its first section.
     """
-    page = model_page(rows[0].model)
-    pages = {page_path(row.model): model_page(row.model) for row in report.rows}
-
-    def address(target: str) -> str:
-        path = target.removeprefix("../").partition("#")[0]
-        return addresses.page(page, pages[path]) if path in pages else ""
-
+    address = addresses.in_html(model_page(rows[0].model), report.models)
     sections = [(section, question) for question in questions() for section in question.of_model]
     undrawn = {
         question.name: question.charts for question in questions() if question.charts is not None

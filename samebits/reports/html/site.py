@@ -35,8 +35,9 @@ from samebits.reports.html.addresses import (
     web_address,
 )
 from samebits.reports.html.answers import Answers, summaries
-from samebits.reports.html.prose import with_code
+from samebits.reports.html.prose import rendered, with_code
 from samebits.reports.html.states import MEANINGS, class_of, details_anchor
+from samebits.reports.sections.in_brief import beside_the_verdict
 from samebits.reports.sections.the_worst import MAX_NAMES
 from samebits.reports.stories import row_name
 from samebits.text.lists import grouped
@@ -175,6 +176,7 @@ def _home(report: Report, addresses: Addresses) -> Page:
         ranks=matrix.ranks(),
         headline=f"{report.matrix}: {result(report, with_limits=False)}",
         limits=passing(report),
+        beside=_beside(report, HOME, addresses),
         summaries=summaries(report, HOME, addresses)[:n_shown],
         n_more=len(worst) - n_shown,
         rounding=[(name, addresses.page(HOME, model_page(name))) for name in only_rounding(found)],
@@ -188,6 +190,10 @@ def _home(report: Report, addresses: Addresses) -> Page:
         has_groups=any(row.group for row in lines),
     )
     return Page(HOME, _title(report), body, TABLE_SCRIPTS)
+
+
+def _beside(report: Report, path: str, addresses: Addresses) -> Markup:
+    return rendered(beside_the_verdict(report), addresses.in_html(path, report.models))
 
 
 def legend(report: Report) -> list[tuple[str, str, str]]:
@@ -266,6 +272,7 @@ def _model(
         view=view,
         markdown=addresses.file(path, markdown) if markdown in documents else "",
         is_first=path == HOME,
+        beside=_beside(report, path, addresses) if path == HOME else "",
         rules=rules_of(report, "release"),
         pair=upgrade.default_pair(report),
         legend=legend(report),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.exit_code import fails
 from samebits.findings.rulebook import plain_title, text_with_code, title
 from samebits.reports.answer import WORST_FIRST, first_sentences, in_one_release
-from samebits.reports.beside import defects
+from samebits.reports.beside import defects, of_releases
 from samebits.reports.plain import KINDS
 from samebits.reports.sections.at_a_glance import COLUMNS
 from samebits.reports.sections.overview import identical_models, legend, summary_lines
@@ -19,7 +19,7 @@ from samebits.text.names import page_path
 from samebits.text.numbers import count, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from samebits.records.finding import RuleText
     from samebits.records.report import Report
@@ -65,7 +65,8 @@ def beside_the_verdict(report: Report) -> Markdown:
     found = [defect for defect in defects(report) if not needs_nothing(defect.text)]
     repaired = [defect for defect in found if defect.since == "repaired"]
     needed = [defect for defect in found if defect.since != "repaired"]
-    if not found:
+    released = of_releases(report)
+    if not found and not released:
         return EMPTY
     titles = join((text_with_code(plain_title(defect.text)) for defect in repaired), "; ")
     return page(
@@ -73,7 +74,22 @@ def beside_the_verdict(report: Report) -> Markdown:
             heading(2, "Beside the verdict"),
             *_remedies([(defect.text, defect.models) for defect in needed]),
             fill("In the reference alone: {}.", titles) if repaired else EMPTY,
+            _of_releases(report, released) if released else EMPTY,
         ]
+    )
+
+
+def _of_releases(report: Report, shown: Iterable[tuple[RuleText, Iterable[str]]]) -> Markdown:
+    with_models = "this model" if len(report.models) == 1 else "models of this run"
+    titles = (
+        fill("{} ({})", text_with_code(plain_title(text)), ", ".join(stacks))
+        for text, stacks in shown
+    )
+    return fill(
+        "Of the release, and shown with {}: {}. Remedies: {}.",
+        with_models,
+        join(titles, "; "),
+        link("findings", FINDINGS),
     )
 
 

@@ -88,8 +88,15 @@ def ignored_fields(saved: Mapping[str, Any], original: Observed) -> set[str]:
 
 
 def _field_changes(name: str, original: Any, saved: Any) -> list[str]:
-    """Return the change of one field, if any; of a list of the same length, of each item."""
+    """Return the change of one field, if any; of a list of the same length, of each item.
+
+    A class that does not know a field reads nothing from it, and ``getattr(config, name, False)`` is how
+    transformers asks. So the loss of a field that is false is no change. Where a lost
+    ``tie_word_embeddings`` unties tensors, the copy has no second tensor, and loading it misses a key.
+    """
     if saved is _ABSENT:
+        if original is False or name.rpartition(".")[2] == "tie_word_embeddings":
+            return []
         return [f"{name}: {_value_text(original)} \u2192 not there"]
     if isinstance(original, list) and isinstance(saved, list) and len(original) == len(saved):
         pairs = enumerate(zip(original, saved, strict=True))

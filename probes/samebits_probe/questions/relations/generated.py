@@ -33,6 +33,8 @@ NAMES = (NAME, PADDED)
 _STEPS = 4
 _ZEROS = (media_way.TOKEN_TYPES, IMAGE_PLACES)
 """What has 0 for a token of text."""
+_ENDLESS = {"eos_token_id": None, "pad_token_id": 0}
+"""Arguments with which generate() makes all steps."""
 _UNKNOWN = "how its arguments go on behind the prompt is not known"
 _NO_PADDING = "the first step differs, so its class may not be made for padding on the left"
 _ROUNDING = 1e-3
@@ -107,9 +109,16 @@ def _padded_pairs(padded: Facts, alone: Facts, runner: Runner) -> dict[str, Pair
 def _generated(runner: Runner, kwargs: Facts) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the logits of each greedy step, [rows, steps, vocabulary], and all ids but the last one."""
     prompt = {name: value for name, value in kwargs.items() if name != DECODER}
-    settings = GREEDY_LOGITS | {"eos_token_id": None, "pad_token_id": 0, "max_new_tokens": _STEPS}
-    forks.drop_cache(runner.model)
-    output = runner.call(lambda **given: runner.model.generate(**given, **settings), prompt)
+    settings = GREEDY_LOGITS | {"max_new_tokens": _STEPS}
+
+    def generate(**given: Any) -> Any:
+        forks.drop_cache(runner.model)
+        try:
+            return runner.model.generate(**given, **settings, **_ENDLESS)
+        except TypeError:  # BLIP's generate() gives its own ends to that of its decoder
+            return runner.model.generate(**given, **settings)
+
+    output = runner.call(generate, prompt)
     return torch.stack(output.logits, dim=1), output.sequences[:, :-1]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process.failure import raised
 from samebits_probe.questions.training import origin
@@ -53,10 +55,23 @@ def _of_batch(learner: Learner, batch: Batch, trained: Trained, keeper: Keeper) 
     }
     if trained.logits is not None:
         logits = trained.logits.detach()
-        facts["logits"] = keeper.ref(logits)
+        facts["logits"] = keeper.ref(_of_tokens(logits, learner.model, batch))
         if learner.promoted is None and batch.labels is not None:
             facts["formula"] = formula(logits, batch.labels, loss, batch.kwargs.get(ITEMS))
     return facts
+
+
+def _of_tokens(logits: torch.Tensor, model: Any, batch: Batch) -> torch.Tensor:
+    """Return the logits without those of padding, [tokens, vocabulary] where the mask has padding.
+
+    A position of padding may attend to nothing but padding, as under a sliding window. Its logits have no
+    meaning, and no loss reads them.
+    """
+    mask = batch.kwargs.get("attention_mask")
+    if mask is None or getattr(model.config, "is_encoder_decoder", False):
+        return logits
+    is_token = mask.bool()
+    return logits if is_token.shape != logits.shape[:-1] or is_token.all() else logits[is_token]
 
 
 def _of_router(learner: Learner, batch: Batch, keeper: Keeper) -> Facts:
