@@ -34,8 +34,6 @@ from samebits_wire.jobs import CellJob
 
 MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
-OUTPUTS = "outputs"
-"""Signal of the tensors that a forward returns besides the logits."""
 NOT_ASKED = "--quick does not ask for it"
 MIN_LEAN_BYTES = 64 << 20
 """Bytes of parameters from which on a fresh model is first made without them: the first use of the
@@ -171,18 +169,24 @@ class Session:
         self.skip(f"tensor {signal} {name}", str(reason), why)
         self.skips[-1] |= {"tensor": name, "tensor_of": signal}
 
-    def observe_outputs(
-        self, prompt: str, tensors: dict[str, torch.Tensor], hashes: dict[str, str]
+    def observe_tensors(
+        self,
+        signal: str,
+        tensors: dict[str, torch.Tensor],
+        prompt: str = "",
+        hashes: dict[str, str] | None = None,
     ) -> None:
-        """Record outputs of a prompt by name, those without plain bytes as skips.
+        """Record tensors of a signal by name: of a prompt, or with '' of the model as loaded.
 
-        The name '' is that of the only output. ``hashes`` are those that are known, by name.
+        The name '' is that of the only tensor of a prompt. A tensor that has no plain bytes is
+        left out, with a skip. ``hashes`` are those that are known, by name.
         """
+        hashes = hashes or {}
         refs = {
-            name: self.tensor_ref(OUTPUTS, name, tensor, hashes.get(name, ""))
+            name: self.tensor_ref(signal, name, tensor, hashes.get(name, ""))
             for name, tensor in tensors.items()
         }
-        recorded = self.signals.setdefault("named", {}).setdefault(OUTPUTS, {})
+        recorded = self.signals.setdefault("named", {}).setdefault(signal, {})
         recorded.setdefault(prompt, {}).update({name: ref for name, ref in refs.items() if ref})
 
     def tensor_ref(

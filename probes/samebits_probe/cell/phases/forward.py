@@ -11,7 +11,7 @@ import torch
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.selfcheck import SelfCheck
-from samebits_probe.cell.session import OUTPUTS, Session, seed_generators
+from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import attention, heap, layers, outputs, unrun
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.executed import Executed
@@ -22,6 +22,8 @@ from samebits_probe.model.tensor import Keeper, NotHashable, Ref, dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
 
+OUTPUTS = "outputs"
+"""Signal of the tensors that a forward returns besides the logits."""
 HOOKS_CHANGE_OUTPUTS = (
     "a forward without hooks on the layers gives different outputs than one with hooks: either "
     "watching changes the result, or every forward gives another one"
@@ -184,7 +186,7 @@ def _record(
     session.signals["forward"][name] = _facts(session, inputs, result, layer_outputs)
     others = {path: tensor for path, tensor in result.tensors.items() if path != result.logits_name}
     if others:
-        session.observe_outputs(name, others, result.hashes)
+        session.observe_tensors(OUTPUTS, others, name, result.hashes)
 
 
 def _facts(
