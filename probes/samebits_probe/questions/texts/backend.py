@@ -107,8 +107,7 @@ def _summary(entries: Any) -> dict[str, Any]:
 
 
 def _text(part: Any) -> str:
-    text = json.dumps(_shortened(part), ensure_ascii=False, sort_keys=True)
-    text = plain(text)
+    text = plain(json.dumps(_shortened(part), ensure_ascii=False, sort_keys=True))
     return text if len(text) <= _MAX_PART else f"{text[:_MAX_PART]} {short_hash(text.encode())}"
 
 
