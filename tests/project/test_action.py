@@ -220,7 +220,7 @@ def test_a_bump_is_compared_and_answered_in_one_comment_that_is_updated(tmp_path
         (comment,) = service.comments
         assert comment.get("updated", 0) == n_updates
     assert comment["body"].startswith(
-        "<!-- samebits bump of newest / samebits / matrix.yaml -->\n## samebits: transformers 4.48.0 → 5.0.0"
+        "<!-- samebits bump of newest/samebits/matrix.yaml -->\n## samebits: transformers 4.48.0 → 5.0.0"
     )
     assert "odd" in comment["body"]
     assert "https://github.com/someone/project/actions/runs/7" in comment["body"]
