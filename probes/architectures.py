@@ -56,11 +56,8 @@ def _fills_table(node: ast.AST) -> bool:
 def _pair_keys(node: ast.AST) -> set[str]:
     """Return the key of an ``("llama", "LlamaConfig")`` pair, or the keys of a dict literal."""
     if isinstance(node, ast.Tuple) and len(node.elts) == 2:
-        first = node.elts[0]
-        return _texts([first])
-    if isinstance(node, ast.Dict):
-        return _texts(node.keys)
-    return set()
+        return _texts([node.elts[0]])
+    return _texts(node.keys) if isinstance(node, ast.Dict) else set()
 
 
 def _texts(nodes: Sequence[ast.AST | None]) -> set[str]:

@@ -26,14 +26,12 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.process.children import die_with_parent
 from samebits_wire.places import OF_A_RUN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 PROBES = Path(__file__).resolve().parent
 MESSAGE = 1 << 20

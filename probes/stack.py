@@ -40,6 +40,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -62,8 +63,6 @@ from samebits_probe.process.children import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from samebits_wire.jobs import Job
 
 LOG_LIMIT = 1 << 20
@@ -321,8 +320,7 @@ def _separate_remote_code() -> None:
     Up to 5.2 a local model's code is copied to a folder named after the last part of its path. Two
     checkpoints with the same name in two processes could then import each other's code.
     """
-    dynamic = sys.modules.get("transformers.dynamic_module_utils")
-    if dynamic is not None:
+    if (dynamic := sys.modules.get("transformers.dynamic_module_utils")) is not None:
         dynamic.HF_MODULES_CACHE = str(_modules_folder(os.getpid()))  # type: ignore[attr-defined]
 
 
@@ -335,8 +333,7 @@ def _learned_file(job: Job) -> Path:
 
 
 def _redirect(output_writer: int) -> None:
-    devnull = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(devnull, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output_writer, 1)
     os.dup2(output_writer, 2)
     os.close(output_writer)
@@ -448,8 +445,7 @@ def _import_everything() -> dict[str, Any]:
     """Import what every job needs, so that children share it, and return the machine's facts."""
     marks.MARKS.install()
     device_forks.count_without_driver()
-    torch = importlib.import_module("torch")
-    torch.set_num_threads(1)
+    importlib.import_module("torch").set_num_threads(1)
     settings = importlib.import_module(_SETTINGS)
     before = settings.read()
     vision.make_importable()

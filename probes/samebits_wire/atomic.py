@@ -18,13 +18,7 @@ from typing import IO
 
 
 def read_whole(path: str | Path, *, end: int = 0, most: int = 0) -> bytes:
-    """Return the content of a file, or that many bytes at its ``end``.
-
-    Raises:
-        OSError: it cannot be read, is no regular file, or has more than ``most`` bytes. A pipe is not
-            waited for.
-
-    """
+    """Return the content of a file, or that many bytes at its ``end``."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -48,10 +42,6 @@ def move(temporary: Path, path: Path) -> None:
     """Rename a file to ``path``, in place of whatever lies there except a device.
 
     A rename by root would remove ``/dev/null`` from the machine.
-
-    Raises:
-        OSError: it cannot be renamed.
-
     """
     if path.is_char_device() and not path.is_symlink():
         raise OSError(errno.EINVAL, "a device is not replaced", str(path))

@@ -69,15 +69,13 @@ def _bodies(statement: ast.stmt) -> tuple[list[list[ast.stmt]], list[list[ast.st
     if isinstance(statement, ast.Match):
         return [], [case.body for case in statement.cases]
     if isinstance(statement, ast.Try):
-        branches = [handler.body for handler in statement.handlers]
         return [statement.body, statement.finalbody], [
-            b for b in (*branches, statement.orelse) if b
+            b for b in (*[handler.body for handler in statement.handlers], statement.orelse) if b
         ]
     if isinstance(statement, ast.If) and len(statement.orelse) == 1:
-        is_chain = isinstance(statement.orelse[0], ast.If)
         return (
             ([statement.orelse], [statement.body])
-            if is_chain
+            if isinstance(statement.orelse[0], ast.If)
             else ([], [statement.body, statement.orelse])
         )
     bodies = (getattr(statement, name, None) for name in ("body", "orelse"))

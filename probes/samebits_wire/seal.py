@@ -31,27 +31,19 @@ def sealed_bytes(content: bytes) -> bytes:
     """Return a JSON object with its seal added as the last key."""
     body = content.rstrip()
     if not body.startswith(b"{") or not body.endswith(b"}"):
-        msg = "only an object can bear a seal"
-        raise ValueError(msg)
+        raise ValueError("only an object can bear a seal")
     body = body[:-1].rstrip()
     body += b"" if body == b"{" else b","
     return body + _BEGIN + hashlib.sha256(body).hexdigest().encode() + _END
 
 
 def opened(content: bytes) -> bytes:
-    """Return the JSON of a file without its seal.
-
-    Raises:
-        SealError: the seal is missing or does not match.
-
-    """
+    """Return the JSON of a file without its seal."""
     body, seal = memoryview(content)[:-_LENGTH], content[-_LENGTH:]  # no copy: traces are large
     if not seal.startswith(_BEGIN) or not seal.endswith(_END) or not body:
-        msg = "it bears no seal"
-        raise SealError(msg)
+        raise SealError("it bears no seal")
     if hashlib.sha256(body).hexdigest().encode() != seal[len(_BEGIN) : -len(_END)]:
-        msg = "its seal is that of other bytes"
-        raise SealError(msg)
+        raise SealError("its seal is that of other bytes")
     # without the comma before the seal, which an empty object does not have
     return b"".join((body[:-1] if len(body) > 1 else body, b"}"))
 
@@ -73,14 +65,8 @@ def sealed_lines(text: str) -> str:
 
 
 def opened_lines(text: str) -> str:
-    """Return lines of text without their seal.
-
-    Raises:
-        SealError: the seal is missing or does not match.
-
-    """
+    """Return lines of text without their seal."""
     body, comment, _ = text.rpartition(_COMMENT)
     if not comment or sealed_lines(body) != text:
-        msg = "its seal is that of other bytes"
-        raise SealError(msg)
+        raise SealError("its seal is that of other bytes")
     return body

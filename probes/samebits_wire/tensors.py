@@ -10,5 +10,4 @@ _FORMAT = b"samebits-tensor-1"
 
 def header(dtype: str, shape: Iterable[int]) -> bytes:
     """Return what is hashed before the bytes: it distinguishes dtypes and shapes of equal bytes."""
-    dims = ",".join(str(n) for n in shape)
-    return b"\0".join((_FORMAT, dtype.encode(), dims.encode(), b""))
+    return b"\0".join((_FORMAT, dtype.encode(), ",".join(str(n) for n in shape).encode(), b""))

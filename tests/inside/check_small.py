@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import torch
 import transformers
 from raising import raised
+from samebits_probe.cell import session as cell_session
 from samebits_probe.model import build, forks, load, small
 from samebits_probe.questions.crossings import save
 from samebits_probe.questions.relations import phase as relations_phase
@@ -242,6 +243,8 @@ class Session(SimpleNamespace):
 
     def skip(self, what, reason, why="plain"):
         self.skips.append((what, why))
+
+    leaves_out = cell_session.Session.leaves_out
 
     def options(self, question):
         return self.job["model"]["questions"].get(question)

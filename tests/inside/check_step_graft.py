@@ -82,11 +82,11 @@ def grafted(donor, patient, batch="padded", *, precise=False):
         learner = learner.in_float64() if precise else learner
         where = origin.places(made, None)
         if not facts:
-            pieces = graft.donated(learner, wanted, where, keeper)
+            pieces = graft.Steps(learner, wanted, where).donated(keeper)
             facts.append(json.loads(json.dumps(pieces)))
             slope = stored(keeper.root, pieces["slope"])
         else:
-            facts.append(graft.tried(learner, wanted, where, facts[0], slope, ([], [])))
+            facts.append(graft.Steps(learner, wanted, where).tried(facts[0], slope, ([], [])))
     return facts[1]
 
 

@@ -5,16 +5,13 @@ The result is ``attributes`` and ``unlike`` of TokenizerSignal in samebits/recor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from samebits_probe.cell import written
 from samebits_probe.cell.written import ABSENT, file_of, is_same, stated, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from samebits_probe.model.load import Source
+from samebits_probe.model.load import Source
 
 CONFIG = "tokenizer_config.json"
 _TOKENS = "added_tokens_decoder"
@@ -46,7 +43,7 @@ class Attribute(NamedTuple):
 def facts(tokenizer: Any, source: Source) -> dict[str, Any]:
     """Return what the tokenizer has of every key, and what it has otherwise than stated."""
     attributes = [*_attributes(tokenizer, source)]
-    named = {name: _there(tokenizer, name, ABSENT) for name in _ALWAYS}
+    named = {name: _there(tokenizer, name) for name in _ALWAYS}
     named |= {each.key: each.there for each in attributes if not each.key.startswith(_TOKENS)}
     return {
         "attributes": {key: text_of(value) for key, value in named.items()},
@@ -93,11 +90,11 @@ def _attribute(tokenizer: Any, key: str, value: Any) -> Attribute:
         return Attribute(key, contents, [token for token in contents if token in special])
     if key in _EXTRA and isinstance(value, dict):
         # each is an attribute of its name, and in 5.x of no list
-        named = {name: _there(tokenizer, name, ABSENT) for name in value}
+        named = {name: _there(tokenizer, name) for name in value}
         return Attribute(key, {name: _content(token) for name, token in value.items()}, named)
     if key == "chat_template" and isinstance(value, list):
         value = {named["name"]: named["template"] for named in value}
-    return Attribute(key, _content(value), _there(tokenizer, key, ABSENT))
+    return Attribute(key, _content(value), _there(tokenizer, key))
 
 
 def _content(value: Any) -> Any:
@@ -105,13 +102,13 @@ def _content(value: Any) -> Any:
     return value["content"] if isinstance(value, dict) and "content" in value else value
 
 
-def _there(tokenizer: Any, key: str, default: Any) -> Any:
+def _there(tokenizer: Any, key: str) -> Any:
     """Return an attribute; the argument of that name which the tokenizer keeps if it has none."""
     try:
         value = getattr(tokenizer, key)
     except Exception:  # noqa: BLE001  an attribute of another release, or one that cannot be read
-        return _plain(tokenizer.init_kwargs.get(key, default))
-    return default if callable(value) else _plain(value)
+        return _plain(tokenizer.init_kwargs.get(key, ABSENT))
+    return ABSENT if callable(value) else _plain(value)
 
 
 def _plain(value: Any) -> Any:

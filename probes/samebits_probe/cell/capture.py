@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from samebits_probe.process import files
-from samebits_probe.process.hashing import ALGORITHM
+from samebits_probe.process.hashing import head
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from samebits_wire.jobs import CellJob
+from samebits_wire.jobs import CellJob
 
 
 def write_capture(
@@ -19,9 +16,7 @@ def write_capture(
 ) -> None:
     """Write a capture atomically; if ``lasting``, flush it to the disk."""
     capture = {
-        "format": "samebits-capture",
-        "format_version": formats.CAPTURE,
-        "hash_algorithm": ALGORITHM,
+        **head("capture", formats.CAPTURE),
         "cell": job["cell"],
         "run": job["run"],
         "extent": "short" if job.get("short") else "full",

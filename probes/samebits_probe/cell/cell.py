@@ -12,13 +12,15 @@ the signals that verdicts depend on, then those that explain.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.cell import code as remote_code
 from samebits_probe.cell.capture import write_capture
+from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.phases import PHASES
 from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import heap, load, quantized
@@ -26,13 +28,7 @@ from samebits_probe.process import devices, fork, progress, threads
 from samebits_probe.process.calls import CALLS
 from samebits_probe.process.devices import DeviceMissing
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from samebits_probe.cell.phase import Phase
-    from samebits_wire.jobs import CellJob
-
+from samebits_wire.jobs import CellJob
 
 NO_DEVICE = "no device"
 
@@ -95,12 +91,7 @@ def observe(session: Session) -> dict[str, Any]:
 
 
 def _without_model(session: Session) -> dict[str, Any]:
-    """Return the content of the capture of a folder that holds a tokenizer or processors alone.
-
-    Raises:
-        PhaseFailed: the tokenizer raised.
-
-    """
+    """Return the content of the capture of a folder that holds a tokenizer or processors alone."""
     session.loaded = load.without_model(session.source)
     for signal in ("weights", "buffers", "inv_freq", "forward", "greedy"):
         session.skip(signal, "the folder holds no model")

@@ -13,20 +13,17 @@ import importlib.util
 import inspect
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from samebits_probe.cell.idioms import OLD_CACHES, idioms, renamed_caches
 from samebits_probe.model import forks
 from samebits_probe.model import source as source_digest
+from samebits_probe.model.load import Source
 from samebits_probe.process import own, symbols
 from samebits_probe.process.own import REMOTE
 from samebits_probe.process.paths import package_path
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.load import Source
 
 _CONFIGS = (
     "config.json",
@@ -179,9 +176,8 @@ def _catches_missing(handler: ast.ExceptHandler) -> bool:
 
 def _import_facts(file: str, imported: ImportedName) -> dict[str, Any]:
     exists, value = resolve(imported.owner, imported.name)
-    symbol = symbols.symbol(imported.name, imported.owner, exists=exists)
     return {
-        "symbol": symbol,
+        "symbol": symbols.symbol(imported.name, imported.owner, exists=exists),
         "file": file,
         "line": imported.line,
         "guarded": imported.guarded,

@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import math
 import sys
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterator
+from typing import Any
 
 import transformers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Facts = dict[str, dict[str, Any]]
 
@@ -33,7 +31,7 @@ class Reads:
         self.places: dict[tuple[str, str], str] = {}
         self._own: Any = None
 
-    def start(self) -> Self:
+    def start(self) -> Reads:
         """Watch the reads of all configs of this process until :meth:`stop`."""
         base = transformers.PretrainedConfig
         own = self._own = base.__getattribute__
@@ -103,9 +101,7 @@ def _default(kind: type) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, (bool, int, str))
+    return math.isfinite(value) if isinstance(value, float) else isinstance(value, (bool, int, str))
 
 
 def _same(one: Any, other: Any) -> bool:

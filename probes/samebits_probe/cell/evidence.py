@@ -7,22 +7,18 @@ stored only for the rotary tables and the first attention, where a reader needs 
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import torch
 
 from samebits_probe.model import load
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.layers import rotary_modules
-from samebits_probe.model.tensor import NotHashable
+from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_words, place
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.inputs import Inputs
-    from samebits_probe.model.tensor import Keeper
 
 MAX_PROMPT_BYTES = 256 << 20
 """Bytes of one prompt's tensors above which the remaining ones are not hashed."""
@@ -46,17 +42,13 @@ class Evidence:
         self._facts = {"rotary": [], "attention": [], "eager_logits": None}
         self._bytes = 0
         names = {id(module): name for name, module in self._model.named_modules()}
-        hooks = [
-            module.register_forward_hook(self._hook(names[id(module)]), with_kwargs=True)
-            for module in rotary_modules(self._model)
-        ]
-        if not hooks:
-            self.skip("rotary", "no module of the model is a rotary embedding")
-        try:
+        with ExitStack() as hooks:
+            for module in (rotary := list(rotary_modules(self._model))):
+                hook = self._hook(names[id(module)])
+                hooks.enter_context(module.register_forward_hook(hook, with_kwargs=True))
+            if not rotary:
+                self.skip("rotary", "no module of the model is a rotary embedding")
             yield
-        finally:
-            for hook in hooks:
-                hook.remove()
         self.signal["prompts"][prompt] = self._facts
         if not self._facts["attention"]:
             self.skip("attention", "no scaled_dot_product_attention and no softmax of one product")

@@ -71,7 +71,8 @@ def _idiom_names(node: ast.AST) -> Iterator[str]:
         if any(_tests_values(t) for t in tests):
             yield "truth of a buffer's values"
     elif isinstance(node, ast.Subscript):
-        if _is_zero(node.slice) and isinstance(node.value, ast.Call) and _is_layer(node.value.func):
+        is_first = isinstance(node.slice, ast.Constant) and node.slice.value == 0
+        if is_first and isinstance(node.value, ast.Call) and _is_layer(node.value.func):
             yield "first of a layer's output"
     elif isinstance(node, ast.Call):
         keywords = {keyword.arg for keyword in node.keywords}
@@ -109,10 +110,6 @@ def _is_layer(function: ast.expr) -> bool:
     name = function.attr if isinstance(function, ast.Attribute) else None
     name = function.id if isinstance(function, ast.Name) else name
     return name in _LAYERS
-
-
-def _is_zero(index: ast.expr) -> bool:
-    return isinstance(index, ast.Constant) and index.value == 0
 
 
 def _is_getattr_with_default(call: ast.Call) -> bool:

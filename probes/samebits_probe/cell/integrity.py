@@ -13,17 +13,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 from unittest import mock
+
+import torch
 
 from samebits_probe.cell import written
 from samebits_probe.cell.roundtrip import Original, round_trip
 from samebits_probe.model import forks, heap, savedfiles
 from samebits_probe.model import load as model_load
 from samebits_probe.model.checkpoint import Checkpoint
-from samebits_probe.model.fresh import against
+from samebits_probe.model.fresh import Fresh, against
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.state import State, drop_tensors, everything
 from samebits_probe.model.tensor import (
     NotHashable,
@@ -35,15 +40,6 @@ from samebits_probe.model.tensor import (
 )
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    import torch
-
-    from samebits_probe.model.fresh import Fresh
-    from samebits_probe.model.inputs import Inputs
 
 Facts = dict[str, Any]
 SEED = 20
@@ -251,9 +247,8 @@ def _base_prefix(model: Any) -> str:
 
 def _poisoned_load(load_facts: LoadFacts) -> tuple[Any, str]:
     with heap.poisoned(load_facts.run, load_facts.source.device) as poison:
-        model_class = type(load_facts.loaded.model)
         model, _ = model_load.from_pretrained(
-            model_class, load_facts.source, SEED, "load over poisoned memory"
+            type(load_facts.loaded.model), load_facts.source, SEED, "load over poisoned memory"
         )
     return model, poison
 
@@ -333,8 +328,7 @@ class Judge:
 
     def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
         """Return the provenance of one tensor."""
-        written_facts = self._written_facts(name, state)
-        facts = {"kind": state.kind, **written_facts}
+        facts = {"kind": state.kind, **self._written_facts(name, state)}
         if state.tied:
             tie = {"source": "tied", "detail": f"tied to {state.tied}"}
             return facts | tie | self._ignored_checkpoint_tensor(name, state, [name])
@@ -427,7 +421,6 @@ class Judge:
         return {"written": extent, "n_unwritten": n_unwritten, "steady": False}
 
     def _agreeing_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
-        """Return the facts of a tensor on which both loads agree."""
         if _holds_only_pattern(first, self.load_facts.run):
             # a table that was allocated once in this process and never written
             return {"written": "none", "n_unwritten": first.numel(), "steady": True}

@@ -10,22 +10,17 @@ Nothing here names a device except through :class:`Subject`, so that all of it a
 from __future__ import annotations
 
 import importlib.util
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import layers, load
+from samebits_probe.model import load, outputs
 from samebits_probe.model.distance import distance
-from samebits_probe.model.tensor import tensor_hash
+from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-
-    from samebits_probe.model.tensor import Keeper
 
 _HALVES = ("float16", "bfloat16")
 _FLASH_CAPABILITY = (8, 0)
@@ -83,10 +78,7 @@ def _tried(
 
 def _forward(model: Any, subject: Subject) -> torch.Tensor | None:
     with progress.forward(subject.kwargs, "device", plain=True):
-        return layers.logits_of(model(**subject.kwargs))
-
-
-# --- attention -------------------------------------------------------------------------------
+        return outputs.logits_of(model(**subject.kwargs))
 
 
 def _attention(name: str, package: str, capability: tuple[int, int]) -> DeviceProbe:
@@ -150,9 +142,6 @@ def _no_flash_of_torch(subject: Subject) -> str:
     )
 
 
-# --- experts ---------------------------------------------------------------------------------
-
-
 def _no_experts(subject: Subject) -> str:
     """Return why the experts cannot be computed as one grouped product."""
     can_set = getattr(type(subject.loaded.model), "_can_set_experts_implementation", None)
@@ -161,9 +150,6 @@ def _no_experts(subject: Subject) -> str:
     if not can_set():
         return "the model's class has no experts with an experts_implementation"
     return subject.no_room
-
-
-# --- TF32 ------------------------------------------------------------------------------------
 
 
 def _tf32(*, on: bool) -> DeviceProbe:
@@ -202,9 +188,7 @@ PROBES = (
     _attention("flash_attention_3", "flash_attn_interface", _HOPPER),
     DeviceProbe("sdpa by its flash kernel", _no_flash_of_torch, _flash_of_torch),
     DeviceProbe(
-        "experts by grouped_mm",
-        _no_experts,
-        _loaded_with({"experts_implementation": "grouped_mm"}),
+        "experts by grouped_mm", _no_experts, _loaded_with({"experts_implementation": "grouped_mm"})
     ),
     _tf32(on=True),
     _tf32(on=False),

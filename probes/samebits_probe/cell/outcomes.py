@@ -109,8 +109,7 @@ class Outcomes:
         }
 
     def _put(self, operation: str, case: str, value: dict[str, Any]) -> None:
-        key = json.dumps(value, sort_keys=True)
-        number = self._numbers.setdefault(key, len(self._values))
+        number = self._numbers.setdefault(json.dumps(value, sort_keys=True), len(self._values))
         if number == len(self._values):
             self._values.append(value)
         self._operations.setdefault(operation, {})[case] = number
@@ -151,9 +150,7 @@ def _plain_items(items: Any) -> list[Any]:
 def _plain_item(item: Any) -> Any:
     if isinstance(item, (list, tuple)):
         return _plain_items(item)
-    if item is None or isinstance(item, (bool, int)):
-        return item
-    return plain(str(item))
+    return item if item is None or isinstance(item, (bool, int)) else plain(str(item))
 
 
 def _raised(error: BaseException) -> dict[str, Any]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from samebits_probe.cell.session import Session
 
-    InFork = Callable[[Path, str], Any]
-    """What runs in a child: from a folder for its files and an argument to the observations."""
+InFork = Callable[[Path, str], Any]
+"""What runs in a child: from a folder for its files and an argument to the observations."""
 
 
 class Phase(NamedTuple):

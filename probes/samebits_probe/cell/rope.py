@@ -8,19 +8,15 @@ arXiv 2402.13753; each as in transformers' modeling_rope_utils.py.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 
 from samebits_probe.model import forks
-from samebits_probe.model.fresh import against
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits_probe.model.fresh import Fresh
-    from samebits_probe.model.tensor import Keeper
+from samebits_probe.model.fresh import Fresh, against
+from samebits_probe.model.tensor import Keeper
 
 Settings = dict[str, Any]
 
@@ -50,17 +46,13 @@ def inv_freq(model: torch.nn.Module, keeper: Keeper, fresh: Fresh | None) -> dic
 
 
 def _config_of(module: torch.nn.Module, model: torch.nn.Module) -> Any:
-    config = getattr(module, "config", None)
-    if config is None:
+    if (config := getattr(module, "config", None)) is None:
         config = model.config
     return getattr(config, "text_config", None) or config
 
 
 def formula_facts(
-    kind: str,
-    buffer: torch.Tensor,
-    settings: Settings,
-    config: Any,
+    kind: str, buffer: torch.Tensor, settings: Settings, config: Any
 ) -> dict[str, Any]:
     """Return the distance from the float64 formula, and the bound of correct float32 arithmetic.
 
@@ -138,8 +130,7 @@ def _llama3(dim: int, base: float, settings: Settings, config: Any) -> np.ndarra
     smooth = (old / wavelength - low) / (high - low)
     blended = (1 - smooth) * plain / factor + smooth * plain
     scaled = np.where(wavelength > old / low, plain / factor, plain)
-    between = (wavelength <= old / low) & (wavelength >= old / high)
-    return np.where(between, blended, scaled)
+    return np.where((wavelength <= old / low) & (wavelength >= old / high), blended, scaled)
 
 
 def _yarn(dim: int, base: float, settings: Settings, config: Any) -> np.ndarray:

@@ -6,23 +6,21 @@ config. It is loaded by its own class, so that remote code need not be saved wit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import alignment, determinism, forks, layers, savedfiles
+from samebits_probe.model import alignment, determinism, forks, outputs, savedfiles
 from samebits_probe.model import load as model_load
+from samebits_probe.model.checkpoint import Checkpoint
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.state import drop_tensors, everything, hashes
 from samebits_probe.model.tensor import dtype_name, tensor_hash
 from samebits_probe.process import progress
-from samebits_probe.process.failure import in_words, without_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from samebits_probe.model.checkpoint import Checkpoint
-    from samebits_probe.model.inputs import Inputs
+from samebits_probe.process.failure import in_words
+from samebits_wire.folders import without_folders
 
 Facts = dict[str, Any]
 _MAX_MESSAGE = 400
@@ -88,8 +86,7 @@ def round_trip(
 
 def _save(model: Any, original: Original, folder: Path, writer: savedfiles.Writer) -> Facts | None:
     """Save the model; return the outcome if no load has to follow, None otherwise."""
-    size = model_load.n_bytes(model)
-    progress.tick("save", allowance=progress.moving(size), moves=True)
+    progress.tick("save", allowance=progress.moving(model_load.n_bytes(model)), moves=True)
     try:
         with writer.in_place():
             model.save_pretrained(folder)
@@ -201,8 +198,7 @@ def _forward_result(model: Any, prompt: Inputs | None) -> ForwardResult:
         return ForwardResult("", "")
     try:
         alignment.align(model)  # the length of a file's header moves its tensors
-        output = _output(model, prompt.kwargs)
-        if output is None:
+        if (output := _output(model, prompt.kwargs)) is None:
             return ForwardResult("", "the model returns no tensor")
         return ForwardResult(tensor_hash(output), "")
     except Exception as error:  # noqa: BLE001  the cell's forward records the failure, too
@@ -210,7 +206,6 @@ def _forward_result(model: Any, prompt: Inputs | None) -> ForwardResult:
 
 
 def _compare_logits(original: ForwardResult, restored: ForwardResult) -> tuple[str, str]:
-    """Return whether both results are the same, or why they were not compared."""
     if reason := original.reason or restored.reason:
         return "not compared", reason
     return "same bits" if original.digest == restored.digest else "differs", ""
@@ -233,7 +228,7 @@ def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:
     torch.manual_seed(SEED)
     with torch.no_grad(), progress.forward(kwargs, "forward"):
         result = model(**kwargs)
-    return layers.logits_of(result)
+    return outputs.logits_of(result)
 
 
 def _error_text(error: Exception) -> str:

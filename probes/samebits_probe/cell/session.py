@@ -7,34 +7,30 @@ observations.
 
 from __future__ import annotations
 
-import random
 import time
 import traceback
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from samebits_probe.cell import config_use, integrity
 from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.evidence import Evidence
+from samebits_probe.cell.phase import InFork
 from samebits_probe.model import feed, fresh, load, unrun
+from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.leftover import Leftover, seed
 from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress, settings
-from samebits_probe.process.failure import PhaseFailed, describe, in_words, without_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.cell.phase import InFork
-    from samebits_probe.model.inputs import Inputs
-    from samebits_probe.model.leftover import Leftover
-    from samebits_wire.jobs import CellJob
+from samebits_probe.process.failure import PhaseFailed, describe, in_words
+from samebits_wire.folders import without_folders
+from samebits_wire.jobs import CellJob
 
 MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
@@ -52,10 +48,7 @@ def seed_generators(run: str) -> None:
     Both runs are forks of one process and would otherwise share the states of its generators. This
     is called again after the load, which uses the same seed in both runs.
     """
-    seed = _SEEDS[run]
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+    seed(_SEEDS[run])
 
 
 class ModelInFork(NamedTuple):
@@ -141,8 +134,7 @@ class Session:
 
         Run b has none, as it would give the same.
         """
-        options = self.job["model"].get("questions") or {}
-        return options.get(question) if self.is_run_a else None
+        return (self.job["model"].get("questions") or {}).get(question) if self.is_run_a else None
 
     def answer(self, question: str, record: Any) -> None:
         """Record what a question observed, as its record in samebits/questions/ has it."""
@@ -157,11 +149,16 @@ class Session:
         }
         self.skips.append(entry if why == "plain" else entry | {"why": why})
 
+    def leaves_out(self, what: str, reason: str) -> bool:
+        """Skip what costs too much, and return True; False where there is no reason to."""
+        if reason:
+            self.skip(what, reason, "cost")
+        return bool(reason)
+
     def skip_broken_instrument(self, what: str, error: Exception) -> None:
         """Record a skip because of an exception, which the other release may not raise."""
         # what a child raised has its type in its text
-        is_of_child = isinstance(error, fork.NoAnswer)
-        text = without_folders(str(error)) if is_of_child else in_words(error)
+        text = without_folders(str(error)) if isinstance(error, fork.NoAnswer) else in_words(error)
         self.skip(what, text, "instrument")
         if not isinstance(error, fork.Lost):  # a child that died, which may be the machine
             self.skips[-1]["raised"] = True
@@ -267,24 +264,27 @@ class Session:
         too_large = size > MAX_FRESH_MODEL_BYTES and not self.job["model"].get("large")
         return f"it would need another {size / 2**30:.1f} GiB" if too_large else ""
 
+    def oversized(self, limit: int, options: Any, reason: str) -> str:
+        """Return a reason, with the model's size in it, if that is above a limit and not insisted on; else ''."""
+        size = load.n_bytes(self.loaded.model)
+        is_asked = size <= limit or options.get("large")
+        return "" if is_asked else reason.format(f"{size / 2**30:.1f} GiB")
+
     def no_room(self, times: float) -> str:
         """Return why memory for ``times`` the model's size is missing; '' if there is enough."""
-        needs = int(times * load.n_bytes(self.loaded.model))
-        reason = memory.shortage(needs, self.slots)
+        reason = memory.shortage(int(times * load.n_bytes(self.loaded.model)), self.slots)
         return f"{reason}: {memory.remedy(self.slots)}" if reason else ""
 
     def untouched_model(self, what: str, reason: str) -> Any:
         """Return a newly loaded model; the first one, with a skip of ``what``, if a reason forbids it."""
-        if reason:
-            self.skip(f"{what}: model loaded anew", reason, "cost")
+        if self.leaves_out(f"{what}: model loaded anew", reason):
             return self.loaded.model
         return load.from_pretrained(type(self.loaded.model), self.source, seed=0)[0]
 
     @property
     def seconds_left(self) -> float:
         """Seconds of the budget that are left; infinite without a budget."""
-        budget = float(self.job.get("budget", float("inf")))
-        return budget - time.perf_counter() + self.started
+        return float(self.job.get("budget", float("inf"))) - time.perf_counter() + self.started
 
     def no_time(self, n_forwards: float, more: float = 0.0) -> str:
         """Return why ``n_forwards`` and ``more`` seconds exceed the budget; '' if they fit."""
@@ -304,8 +304,7 @@ class Session:
 
     @cached_property
     def _feed(self) -> feed.Feed:
-        dtype = getattr(torch, self.source.dtype)
-        return feed.Feed(self.job["model"], dtype, self.source.device)
+        return feed.Feed(self.job["model"], getattr(torch, self.source.dtype), self.source.device)
 
     def inputs(self, prompt: str) -> Inputs:
         """Return what is fed for a prompt.
@@ -356,8 +355,7 @@ class Session:
     def _whole_twin(self) -> dict[str, torch.Tensor] | None:
         """Return the tensors of a whole fresh model; None, with a skip, if it cannot be made."""
         model = self.loaded.model
-        if reason := self.too_large() or self.no_room(1):
-            self.skip("fresh model", reason, "cost")
+        if self.leaves_out("fresh model", self.too_large() or self.no_room(1)):
             return None
         try:
             return load.fresh_twin(model, self.loaded.config, self.source)
@@ -376,8 +374,7 @@ class Session:
         return self._reloaded
 
     def _reload(self, known: dict[str, str]) -> dict[str, str]:
-        if reason := self.no_room(2):
-            self.skip("second load", reason, "cost")
+        if self.leaves_out("second load", self.no_room(2)):
             return {}
         model, _ = load.from_pretrained(
             type(self.loaded.model), self.source, integrity.SEED, "load with another seed"

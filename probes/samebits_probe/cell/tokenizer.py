@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import transformers
 
 from samebits_probe.cell import attributes, written
-from samebits_probe.model.load import load_tokenizer
-from samebits_probe.process.failure import in_one_line, without_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits_probe.model.load import Source
-
+from samebits_probe.model.load import Source, load_tokenizer
+from samebits_probe.process.failure import in_one_line
+from samebits_wire.folders import without_folders
 
 FIXED = "Hello world 12345 naïve"
 """A text with a capital, digits and a letter outside ASCII."""

@@ -8,11 +8,13 @@ transposed, cut, concatenated or stacked. These are the layouts of transformers'
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model.fresh import against
+from samebits_probe.model.checkpoint import Checkpoint
+from samebits_probe.model.fresh import Fresh, against
 from samebits_probe.model.heap import holds_pattern
 from samebits_probe.model.state import everything
 from samebits_probe.model.tensor import (
@@ -24,12 +26,6 @@ from samebits_probe.model.tensor import (
     same_bytes,
 )
 from samebits_probe.process import hashing, progress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from samebits_probe.model.checkpoint import Checkpoint
-    from samebits_probe.model.fresh import Fresh
 
 
 class Origin(NamedTuple):
@@ -84,18 +80,15 @@ class Tracer:
         """Match one whole checkpoint tensor: unchanged, reshaped, or transposed."""
         if (same_name := self._same_name(name, tensor)) is not None:
             return same_name
-        whole = self._by_whole_tensor(tensor)
-        if not whole:
+        if not (whole := self._by_whole_tensor(tensor)):
             return None
-        matches = whole.get(_bytes_key(tensor))
-        if matches:
+        if matches := whole.get(_bytes_key(tensor)):
             chosen = self._choose(name, matches, tuple(tensor.shape))
             reshaped = self.checkpoint.shape(chosen) != tuple(tensor.shape)
             return Origin("reshape" if reshaped else "", ((chosen, "", False),))
         if tensor.ndim < 2 or min(tensor.shape[-2:]) == 1:
             return None
-        transposed = whole.get(_bytes_key(tensor.transpose(-1, -2)))
-        if not transposed:
+        if not (transposed := whole.get(_bytes_key(tensor.transpose(-1, -2)))):
             return None
         chosen = self._choose(name, transposed, None)
         return Origin("transpose", ((chosen, "", True),))
@@ -110,8 +103,7 @@ class Tracer:
         source = self.checkpoint.tensor(name).to(tensor.dtype)
         if not same_bytes(source, tensor):
             return None
-        reshaped = source.shape != tensor.shape
-        return Origin("reshape" if reshaped else "", ((name, "", False),))
+        return Origin("reshape" if source.shape != tensor.shape else "", ((name, "", False),))
 
     def _concatenated(self, name: str, tensor: torch.Tensor) -> Origin | None:
         """Match several checkpoint tensors concatenated along one dimension."""
@@ -126,8 +118,7 @@ class Tracer:
         pieces: list[str] = []
         offset = 0
         while offset < tensor.shape[dim]:
-            piece = self._piece_at(name, tensor, dim, offset, firsts)
-            if piece is None:
+            if (piece := self._piece_at(name, tensor, dim, offset, firsts)) is None:
                 return None
             pieces.append(piece)
             offset += self.checkpoint.shape(piece)[dim]
@@ -156,8 +147,7 @@ class Tracer:
         """Match a contiguous part of one larger checkpoint tensor along one dimension."""
         for dim in range(tensor.ndim):
             for candidate in self._larger_tensors(tensor, dim):
-                start = self._offset_of(tensor, candidate, dim)
-                if start is not None:
+                if (start := self._offset_of(tensor, candidate, dim)) is not None:
                     stop = start + tensor.shape[dim]
                     part = "[" + ":, " * dim + f"{start}:{stop}]"
                     return Origin(f"split dim {dim}", ((candidate, part, False),))
@@ -173,8 +163,7 @@ class Tracer:
                 yield candidate
 
     def _offset_of(self, tensor: torch.Tensor, candidate: str, dim: int) -> int | None:
-        source = self._cast(candidate, tensor.dtype)
-        if source is None:
+        if (source := self._cast(candidate, tensor.dtype)) is None:
             return None
         size = tensor.shape[dim]
         first, whole = _bytes_key(tensor.narrow(dim, 0, 1)), _bytes_key(tensor)
@@ -201,10 +190,7 @@ class Tracer:
         return Origin(f"stack{inner}", tuple(p for layer in layers for p in layer.pieces))
 
     def _transposed_concatenation(self, name: str, layer: torch.Tensor) -> Origin | None:
-        if layer.ndim != 2:
-            return None
-        origin = self._concatenated(name, layer.transpose(0, 1))
-        if origin is None:
+        if layer.ndim != 2 or (origin := self._concatenated(name, layer.transpose(0, 1))) is None:
             return None
         pieces = tuple((piece, part, True) for piece, part, _ in origin.pieces)
         return Origin(f"transpose of {origin.layout}", pieces)
@@ -262,7 +248,6 @@ def _slice_key(tensor: torch.Tensor, dim: int, offset: int) -> tuple[Any, ...]:
 
 
 def _common_parts(first: str, second: str) -> int:
-    """Return how many dotted parts of ``first`` are also parts of ``second``."""
     second_parts = second.split(".")
     return sum(part in second_parts for part in first.split("."))
 
@@ -313,11 +298,10 @@ def weights(
         if origin is None:
             unexplained.append(name)
     _explain_rest(unexplained, tensors, state, run, fresh, reloaded)
-    unused = sorted(set(checkpoint or ()) - (tracer.used if tracer else set()))
     return {
         "tensors": {name: tensors[name] for name in state if name in tensors},
         "checkpoint_tensors": len(checkpoint) if checkpoint is not None else 0,
-        "unused": unused,
+        "unused": sorted(set(checkpoint or ()) - (tracer.used if tracer else set())),
     }
 
 
@@ -368,7 +352,6 @@ def _explain_rest(
     fresh: Callable[[], Fresh | None],
     reloaded: Callable[[dict[str, str]], dict[str, str]],
 ) -> None:
-    """Set the origin of tensors that do not come from the checkpoint."""
     if not names:
         return
     hashes = {

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from transformers import GenerationConfig
 from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import plain, short_hash
+from samebits_probe.model.load import Source
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from samebits_probe.model.load import Source
 
 Facts = dict[str, Any]
 Changed = dict[str, tuple[str, str]]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
-from samebits_probe.model import layers, load
+from samebits_probe.model import layers, load, outputs
 from samebits_probe.model.decode import GREEDY_LOGITS, forcing
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.inputs import token_width
+from samebits_probe.model.inputs import Inputs, token_width
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from samebits_probe.model.inputs import Inputs
-    from samebits_wire.jobs import GraftJob, GraftTask
+from samebits_wire.jobs import GraftJob, GraftTask
 
 Fact = dict[str, Any]
 Task = TypeVar("Task", bound="GraftTask")
@@ -72,7 +69,7 @@ class Bench(Generic[Task]):
             progress.forward(self.inputs.kwargs, times=_WATCHED_COST),
         ):
             result = model(**self.inputs.kwargs)
-        logits = layers.logits_of(result)
+        logits = outputs.logits_of(result)
         return [*layer_outputs, *([] if logits is None else [("logits", logits)])]
 
     def _decode(self, model: Any, generate_options: Fact) -> list[tuple[str, torch.Tensor]]:
@@ -103,8 +100,7 @@ class Bench(Generic[Task]):
         real_rows = self.inputs.real_rows
         if real_rows is None or self.question["what"] == "decode" or tensor.ndim < 3:
             return tensor
-        width = token_width(self.inputs.kwargs)
-        if tensor.shape[:2] != (len(real_rows), width):
+        if tensor.shape[:2] != (len(real_rows), token_width(self.inputs.kwargs)):
             return tensor
         return torch.cat([tensor[row, start:stop] for row, (start, stop) in enumerate(real_rows)])
 

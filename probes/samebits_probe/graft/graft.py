@@ -28,10 +28,9 @@ from samebits_probe.graft.state import survey
 from samebits_probe.graft.suspects import Suspect, Suspects
 from samebits_probe.model import forks, heap, load
 from samebits_probe.model.tensor import stored, tensor_hash
-from samebits_probe.process import files, progress, threads
+from samebits_probe.process import files, hashing, progress, threads
 from samebits_probe.process.failure import PhaseFailed, answer_or_failure, phase
 from samebits_probe.process.fork import Lost, refusal, run_in_fork
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_wire import formats
 from samebits_wire.jobs import DonorTask, GraftJob, PatientTask
 
@@ -63,9 +62,7 @@ def write(job: GraftJob, results: Fact) -> None:
     """Write the file under a temporary name and rename it into place."""
     question = job["task"]
     head = {
-        "format": "samebits-donor" if question["role"] == "donor" else "samebits-graft",
-        "format_version": formats.GRAFT,
-        "hash_algorithm": ALGORITHM,
+        **hashing.head("donor" if question["role"] == "donor" else "graft", formats.GRAFT),
         "cell": job["cell"],
         "prompt": question["prompt"],
         "what": question["what"],
@@ -160,8 +157,7 @@ class Patient(Bench[PatientTask]):
         plain = self.outputs(model)
         if wrong := self.mismatch(plain):
             return {"mismatch": wrong}
-        observed = run_in_fork(lambda: self._observe(model))
-        return {**observed, "standing": self._standing(plain)}
+        return {**run_in_fork(lambda: self._observe(model)), "standing": self._standing(plain)}
 
     def _seen_on_donors_kernel(self, state: Fact) -> Fact:
         """Return what passes with the donor's attention implementation; {} if it is the same.
@@ -261,7 +257,6 @@ class Patient(Bench[PatientTask]):
         return self.question["what"] == "forward" and name != "logits"
 
     def _max_abs(self, pairs: list[Any]) -> float | None:
-        """Return the largest distance in logits; None if it is not known."""
         distances = [0.0]
         for donors, output in pairs:
             if (
@@ -270,8 +265,7 @@ class Patient(Bench[PatientTask]):
                 or donors["ref"]["shape"] != list(output.tensor.shape)
             ):
                 return None
-            donors_logits = self._numbers[donors["name"]].double()
-            differences = (donors_logits - output.tensor.double()).abs()
+            differences = (self._numbers[donors["name"]].double() - output.tensor.double()).abs()
             distances.append(float(differences.max()) if differences.numel() else 0.0)
         # max() ignores NaN
         return max(distances) if all(map(math.isfinite, distances)) else None

@@ -95,18 +95,17 @@ class Places:
         """Record the value that passes a place, and return the value to use."""
         if self._keep is not None:
             self.seen.setdefault(place, []).append({k: self._fact(v) for k, v in parts.items()})
-        values = self._substitutes.get(place)
-        if values is None:
+        if (values := self._substitutes.get(place)) is None:
             return parts
         index = 0 if len(values) == 1 else self.used[place]
         if index >= len(values):
-            msg = f"{place} is used more than {len(values)} times"
-            raise Unfit(msg)
+            raise Unfit(f"{place} is used more than {len(values)} times")
         self.used[place] += 1
         chosen = values[index]
         if chosen.keys() != parts.keys():
-            msg = f"{place} takes {', '.join(parts)} here and {', '.join(chosen)} in the reference"
-            raise Unfit(msg)
+            raise Unfit(
+                f"{place} takes {', '.join(parts)} here and {', '.join(chosen)} in the reference"
+            )
         return {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in chosen.items()}
 
     def _fact(self, value: Any) -> Any:
@@ -116,8 +115,7 @@ class Places:
     # --- positions -----------------------------------------------------------------------------
 
     def _enter_positions(self, _module: Any, args: Any, kwargs: Parts) -> Any:
-        arguments = [*enumerate(args), *kwargs.items()]
-        positions = {at: v for at, v in arguments if _are_integers(v)}
+        positions = {at: v for at, v in [*enumerate(args), *kwargs.items()] if _are_integers(v)}
         if not positions:
             return None
         substitutes = self._exchange(
@@ -189,8 +187,7 @@ class Places:
         cache = kwargs.get(self._cache) if self._cache else None
         if cache is not None and KIND not in self.seen and self._keep is not None:
             self._exchange(KIND, {"kinds": forks.cache_kinds(cache)})
-        contents = dict(forks.cache_tensors(cache))
-        if contents:
+        if contents := dict(forks.cache_tensors(cache)):
             substitutes = self._exchange(CACHE, contents)
             if CACHE in self._substitutes:
                 _overwrite_cache(contents, substitutes)
@@ -209,8 +206,7 @@ def _overwrite_cache(
             sides = (
                 f"{list(tensor.shape)} here and {list(substitutes[name].shape)} in the reference"
             )
-            msg = f"the cache's {name} is {sides}"
-            raise Unfit(msg)
+            raise Unfit(f"the cache's {name} is {sides}")
         tensor.copy_(substitutes[name])
 
 
@@ -233,8 +229,7 @@ def _are_integers(value: Any) -> bool:
 
 def _rotary_functions(model: torch.nn.Module) -> Iterator[tuple[Parts, str, Any]]:
     """Yield the functions of the model's files that rotate queries and keys by cos and sin."""
-    files = dict.fromkeys(type(module).__module__ for module in model.modules())
-    for file in files:
+    for file in dict.fromkeys(type(module).__module__ for module in model.modules()):
         namespace = vars(sys.modules[file]) if file in sys.modules else {}
         for name, function in list(namespace.items()):
             if not _ROTARY_NAME.match(name) or not callable(function):
@@ -245,9 +240,6 @@ def _rotary_functions(model: torch.nn.Module) -> Iterator[tuple[Parts, str, Any]
                 continue
             if {"cos", "sin"} <= set(parameters):
                 yield namespace, name, function
-
-
-# --- how a kernel is called ------------------------------------------------------------------
 
 
 def _layout(call: Parts) -> Parts:
@@ -286,12 +278,7 @@ def _with_layout(
 
 
 def _with_heads(part: str, tensor: torch.Tensor, shape: list[int]) -> torch.Tensor:
-    """Return a query packed or unpacked, or keys and values repeated or once for each group.
-
-    Raises:
-        Unfit: they do not hold the same numbers.
-
-    """
+    """Return a query packed or unpacked, or keys and values repeated or once for each group."""
     current = list(tensor.shape)
     msg = f"{part} is {current} here and {shape} in the reference"
     if len(shape) != 4 or current[0] != shape[0] or current[3] != shape[3]:

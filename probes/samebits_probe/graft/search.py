@@ -8,6 +8,7 @@ the runs; the claims follow from the runs themselves (samebits/grafts/judge.py).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
@@ -30,18 +31,13 @@ def grouped(kinds: Sequence[tuple[str, str]]) -> list[Set]:
     """
     groups: dict[tuple[str, str], list[str]] = {(kind, name): [name] for kind, name in kinds}
     while len(groups) > MAX_GROUPS:
-        sizes: dict[str, int] = {}
-        for kind, _ in groups:
-            sizes[kind] = sizes.get(kind, 0) + 1
+        sizes = Counter(kind for kind, _ in groups)
         largest = max(sizes, key=lambda kind: sizes[kind])
         if sizes[largest] == 1:
             break
         merged = [name for kind, name in kinds if kind == largest]
-        rebuilt: dict[tuple[str, str], list[str]] = {}
-        for key, names in groups.items():
-            rebuilt.setdefault((largest, "") if key[0] == largest else key, names)
-        rebuilt[largest, ""] = merged
-        groups = rebuilt
+        groups = {(largest, "") if k[0] == largest else k: names for k, names in groups.items()}
+        groups[largest, ""] = merged
     return [frozenset(names) for names in groups.values()]
 
 
@@ -64,8 +60,7 @@ class Search:
             if hint and self._try([hint]):
                 self._minimal([frozenset({name}) for name in sorted(hint)])
                 return
-            restoring = self._restoring_groups(list(groups))
-            if restoring is not None:
+            if (restoring := self._restoring_groups(list(groups))) is not None:
                 self._refine(restoring)
         except Spent:
             self.spent = True
@@ -122,8 +117,7 @@ class Search:
             if len(group) > 1:
                 rest = [g for g in needed if g != group]
                 needed = rest + self._narrow(group, rest)
-        singles = [frozenset({name}) for group in needed for name in sorted(group)]
-        self._minimal(singles)
+        self._minimal([frozenset({name}) for group in needed for name in sorted(group)])
 
     def _narrow(self, group: Set, rest: list[Set]) -> list[Set]:
         """Return fewer suspects of a group that still restore with ``rest``, by halving."""

@@ -22,9 +22,8 @@ _TORCH_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
 def survey(model: Any, keep: Callable[[torch.Tensor], Fact], weights: Iterable[str]) -> Fact:
     """Return the model's state, each tensor as the fact from ``keep``; only the named weights."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    persistent = model.state_dict(keep_vars=True)
     weights_by_name = parameters | {
-        k: v for k, v in persistent.items() if isinstance(v, torch.Tensor)
+        k: v for k, v in model.state_dict(keep_vars=True).items() if isinstance(v, torch.Tensor)
     }
     return {
         "weights": {
@@ -66,18 +65,13 @@ def put_tensor(model: Any, name: str, tensor: torch.Tensor) -> None:
 
     Numbers of the same shape and dtype overwrite the old ones: another place in memory is a
     separate suspect.
-
-    Raises:
-        Unfit: the model has no such tensor.
-
     """
     path, _, leaf = name.rpartition(".")
     try:
         module = model.get_submodule(path)
         current = getattr(module, leaf)
     except AttributeError as error:
-        msg = f"there is no {name}"
-        raise Unfit(msg) from error
+        raise Unfit(f"there is no {name}") from error
     with torch.no_grad():
         if current.shape == tensor.shape and current.dtype == tensor.dtype:
             current.copy_(tensor)

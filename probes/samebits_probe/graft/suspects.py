@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
 
 from samebits_probe.graft import places, state
 from samebits_probe.model.tensor import stored
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import torch
-
-    from samebits_wire.jobs import PatientTask
+from samebits_wire.jobs import PatientTask
 
 Fact = dict[str, Any]
 
@@ -136,8 +133,7 @@ class Suspects:
 
     def _stored_tensor(self, ref: Fact) -> torch.Tensor:
         if not ref["stored"]:
-            msg = f"{ref['dtype']}{ref['shape']} is too large to be transferred"
-            raise places.Unfit(msg)
+            raise places.Unfit(f"{ref['dtype']}{ref['shape']} is too large to be transferred")
         return stored(self._root, ref)
 
     def _add_config_fields(self) -> None:
@@ -269,8 +265,7 @@ class Suspects:
                 patients = self._patients_seen.get(place, [])
                 if not donors and not patients:
                     continue
-                reason = _unpaired(donors, patients)
-                if not reason:
+                if not (reason := _unpaired(donors, patients)):
                     self._add_passed(kind, name, place, donors, patients)
                     break
                 reasons.append(f"{place}: {reason}")

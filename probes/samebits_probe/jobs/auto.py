@@ -11,8 +11,10 @@ import importlib
 import inspect
 import re
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
 import transformers
@@ -23,10 +25,6 @@ from samebits_probe.model.choice import NotFed
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import ModuleType
 
 LIMITS = 4_000_000, 32_000_000
 """Parameters of a tiny model, 16 MB in float32: made, saved and run in a second; and of a type whose plans all have more."""
@@ -100,12 +98,7 @@ class Made(NamedTuple):
 
 
 def model_class(architecture: str, head: str | None = None) -> Any:
-    """Return the class that an Auto class makes for a type; of all Auto classes, the first that makes one.
-
-    Raises:
-        NoneMade: this release has no such class.
-
-    """
+    """Return the class that an Auto class makes for a type; of all Auto classes, the first that makes one."""
     config_class = transformers.CONFIG_MAPPING[architecture]
     for name in [head] if head else HEADS:
         auto = getattr(transformers, name, None)
@@ -114,8 +107,7 @@ def model_class(architecture: str, head: str | None = None) -> Any:
         if chosen is not None and (head or _takes(chosen, config_class)):
             return _with_forward(chosen)
     if head:
-        msg = f"transformers {transformers.__version__} has no {head} for {architecture}"
-        raise NoneMade(msg)
+        raise NoneMade(f"transformers {transformers.__version__} has no {head} for {architecture}")
     try:
         classes = vars(modeling(config_class)).values()
     except ImportError as error:
@@ -150,8 +142,7 @@ def _mapped(auto: Any, config_class: Any) -> Any:
 
 def _takes(model_class: Any, config_class: Any) -> bool:
     """Return False for a class of a part of what the config describes, such as the decoder of MusicGen."""
-    declared = getattr(model_class, "config_class", None)
-    if declared is None:
+    if (declared := getattr(model_class, "config_class", None)) is None:
         return True
     return issubclass(config_class, declared) or issubclass(declared, config_class)
 
@@ -159,8 +150,7 @@ def _takes(model_class: Any, config_class: Any) -> bool:
 def _with_forward(found: Any) -> Any:
     """Return a class. Raises NoneMade if it has no forward, as a codec may have."""
     if found.forward is torch.nn.Module.forward:
-        msg = f"{found.__name__} {_NO_FORWARD}"
-        raise NoneMade(msg)
+        raise NoneMade(f"{found.__name__} {_NO_FORWARD}")
     return found
 
 
@@ -330,8 +320,7 @@ def _filled(values: dict[str, Any], model_class: Any, refusals: Iterable[str]) -
         for name, plain in _KINDS_OF_LAYERS.items():
             if name in part and not part[name]:
                 words = rf"\b{name[:-1]}s?\[\w+\] [!=]= \"(\w+)\""
-                named = {*re.findall(words, _source(model_class))}
-                both = sorted(named | {plain})
+                both = sorted({*re.findall(words, _source(model_class))} | {plain})
                 count = int(part.get("num_hidden_layers") or 0)
                 part[name] = [both[index % len(both)] for index in range(count)]
     return filled
@@ -368,12 +357,7 @@ def _with_sections(values: dict[str, Any], model_class: Any) -> None:
 def make(
     architecture: str, seed: int, given: dict[str, Any] | None = None, head: str | None = None
 ) -> Made:
-    """Return a tiny model of a type, with the fields of its config that are given as they are.
-
-    Raises:
-        NoneMade: there is no class for it, or it refuses every plan.
-
-    """
+    """Return a tiny model of a type, with the fields of its config that are given as they are."""
     cls = model_class(architecture, head)
     config_class = transformers.CONFIG_MAPPING[architecture]
     default = _default(config_class)
@@ -390,18 +374,14 @@ def make(
 
 
 def _of_plans(
-    classes: tuple[Any, Any],
-    default: dict[str, Any],
-    limits: Limits,
-    refusals: dict[str, str],
+    classes: tuple[Any, Any], default: dict[str, Any], limits: Limits, refusals: dict[str, str]
 ) -> Made | None:
     """Return the first model that runs, of the default config and of it filled; else one that is made, or None."""
     made: Made | None = None
     values = default
     for _ in range(_MOST_FILLED):
         for limit in LIMITS:
-            of_limit = limits._replace(n_parameters=limit)
-            made = _made(classes, values, of_limit, refusals) or made
+            made = _made(classes, values, limits._replace(n_parameters=limit), refusals) or made
             if _is_fed(made) or "million parameters" not in str(refusals):
                 break
         if _is_fed(made):
@@ -414,7 +394,6 @@ def _of_plans(
 
 
 def _is_fed(made: Made | None) -> bool:
-    """Return True for a model whose forward runs."""
     return made is not None and not made.refused
 
 
@@ -430,10 +409,7 @@ class Limits(NamedTuple):
 
 
 def _made(
-    classes: tuple[Any, Any],
-    default: dict[str, Any],
-    limits: Limits,
-    refusals: dict[str, str],
+    classes: tuple[Any, Any], default: dict[str, Any], limits: Limits, refusals: dict[str, str]
 ) -> Made | None:
     """Return the model of the first plan that runs, else of the first that is made; None if none is."""
     cls, config_class = classes
@@ -550,8 +526,7 @@ def _in_float32(model: Any) -> Any:
 def _require_tiny(model: Any, limits: Limits) -> None:
     n_parameters = sum(int(p.numel()) for p in model.parameters())
     if n_parameters > limits.n_parameters:
-        msg = f"{n_parameters / 1e6:.0f} million parameters"
-        raise TooLarge(msg)
+        raise TooLarge(f"{n_parameters / 1e6:.0f} million parameters")
 
 
 _PROMPTS = {
@@ -563,12 +538,7 @@ _PROMPTS = {
 
 
 def _run_prompts(model: Any) -> tuple[Prompts, tuple[str, ...]]:
-    """Return the inputs with which a forward returns numbers, as jobs.inputs chooses them, and why there are no more.
-
-    Raises:
-        NotFed: no inputs are known.
-
-    """
+    """Return the inputs with which a forward returns numbers, as jobs.inputs chooses them, and why there are no more."""
     with tempfile.TemporaryDirectory(prefix="samebits-auto-") as folder:
         config = copy.deepcopy(model.config)
         config.architectures = [type(model).__name__]
@@ -610,5 +580,4 @@ def require_numbers(model: Any, kwargs: dict[str, Any]) -> None:
     with torch.no_grad():
         result = model(**kwargs)
     if not outputs.has_numbers(result):
-        msg = "forward returns no finite numbers"
-        raise NoneMade(msg)
+        raise NoneMade("forward returns no finite numbers")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import transformers
 
 from samebits_probe.jobs import auto, config_variants
 from samebits_probe.model import build
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import BuildJob
+from samebits_wire.jobs import BuildJob
 
 
 def run(job: BuildJob) -> None:
@@ -22,12 +20,7 @@ def run(job: BuildJob) -> None:
 
 
 def _tiny(job: BuildJob) -> tuple[Any, dict[str, Any]]:
-    """Return the tiny model of a recipe that leaves its sizes open, and facts; None for any other recipe.
-
-    Raises:
-        NoneMade: no tiny model runs.
-
-    """
+    """Return the tiny model of a recipe that leaves its sizes open, and facts; None for any other recipe."""
     recipe = job["recipe"]
     is_known = recipe["architecture"] in transformers.CONFIG_MAPPING
     if not recipe.get("auto") or job.get("model_class") is not None or not is_known:

@@ -19,20 +19,19 @@ import hashlib
 import math
 import runpy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from samebits_probe.model import forks, heap
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.model.load import watched_loads
 from samebits_probe.model.tensor import Keeper, header, raw_bytes
 from samebits_probe.process import files, progress, threads
-from samebits_probe.process.failure import describe, in_words, without_folders
+from samebits_probe.process.failure import describe, in_words
 from samebits_probe.process.hashing import ALGORITHM
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_wire.jobs import TensorsJob, TrialJob
+from samebits_wire.folders import without_folders
+from samebits_wire.jobs import TensorsJob, TrialJob
 
 
 def run(job: TrialJob | TensorsJob) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import transformers
 
 from samebits_probe.jobs import auto
 from samebits_probe.model import switches
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _MAX_REASON = 120
 
@@ -21,20 +19,15 @@ def variant(made: auto.Made, number: int, seed: int) -> tuple[Any, dict[str, Any
     """Return a variant of a tiny model that runs, and what it changes; ``number`` counts from 1.
 
     Values that the class refuses beside the others are left out, and the facts name them.
-
-    Raises:
-        NoneMade: there are fewer variants, or the class refuses every value.
-
     """
     config = made.model.config.to_dict()
     listed = switches.switches(config, _source)
     rows = switches.rows(listed, number)
     if len(rows) < number:
-        msg = (
+        raise auto.NoneMade(
             f"the config of {made.model.config.model_type} has no variant {number}: the last one is {len(rows)}, as every "
             "pair of values of its switches is in one of them"
         )
-        raise auto.NoneMade(msg)
     wanted = switches.chosen(listed, rows[-1])
     try:
         model, taken, refused = _with(made, config, wanted, seed), wanted, dict[str, str]()
@@ -42,8 +35,7 @@ def variant(made: auto.Made, number: int, seed: int) -> tuple[Any, dict[str, Any
         model, taken, refused = _one_by_one(made, config, wanted, seed)
     if not taken:
         reasons = "; ".join(f"{name}: {why}" for name, why in refused.items())
-        msg = f"its class refuses variant {number} of the config: {reasons}"
-        raise auto.NoneMade(msg)
+        raise auto.NoneMade(f"its class refuses variant {number} of the config: {reasons}")
     return model, {"values": [each.name for each in taken], "refused": refused}
 
 

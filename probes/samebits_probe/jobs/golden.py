@@ -13,12 +13,13 @@ import importlib
 import inspect
 import json
 import os
-import random
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import FrameType
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,14 +28,10 @@ import torch
 import transformers
 
 from samebits_probe.model import precision
+from samebits_probe.model.leftover import seed
 from samebits_probe.model.tensor import Keeper, dtype_name, tensor_hash
 from samebits_probe.process import files, hashing, own, progress, threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
-
-    from samebits_wire.jobs import GoldenJob
+from samebits_wire.jobs import GoldenJob
 
 Fact = dict[str, Any]
 
@@ -67,9 +64,7 @@ def run(job: GoldenJob) -> None:
     os.environ.setdefault("RUN_SLOW", "1")  # who names a test of transformers wants it to run
     os.chdir(job["folder"])
     # a test that does not seed its own random numbers is to notice
-    random.seed(job["seed"])
-    np.random.seed(job["seed"])
-    torch.manual_seed(job["seed"])
+    seed(job["seed"])
     progress.begin("test")
     progress.tick("import")
     recorder = _Recorder(job)
@@ -329,14 +324,13 @@ class _Calls:
         folder = Path(str(source))
         # Auto classes pass on more, of which what begins with an underscore is for the hub
         given = {name for name, value in kwargs.items() if value not in (None, False, {})}
-        plain = all(name in _PLAIN or name.startswith("_") for name in given)
         self._loads[model] = {
             "source": str(folder.absolute()) if folder.is_dir() else str(source),
             "revision": kwargs.get("revision"),
             "attention": kwargs.get("attn_implementation"),
             "state": self._state(model),
             "config": _config(model),
-            "plain": plain,
+            "plain": all(name in _PLAIN or name.startswith("_") for name in given),
         }
 
     def _generated(self, model: Any, generate: Any, args: Any, kwargs: Fact) -> Any:
@@ -416,10 +410,9 @@ class _Calls:
         module = "transformers" if hasattr(transformers, kind.__name__) else kind.__module__
         first = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
         saved = "" if is_as_loaded or self._in_float64 else str(self._saved(model, state))
-        source = load["source"] if is_as_loaded else saved
         return {
             "model_class": "" if own.is_own(kind.__module__) else f"{module}:{kind.__name__}",
-            "source": source,
+            "source": load["source"] if is_as_loaded else saved,
             "revision": load.get("revision") if is_as_loaded else None,
             "made": not is_as_loaded,
             "state": state,

@@ -14,7 +14,9 @@ from __future__ import annotations
 import sys
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
+
+import torch
 
 from samebits_probe.model import (
     alone,
@@ -35,14 +37,9 @@ from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, in_one_line, phase
-from samebits_probe.process.hashing import ALGORITHM
+from samebits_probe.process.hashing import head
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_wire.jobs import InputSet, InputsJob, Prompt, Variant
-
+from samebits_wire.jobs import InputSet, InputsJob, Prompt, Variant
 
 Fact = dict[str, Any]
 
@@ -65,14 +62,8 @@ def run(job: InputsJob) -> None:
         facts = {"absent": str(reason)}
     except PhaseFailed as failed:
         facts = {"failure": failed.failure}
-    head = {
-        "format": "samebits-inputs",
-        "format_version": formats.INPUTS,
-        "hash_algorithm": ALGORITHM,
-        "model": job["name"],
-        "stack": job["stack"],
-    }
-    files.write_sealed(Path(job["result"]), head | facts)
+    record = head("inputs", formats.INPUTS) | {"model": job["name"], "stack": job["stack"]}
+    files.write_sealed(Path(job["result"]), record | facts)
 
 
 class Rows(NamedTuple):
@@ -248,22 +239,15 @@ class Chooser:
         return facts | {"optional": optional}
 
     def _chosen(self, name: str, prompt: Prompt) -> Fact:
-        """Return the inputs of one prompt.
-
-        Raises:
-            DoesNotApply: the prompt has no meaning for the model, or no inputs can be made.
-
-        """
         arguments = self._arguments()
         if choice.TOKENS not in arguments:
             return self._of_pixels_or_sound(name, prompt, arguments)
         if len(arguments) == 1 and self._no_text:
-            msg = f"the model takes no text alone: {self._no_text}"
-            raise DoesNotApply(msg)
-        batch = prompt.get("batch")
-        if batch and not self.signature.takes(choice.MASK):
-            msg = f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
-            raise DoesNotApply(msg)
+            raise DoesNotApply(f"the model takes no text alone: {self._no_text}")
+        if prompt.get("batch") and not self.signature.takes(choice.MASK):
+            raise DoesNotApply(
+                f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
+            )
         if choice.takes_choices(self.model_class.__name__):
             return {"tensors": self._refs(self._choices(name, prompt))}
         rows = self._rows(name, prompt, ends=choice.PIXELS in arguments)
@@ -329,17 +313,16 @@ class Chooser:
             return None
 
     def _of_pixels_or_sound(self, name: str, prompt: Prompt, arguments: tuple[str, ...]) -> Fact:
-        """Return the inputs of a model of images or sound."""
         main_input = arguments[0]
         if prompt.get("batch") or prompt.get("length") == "past-window":
-            msg = f"the model takes {main_input}, which has neither padding nor a window here"
-            raise DoesNotApply(msg)
+            raise DoesNotApply(
+                f"the model takes {main_input}, which has neither padding nor a window here"
+            )
         if self._alone is not None:
             return {"tensors": self._refs(self._alone.tensors(name)), "constants": {}}
         return {"tensors": self._refs({a: self._alone_of(a, name) for a in arguments})}
 
     def _alone_of(self, argument: str, name: str) -> torch.Tensor:
-        """Return one argument of a model without token ids."""
         if argument == choice.DECODER:
             return inputs.decoder_tokens(name, self.config, inputs.DECODER_LENGTH)
         if argument in self.traits.named:
@@ -365,10 +348,10 @@ class Chooser:
             past if row.get("length") == "past-window" else row.get("length") for row in rows
         ]
         if not all(lengths):
-            msg = "several choices are made of seeded token ids: give the prompt a length"
-            raise DoesNotApply(msg)
-        numbers = [int(length or 0) for length in lengths]
-        return inputs.choices(name, numbers, self.tokens)
+            raise DoesNotApply(
+                "several choices are made of seeded token ids: give the prompt a length"
+            )
+        return inputs.choices(name, [int(length or 0) for length in lengths], self.tokens)
 
     def _row(self, name: str, prompt: Prompt, *, ends: bool) -> Fact:
         length = prompt.get("length")

@@ -15,10 +15,11 @@ still makes the cache, the mask and the positions.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -35,18 +36,13 @@ from samebits_probe.model import (
     raised,
 )
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.inputs import each_row_twice, in_dtype, may_repeat_rows, n_rows
+from samebits_probe.model.inputs import Inputs, each_row_twice, in_dtype, may_repeat_rows, n_rows
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, fork, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line, in_words
-from samebits_probe.process.hashing import ALGORITHM
+from samebits_probe.process.hashing import head
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.model.inputs import Inputs
-    from samebits_wire.jobs import LadderJob, ProbeFile
+from samebits_wire.jobs import LadderJob, ProbeFile
 
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which it shares the large parameters of its model."""
@@ -81,18 +77,8 @@ def run(job: LadderJob) -> None:
     except Exception as error:  # noqa: BLE001  a cell that ran before and fails now is a result
         results["failure"] = describe("ladder", error)
     results["seconds"] = round(time.perf_counter() - started, 4)
-    _write(Path(job["task"]["result"]), job, results)
-
-
-def _write(path: Path, job: LadderJob, results: Facts) -> None:
-    record = {
-        "format": "samebits-ladder",
-        "format_version": formats.LADDER,
-        "hash_algorithm": ALGORITHM,
-        "cell": job["cell"],
-        **results,
-    }
-    files.write_sealed(path, record)
+    record = {**head("ladder", formats.LADDER), "cell": job["cell"], **results}
+    files.write_sealed(Path(job["task"]["result"]), record)
 
 
 class Ladder:
@@ -106,7 +92,9 @@ class Ladder:
         progress.begin("load")
         self.loaded = load.load(self.source)
         slots = int(job.get("slots", 1))
-        self._shares = self._has_no_room(slots)
+        # a copy in float64 is above the limit, or takes more memory than is free
+        needs = self._copy_bytes
+        self._shares = needs > _COPY_LIMIT or bool(memory.shortage(needs, slots))
         if self._shares:
             # a copy that does not fit would end the job and lose its results
             memory.require(raised.working_bytes(self.loaded.model, torch.float64), slots)
@@ -204,7 +192,7 @@ class Ladder:
                 layers.recorded(self.loaded.model),
                 progress.forward(inputs.kwargs, f"forward {prompt}, aligned", plain=True),
             ):
-                logits = layers.logits_of(self.loaded.model(**inputs.kwargs))
+                logits = outputs.logits_of(self.loaded.model(**inputs.kwargs))
         return {} if logits is None else {prompt: self.keeper.ref(logits)}
 
     def _promoted(self, dtype: torch.dtype) -> Facts:
@@ -248,23 +236,16 @@ class Ladder:
 
     @cached_property
     def _copy_bytes(self) -> int:
-        """Bytes of the parameters in float64."""
-        n = sum(p.numel() for p in self.loaded.model.parameters())
-        return int(n * torch.float64.itemsize)
-
-    def _has_no_room(self, slots: int) -> bool:
-        """Return True if a copy in float64 is above the limit, or takes more memory than is free."""
-        return self._copy_bytes > _COPY_LIMIT or bool(memory.shortage(self._copy_bytes, slots))
+        return int(sum(p.numel() for p in self.loaded.model.parameters()) * torch.float64.itemsize)
 
     def _chaotic(self, twin: Any) -> bool:
         """Return True if the first prompt is chaotic; tried last, as it may leave state."""
-        first_prompt = next(iter(self._prompts(torch.float64)), None)
-        if first_prompt is None:
+        if (first_prompt := next(iter(self._prompts(torch.float64)), None)) is None:
             return False
 
         def forward() -> torch.Tensor | None:
             with progress.forward(first_prompt[1].kwargs, "chaos", times=_WATCHED_COST):
-                return layers.logits_of(twin(**first_prompt[1].kwargs))
+                return outputs.logits_of(twin(**first_prompt[1].kwargs))
 
         try:
             return determinism.chaotic(twin, forward)
@@ -311,8 +292,7 @@ class Ladder:
 
     def _prompts(self, dtype: torch.dtype | None) -> Iterator[tuple[str, Inputs]]:
         """Yield the inputs of the cell, with floats in the rung's dtype."""
-        native = getattr(torch, self.source.dtype)
-        feed = Feed(self.job["model"], native, self.source.device)
+        feed = Feed(self.job["model"], getattr(torch, self.source.dtype), self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer, self.loaded.model):
             yield name, inputs._replace(kwargs=in_dtype(inputs.kwargs, dtype))
 
@@ -328,7 +308,7 @@ class Ladder:
         ):
             result = model(**kwargs)
         choices, watch.choices = watch.choices, None
-        logits, others = layers.logits_of(result), outputs.without_logits(result)
+        logits, others = outputs.logits_of(result), outputs.without_logits(result)
         rows = n_rows(inputs.kwargs)
         if twice:
             logits = _second_half(logits, rows)
@@ -369,13 +349,7 @@ class Ladder:
         return refs
 
     def _decode(
-        self,
-        model: Any,
-        name: str,
-        inputs: Inputs,
-        watch: Watch | None,
-        *,
-        twice: bool,
+        self, model: Any, name: str, inputs: Inputs, watch: Watch | None, *, twice: bool
     ) -> Facts:
         """Return the logits of every step by row, [steps, vocabulary], with forced tokens."""
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
@@ -406,7 +380,6 @@ class Ladder:
 
 
 def _attempted(answer: Facts, compute: Callable[[str], Facts]) -> Facts:
-    """Return an answer with what ``compute`` returns, or with its exception."""
     if answer["refused"]:
         return answer
     try:

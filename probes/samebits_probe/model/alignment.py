@@ -6,14 +6,11 @@ file begins at its offset in the file, and releases differ in which tensors they
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+import torch
 
 from samebits_probe.model.tensor import is_plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import torch
 
 BOUNDARY = 64
 

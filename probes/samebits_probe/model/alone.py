@@ -8,15 +8,26 @@ what it computes is finite and follows from the input.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import inputs, outputs, tried
-from samebits_probe.model.choice import NO_DATA, PIXELS, TOKENS, VALUES, NotFed
+from samebits_probe.model.choice import (
+    NO_DATA,
+    PIXELS,
+    TOKENS,
+    VALUES,
+    NotFed,
+    Parameter,
+    Signature,
+)
 from samebits_probe.model.media_layouts import (
+    Beside,
     Layout,
+    Tensors,
     any_number,
     image_size,
     layouts_of,
@@ -25,12 +36,6 @@ from samebits_probe.model.media_layouts import (
 from samebits_probe.model.tensor import hash_or_none
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Parameter, Signature
-    from samebits_probe.model.media_layouts import Beside, Tensors
 
 _GRID = "grid_thw"
 _VECTORS, _WAVE = "hidden_states", "input_values"
@@ -79,12 +84,7 @@ def takes(signature: Signature) -> bool:
 def fitting(
     model_class: Any, config: Any, signature: Signature, plain: tuple[str, ...]
 ) -> Alone | None:
-    """Return the layouts that fit; None if those arguments of the plain shapes do, or if nothing can be tried.
-
-    Raises:
-        NotFed: a small model takes neither.
-
-    """
+    """Return the layouts that fit; None if those arguments of the plain shapes do, or if nothing can be tried."""
     reason, blind = "", None
     for model in islice(tried.small_models(model_class, config), 1):
         if plain and not (reason := _refusal(model, plain)):
@@ -107,8 +107,7 @@ def fitting(
         return blind
     if not reason:
         return None
-    msg = f"samebits could not find out what its forward takes: {reason}"
-    raise NotFed(msg)
+    raise NotFed(f"samebits could not find out what its forward takes: {reason}")
 
 
 def _refusal(model: Any, names: tuple[str, ...]) -> str:
@@ -137,8 +136,7 @@ def _numbers(model: Any, kwargs: Tensors) -> tuple[Any, ...]:
         named = outputs.tensors(model(**kwargs)).values()
     floats = [tensor for tensor in named if tensor.is_floating_point()]
     if not floats or not bool(torch.isfinite(floats[0]).all()):
-        msg = "forward returns no finite numbers"
-        raise ValueError(msg)
+        raise ValueError("forward returns no finite numbers")
     return tuple(map(hash_or_none, floats))
 
 

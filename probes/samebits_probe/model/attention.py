@@ -8,8 +8,9 @@ and the softmax of an attention that is written out in Python.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -18,10 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process.paths import package_path
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Keep = Callable[[str, dict[str, Any]], None]
+Keep = Callable[[str, dict[str, Any]], None]
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
 _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -124,9 +122,8 @@ class Watch:
         if func in _SOFTMAX_FUNCTIONS:
             self._record_scores(owner, args[0] if args else kwargs["input"], output)
             return output
-        first_operand = _PRODUCTS[func]
         operands = (
-            *args[first_operand:],
+            *args[_PRODUCTS[func] :],
             *(kwargs[k] for k in ("batch1", "batch2", "mat2") if k in kwargs),
         )
         if len(operands) < 2:
@@ -158,8 +155,7 @@ class Watch:
                 self._in_sdpa["aten"], f"aten::{name}", "attention" in name or _is_eager_op(name)
             )
             return
-        owner = self._running_attention()
-        if owner is None:
+        if (owner := self._running_attention()) is None:
             return
         ops = self._ops_by_module.setdefault(id(owner), [])
         _append_once(ops, f"aten::{name}", _is_eager_op(name))

@@ -30,7 +30,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,13 +40,10 @@ from safetensors.numpy import load_file
 from samebits_probe.model import load, packages, processors, tokenizers
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
-from samebits_probe.process.hashing import ALGORITHM, file_hash
+from samebits_probe.process.hashing import file_hash, head
 from samebits_wire import formats
 from samebits_wire.atomic import move_new
-
-if TYPE_CHECKING:
-    from samebits_wire.jobs import BuildJob, Recipe
-
+from samebits_wire.jobs import BuildJob, Recipe
 
 HEADS = {
     "causal-lm": "AutoModelForCausalLM",
@@ -190,20 +187,16 @@ def _constructed_class(model_class: Any, recipe: Recipe) -> torch.nn.Module:
 
 def _constructed_model(recipe: Recipe, model_class: str | None) -> torch.nn.Module:
     """Return the model of the head as the stack initialises it."""
-    architecture = recipe["architecture"]
+    architecture, release = recipe["architecture"], f"transformers {transformers.__version__}"
     if model_class is not None:
         return _constructed_class(packages.named_class(model_class), recipe)
     if architecture not in transformers.CONFIG_MAPPING:
-        raise UnknownArchitectureError(
-            _unknown_message(f"does not know the architecture {architecture}")
-        )
+        raise UnknownArchitectureError(f"{release} does not know the architecture {architecture}")
     auto = getattr(transformers, HEADS[recipe["head"]])
     # The config classes edit nested dicts, such as rope_scaling, in place.
     config = transformers.AutoConfig.for_model(architecture, **copy.deepcopy(recipe["config"]))
     if type(config) not in auto._model_mapping:
-        raise UnknownArchitectureError(
-            _unknown_message(f"has no {auto.__name__} for {architecture}")
-        )
+        raise UnknownArchitectureError(f"{release} has no {auto.__name__} for {architecture}")
     _check_size(architecture, config, auto)
     # A random constant of an architecture (a random projection) is kept, so it must be seeded.
     torch.manual_seed(recipe["seed"])
@@ -211,12 +204,7 @@ def _constructed_model(recipe: Recipe, model_class: str | None) -> torch.nn.Modu
 
 
 def _check_size(architecture: str, config: Any, auto: Any) -> None:
-    """Refuse a config, such as the default one of llama, before the kernel ends the process without a word.
-
-    Raises:
-        TooLargeError: three times its weights, which is what making it takes, are more than the machine's memory.
-
-    """
+    """Refuse a config, such as the default one of llama, before the kernel ends the process without a word."""
     values = config.to_dict()
     nested = [values, *(part for part in values.values() if isinstance(part, dict))]
     widths = [part.get(name) for part in nested for name in _WIDTHS]
@@ -227,21 +215,16 @@ def _check_size(architecture: str, config: Any, auto: Any) -> None:
             model = auto.from_config(copy.deepcopy(config), torch_dtype=torch.float32)
     except Exception:  # noqa: BLE001  some need the values of their tensors; those are made as they are
         return
-    n_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+    n_bytes = load.n_bytes(model)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if _COPIES * n_bytes > memory:
         n_billions = sum(p.numel() for p in model.parameters()) / 1e9
-        msg = (
+        raise TooLargeError(
             f"{architecture} with this config has {n_billions:.1f} billion parameters. Made in float32 they take "
             f"{_COPIES * n_bytes / 2**30:.0f} GiB, and this machine has {memory / 2**30:.0f} GiB. Write "
             "auto: true under build:, or small sizes under its config:, such as hidden_size, intermediate_size, "
             "num_hidden_layers and vocab_size"
         )
-        raise TooLargeError(msg)
-
-
-def _unknown_message(what: str) -> str:
-    return f"transformers {transformers.__version__} {what}"
 
 
 def _write(
@@ -251,11 +234,10 @@ def _write(
     _write_tokenizer(recipe, folder)
     if recipe.get("processor") is not None:
         processors.write(folder, recipe["architecture"], recipe["processor"] or {})
-    files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
     summary = (
         _summary(recipe, tensors, constants)
         | facts
-        | {"files": files}
+        | {"files": {path.name: file_hash(path) for path in sorted(folder.iterdir())}}
         | _check(recipe, folder, type(model))
     )
     sealed_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
@@ -263,9 +245,7 @@ def _write(
 
 
 def _write_tokenizer(recipe: Recipe, folder: Path) -> None:
-    """Write the tokenizer's files, if the recipe has one."""
-    tokenizer = recipe.get("tokenizer")
-    if tokenizer is None:
+    if (tokenizer := recipe.get("tokenizer")) is None:
         return
     tokenizers.write(
         folder,
@@ -330,15 +310,11 @@ def _save_aligned(tensors: dict[str, np.ndarray], path: Path) -> None:
 
 
 def _sort_key(name: str, array: np.ndarray) -> tuple[bool, int, int, int, str]:
-    """Return the key by which tensors are sorted in a file."""
     return array.nbytes % ALIGNMENT > 0, -array.itemsize, -array.ndim, -array.nbytes, name
 
 
 def _dtype_name(dtype: np.dtype[Any]) -> str:
-    """Return safetensors' name of a dtype."""
-    if dtype.kind == "b":
-        return "BOOL"
-    return f"{dtype.kind.upper()}{8 * dtype.itemsize}"
+    return "BOOL" if dtype.kind == "b" else f"{dtype.kind.upper()}{8 * dtype.itemsize}"
 
 
 _ONE_FILE = 1 << 60
@@ -354,8 +330,7 @@ def _save_skeleton(model: torch.nn.Module, folder: Path) -> None:
         # the prefix of the causal-lm class).
         if "shared tensors" not in str(error):
             raise
-        state = _first_of_shared(model)
-        model.save_pretrained(folder, state_dict=state, max_shard_size=_ONE_FILE)
+        model.save_pretrained(folder, state_dict=_first_of_shared(model), max_shard_size=_ONE_FILE)
 
 
 def _first_of_shared(model: torch.nn.Module) -> dict[str, torch.Tensor]:
@@ -391,9 +366,7 @@ def _fan_in(shape: tuple[int, ...], transposed: bool) -> int:
         return shape[0]
     # (out, in), or a kernel (out, in, width), (out, in, height, width). Stacked experts
     # (experts, out, in) look like a kernel, but no kernel here is wider than 16.
-    if len(shape) == 3 and shape[2] > 16:
-        return shape[2]
-    return math.prod(shape[1:])
+    return shape[2] if len(shape) == 3 and shape[2] > 16 else math.prod(shape[1:])
 
 
 def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:
@@ -403,7 +376,6 @@ def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:
 def _values(
     seed_and_gain: tuple[int, float], name: str, skeleton_tensor: np.ndarray, fan_in: int
 ) -> np.ndarray:
-    """Return new values in the shape and dtype of ``skeleton_tensor``."""
     seed, gain = seed_and_gain
     rule = _rule(name, RULES)
     random_words = _random_words(seed, name, skeleton_tensor.size)
@@ -457,9 +429,7 @@ def _summary(
     recipe: Recipe, tensors: dict[str, np.ndarray], constants: list[str]
 ) -> dict[str, Any]:
     return {
-        "format": "samebits-checkpoint",
-        "format_version": formats.CHECKPOINT,
-        "hash_algorithm": ALGORITHM,
+        **head("checkpoint", formats.CHECKPOINT),
         "recipe": recipe,
         "transformers": transformers.__version__,
         "n_parameters": sum(tensor.size for tensor in tensors.values()),
@@ -502,7 +472,6 @@ def _logits_std(model: torch.nn.Module, seed: int) -> float:
 
 
 def _inputs(model: torch.nn.Module, seed: int) -> dict[str, Any]:
-    """Return the inputs of the check: ids, an image or a sound."""
     name, config = model.main_input_name, model.config
     shape: tuple[int, ...]
     if name == "pixel_values":

@@ -10,6 +10,7 @@ import json
 import pickle
 import zipfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,6 @@ from safetensors import safe_open
 from samebits_probe.model.tensor import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits_probe.model.load import Source
 
 MAPPED = 64 << 20
@@ -80,10 +79,6 @@ def refuse_code(source: str, variant: str = "") -> None:
     """Refuse a folder whose pickle holds more than weights.
 
     transformers 4.48 to 5.23 does not run it either, but 4.48 reports a possible TensorFlow file.
-
-    Raises:
-        Refused: it would run code.
-
     """
     present = (name for name, _ in _layouts(variant) if (Path(source) / name).is_file())
     name = next(present, "")
@@ -94,27 +89,21 @@ def refuse_code(source: str, variant: str = "") -> None:
     except pickle.UnpicklingError as error:
         lines = [line.strip() for line in str(error).splitlines()]
         reason = next((line for line in lines if line.startswith(_TORCH_REASON_STARTS)), lines[0])
-        msg = f"{name} is a pickle that is not weights alone, and its code is not run: {reason}"
-        raise Refused(msg) from error
+        raise Refused(
+            f"{name} is a pickle that is not weights alone, and its code is not run: {reason}"
+        ) from error
 
 
 def refuse_outside(source: str, variant: str = "") -> None:
-    """Refuse a folder whose index names files outside of it: transformers would read them.
-
-    Raises:
-        Refused: the index names such a file.
-
-    """
+    """Refuse a folder whose index names files outside of it: transformers would read them."""
     for name, sharded in _layouts(variant):
         path = Path(source) / name
         if not sharded or not path.is_file():
             continue
-        weight_map = json.loads(path.read_text("utf-8"))["weight_map"]
-        for shard in dict.fromkeys(weight_map.values()):
+        for shard in dict.fromkeys(json.loads(path.read_text("utf-8"))["weight_map"].values()):
             shard_path = PurePath(shard)
             if shard_path.is_absolute() or ".." in shard_path.parts:
-                msg = f"{name} names {shard!r}, which is not in the model's folder"
-                raise Refused(msg)
+                raise Refused(f"{name} names {shard!r}, which is not in the model's folder")
 
 
 class Checkpoint:
@@ -150,15 +139,10 @@ class Checkpoint:
         """Return the checkpoint of a folder or of a hub id that is in the local cache.
 
         ``folder`` is one inside the source, ``variant`` the name as in model.fp16.safetensors.
-
-        Raises:
-            NoCheckpoint: neither safetensors nor a pickled state dict is there.
-
         """
         prefix = f"{folder}/" if folder else ""
         for name, sharded in _layouts(variant):
-            path = _located(source, f"{prefix}{name}", revision)
-            if path is None:
+            if (path := _located(source, f"{prefix}{name}", revision)) is None:
                 continue
             if not sharded:
                 return cls([path])
@@ -166,8 +150,7 @@ class Checkpoint:
             located = [_located(source, f"{prefix}{shard}", revision) for shard in shards]
             return cls([file for file in located if file is not None])
         expected = ", ".join(f"{prefix}{name}" for name, _ in _layouts(variant))
-        msg = f"none of {expected} in {source}"
-        raise NoCheckpoint(msg)
+        raise NoCheckpoint(f"none of {expected} in {source}")
 
     def __len__(self) -> int:
         return len(self._file_of)
@@ -208,19 +191,13 @@ class Checkpoint:
         return bool(self._pickled)
 
     def stored(self, name: str) -> dict[str, Any]:
-        """Return safetensors' name of the dtype, shape, and bytes per element, without reading it.
-
-        Raises:
-            ValueError: the dtype is not in the table of safetensors' names.
-
-        """
+        """Return safetensors' name of the dtype, shape, and bytes per element, without reading it."""
         dtype = self._dtype(name)
         for stored_name, torch_name in _DTYPES.items():
             if torch_name == dtype:
                 itemsize = getattr(torch, dtype).itemsize
                 return {"dtype": stored_name, "shape": list(self.shape(name)), "itemsize": itemsize}
-        msg = f"{name} is of dtype {dtype}"
-        raise ValueError(msg)
+        raise ValueError(f"{name} is of dtype {dtype}")
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return a tensor as it is in the file."""

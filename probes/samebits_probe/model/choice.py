@@ -280,15 +280,9 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
     """Return the arguments of forward to pass; the one that sets the number of rows comes first.
 
     A mask for a padded batch is added later, if forward takes one.
-
-    Raises:
-        DoesNotApply: forward takes no text without an image at its place.
-        NotFed: forward needs an argument that samebits cannot make.
-
     """
     if {IMAGE_PLACES, PIXELS} <= signature.names:
-        msg = f"forward takes {PIXELS} with {IMAGE_PLACES}, and no text without them"
-        raise DoesNotApply(msg)
+        raise DoesNotApply(f"forward takes {PIXELS} with {IMAGE_PLACES}, and no text without them")
     chosen = [_main_argument(signature, traits)]
     chosen += [
         name for name in _two_part_arguments(signature, traits, chosen[0]) if name not in chosen
@@ -309,11 +303,10 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
         raise _required(missing, traits)
     if traits.placeholders and TOKENS in chosen and set(chosen) & set(VALUES):
         value = next(name for name in chosen if name in VALUES)
-        msg = (
+        raise NotFed(
             f"forward takes {value} (required) with placeholder tokens among {TOKENS} "
             f"({traits.placeholders[0]}), and samebits cannot tell how many"
         )
-        raise NotFed(msg)
     return tuple(sorted(chosen, key=lambda name: name != TOKENS))
 
 
@@ -374,8 +367,9 @@ def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iter
         if sounds and traits.has_spectrogram:
             return (TOKENS, sounds[0])
         if sounds:
-            msg = f"forward takes {sounds[0]} and {TOKENS}, and samebits cannot tell the shape of the first"
-            raise NotFed(msg)
+            raise NotFed(
+                f"forward takes {sounds[0]} and {TOKENS}, and samebits cannot tell the shape of the first"
+            )
     return ()
 
 

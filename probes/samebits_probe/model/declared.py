@@ -7,14 +7,11 @@ that tests of the host can cover the rules. model.input_set makes the tensors.
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any, NamedTuple
+import math
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
-from samebits_probe.model.choice import NotFed, written
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from samebits_probe.model.choice import Shapes, Signature
+from samebits_probe.model.choice import NotFed, Shapes, Signature, written
 
 INTEGERS = {
     "int64": (-(2**63), 2**63),
@@ -62,21 +59,14 @@ def is_set(prompt: Mapping[str, Any]) -> bool:
 
 
 def resolved(declared: Fact, config: Any) -> Seeded | Masked | Constant:
-    """Return a declared argument with every size and bound as a number.
-
-    Raises:
-        NotFed: the config lacks a field, or a size, a bound or a value does not fit.
-
-    """
+    """Return a declared argument with every size and bound as a number."""
     if "value" in declared:
         return Constant(declared["value"], declared.get("dtype"))
     shape = tuple(_size(size, config) for size in declared["shape"])
-    count = 1
-    for size in shape:
-        count *= size
-    if count > _MAX_ELEMENTS:
-        msg = f"the shape {list(shape)} has {count:,} elements: write at most {_MAX_ELEMENTS:,}"
-        raise NotFed(msg)
+    if (count := math.prod(shape)) > _MAX_ELEMENTS:
+        raise NotFed(
+            f"the shape {list(shape)} has {count:,} elements: write at most {_MAX_ELEMENTS:,}"
+        )
     dtype = str(declared.get("dtype") or "")
     if "mask" in declared:
         return Masked(shape, dtype or "int64", _mask_rows(declared["mask"], shape))
@@ -89,51 +79,43 @@ def resolved(declared: Fact, config: Any) -> Seeded | Masked | Constant:
 
 def _fitting(seeded: Seeded) -> Seeded:
     if seeded.low >= seeded.high:
-        msg = f"low is {seeded.low:g} and high is {seeded.high:g}: write a high above low"
-        raise NotFed(msg)
+        raise NotFed(f"low is {seeded.low:g} and high is {seeded.high:g}: write a high above low")
     if seeded.dtype not in INTEGERS:
         return seeded
     least, after = INTEGERS[seeded.dtype]
     whole = int(seeded.low) == seeded.low and int(seeded.high) == seeded.high
     if not whole or seeded.low < least or seeded.high > after:
-        msg = (
+        raise NotFed(
             f"{seeded.dtype} has whole numbers from {least} to {after - 1}, and low is "
             f"{seeded.low:g} and high is {seeded.high:g}"
         )
-        raise NotFed(msg)
     return seeded._replace(low=int(seeded.low), high=int(seeded.high))
 
 
 def _size(size: int | str, config: Any) -> int:
     value = field(config, size) if isinstance(size, str) else size
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        msg = f"the config's {size} is {value!r}, which is no size: write a number"
-        raise NotFed(msg)
+        raise NotFed(f"the config's {size} is {value!r}, which is no size: write a number")
     return value
 
 
 def _bound(bound: float | str, config: Any) -> float:
     value = field(config, bound) if isinstance(bound, str) else bound
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        msg = f"the config's {bound} is {value!r}, which is no bound: write a number"
-        raise NotFed(msg)
+        raise NotFed(f"the config's {bound} is {value!r}, which is no bound: write a number")
     return value
 
 
 def field(config: Any, path: str) -> Any:
-    """Return the value of a field of a config, ``a.b`` for a field of a nested config.
-
-    Raises:
-        NotFed: there is none; the message has the nearest name.
-
-    """
+    """Return the value of a field of a config, ``a.b`` for a field of a nested config."""
     value = config
     try:
         for name in path.split("."):
             value = value[name] if isinstance(value, dict) else getattr(value, name)
     except (AttributeError, KeyError):
-        msg = f"the config has no field {path}: {_likely(path, list(fields(config)))}"
-        raise NotFed(msg) from None
+        raise NotFed(
+            f"the config has no field {path}: {_likely(path, list(fields(config)))}"
+        ) from None
     return value
 
 
@@ -162,14 +144,12 @@ def _likely(name: str, names: list[str]) -> str:
 
 def _mask_rows(texts: list[str], shape: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     if not shape:
-        msg = "a mask needs a shape with a dimension, such as [1, 12]"
-        raise NotFed(msg)
+        raise NotFed("a mask needs a shape with a dimension, such as [1, 12]")
     if len(texts) not in (1, shape[0]):
-        msg = (
+        raise NotFed(
             f"the mask has {len(texts)} entries and the shape {list(shape)} has {shape[0]} rows: "
             "write one for each row, or one for all"
         )
-        raise NotFed(msg)
     return tuple(_mask_row(text, shape[-1]) for text in texts)
 
 
@@ -180,8 +160,7 @@ def _mask_row(text: str, length: int) -> tuple[int, int]:
     if side == "zeros":
         return 0, 0
     if int(number) >= length:
-        msg = f"the mask pads {number} of {length} positions: leave at least one"
-        raise NotFed(msg)
+        raise NotFed(f"the mask pads {number} of {length} positions: leave at least one")
     return (int(number), length) if side == "left" else (0, length - int(number))
 
 
@@ -196,10 +175,6 @@ def check_names(
 
     ``what`` names the source in a message; ``places`` are positions in matrix.yaml; ``series`` is that of
     :func:`choice.written`.
-
-    Raises:
-        NotFed: forward takes no such argument, or needs another one.
-
     """
     for name in names:
         if not signature.takes(name):
@@ -216,11 +191,10 @@ def check_names(
     if missing:
         listed = ", ".join(p.described() for p in missing)
         lines = ", ".join(f"{p.name}: {written(p, series=series)}" for p in missing)
-        msg = (
+        raise NotFed(
             f"{places.get('', '')}: forward needs {listed}, which {what} does not have: "
             f"write {{arguments: {{{lines}}}}}"
         )
-        raise NotFed(msg)
 
 
 def real_rows(mask: list[list[int]]) -> list[list[int]] | None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import attention
 from samebits_probe.model.executed import Executed
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.model.inputs import Inputs
 
 GREEDY = {"do_sample": False, "num_beams": 1}
 """Arguments of generate() for greedy decoding, whatever the model's generation config is."""
@@ -97,16 +94,12 @@ def watched_token(model: torch.nn.Module, *, any_cache: bool = True) -> Iterator
     """
     token = WatchedToken(model, any_cache=any_cache)
     # hooks, as generate() reads forward's signature
-    hooks = (
+    with (
         model.register_forward_pre_hook(token.before_forward, with_kwargs=True),
         model.register_forward_hook(token.after_forward, always_call=True),
-    )
-    try:
+        token._running,
+    ):
         yield token
-    finally:
-        token.after_forward()
-        for hook in hooks:
-            hook.remove()
 
 
 def _has_fixed_size(value: Any) -> bool:
@@ -129,8 +122,7 @@ def stopping(steps: int) -> Any:
 
         def __call__(self, input_ids: torch.Tensor, *_scores: Any, **_kwargs: Any) -> torch.Tensor:
             self.n_done += 1
-            n_rows = input_ids.shape[0]
-            return torch.full((n_rows,), self.n_done >= steps, device=input_ids.device)
+            return torch.full((input_ids.shape[0],), self.n_done >= steps, device=input_ids.device)
 
     return transformers.StoppingCriteriaList([Ended()])
 

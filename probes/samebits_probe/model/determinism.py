@@ -7,16 +7,14 @@ difference in float64 does not prove a different function.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from samebits_probe.model.tensor import tensor_hash
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Forward = Callable[[], torch.Tensor | None]
+Forward = Callable[[], torch.Tensor | None]
 
 NUDGE = 2.0**-48
 """Relative change of every output of the embeddings: 32 roundings of float64."""
@@ -49,11 +47,8 @@ def chaotic(model: Any, forward: Forward) -> bool:
     plain = forward()
     if embeddings is None or plain is None or not plain.is_floating_point():
         return False
-    hook = embeddings.register_forward_hook(_nudge)
-    try:
+    with embeddings.register_forward_hook(_nudge):
         moved = forward()
-    finally:
-        hook.remove()
     if moved is None or moved.shape != plain.shape:
         return False
     finite = torch.isfinite(plain) & torch.isfinite(moved)

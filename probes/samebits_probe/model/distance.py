@@ -66,8 +66,7 @@ def pooled(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> Distance:
     for first, second in pairs:
         differ = differing(first, second)
         n += differ.numel()
-        count = int(differ.sum())
-        if not count:
+        if not (count := int(differ.sum())):
             continue
         n_differ += count
         distances = _gaps(first, second, differ)

@@ -41,6 +41,5 @@ class _Draws(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the ho
 
 
 def _generators() -> list[torch.Tensor]:
-    """Return the states of torch's generators."""
     on_gpu = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     return [torch.get_rng_state(), *on_gpu]

@@ -31,8 +31,7 @@ class Executed:
             return
         code = frame.f_code
         # by id, because hashing a code object hashes its constants; the entry keeps the code alive
-        entry = self._calls.get(id(code))
-        if entry is None:
+        if (entry := self._calls.get(id(code))) is None:
             self._calls[id(code)] = [code, frame.f_globals.get("__name__") or "", 1]
         else:
             entry[2] += 1

@@ -7,25 +7,21 @@ signal inputs.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from samebits_probe.model import choice, forks
 from samebits_probe.model import inputs as model_inputs
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.load import Loaded
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import files, progress
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
-
-    import torch
-
-    from samebits_probe.model.load import Loaded
-    from samebits_wire.jobs import FedModel, PromptTask
-    from samebits_wire.jobs import Inputs as InputsSource
+from samebits_wire.jobs import FedModel, PromptTask
 
 Fact = dict[str, Any]
 
@@ -35,7 +31,8 @@ class Feed:
 
     def __init__(self, model: FedModel, dtype: torch.dtype, device: str) -> None:
         inputs = model["inputs"]
-        self._record = _read_record(inputs)
+        record = inputs["record"]
+        self._record: Fact | None = files.read_sealed(Path(record)) if record else None
         self._reason = inputs["reason"]
         self._tensors = Path(inputs["root"]) / "tensors"
         self._dtype = dtype
@@ -123,10 +120,6 @@ class Feed:
         return tensor.to(self._device)
 
 
-def _read_record(inputs: InputsSource) -> Fact | None:
-    return files.read_sealed(Path(inputs["record"])) if inputs["record"] else None
-
-
 def _renamed(names: Iterable[str], model: Any) -> dict[str, str]:
     """Return argument -> its name in this release, for an image that has another one here."""
     here = [n for n in choice.IMAGE_NAMES if model is not None and forks.accepts(model, n)]
@@ -138,10 +131,10 @@ def _row_ids(row: Fact, tokenizer: Any) -> list[int]:
     if not row.get("text"):
         return [int(i) for i in row["ids"]]
     if tokenizer is None:
-        msg = "the prompt is a text, and this release loads no tokenizer for the model"
-        raise NotFed(msg)
+        raise NotFed("the prompt is a text, and this release loads no tokenizer for the model")
     ids = [int(i) for i in tokenizer(row["text"])["input_ids"]]
     if not ids:
-        msg = f"the prompt is a text, and this release's {type(tokenizer).__name__} makes no token of it"
-        raise NotFed(msg)
+        raise NotFed(
+            f"the prompt is a text, and this release's {type(tokenizer).__name__} makes no token of it"
+        )
     return model_inputs.stretched(ids, row["at_least"]) if row.get("at_least") else ids

@@ -79,8 +79,9 @@ def refuse_custom_generate() -> None:
     from transformers import generation  # noqa: PLC0415  a job in a new interpreter starts here
 
     def refused(*_: Any, **__: Any) -> None:
-        msg = "custom_generate is code of the model, which runs only with trust_remote_code"
-        raise OSError(msg)
+        raise OSError(
+            "custom_generate is code of the model, which runs only with trust_remote_code"
+        )
 
     if hasattr(generation.GenerationMixin, "load_custom_generate"):
         generation.GenerationMixin.load_custom_generate = refused
@@ -112,8 +113,7 @@ def ask_for_accelerate_again() -> None:
 def config_dtype(config: Any) -> str | None:
     """Return the dtype in a config: field ``torch_dtype`` in 4.48, ``dtype`` from 4.56 on."""
     values = vars(config)
-    name = "dtype" if "dtype" in values else "torch_dtype"
-    value = values.get(name)
+    value = values.get("dtype" if "dtype" in values else "torch_dtype")
     return None if value is None else str(value).removeprefix("torch.")
 
 
@@ -122,13 +122,12 @@ def loading_info(info: dict[str, Any]) -> dict[str, list[str]]:
 
     4.x has lists, 5.x sets; mismatched keys are tuples of name and both shapes in both.
     """
-    keys_by_kind = {}
-    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
-        keys = info.get(kind) or ()
-        keys_by_kind[kind] = sorted(
-            key if isinstance(key, str) else str(tuple(key)) for key in keys
+    return {
+        kind: sorted(
+            key if isinstance(key, str) else str(tuple(key)) for key in info.get(kind) or ()
         )
-    return keys_by_kind
+        for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
+    }
 
 
 def rope_settings(config: Any, layer_type: str | None = None) -> dict[str, Any]:
@@ -156,8 +155,7 @@ def rope_layer_type(buffer: str, module: str) -> str | None:
 
     5.x names the buffer ``sliding_attention_inv_freq``, 4.x the module ``rotary_emb_local``.
     """
-    prefix = buffer.removesuffix("inv_freq").rstrip("_")
-    if prefix:
+    if prefix := buffer.removesuffix("inv_freq").rstrip("_"):
         return prefix
     return "sliding_attention" if module.rsplit(".", 1)[-1] == "rotary_emb_local" else None
 
@@ -203,8 +201,6 @@ def eager_attention(model: Any) -> Iterator[None]:
         setter(previous)
 
 
-# --- caches --------------------------------------------------------------------------------
-
 _OLD_NAMES = ("past_key_values", "cache_params", "state")
 _STATE_MODELS = frozenset({"falcon_mamba", "mamba", "mamba2", "xlstm"})
 """Model types whose cache holds states alone. Through 5.23 it is ``cache_params``, later ``cache``."""
@@ -236,8 +232,7 @@ def cache_name() -> str:
     """
     from transformers.generation import utils  # noqa: PLC0415  a job that never decodes needs it not
 
-    is_renamed = "cache" in getattr(utils, "ALL_CACHE_NAMES", ())
-    return "cache" if is_renamed else "past_key_values"
+    return "cache" if "cache" in getattr(utils, "ALL_CACHE_NAMES", ()) else "past_key_values"
 
 
 def cache_keyword(model: Any) -> str | None:
@@ -255,8 +250,7 @@ def cache_keyword(model: Any) -> str | None:
 
 def takes_kv_cache(model: Any) -> bool:
     """Return True if forward takes keys and values of earlier tokens as an argument."""
-    keyword = cache_keyword(model)
-    return keyword in {"cache", "past_key_values"} and not _takes_states(model)
+    return cache_keyword(model) in {"cache", "past_key_values"} and not _takes_states(model)
 
 
 def _takes_states(model: Any) -> bool:
@@ -377,8 +371,7 @@ def placement(model: Any, past: int, mask: torch.Tensor) -> dict[str, torch.Tens
     """
     arguments: dict[str, torch.Tensor] = {"attention_mask": mask}
     if accepts(model, "position_ids"):
-        ids = (mask.long().cumsum(-1) - 1).masked_fill(mask == 0, 1)
-        arguments["position_ids"] = ids[:, past:]
+        arguments["position_ids"] = (mask.long().cumsum(-1) - 1).masked_fill(mask == 0, 1)[:, past:]
     mamba = _takes_states(model)
     if mamba and past:
         arguments.pop("attention_mask")
@@ -393,8 +386,7 @@ def cache_kinds(cache: Any) -> list[str]:
 
     Layers exist since 4.56. A DynamicCache made with a config also has sliding ones since 4.57.
     """
-    layers = getattr(cache, "layers", None)
-    if layers is None:
+    if (layers := getattr(cache, "layers", None)) is None:
         name = type(cache).__name__
         return ["DynamicLayer" if name == "DynamicCache" else name]
     kinds = {type(layer).__name__ for layer in layers}
@@ -426,8 +418,7 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
     if isinstance(cache, (tuple, list)):
         return _tuple_tensors(cache)
     tensors = _listed_tensors(cache)
-    layers = getattr(cache, "layers", None)
-    for index, layer in enumerate(layers or ()):
+    for index, layer in enumerate(getattr(cache, "layers", None) or ()):
         for kind in ("keys", "values", "conv_states", "recurrent_states"):
             tensors += _named_tensors(f"layer {index} {kind}", getattr(layer, kind, None))
     return tensors

@@ -8,17 +8,14 @@ it is known which ones will be compared.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+
+import torch
 
 from samebits_probe.model.tensor import NotHashable, tensor_hash
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    import torch
-
-    Tensors = dict[str, torch.Tensor]
+Tensors = dict[str, torch.Tensor]
 
 
 class Fresh:
@@ -67,7 +64,6 @@ class Fresh:
         self._make_whole = None
 
     def _is_without_value(self, name: str) -> bool:
-        """Return True if the tensor is absent or on the meta device."""
         if name not in self._tensors:
             return True
         return bool(self._tensors[name].is_meta)

@@ -152,8 +152,7 @@ def _torch_fill_bytes(dtype: torch.dtype) -> torch.Tensor:
 
 
 def _holds_only(tensor: torch.Tensor, byte: int) -> bool:
-    first = tensor.detach()[(0,) * tensor.ndim]
-    if bool((elements(first) != byte).any()):
+    if bool((elements(tensor.detach()[(0,) * tensor.ndim]) != byte).any()):
         return False  # so nearly every tensor is read no further
     # needs no second tensor of this size, and is thirty times as fast as comparing and counting
     least, largest = torch.aminmax(elements(tensor))

@@ -6,18 +6,18 @@ They are made in one stack, and every stack gets their bytes (jobs.inputs, model
 from __future__ import annotations
 
 import hashlib
-import random
 import traceback
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import safetensors.torch
 import torch
 
-from samebits_probe.model import series_shapes
-from samebits_probe.model.choice import MASK, TOKENS, NotFed
+from samebits_probe.model import leftover, series_shapes
+from samebits_probe.model.choice import MASK, TOKENS, NotFed, Signature
 from samebits_probe.model.declared import (
     INTEGERS,
     Constant,
@@ -29,11 +29,6 @@ from samebits_probe.model.declared import (
 )
 from samebits_probe.model.inputs import hash_words, seeded_numbers
 from samebits_probe.process import consent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from samebits_probe.model.choice import Signature
 
 Fact = dict[str, Any]
 
@@ -67,10 +62,6 @@ def make(
     """Return the arguments of an input set.
 
     ``places`` are the positions in matrix.yaml of the set, by '', and of its declared arguments.
-
-    Raises:
-        NotFed: they cannot be made, or do not fit the signature; the message says where and why.
-
     """
     if declared_set.get("function"):
         arguments = _returned(declared_set["function"], config, seed_of(name))
@@ -86,8 +77,7 @@ def make(
     )
     tensors = {key: value for key, value in arguments.items() if torch.is_tensor(value)}
     if not tensors:
-        msg = f"{places.get('', '')}: {what} has no tensor: give forward at least one"
-        raise NotFed(msg)
+        raise NotFed(f"{places.get('', '')}: {what} has no tensor: give forward at least one")
     # the number of rows follows from the first
     ordered = sorted(tensors, key=lambda key: (key != TOKENS, tensors[key].ndim == 0))
     constants = {key: value for key, value in arguments.items() if key not in tensors}
@@ -100,8 +90,7 @@ def _placed(place: str, argument: str) -> Iterator[None]:
     try:
         yield
     except NotFed as reason:
-        msg = f"{place}: {argument}: {reason}"
-        raise NotFed(msg) from reason
+        raise NotFed(f"{place}: {argument}: {reason}") from reason
 
 
 def _made(name: str, argument: str, plan: Seeded | Masked | Constant) -> Any:
@@ -133,8 +122,7 @@ def _constant(constant: Constant) -> Any:
     try:
         tensor = torch.tensor(value)
     except (ValueError, TypeError, OverflowError) as error:
-        msg = f"the list is no tensor: {error}"
-        raise NotFed(msg) from error
+        raise NotFed(f"the list is no tensor: {error}") from error
     return tensor if constant.dtype is None else tensor.to(getattr(torch, constant.dtype))
 
 
@@ -147,8 +135,7 @@ def _read(path: Path) -> dict[str, Any]:
             with np.load(path, allow_pickle=False) as arrays:
                 tensors = {key: torch.from_numpy(np.array(arrays[key])) for key in arrays.files}
     except Exception as error:
-        msg = f"{path.name} cannot be read: {type(error).__name__}: {error}"
-        raise NotFed(msg) from error
+        raise NotFed(f"{path.name} cannot be read: {type(error).__name__}: {error}") from error
     return {key: value if value.ndim else value.item() for key, value in tensors.items()}
 
 
@@ -156,9 +143,7 @@ def _returned(function: str, config: Any, seed: int) -> dict[str, Any]:
     """Return the arguments of forward that a user's function returns."""
     file, _, name = function.rpartition(":")
     path = Path(file)
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
+    leftover.seed(seed)
     try:
         consent.allow(str(path))
         code = compile(path.read_bytes(), str(path), "exec")
@@ -171,15 +156,13 @@ def _returned(function: str, config: Any, seed: int) -> dict[str, Any]:
         line = getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None
         where = f"{path.name}:{line or (lines[-1] if lines else 1)}"
         first = str(error).strip().partition("\n")[0]
-        msg = f"{where}: {name} raised {type(error).__name__}: {first}"
-        raise NotFed(msg) from error
+        raise NotFed(f"{where}: {name} raised {type(error).__name__}: {first}") from error
     where = f"{path.name}: {name}"
     if not isinstance(arguments, dict):
-        msg = (
+        raise NotFed(
             f"{where} returned {type(arguments).__name__}: return a dict of argument to tensor, "
             'as in {"embeddings": tensor}'
         )
-        raise NotFed(msg)
     return {str(key): _plain(where, key, value) for key, value in arguments.items()}
 
 
@@ -189,12 +172,10 @@ def _plain(where: str, key: Any, value: Any) -> Any:
     if torch.is_tensor(value):
         if value.layout is torch.strided and value.device.type == "cpu":
             return value.detach().clone()
-        msg = f"{where}: {key} is no plain tensor on the CPU: return a dense one"
-        raise NotFed(msg)
+        raise NotFed(f"{where}: {key} is no plain tensor on the CPU: return a dense one")
     if isinstance(value, _SCALARS):
         return value
-    msg = (
+    raise NotFed(
         f"{where}: {key} is {type(value).__name__}: return a tensor, an array, a number, true or "
         "false, or a text for each argument"
     )
-    raise NotFed(msg)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import sys
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -108,10 +109,8 @@ def seeded_ids(name: str, length: int, config: Any, reserved: Collection[int] = 
 
     ``reserved`` are further ids to avoid, such as the placeholder of an image.
     """
-    size = vocabulary(config)
-    if not size:
-        msg = "the config has no vocab_size to choose token ids from"
-        raise NotFed(msg)
+    if not (size := vocabulary(config)):
+        raise NotFed("the config has no vocab_size to choose token ids from")
     low = min(10, size // 4)
     ids = [low + _hash_number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
     return [next((n for n in range(i, size) if n not in reserved), i) for i in ids]
@@ -136,8 +135,7 @@ def padded(
 
     kwargs = {"input_ids": torch.tensor([filled(row, pad) for row in rows])}
     if len(rows) > 1 or masked:
-        mask = [filled([1] * len(row), 0) for row in rows]
-        kwargs["attention_mask"] = torch.tensor(mask)
+        kwargs["attention_mask"] = torch.tensor([filled([1] * len(row), 0) for row in rows])
     real_rows = [[width - len(row), width] if side == "left" else [0, len(row)] for row in rows]
     return Inputs(kwargs, real_rows if len(rows) > 1 else None, None)
 
@@ -176,9 +174,7 @@ def decoder_tokens(name: str, config: Any, length: int, rows: int = 1) -> torch.
     channels = getattr(getattr(config, "decoder_config", None), "num_channels", None)
     streams = [f"{name}:{n}" if n else name for n in range(codebooks or channels or 1)]
     ids = torch.tensor([decoder_ids(stream, config, length) for stream in streams])
-    if channels:
-        return ids.T.repeat(rows, 1, 1)
-    return ids.repeat(rows, 1)
+    return ids.T.repeat(rows, 1, 1) if channels else ids.repeat(rows, 1)
 
 
 def decoder_length(width: int) -> int:
@@ -193,10 +189,7 @@ def values(name: str, argument: str, config: Any, rows: int = 1) -> torch.Tensor
 
 def seeded_numbers(name: str, argument: str, shape: tuple[int, ...]) -> torch.Tensor:
     """Return float32 numbers in [-1, 1) that depend on the two names and the shape alone."""
-    count = 1
-    for n in shape:
-        count *= n
-    if not count:
+    if not (count := math.prod(shape)):
         return torch.zeros(shape)
     words = hash_words(f"{name}:{argument}", 4 * count)
     numbers = torch.frombuffer(words, dtype=torch.int32)[:count]
@@ -277,8 +270,7 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
     if argument == "input_values":
         channels = getattr(config, "audio_channels", 1)
         return (int(channels), 4000) if hasattr(config, "codebook_size") else (4000,)
-    msg = f"no rule to make {argument}"
-    raise NotFed(msg)
+    raise NotFed(f"no rule to make {argument}")
 
 
 def _matches_two_images(config: Any) -> bool:
@@ -288,8 +280,7 @@ def _matches_two_images(config: Any) -> bool:
 
 def image_size(config: Any) -> tuple[int, int]:
     """Return height and width of an image, in pixels."""
-    size = getattr(_image_config(config), "image_size", None)
-    if size is None:
+    if (size := getattr(_image_config(config), "image_size", None)) is None:
         # a backbone would make one position of the smallest image, EfficientLoFTR 16 points, of which it reads the 64th
         size = 64 if hasattr(config, "backbone_config") or _matches_two_images(config) else 32
     height, width = (size, size) if isinstance(size, int) else tuple(size)

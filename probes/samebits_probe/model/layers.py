@@ -7,17 +7,13 @@ whether the last entry is taken before or after the final norm. A hook on a laye
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from samebits_probe.model import outputs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Take = Callable[[str, torch.Tensor], None]
+Take = Callable[[str, torch.Tensor], None]
 
 LayerOutput = tuple[str, torch.Tensor]
 
@@ -91,8 +87,7 @@ class Recorder:
         def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
             if self._take is None:
                 return
-            tensor = first_tensor(output)
-            if tensor is not None:
+            if (tensor := first_tensor(output)) is not None:
                 self._has_begun = True
                 self._take(name, tensor)
 
@@ -132,11 +127,6 @@ def first_tensor(output: Any) -> torch.Tensor | None:
     if not isinstance(values, (tuple, list)) and not hasattr(output, "values"):
         return None
     return next((value for value in values if isinstance(value, torch.Tensor)), None)
-
-
-def logits_of(output: Any) -> torch.Tensor | None:
-    """Return a model's logits, or the first tensor of a model without a head."""
-    return outputs.logits_of(output)
 
 
 _ROTARY = re.compile(r"Rotary|RoPE|Rope(?![a-z])")

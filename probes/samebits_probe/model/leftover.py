@@ -213,6 +213,13 @@ class _Generators(NamedTuple):
     torch: torch.Tensor
 
 
+def seed(number: int) -> None:
+    """Seed every generator that code of a model or of a user draws from."""
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
+
+
 def _generators() -> _Generators:
     return _Generators(random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state())
 

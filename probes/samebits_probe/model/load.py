@@ -15,9 +15,11 @@ import math
 import re
 import time
 import warnings
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 import transformers
@@ -27,14 +29,9 @@ from samebits_probe.model.checkpoint import refuse_code, refuse_outside
 from samebits_probe.model.choice import DECODER, kinds_of, signature_of
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
-from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_folders
-from samebits_wire import vocabularies
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Self
-
-    from samebits_wire import jobs
+from samebits_probe.process.failure import PhaseFailed, Unknown, phase
+from samebits_wire import jobs, vocabularies
+from samebits_wire.folders import without_folders
 
 _GENERATES = "causal-lm or seq2seq-lm"
 """Head of a class whose name does not show whether the model has an encoder."""
@@ -101,7 +98,7 @@ class Source(NamedTuple):
     """The kinds of data that the chosen class takes; None where none was chosen."""
 
     @classmethod
-    def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Self:
+    def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Source:
         """Return the source for the model and the variant of a job."""
         inputs = model.get("inputs")
         chosen = inputs if isinstance(inputs, dict) and inputs.get("model_class") else {}
@@ -204,12 +201,7 @@ def has_no_model(source: Source) -> bool:
 
 
 def without_model(source: Source) -> Loaded:
-    """Load the tokenizer of a folder that has no model, if it has one.
-
-    Raises:
-        PhaseFailed: the tokenizer raised.
-
-    """
+    """Load the tokenizer of a folder that has no model, if it has one."""
     with phase("files"):
         refuse_outside(source.where, source.weights_variant)
         refuse_code(source.where, source.weights_variant)
@@ -301,8 +293,7 @@ def from_pretrained(
     torch.manual_seed(seed)
     with watched_loads() as loads:
         model = model_class.from_pretrained(source.where, **arguments)
-    info = next((info for loaded, info in reversed(loads) if loaded is model), None)
-    if info is None:
+    if (info := next((info for loaded, info in reversed(loads) if loaded is model), None)) is None:
         warnings.warn(_UNKNOWN_KEYS.format(model_class.__name__), stacklevel=2)
     trim_heap(model)
     return model.to(source.device).eval(), info or {}
@@ -324,11 +315,8 @@ def watched_loads() -> Iterator[list[tuple[Any, dict[str, Any]]]]:
         loads.append(pair)
         return pair if kwargs.get("output_loading_info") else pair[0]
 
-    transformers.PreTrainedModel.from_pretrained = classmethod(watched)
-    try:
+    with mock.patch.object(transformers.PreTrainedModel, "from_pretrained", classmethod(watched)):
         yield loads
-    finally:
-        transformers.PreTrainedModel.from_pretrained = classmethod(original)
 
 
 def n_bytes(model: Any) -> int:
@@ -395,12 +383,8 @@ def _from_config(model_class: Any, config: Any, source: Source) -> Any:
     arguments = source.constructor_arguments(model_class, config)
     arguments |= {forks.dtype_keyword(): getattr(torch, source.dtype)}
     torch.manual_seed(1)
-    default_dtype = torch.get_default_dtype()
-    try:
+    with forks.default_dtype_kept():
         return model_class._from_config(copy.deepcopy(config), **arguments)
-    finally:
-        # 4.x sets it for the constructor, and leaves it so if the constructor raises
-        torch.set_default_dtype(default_dtype)
 
 
 def _named_tensors(model: Any) -> dict[str, torch.Tensor]:
@@ -439,8 +423,7 @@ def _rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
     """Return 4.x's rope_theta and rope_scaling in the form of 5.x."""
     scaling = dict(values.pop("rope_scaling", None) or {})
     kind = scaling.pop("type", None)
-    theta = values.pop("rope_theta", None)
-    return {"rope_theta": theta, "rope_type": kind or "default", **scaling}
+    return {"rope_theta": values.pop("rope_theta", None), "rope_type": kind or "default", **scaling}
 
 
 def head_of(class_name: str, *, encoder_decoder: bool) -> str:
@@ -493,15 +476,15 @@ def _require_known_architecture(source: Source) -> None:
     with phase("config"):
         config = json.loads(path.read_text("utf-8"))
         if not isinstance(config, dict):
-            msg = f"config.json holds no mapping but a {type(config).__name__}"
-            raise TypeError(msg)
+            raise TypeError(f"config.json holds no mapping but a {type(config).__name__}")
         model_type = config.get("model_type")
         is_known = model_type in transformers.CONFIG_MAPPING
     if source.trust_remote_code and config.get("auto_map"):
         return
     if not is_known:
-        msg = f"transformers {transformers.__version__} does not know model_type {model_type!r}"
-        raise Unknown(msg)
+        raise Unknown(
+            f"transformers {transformers.__version__} does not know model_type {model_type!r}"
+        )
 
 
 def _model_class(config: Any, source: Source) -> Any:
@@ -535,8 +518,7 @@ def _model_class(config: Any, source: Source) -> Any:
 
 def _unlisted_class(config: Any, name: str) -> Any:
     """Return AutoModel's class of a config if it has this name; some are not at the top of transformers."""
-    mapping = transformers.AutoModel._model_mapping
-    found = mapping.get(type(config), ())
+    found = transformers.AutoModel._model_mapping.get(type(config), ())
     classes = found if isinstance(found, (list, tuple)) else (found,)
     return next((each for each in classes if each.__name__ == name), None)
 
@@ -552,13 +534,12 @@ def _require_chosen_kinds(model_class: Any, source: Source) -> None:
     chosen, here = source.chosen_kinds, kinds_of(signature_of(forward))
     if set(chosen) == set(here):
         return
-    msg = (
+    raise Unknown(
         f"transformers {transformers.__version__} has another class {model_class.__name__}: its forward "
         f"takes {' and '.join(here) or 'no images and no sounds'}, and the one that was chosen for every "
         f"release takes {' and '.join(chosen) or 'none'}. Name the class that is meant under architectures "
         f"in config.json, or as the model's class (class: in matrix.yaml, --class)"
     )
-    raise Unknown(msg)
 
 
 def architectures(config: Any, source: Source) -> list[str]:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import forks
-from samebits_probe.model.choice import IMAGE_NAMES
+from samebits_probe.model.choice import IMAGE_NAMES, Signature
 from samebits_probe.model.inputs import seeded_numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Signature
 
 Tensors = dict[str, torch.Tensor]
 Beside = tuple[tuple[str, tuple[int, ...], tuple[int, ...] | float], ...]
@@ -56,8 +52,7 @@ class Layout(NamedTuple):
         """Return the arguments; floats depend on the name alone."""
         shape = (rows * self.shape[0], *self.shape[1:]) if self.joined else (rows, *self.shape)
         tensors = {self.main: seeded_numbers(name, self.main, shape)}
-        for argument, own in self.more:
-            tensors[argument] = seeded_numbers(name, argument, (rows, *own))
+        tensors |= {key: seeded_numbers(name, key, (rows, *own)) for key, own in self.more}
         for argument, own, values in self.beside:
             filled = torch.tensor(values) if isinstance(values, tuple) else torch.full(own, values)
             tensors[argument] = filled.reshape(1, *own).repeat(rows, *[1] * len(own))
@@ -125,11 +120,7 @@ def patch_layouts(
     beside: Beside = ((grid_argument, (3,), grid),)
     if (merges := grid_argument.replace("grid_thw", "merge_sizes")) in signature.names:
         beside = (*beside, (merges, (), merge))
-    for row in (
-        (channels * frames * patch**2,),
-        (channels * patch**2,),
-        (channels, patch, patch),
-    ):
+    for row in ((channels * frames * patch**2,), (channels * patch**2,), (channels, patch, patch)):
         yield Layout(argument, (math.prod(grid), *row), joined=True, beside=beside)
 
 
@@ -188,8 +179,7 @@ def _placed_patches(pixels: str, places: str, vision: Any) -> Layout:
     rows, columns = (n * pooled for n in _GRID)
     grid = tuple(n for row in range(rows) for column in range(columns) for n in (column, row))
     size = _channels(vision) * _patch(vision) ** 2
-    beside = ((places, (rows * columns, 2), grid),)
-    return Layout(pixels, (rows * columns, size), beside=beside)
+    return Layout(pixels, (rows * columns, size), beside=((places, (rows * columns, 2), grid),))
 
 
 def _sound_layouts(config: Any, signature: Signature) -> Iterator[Layout]:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import named, outputs, shrink, tried
-from samebits_probe.model.choice import DECODER, IMAGE_PLACES, TOKENS
+from samebits_probe.model.choice import DECODER, IMAGE_PLACES, TOKENS, Signature
 from samebits_probe.model.inputs import seeded_ids, token_config
-from samebits_probe.model.media_layouts import image_size, number, part
-from samebits_probe.model.media_way import ONE_IMAGE, OPTIONAL, TWO_IMAGES, VISIBLE, Way, reserved
+from samebits_probe.model.media_layouts import Layout, Tensors, image_size, number, part
+from samebits_probe.model.media_way import (
+    ONE_IMAGE,
+    OPTIONAL,
+    TWO_IMAGES,
+    VISIBLE,
+    Rows,
+    Way,
+    reserved,
+)
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Signature
-    from samebits_probe.model.media_layouts import Layout, Tensors
-    from samebits_probe.model.media_way import Rows
 
 _MISMATCH = "match"
 """Part of a refusal of a number of tokens."""
@@ -63,8 +65,7 @@ class Trial:
 
     def way(self, layout: Layout) -> Way | None:
         """Return the way to feed images in a layout; None if it does not fit."""
-        count = self._count(layout)
-        if count is None:
+        if (count := self._count(layout)) is None:
             return None
         way = self._way(layout, count)._replace(no_text=self._why_no_text())
         return self._with_two(way) if self._kind == "image" else way
@@ -203,8 +204,7 @@ class Trial:
         self, layout: Layout, count: int, name: str, *, rows: int, pixels: str = "same"
     ) -> torch.Tensor | None:
         """Return the first output; None if forward made the row longer, as if a token were an image."""
-        way = self._way(layout, count)
-        kwargs = self._kwargs(way, name, ONE_IMAGE[:rows])
+        kwargs = self._kwargs(self._way(layout, count), name, ONE_IMAGE[:rows])
         if pixels == "other":
             kwargs |= {layout.main: layout.tensors("other", rows)[layout.main]}
         elif not pixels:
@@ -259,24 +259,17 @@ def _widths_seen(model: Any) -> Iterator[set[int]]:
             if tensor.ndim > 1 and tensor.shape[-1] == width:
                 seen.add(tensor.numel() // width)
 
-    hook = torch.nn.modules.module.register_module_forward_hook(note)
-    try:
+    with torch.nn.modules.module.register_module_forward_hook(note):
         yield seen
-    finally:
-        hook.remove()
 
 
 @contextmanager
 def _called(model: Any) -> Iterator[set[str]]:
-    """Collect the names of the modules that are called."""
     names = {id(module): name for name, module in model.named_modules()}
     called: set[str] = set()
 
     def note(module: Any, _args: Any) -> None:
         called.add(names.get(id(module), ""))
 
-    hook = torch.nn.modules.module.register_module_forward_pre_hook(note)
-    try:
+    with torch.nn.modules.module.register_module_forward_pre_hook(note):
         yield called
-    finally:
-        hook.remove()

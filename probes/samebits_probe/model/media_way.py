@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, TOKENS
+from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, TOKENS, Signature
 from samebits_probe.model.inputs import (
     DECODER_LENGTH,
     decoder_ids,
@@ -16,12 +16,8 @@ from samebits_probe.model.inputs import (
     token_config,
     vocabulary,
 )
-from samebits_probe.model.media_layouts import number
+from samebits_probe.model.media_layouts import Layout, Tensors, number
 from samebits_probe.model.named import Row, tensor
-
-if TYPE_CHECKING:
-    from samebits_probe.model.choice import Signature
-    from samebits_probe.model.media_layouts import Layout, Tensors
 
 Rows = tuple[tuple[int, ...], ...]
 """For each row, the tokens of text before, between and behind its images."""
@@ -41,6 +37,8 @@ _FILLER = 4
 """Token id at the places of an image where a mask tells them and the config names no placeholder: no text has it."""
 VISIBLE = ("cross_attention_mask", "image_attention_mask")
 """Masks of the images that each token sees."""
+OF_TOKENS = (TOKENS, MASK, IMAGE_PLACES, *OPTIONAL, *VISIBLE)
+"""What has one value for each token, and is padded with the tokens."""
 PLACEHOLDERS = {
     "image": ("image_token_id", "image_token_index", "img_token_id", "im_token_id"),
     "video": ("video_token_id", "video_token_index"),
@@ -107,8 +105,7 @@ class Way(NamedTuple):
         if self.kind in TYPES:
             tensors[TOKEN_TYPES] = is_image * TYPES[self.kind]
         if getattr(config, "is_encoder_decoder", False) and signature.takes(DECODER):
-            ids_of_decoder = decoder_ids(name, config, DECODER_LENGTH)
-            tensors[DECODER] = torch.tensor([ids_of_decoder] * len(rows))
+            tensors[DECODER] = torch.tensor([decoder_ids(name, config, DECODER_LENGTH)] * len(rows))
         return tensors
 
     def _of_layout(self, name: str, rows: int, count: int) -> Tensors:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -16,9 +17,7 @@ def parameters_without_values() -> Iterator[None]:
 
     Buffers are real. ``torch.device("meta")`` would also take the tensors that buffers are made of.
     """
-    module_class = torch.nn.Module
-    register = module_class.register_parameter
-    constructors = {kind: kind.__init__ for kind in (torch.nn.Linear, torch.nn.Embedding)}
+    register = torch.nn.Module.register_parameter
 
     def register_without_value(module: Any, name: str, parameter: Any) -> None:
         register(module, name, parameter)
@@ -29,15 +28,12 @@ def parameters_without_values() -> Iterator[None]:
         empty.__dict__.update(made.__dict__)
         module._parameters[name] = empty
 
-    module_class.register_parameter = register_without_value
-    for kind, constructor in constructors.items():
-        kind.__init__ = _on_meta(constructor)
-    try:
+    with (
+        mock.patch.object(torch.nn.Module, "register_parameter", register_without_value),
+        mock.patch.object(torch.nn.Linear, "__init__", _on_meta(torch.nn.Linear.__init__)),
+        mock.patch.object(torch.nn.Embedding, "__init__", _on_meta(torch.nn.Embedding.__init__)),
+    ):
         yield
-    finally:
-        module_class.register_parameter = register
-        for kind, constructor in constructors.items():
-            kind.__init__ = constructor
 
 
 def _on_meta(constructor: Any) -> Any:

@@ -10,11 +10,12 @@ placeholders, and as one for each of its frames.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import tried
-from samebits_probe.model.choice import PIXELS, TOKENS, NotFed
+from samebits_probe.model.choice import PIXELS, TOKENS, NotFed, Signature
 from samebits_probe.model.inputs import token_config, vocabulary
 from samebits_probe.model.media_layouts import (
     FEATURES,
@@ -25,13 +26,7 @@ from samebits_probe.model.media_layouts import (
     video_argument,
 )
 from samebits_probe.model.media_trial import Trial
-from samebits_probe.model.media_way import PLACEHOLDERS, VIDEO_START, first, placeholder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Signature
-    from samebits_probe.model.media_way import Way
+from samebits_probe.model.media_way import PLACEHOLDERS, VIDEO_START, Way, first, placeholder
 
 _MODELS = 2
 """Small models that are tried: one with fewer layers may not run."""
@@ -52,16 +47,12 @@ def kinds(config: Any, signature: Signature, fed: tuple[str, ...]) -> Iterator[s
 
 
 def way(kind: str, model_class: Any, config: Any, signature: Signature) -> Way:
-    """Return how a model takes an image, a video or a sound.
-
-    Raises:
-        NotFed: no layout that is known fits, or no small model can be made to try them in.
-
-    """
+    """Return how a model takes an image, a video or a sound."""
     named = next((n for n in PLACEHOLDERS[kind] if number(config, n) is not None), "")
     if named and placeholder(kind, config, signature) is None:
-        msg = f"{named} {number(config, named)} is outside of the vocabulary of {vocabulary(token_config(config))}"
-        raise NotFed(msg)
+        raise NotFed(
+            f"{named} {number(config, named)} is outside of the vocabulary of {vocabulary(token_config(config))}"
+        )
     reason = "its class makes no small model of the config to try them in"
     for model in islice(tried.small_models(model_class, config), _MODELS):
         reason = "no layout is known"
@@ -75,8 +66,9 @@ def way(kind: str, model_class: Any, config: Any, signature: Signature) -> Way:
                 if (found := trial.way(layout)) is not None:
                     return found._replace(placeholder=placeholder(of_kind, config, signature))
                 reason = trial.reason or reason
-    msg = f"samebits could not find out how the model takes {_ARTICLES[kind]} among its tokens: {reason}"
-    raise NotFed(msg)
+    raise NotFed(
+        f"samebits could not find out how the model takes {_ARTICLES[kind]} among its tokens: {reason}"
+    )
 
 
 def _stand_ins(kind: str, config: Any) -> tuple[str, ...]:

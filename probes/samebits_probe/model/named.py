@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from samebits_probe.model import choice
+from samebits_probe.model.choice import Signature
 from samebits_probe.model.inputs import seeded_numbers
-
-if TYPE_CHECKING:
-    from samebits_probe.model.choice import Signature
 
 BOXES = "bbox"
 """A box for each token, so that their number is that of the tokens."""
@@ -140,10 +138,7 @@ _ARGUMENTS: dict[str, tuple[_Argument, ...]] = {
     ),
     "flattened_patches": (_Argument(("patch_embed_hidden_size",), _flattened_patches),),
     "visual_feats": (
-        _Argument(
-            ("visual_feat_dim",),
-            _numbers("visual_feats", _STEPS, "visual_feat_dim"),
-        ),
+        _Argument(("visual_feat_dim",), _numbers("visual_feats", _STEPS, "visual_feat_dim")),
     ),
     "visual_pos": (_Argument(("visual_feat_dim", "visual_pos_dim"), _of_objects),),
     "states": (_Argument(_GAME, _numbers("states", _STEPS, "state_dim")),),

@@ -46,12 +46,7 @@ def tensors(result: Any) -> dict[str, torch.Tensor]:
 
 
 def logits_of(result: Any) -> torch.Tensor | None:
-    """Return what plays the part of the logits; None if forward returns no tensor.
-
-    Raises:
-        NoSuchOutput: forward does not return the output that was chosen.
-
-    """
+    """Return what plays the part of the logits; None if forward returns no tensor."""
     return usual_logits_of(result) if _chosen is None else _chosen_of(result, _chosen)
 
 
@@ -60,8 +55,9 @@ def _chosen_of(result: Any, name: str) -> torch.Tensor:
     if name in named:
         return named[name]
     listed = ", ".join(sorted(named)) or "no tensor"
-    msg = f"logits: {name} in matrix.yaml is no output of this forward, which returns {listed}"
-    raise NoSuchOutput(msg)
+    raise NoSuchOutput(
+        f"logits: {name} in matrix.yaml is no output of this forward, which returns {listed}"
+    )
 
 
 def usual_logits_of(result: Any) -> torch.Tensor | None:

@@ -49,11 +49,10 @@ def named_class(text: str) -> Any:
         if not isinstance(found, type):
             raise AttributeError(_no_class_text(module, name))  # noqa: TRY004  a missing name
         if not hasattr(found, "from_pretrained"):
-            msg = (
+            raise TypeError(
                 f"{name} of {module_name} has no from_pretrained: name a class that derives from "
                 "PreTrainedModel, after class: in matrix.yaml"
             )
-            raise TypeError(msg)
         return found
 
 
@@ -99,8 +98,7 @@ def _is_missing(name: str) -> bool:
 
 def _missing_text(name: str) -> str:
     installed = own.installed_modules()
-    near = difflib.get_close_matches(name, installed, 1, 0.5)
-    if near:
+    if near := difflib.get_close_matches(name, installed, 1, 0.5):
         return f"no module {name!r} in this environment; did you mean {near[0]!r}?"
     if installed:
         listed = ", ".join(installed[:_MAX_LISTED])

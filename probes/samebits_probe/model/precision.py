@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -47,9 +47,6 @@ _GET_DTYPE = torch.Tensor.dtype.__get__
 
 _TABLE_TOLERANCE = 2.0**-16
 """Relative difference up to which a table and its float64 version are the same numbers."""
-
-
-# --- copies --------------------------------------------------------------------------------------
 
 
 def promoted_copy(model: Any) -> Any:
@@ -130,8 +127,7 @@ def compute_tables_again(twin: Any) -> None:
     """
     if not any(buffer.is_floating_point() for buffer in twin.buffers()):
         return
-    fresh = _fresh_model(twin)
-    if fresh is None:
+    if (fresh := _fresh_model(twin)) is None:
         return
     tables = dict(fresh.named_buffers())
     for name, buffer in twin.named_buffers():
@@ -149,8 +145,7 @@ def compute_tables_again(twin: Any) -> None:
 
 def compute_attributes_again(twin: Any) -> None:
     """Replace tensors that are plain attributes of modules, such as gptj's scale, by exact ones."""
-    fresh = _fresh_model(twin)
-    if fresh is None:
+    if (fresh := _fresh_model(twin)) is None:
         return
     modules = dict(fresh.named_modules())
     for name, module in twin.named_modules():
@@ -184,9 +179,6 @@ def _same_table(exact: torch.Tensor, rounded: torch.Tensor) -> bool:
     """Return True if ``rounded`` holds the numbers of ``exact``, as float32 rounds them."""
     distance = (exact.to(rounded.device) - rounded).abs()
     return bool((distance <= _TABLE_TOLERANCE * rounded.abs()).all())
-
-
-# --- code that runs in a higher precision --------------------------------------------------------
 
 
 @contextmanager
@@ -297,8 +289,7 @@ def _grouped_mm(
     ends = [int(end) for end in offs]
     starts = [0, *ends[:-1]]
     products = [rows[a:b] @ weight for a, b, weight in zip(starts, ends, weights, strict=True)]
-    rest = rows.new_zeros((rows.shape[0] - ends[-1], weights.shape[-1]))
-    return torch.cat([*products, rest])
+    return torch.cat([*products, rows.new_zeros((rows.shape[0] - ends[-1], weights.shape[-1]))])
 
 
 class Promotion32(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy
@@ -318,8 +309,7 @@ class Reordered(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run ``func``, a matrix product with both factors reordered in the same way."""
-        at = _FACTORS.get(func)
-        if at is not None:
+        if (at := _FACTORS.get(func)) is not None:
             left, right = args[at], args[at + 1]
             n = left.shape[-1]
             order = torch.cat([torch.arange(0, n, 2), torch.arange(1, n, 2)]).to(left.device)
@@ -335,9 +325,6 @@ _FACTORS = {
     torch.ops.aten.baddbmm.default: 1,
 }
 """Product of matrices -> index of its first factor among the arguments."""
-
-
-# --- what escapes it -----------------------------------------------------------------------------
 
 
 class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
@@ -363,6 +350,12 @@ class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             and result.numel() > 1
         ):
             self.leaks.add(str(func))
+
+
+def said_of(leaks: Iterable[str]) -> str:
+    """Return why float64 shows nothing where operations leak; '' if none does."""
+    listed = ", ".join(sorted(leaks))
+    return f"lower precision than float64 comes out of {listed}" if listed else ""
 
 
 def smaller_than(dtype: torch.dtype | None) -> Widening:

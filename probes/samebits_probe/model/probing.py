@@ -9,24 +9,18 @@ from __future__ import annotations
 import inspect
 import linecache
 import struct
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from samebits_probe.model.load import load_processor
+from samebits_probe.model.load import Loaded, Source, load_processor
 from samebits_probe.model.precision import real_dtypes
-from samebits_probe.model.tensor import NotHashable, require_plain
+from samebits_probe.model.tensor import Keeper, NotHashable, require_plain
 from samebits_probe.process import consent, progress
 from samebits_probe.process.failure import describe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.model.load import Loaded, Source
-    from samebits_probe.model.tensor import Keeper
-    from samebits_wire.jobs import ProbeFile
+from samebits_wire.jobs import ProbeFile
 
 MAX_TENSORS = 1000
 """Tensors and facts of one result."""
@@ -85,20 +79,15 @@ def results(file: ProbeFile, function: str, arguments: ProbeArguments) -> Parts:
     """Run one probe of a file and return its result, taken apart.
 
     Whatever the file or the probe raises is raised.
-
-    Raises:
-        BadResult: the result cannot be compared.
-
     """
     probe = _namespace(file)[function]
     names = [name for name in inspect.signature(probe).parameters if name in _NAMES]
     with torch.no_grad(), consent.users_code():
         result = probe(**{name: arguments.argument(name) for name in names})
     if result is None:
-        msg = (
+        raise BadResult(
             f"{function} returned nothing (None): return tensors, numbers, texts, or a dict of them"
         )
-        raise BadResult(msg)
     with real_dtypes():
         return taken_apart(function, result)
 
@@ -117,17 +106,12 @@ def taken_apart(name: str, result: Any) -> Parts:
 
     A number with a fraction becomes a float64 tensor without dimensions: its bytes count, NaN and
     the sign of zero included.
-
-    Raises:
-        BadResult: it has another kind of value, or exceeds a limit.
-
     """
     parts = Parts({}, {})
     n_bytes = n_text = 0
     for path, leaf in _leaves(name, result, 0):
         if path in parts.tensors or path in parts.facts:
-            msg = f"two parts of the result have the name {path}: rename one of them"
-            raise BadResult(msg)
+            raise BadResult(f"two parts of the result have the name {path}: rename one of them")
         if isinstance(leaf, torch.Tensor):
             parts.tensors[path] = leaf
             n_bytes += leaf.numel() * leaf.element_size()
@@ -136,17 +120,18 @@ def taken_apart(name: str, result: Any) -> Parts:
             n_text += len(str(leaf))
         n_text += len(path)
         if len(parts.tensors) + len(parts.facts) > MAX_TENSORS:
-            msg = f"{name} returned more than {MAX_TENSORS:,} tensors and facts: join them, as in torch.stack"
-            raise BadResult(msg)
+            raise BadResult(
+                f"{name} returned more than {MAX_TENSORS:,} tensors and facts: join them, as in torch.stack"
+            )
         if n_bytes > MAX_BYTES:
-            msg = (
+            raise BadResult(
                 f"the tensors that {name} returned have more than {MAX_BYTES >> 20} MiB at {path}: "
                 "return a part of them, or a mean"
             )
-            raise BadResult(msg)
         if n_text > MAX_TEXT:
-            msg = f"the texts that {name} returned are longer than {MAX_TEXT:,} characters: shorten them"
-            raise BadResult(msg)
+            raise BadResult(
+                f"the texts that {name} returned are longer than {MAX_TEXT:,} characters: shorten them"
+            )
     return parts
 
 
@@ -156,8 +141,7 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
         _require_shallow(path, depth)
         for key, item in value.items():
             if not isinstance(key, (str, int)) or isinstance(key, bool):
-                msg = f"{path} has a key of type {type(key).__name__}: use texts as keys"
-                raise BadResult(msg)
+                raise BadResult(f"{path} has a key of type {type(key).__name__}: use texts as keys")
             step = f".{key}" if isinstance(key, str) else f"[{key}]"
             yield from _leaves(f"{path}{step}", item, depth + 1)
     elif isinstance(value, (list, tuple)) and value:
@@ -170,8 +154,9 @@ def _leaves(path: str, value: Any, depth: int) -> Iterator[tuple[str, Any]]:
 
 def _require_shallow(path: str, depth: int) -> None:
     if depth >= MAX_DEPTH:
-        msg = f"{path[:200]} lies in more than {MAX_DEPTH} dicts and lists: return a flatter dict"
-        raise BadResult(msg)
+        raise BadResult(
+            f"{path[:200]} lies in more than {MAX_DEPTH} dicts and lists: return a flatter dict"
+        )
 
 
 def _leaf(path: str, value: Any) -> Any:
@@ -183,8 +168,7 @@ def _leaf(path: str, value: Any) -> Any:
         try:
             require_plain(value)
         except NotHashable as reason:
-            msg = f"{path} is a tensor that is {reason}: return a plain one"
-            raise BadResult(msg) from None
+            raise BadResult(f"{path} is a tensor that is {reason}: return a plain one") from None
         return value.detach()
     if isinstance(value, float):
         data = bytearray(struct.pack("=d", value))
@@ -201,27 +185,26 @@ def _leaf(path: str, value: Any) -> Any:
         return {}
     if isinstance(value, (list, tuple)):
         return []
-    msg = (
+    raise BadResult(
         f"{path} is of type {type(value).__name__}, which cannot be compared: return a tensor, a "
         "number, a text, or a dict or list of them"
     )
-    raise BadResult(msg)
 
 
 def _of_array(path: str, array: np.ndarray[Any, Any]) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(array, order="C", copy=True))
     except TypeError:
-        msg = f"{path} is an array of {array.dtype}, which torch has not: return numbers"
-        raise BadResult(msg) from None
+        raise BadResult(
+            f"{path} is an array of {array.dtype}, which torch has not: return numbers"
+        ) from None
 
 
 def _text(path: str, value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        msg = f"{path} is a text that is no valid Unicode: return its repr()"
-        raise BadResult(msg) from None
+        raise BadResult(f"{path} is a text that is no valid Unicode: return its repr()") from None
     return value
 
 
@@ -242,10 +225,9 @@ def failure_of(file: ProbeFile, function: str, error: BaseException) -> dict[str
     failure = describe(phase_of(file, function), error)
     if not isinstance(error, BadResult):
         return failure
-    line = _line_of(file, function)
     frame = {
         "file": f"{file['name']}.py",
-        "line": line,
+        "line": _line_of(file, function),
         "function": function,
         "code": "",
         "own": True,

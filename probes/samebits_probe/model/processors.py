@@ -18,8 +18,7 @@ def write(folder: Path, architecture: str, settings: dict[str, Any]) -> None:
     """
     own = {name: value for name, value in settings.items() if name != _WHOLE}
     content = own if any(key in own for key in _KEYS) else _declared(architecture) | own
-    whole = settings.get(_WHOLE)
-    if whole is not None:
+    if (whole := settings.get(_WHOLE)) is not None:
         _write_json(folder / "processor_config.json", whole)
         content |= {name: whole[name] for name in ("processor_class",) if name in whole}
     _write_json(folder / "preprocessor_config.json", content)

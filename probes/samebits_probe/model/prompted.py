@@ -6,11 +6,12 @@ Which of them a model gets follows from the names that its forward takes, and th
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model.choice import MASK, PIXELS, TOKENS
+from samebits_probe.model.choice import MASK, PIXELS, TOKENS, Signature
 from samebits_probe.model.inputs import (
     image_size,
     seeded_ids,
@@ -19,11 +20,6 @@ from samebits_probe.model.inputs import (
     values,
     vocabulary,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.choice import Signature
 
 Tensors = dict[str, torch.Tensor]
 
@@ -157,8 +153,7 @@ def _queries(config: Any) -> Tensors:
 
 def _of_phrases(model_class: type, config: Any) -> Iterator[tuple[str, Prompted]]:
     """Yield a text of two phrases, whose ends are ids in the code of the class: start, end, ``.`` and ``?``."""
-    module = sys.modules[model_class.__module__]
-    special = getattr(module, "SPECIAL_TOKENS", None)
+    special = getattr(sys.modules[model_class.__module__], "SPECIAL_TOKENS", None)
     tokens = token_config(config)
     if not isinstance(special, list) or not vocabulary(tokens) > max(special):
         return

@@ -45,12 +45,12 @@ def require_gpu(error: BaseException | None) -> None:
     if quantizer is None or not (_is_refused_here(error, frames) or _misses_a_driver(error)):
         return
     method = getattr(quantizer.quantization_config, "quant_method", "")
-    msg = (
+    raise DeviceMissing(
         "this machine has no GPU, and transformers "
         f"{transformers.__version__} loads weights of {getattr(method, 'value', method)} on a GPU only "
-        f"({in_one_line(error)})"
+        f"({in_one_line(error)})",
+        _ADVICE,
     )
-    raise DeviceMissing(msg, _ADVICE)
 
 
 def _is_refused_here(error: BaseException, frames: list[Any]) -> bool:

@@ -41,12 +41,7 @@ _VIEWS = frozenset(
     }
 )
 _LOOKUPS = frozenset(
-    {
-        _aten.embedding.default,
-        _aten.gather.default,
-        _aten.index.Tensor,
-        _aten.index_select.default,
-    }
+    {_aten.embedding.default, _aten.gather.default, _aten.index.Tensor, _aten.index_select.default}
 )
 """Operations whose result has values of the first argument only, and fewer of them."""
 
@@ -73,12 +68,7 @@ class Raised(torch.Tensor):  # type: ignore[misc]  # torch is Any to the host's 
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run ``func`` on the values, converted where it computes with them.
-
-        Raises:
-            ParameterWritten: it would write to them.
-
-        """
+        """Run ``func`` on the values, converted where it computes with them."""
         named = kwargs or {}
         if func in _VIEWS:
             return _rewrapped(func(args[0].values, *args[1:], **named), args[0].dtype)
@@ -89,8 +79,7 @@ class Raised(torch.Tensor):  # type: ignore[misc]  # torch is Any to the host's 
         if product is not None and not named:
             return product(func, *args)
         if func._schema.is_mutable and _writes(func, args, named):
-            msg = f"{func} writes to a parameter, which has no copy at this size"
-            raise ParameterWritten(msg)
+            raise ParameterWritten(f"{func} writes to a parameter, which has no copy at this size")
         return func(
             *(_converted(value) for value in args),
             **{name: _converted(value) for name, value in named.items()},
@@ -149,13 +138,10 @@ def _converted(value: Any) -> Any:
     """Return an argument with every raised tensor in it converted."""
     if isinstance(value, Raised):
         return value.values.to(value.dtype)
-    if isinstance(value, list | tuple):
-        return type(value)(map(_converted, value))
-    return value
+    return type(value)(map(_converted, value)) if isinstance(value, list | tuple) else value
 
 
 def _writes(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
-    """Return True if an operation writes to a raised tensor among its arguments."""
     for place, argument in enumerate(func._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
@@ -196,7 +182,6 @@ _MEMORY: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
 
 
 def _is_in_parts(right: Any) -> bool:
-    """Return True for a second factor that is converted in parts."""
     return isinstance(right, Raised) and right.numel() * right.element_size() > PART_BYTES
 
 

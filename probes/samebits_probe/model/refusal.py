@@ -43,17 +43,12 @@ def refusals(forward: Any, inputs: Mapping[str, Any], *, whole: bool = True) -> 
 
     ``forward`` is the model's bound method. Unless ``whole``, it gets further arguments, as from
     generate().
-
-    Raises:
-        NotFed: the arguments do not bind, or forward's own check reports a missing one.
-
     """
     signature = inspect.signature(forward)
     try:
         (signature.bind if whole else signature.bind_partial)(**inputs)
     except TypeError as error:
-        msg = f"forward rejects its inputs: {error}"
-        raise NotFed(msg) from error
+        raise NotFed(f"forward rejects its inputs: {error}") from error
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -89,10 +84,14 @@ def missing_input(forward: Any, inputs: Collection[str], error: Exception) -> st
     }
     if named & provided:
         return ""
-    missing = sorted(
-        name for name in named - NO_DATA if all(_holds_none(frame, name) for frame in frames)
+    absent = object()
+    return ", ".join(
+        sorted(
+            name
+            for name in named - NO_DATA
+            if all(frame.f_locals.get(name, absent) is None for frame in frames)
+        )
     )
-    return ", ".join(missing)
 
 
 def _frames_below(forward: Any, traceback: TracebackType) -> list[FrameType]:
@@ -104,11 +103,9 @@ def _frames_below(forward: Any, traceback: TracebackType) -> list[FrameType]:
         for i, frame in enumerate(frames)
         if frame.f_code is code and frame.f_locals.get("self", model) is model
     )
-    start = next(starts, None)
-    if start is None:
+    if (start := next(starts, None)) is None:
         return []
-    inner = frames[start:-1]
-    return [*(f for f in inner if f.f_code.co_name == "forward"), frames[-1]]
+    return [*(f for f in frames[start:-1] if f.f_code.co_name == "forward"), frames[-1]]
 
 
 def _frames_of(traceback: TracebackType) -> Iterator[tuple[FrameType, int]]:
@@ -122,11 +119,6 @@ def _is_raised_by(traceback: TracebackType) -> bool:
     """Return True if a ``raise`` statement raised the exception, not a failed operation."""
     frame, last = list(_frames_of(traceback))[-1]
     return dis.opname[frame.f_code.co_code[last]] == "RAISE_VARARGS"
-
-
-def _holds_none(frame: FrameType, name: str) -> bool:
-    """Return True if a frame has a local ``name`` whose value is None."""
-    return name in frame.f_locals and frame.f_locals[name] is None
 
 
 def _unwrapped(forward: Any) -> Any:

@@ -6,21 +6,18 @@ files, which is several times as fast as writing and reading them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from unittest import mock
 
+import torch
 from transformers import modeling_utils
 
+from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.tensor import dtype_name, is_plain, same_bytes
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import torch
-
-    from samebits_probe.model.checkpoint import Checkpoint
 
 _SAVE_FILE = "safe_save_file"
 """The name of safetensors' ``save_file`` in transformers' module, from 4.48 to 5.x."""
@@ -58,18 +55,14 @@ class Writer:
             yield
             return
         self.tensors = {}
-        setattr(modeling_utils, _SAVE_FILE, self._save)
-        try:
+        with mock.patch.object(modeling_utils, _SAVE_FILE, self._save):
             yield
-        finally:
-            setattr(modeling_utils, _SAVE_FILE, self._save_file)
 
     def is_same(self) -> bool:
         """Return True if the save gave exactly the tensors and files of the checkpoint."""
         if not self._compares or self._checkpoint is None:
             return False
-        names = {name for file in self._held for name in file.tensors}
-        return names == set(self._checkpoint)
+        return {name for file in self._held for name in file.tensors} == set(self._checkpoint)
 
     def write_held(self) -> None:
         """Write the files that are held, and from now on every other one."""
@@ -96,7 +89,6 @@ class Writer:
             self._save_file(file.tensors, file.path, metadata=file.metadata)
 
     def _is_original(self, file: _File) -> bool:
-        """Return True if the checkpoint has a file of this name with the same tensors."""
         checkpoint = self._checkpoint
         if checkpoint is None or not file.tensors:
             return False

@@ -194,13 +194,11 @@ def _count_queries(config: Config) -> None:
     """Let a map from numbers of patches to numbers of queries, as Aria's, have the patches of its image."""
     size, patch = (config.get("vision_config", {}).get(n) for n in ("image_size", "patch_size"))
     for name, value in config.items():
-        is_of_numbers = isinstance(value, dict) and bool(value) and _are_sizes(value)
-        if is_of_numbers and isinstance(size, int) and isinstance(patch, int):
+        if not isinstance(value, dict) or not value:
+            continue
+        are_sizes = all(map(shrink.is_size, (*value, *value.values())))
+        if are_sizes and isinstance(size, int) and isinstance(patch, int):
             config[name] = {(size // patch) ** 2: min(_MOST_QUERIES, *value.values())}
-
-
-def _are_sizes(values: dict[Any, Any]) -> bool:
-    return all(map(shrink.is_size, (*values, *values.values())))
 
 
 def _keep_within(config: Config) -> None:
@@ -256,7 +254,6 @@ def _images(part: Config) -> Iterator[tuple[int, int]]:
 
 
 def _divide(part: Config, dims: int, heads: int, zoom: int) -> None:
-    """Divide the widths and the images of a config and of its parts."""
     width = shrink.hidden_size(part)
     for name, value in part.items():
         if isinstance(value, dict):
@@ -284,8 +281,7 @@ def _widen(smaller: Config, config: Config, multiple: int) -> None:
 
 def _upwards(value: Any, before: Any, multiple: int) -> Any:
     if isinstance(value, (list, tuple)):
-        pairs = zip(value, before, strict=True)
-        return [_upwards(entry, old, multiple) for entry, old in pairs]
+        return [_upwards(entry, old, multiple) for entry, old in zip(value, before, strict=True)]
     if not shrink.is_size(before) or before < _MIN_WIDTH:
         return value
     return -(-value // multiple) * multiple
@@ -366,7 +362,6 @@ def _by_layer(values: dict[Any, Any], kept: tuple[int, ...]) -> dict[Any, Any]:
 
 
 def _kept(part: Config, count: int, n_outs: int) -> tuple[int, ...]:
-    """Return the indices of the layers that stay."""
     columns = [
         [str(kind) for kind in value]
         for name, value in part.items()

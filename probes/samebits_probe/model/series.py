@@ -5,34 +5,25 @@ They are tried in a small model that the class makes of the config, as nothing e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import outputs, series_shapes, tried
-from samebits_probe.model.choice import NotFed
+from samebits_probe.model.choice import NotFed, Signature
 from samebits_probe.model.inputs import seeded_numbers
 from samebits_probe.model.series_shapes import STATIC, number
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process.failure import in_one_line
 
-if TYPE_CHECKING:
-    from samebits_probe.model.choice import Signature
-
 Tensors = dict[str, torch.Tensor]
 
 
 def tensors(name: str, config: Any, signature: Signature, rows: int) -> Tensors:
-    """Return the arguments of forward for some series.
-
-    Raises:
-        NotFed: the config does not tell their length.
-
-    """
+    """Return the arguments of forward for some series."""
     all_shapes, argument = series_shapes.shapes(config), series_shapes.main(signature)
     if not all_shapes:
-        msg = "the config has no context_length, which the length of a series follows from"
-        raise NotFed(msg)
+        raise NotFed("the config has no context_length, which the length of a series follows from")
     arguments = [argument, "past_time_features"]
     if getattr(config, "lags_sequence", None):
         arguments += ["future_values", "future_time_features"]
@@ -64,12 +55,10 @@ def require(model_class: Any, config: Any, signature: Signature) -> None:
                 return
             reason = "what forward returns does not follow from the series"
         break
-    msg = f"samebits could not find out what series the model takes: {reason}"
-    raise NotFed(msg)
+    raise NotFed(f"samebits could not find out what series the model takes: {reason}")
 
 
 def _first(model: Any, kwargs: Tensors) -> str:
-    """Return the hash of the first output; '' if there is none."""
     torch.manual_seed(0)
     with torch.no_grad():
         result = outputs.usual_logits_of(model(**kwargs))

@@ -36,8 +36,7 @@ def steps(config: Any) -> int:
 
 def shapes(config: Any) -> dict[str, tuple[int, ...]]:
     """Return the shape of each argument that a model of series may take, without the number of rows."""
-    past = steps(config)
-    if not past:
+    if not (past := steps(config)):
         return {}
     own = getattr(config, "chronos_config", None) or {}
     future = number(config, "prediction_length") or number(config, "horizon_length")

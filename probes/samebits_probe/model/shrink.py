@@ -106,7 +106,6 @@ def plans(config: Config, kept: KeptLayers) -> Iterator[Plan]:
 
 
 def _parts(config: Config) -> list[Config]:
-    """Return the config and its nested ones."""
     nested = [
         value for value in config.values() if isinstance(value, dict) and "model_type" in value
     ]
@@ -255,9 +254,7 @@ def keep_layers(part: Config, kept: KeptLayers) -> None:
 
 
 def _indices(count: int, kept: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the indices that are kept of ``count`` layers."""
-    longest = max([2, *map(len, kept.values())])
-    return kept.get(count) or tuple(range(min(count, longest)))
+    return kept.get(count) or tuple(range(min(count, max([2, *map(len, kept.values())]))))
 
 
 def _new_indices(old: Sequence[Any], kept: tuple[int, ...]) -> list[Any]:

@@ -14,20 +14,17 @@ import copy
 import errno
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import build, forks, layers, load, shrink
+from samebits_probe.model import build, forks, layers, load, outputs, shrink
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_wire import jobs
+from samebits_wire import jobs
 
 LIMIT = 64 << 20
 """Bytes of parameters above which a made model answers for a model.
@@ -91,15 +88,9 @@ def insists(options: jobs.ObservedModel) -> bool:
 
 @contextlib.contextmanager
 def made(loaded: load.Loaded, source: load.Source) -> Iterator[Made]:
-    """Make a small model of the kind of ``loaded``; its checkpoint exists while the body runs.
-
-    Raises:
-        NoneMade: it is not of the same kind, or its class refuses every smaller config.
-
-    """
+    """Make a small model of the kind of ``loaded``; its checkpoint exists while the body runs."""
     if getattr(loaded.config, "quantization_config", None) is not None:
-        msg = "its weights are quantized, and no small weights can be made in that format"
-        raise NoneMade(msg)
+        raise NoneMade("its weights are quantized, and no small weights can be made in that format")
     with tempfile.TemporaryDirectory(prefix="samebits-made-") as folder:
         yield _made_in(Path(folder), loaded, source)
 
@@ -107,8 +98,7 @@ def made(loaded: load.Loaded, source: load.Source) -> Iterator[Made]:
 def _made_in(folder: Path, loaded: load.Loaded, source: load.Source) -> Made:
     layers = {n: shrink.kept_layers(kinds) for n, kinds in _kinds_by_length(loaded.model).items()}
     if not layers:
-        msg = "it has no list of layers to choose from"
-        raise NoneMade(msg)
+        raise NoneMade("it has no list of layers to choose from")
     refusals = []
     for plan in shrink.plans(loaded.config.to_dict(), layers):
         result = _made_or_reason(plan, folder / plan.name, loaded, source)
@@ -156,8 +146,7 @@ def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.
     keys = forks.loading_info(info)
     lost = [*keys["missing_keys"], *keys["mismatched_keys"]]
     if lost:
-        msg = f"this release does not load all that it saved: {', '.join(lost[:3])}"
-        raise NoneMade(msg)
+        raise NoneMade(f"this release does not load all that it saved: {', '.join(lost[:3])}")
     _require_same_kind(loaded.model, tried)
     _require_numbers(tried)
     # loaded anew, because a prompt may change a model's state
@@ -180,29 +169,24 @@ def _require_small(model_class: Any, config: Any) -> None:
             p.numel() for p in model_class._from_config(config, **_float32()).parameters()
         )
     if size > MAX_BYTES:
-        msg = f"it would still have {size / 2**20:.0f} MiB"
-        raise NoneMade(msg)
+        raise NoneMade(f"it would still have {size / 2**20:.0f} MiB")
 
 
 def _require_same_kind(model: Any, candidate: Any) -> None:
-    """Raise NoneMade unless both have the same kinds of layers, and the numbers that are kept."""
     before, after = _kinds(model), _kinds(candidate)
     if before.keys() != after.keys():
-        msg = f"it has other lists of layers: {', '.join(sorted(before.keys() ^ after.keys()))}"
-        raise NoneMade(msg)
+        raise NoneMade(
+            f"it has other lists of layers: {', '.join(sorted(before.keys() ^ after.keys()))}"
+        )
     for name, kinds in before.items():
         if list(dict.fromkeys(kinds)) != list(dict.fromkeys(after[name])):
-            msg = f"{name} would have other kinds of layers"
-            raise NoneMade(msg)
-    differing = _kept_numbers(model) ^ _kept_numbers(candidate)
-    if differing:
+            raise NoneMade(f"{name} would have other kinds of layers")
+    if differing := _kept_numbers(model) ^ _kept_numbers(candidate):
         names = sorted({f"{name} of {owner}" for owner, name, _ in differing})
-        msg = f"it would not keep {', '.join(names[:3])}"
-        raise NoneMade(msg)
+        raise NoneMade(f"it would not keep {', '.join(names[:3])}")
 
 
 def _require_numbers(model: Any) -> None:
-    """Raise NoneMade if the logits of a prompt are not finite, or are the same everywhere."""
     config = model.config
     if getattr(model, "main_input_name", "") != "input_ids":
         return
@@ -211,14 +195,12 @@ def _require_numbers(model: Any) -> None:
     if load.is_encoder_decoder(model):
         inputs["decoder_input_ids"] = ids
     with torch.no_grad():
-        logits = layers.logits_of(model(**inputs))
+        logits = outputs.logits_of(model(**inputs))
     if logits is None or not torch.isfinite(logits).all() or not logits.float().std() > 0:
-        msg = "its logits are not finite, or all the same"
-        raise NoneMade(msg)
+        raise NoneMade("its logits are not finite, or all the same")
 
 
 def _kinds(model: Any) -> dict[str, list[Kind]]:
-    """Return the kind of each layer, for every list of layers by name."""
     stacks: dict[str, list[Kind]] = {}
     for name, layer in layers.layers(model):
         stacks.setdefault(name.rpartition(".")[0], []).append(_kind(layer))
@@ -268,9 +250,8 @@ def _kept_numbers(model: Any) -> set[tuple[str, str, float]]:
 
 
 def _facts(model: Any) -> dict[str, Any]:
-    hidden = shrink.hidden_size(text_config(model.config).to_dict())
     return {
         "n_layers": max(map(len, _kinds(model).values())),
-        "hidden_size": hidden,
+        "hidden_size": shrink.hidden_size(text_config(model.config).to_dict()),
         "n_parameters": sum(p.numel() for p in model.parameters()),
     }

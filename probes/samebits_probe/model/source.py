@@ -106,10 +106,7 @@ def of_object(value: Any) -> str | None:
     code = getattr(value, "__code__", None)
     if inspect.iscode(code):
         return of_code(code) or None
-    if not inspect.isclass(value):
-        return None
-    place = of_class(value)
-    if place is None:
+    if not inspect.isclass(value) or (place := of_class(value)) is None:
         return None
     lines, start = linecache.getlines(place[0]), place[1] - 1
     digests = (_digest_or_none("".join(lines[start:stop])) for stop in _block_ends(lines, start))

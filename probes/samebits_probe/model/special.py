@@ -32,8 +32,7 @@ def make(ids: list[int], config: Any) -> inputs.Inputs:
 
     ``config`` is that of the tokens. Padding is on the right, as tokenizers of encoders pad.
     """
-    between = inputs.seeded_ids(f"{NAME}[0]", max(2 * len(ids), _LONG), config)
-    long = [*_alternating(between, ids)]
+    long = [*_alternating(inputs.seeded_ids(f"{NAME}[0]", max(2 * len(ids), _LONG), config), ids)]
     # each id once: T5 and BART pool at the end token, and all rows must have the same number of them
     short = [*ids[:1], *inputs.seeded_ids(f"{NAME}[1]", _SHORT, config), *ids[1:][-1:]]
     return inputs.padded([long, short], inputs.pad_id(config), masked=True, side="right")
@@ -49,7 +48,6 @@ def _alternating(seeded: list[int], ids: list[int]) -> Iterator[int]:
 
 
 def _listed(source: Any, field: str) -> list[int]:
-    """Return the ids of a field, which holds one, several or none."""
     value = getattr(source, field, None)
     values = value if isinstance(value, (list, tuple)) else [value]
     return [v for v in values if isinstance(v, int) and not isinstance(v, bool)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import random
 import re
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +18,6 @@ from samebits_probe.model import shrink
 from samebits_wire.config_fields import WITHOUT_EFFECT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from samebits_probe.model.shrink import Config
 
 MAX_SWITCHES = 16
@@ -113,7 +112,6 @@ def _parts(config: Config, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
 
 
 def _values(part: Config, source: str) -> Iterator[list[Value]]:
-    """Yield the other values of each switch of a part."""
     for name, value in part.items():
         if _NO_SWITCH.fullmatch(name) or not _is_read(name, part, source):
             continue
@@ -211,7 +209,6 @@ def rows(listed: Sequence[Switch], count: int) -> list[Row]:
 
 
 def _row(sizes: Sequence[int], pair: Pair, draw: random.Random) -> Row:
-    """Return a random row that has a pair."""
     row = [*map(draw.randrange, sizes)]
     (a, of_a), (b, of_b) = pair
     row[a], row[b] = of_a, of_b

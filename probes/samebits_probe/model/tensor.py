@@ -48,38 +48,20 @@ def dtype_name(dtype: torch.dtype | torch.layout) -> str:
 
 
 def require_plain(tensor: torch.Tensor) -> None:
-    """Raise if a tensor has no plain bytes.
-
-    Raises:
-        OnMetaDevice: it has no values.
-        NotHashable: it is sparse or packed.
-
-    """
+    """Raise if a tensor has no plain bytes."""
     if not is_plain(tensor):
         if tensor.is_meta:
-            msg = "on the meta device and without plain bytes"
-            raise OnMetaDevice(msg)
-        msg = f"{kind_name(tensor)} and without plain bytes"
-        raise NotHashable(msg)
+            raise OnMetaDevice("on the meta device and without plain bytes")
+        raise NotHashable(f"{kind_name(tensor)} and without plain bytes")
 
 
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
-    """Return the bytes of ``tensor`` in row-major order; copied only if strided or on a device.
-
-    Raises:
-        NotHashable: see :func:`require_plain`.
-
-    """
+    """Return the bytes of ``tensor`` in row-major order; copied only if strided or on a device."""
     return memoryview(_flat_bytes(tensor).numpy())
 
 
 def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of ``tensor`` in row-major order, uint8 [number of bytes], on the CPU.
-
-    Raises:
-        NotHashable: see :func:`require_plain`.
-
-    """
+    """Return the bytes of ``tensor`` in row-major order, uint8 [number of bytes], on the CPU."""
     require_plain(tensor)
     flat = tensor.detach().to("cpu").contiguous().reshape(-1)
     if flat.is_complex():
@@ -151,12 +133,7 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Return True if two tensors hold the same bytes in row-major order, whatever their shapes.
-
-    Raises:
-        NotHashable: see :func:`require_plain`.
-
-    """
+    """Return True if two tensors hold the same bytes in row-major order, whatever their shapes."""
     first_bytes, second_bytes = _flat_bytes(first), _flat_bytes(second)
     if first_bytes.numel() != second_bytes.numel():
         return False
@@ -182,25 +159,22 @@ def spaced(flat: torch.Tensor, count: int) -> torch.Tensor:
 
 
 def stored(folder: Path, ref: Ref) -> torch.Tensor:
-    """Return the values of a tensor that another process stored in ``folder``.
-
-    Raises:
-        StoreFault: the file is missing or cannot be read, or its bytes do not match the hash.
-
-    """
+    """Return the values of a tensor that another process stored in ``folder``."""
     path = folder / ref["hash"][:2] / f"{ref['hash']}.bin"
     try:
         data, dtype = bytearray(read_whole(path)), getattr(torch, ref["dtype"])
     except OSError as error:
-        msg = f"the stored tensor {path.name} cannot be read: {error.strerror or error}"
-        raise files.StoreFault(msg) from error
+        raise files.StoreFault(
+            f"the stored tensor {path.name} cannot be read: {error.strerror or error}"
+        ) from error
     with suppress(ValueError, RuntimeError):  # too few bytes, or too many
         whole = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
         values = whole.reshape(ref["shape"])
         if tensor_hash(values) == ref["hash"]:
             return values
-    msg = f"{path.name} does not hold the bytes of its hash as {ref['dtype']}{ref['shape']}"
-    raise files.StoreFault(msg)
+    raise files.StoreFault(
+        f"{path.name} does not hold the bytes of its hash as {ref['dtype']}{ref['shape']}"
+    )
 
 
 class Keeper:

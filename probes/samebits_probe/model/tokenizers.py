@@ -8,13 +8,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    Part = dict[str, Any]
-    Pair = tuple[str, str]
+Part = dict[str, Any]
+Pair = tuple[str, str]
 
 SENTENCES = (
     "The quick brown fox jumps over the lazy dog. The capital of France is Paris, and people said "
@@ -28,8 +26,7 @@ N_MERGES = 120
 
 def byte_letters() -> dict[int, str]:
     """Return the 256 letters of byte-level BPE, by byte."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    letters = {byte: chr(byte) for byte in printable}
+    letters = {byte: chr(byte) for byte in [*range(33, 127), *range(161, 173), *range(174, 256)]}
     others = [byte for byte in range(256) if byte not in letters]
     return letters | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
@@ -127,11 +124,10 @@ def metaspace() -> Part:
     """Return BPE on words that begin with ▁, with byte fallback, as of Llama 2 and Mistral."""
     words = Counter(tuple(f"▁{word}") for word in SENTENCES.split())
     merges = learned_merges(words)
-    letters = sorted({letter for word in words for letter in word})
     pieces = [
         *SPECIAL,
         *(f"<0x{byte:02X}>" for byte in range(256)),
-        *letters,
+        *sorted({letter for word in words for letter in word}),
         *("".join(merge) for merge in merges),
     ]
     return {
@@ -171,12 +167,7 @@ def unigram() -> Part:
     pieces: list[list[str | float]] = [[content, 0.0] for content in SPECIAL]
     pieces += [[f"▁{word}", -2.0 - i / 64] for i, word in enumerate(words)]
     pieces += [[letter, -8.0 - i / 64] for i, letter in enumerate(letters)]
-    space = {
-        "type": "Metaspace",
-        "replacement": "▁",
-        "prepend_scheme": "always",
-        "split": True,
-    }
+    space = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
     ends = {"</s>": {"id": "</s>", "ids": [2], "tokens": ["</s>"]}}
     a, b = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     end = {"SpecialToken": {"id": "</s>", "type_id": 0}}
@@ -202,7 +193,6 @@ def wordpiece() -> Part:
     pieces = dict.fromkeys(
         [*WORDPIECE_SPECIAL, *letters, *(f"##{letter}" for letter in letters), *words]
     )
-    vocab = {piece: i for i, piece in enumerate(pieces)}
     return {
         "added_tokens": added(WORDPIECE_SPECIAL),
         "normalizer": {
@@ -220,7 +210,7 @@ def wordpiece() -> Part:
             "unk_token": "[UNK]",
             "continuing_subword_prefix": "##",
             "max_input_chars_per_word": 100,
-            "vocab": vocab,
+            "vocab": {piece: i for i, piece in enumerate(pieces)},
         },
     }
 

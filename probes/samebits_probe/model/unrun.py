@@ -104,7 +104,6 @@ def _beside(model: torch.nn.Module, name: str, unrun: set[str]) -> bool:
 
 
 def _owners(model: torch.nn.Module) -> Iterator[tuple[str, torch.nn.Module]]:
-    """Yield the modules that have parameters of their own."""
     for name, module in model.named_modules():
         if next(module.parameters(recurse=False), None) is not None:
             yield name, module

@@ -39,8 +39,7 @@ class CodeRefused(Exception):  # noqa: N818  nothing is wrong; the user has not 
 
 def is_given(job: Mapping[str, Any]) -> bool:
     """Return True if the user has said that the code of the job's model may run."""
-    model = job.get("model") or job
-    return bool(model.get("trust_remote_code"))
+    return bool((job.get("model") or job).get("trust_remote_code"))
 
 
 def guard(job: Mapping[str, Any]) -> None:
@@ -69,12 +68,7 @@ def users_code() -> Iterator[None]:
 
 @contextmanager
 def kept_in_view() -> Iterator[None]:
-    """Raise the first refusal inside again if something has caught it.
-
-    Raises:
-        CodeRefused: code of the model was refused inside.
-
-    """
+    """Raise the first refusal inside again if something has caught it."""
     before = len(_GUARD.refusals)
     yield
     if len(_GUARD.refusals) > before:
@@ -126,8 +120,7 @@ class Guard:
         """Return the name of a file that came with the model; '' for any other."""
         if type(path) is not str:
             return ""
-        name = self._names.get(path)
-        if name is None:
+        if (name := self._names.get(path)) is None:
             if not Path(path).is_absolute():  # <string>, or a name that a caller made up
                 return ""
             name = self._names[path] = self._looked_up(path)
@@ -160,8 +153,7 @@ _CHECKS: dict[str, Callable[[tuple[Any, ...]], None]] = {
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    check = _CHECKS.get(event)
-    if check is not None:
+    if (check := _CHECKS.get(event)) is not None:
         check(arguments)
 
 

@@ -102,8 +102,7 @@ def _rehearse(names: list[str]) -> int:
 
 def _exit_code_of_fork(function: Callable[[], int]) -> int:
     sys.stdout.flush()
-    pid = os.fork()
-    if pid:
+    if pid := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     code = 1
     try:

@@ -58,20 +58,21 @@ def require(device: str, look: Callable[[str], Inventory] = inventory) -> None:
     kind, _, index = device.partition(":")
     there = look(kind)
     if not there.built:
-        msg = f"torch {torch.__version__} of this environment has no code for {kind}"
-        raise DeviceMissing(msg)
+        raise DeviceMissing(f"torch {torch.__version__} of this environment has no code for {kind}")
     if not there.available:
-        msg = f"this machine has no {kind} device that torch {torch.__version__} can use"
-        raise DeviceMissing(msg)
-    if device_forks.are_lost():
-        msg = (
-            f"the process of this environment called a driver before it forked, so {kind} is lost in all jobs. "
-            "Usually a package does that as it is imported"
+        raise DeviceMissing(
+            f"this machine has no {kind} device that torch {torch.__version__} can use"
         )
-        raise DeviceMissing(msg, ": please report it with the packages of the environment")
+    if device_forks.are_lost():
+        raise DeviceMissing(
+            f"the process of this environment called a driver before it forked, so {kind} is lost in all jobs. "
+            "Usually a package does that as it is imported",
+            ": please report it with the packages of the environment",
+        )
     if int(index or 0) >= there.available:
-        msg = f"there is no {device}: this machine has {there.available} {kind} device(s), counted from 0"
-        raise DeviceMissing(msg)
+        raise DeviceMissing(
+            f"there is no {device}: this machine has {there.available} {kind} device(s), counted from 0"
+        )
 
 
 def require_alive(device: str) -> None:

@@ -80,8 +80,7 @@ def _packages() -> list[dict[str, Any]]:
 
 def _origin(dist: importlib.metadata.Distribution) -> dict[str, Any] | None:
     """Return where a package came from, as PEP 610 records it; None if that is an index."""
-    text = dist.read_text("direct_url.json")
-    if text is None:
+    if (text := dist.read_text("direct_url.json")) is None:
         return None
     try:
         origin = json.loads(text)
@@ -91,9 +90,7 @@ def _origin(dist: importlib.metadata.Distribution) -> dict[str, Any] | None:
 
 
 def _modules(dist: importlib.metadata.Distribution) -> list[str]:
-    """Return the top-level modules of a package."""
-    text = dist.read_text("top_level.txt")
-    if text is not None:
+    if (text := dist.read_text("top_level.txt")) is not None:
         return text.split()
     names = {file.parts[0] for file in dist.files or () if file.suffix in (".py", ".so", ".pyd")}
     return sorted(name.partition(".")[0] for name in names if not name.startswith("."))

@@ -13,19 +13,6 @@ from samebits_probe.process import consent, own, symbols
 from samebits_probe.process.paths import package_path
 from samebits_wire.folders import without_folders
 
-__all__ = [
-    "PhaseFailed",
-    "Unknown",
-    "answer_or_failure",
-    "describe",
-    "in_one_line",
-    "in_words",
-    "phase",
-    "place",
-    "raised",
-    "without_folders",
-]
-
 _OF_MODELS = re.compile(r"/transformers(_modules)?/")
 """Files of the library, and of models with code of their own."""
 
@@ -110,14 +97,12 @@ def _reported(error: BaseException) -> str:
 
     See ``log_state_dict_report`` in transformers/utils/loading_report.py.
     """
-    frame = _frame_in(error, "log_state_dict_report")
-    if frame is None:
+    if (frame := _frame_in(error, "log_state_dict_report")) is None:
         return ""
     variables = frame.f_locals
     keys = getattr(variables.get("loading_info"), "mismatched_keys", None)
     # 5.0 has the shapes in a variable of their own
-    mismatches = sorted(keys or variables.get("mismatched_shapes") or (), key=str)
-    if not mismatches:
+    if not (mismatches := sorted(keys or variables.get("mismatched_shapes") or (), key=str)):
         return ""
     name, stored, expected = mismatches[0]
     more = f" (and {len(mismatches) - 1} more)" if len(mismatches) > 1 else ""
@@ -164,6 +149,13 @@ def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> s
             lines.append(f"    {frame['code']}")
     lines.append(f"{class_name}: {message}")
     return "\n".join(lines)
+
+
+def library_line(error: BaseException) -> str:
+    """Return ``FILE:LINE`` of the deepest call in transformers that led to an exception; '' without one."""
+    frames = reversed(describe("", error)["frames"])
+    files = (f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/"))
+    return next(files, "")
 
 
 def in_words(error: BaseException) -> str:

@@ -43,20 +43,13 @@ def sealed(value: dict[str, Any]) -> bytes:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Return the content of a sealed file.
-
-    Raises:
-        StoreFault: it is missing, or the seal does not match the content.
-
-    """
+    """Return the content of a sealed file."""
     try:
         return dict(json.loads(seal.read(path)))
     except OSError as error:
-        msg = f"{path.name} cannot be read: {error.strerror or error}"
-        raise StoreFault(msg) from error
+        raise StoreFault(f"{path.name} cannot be read: {error.strerror or error}") from error
     except seal.SealError as error:
-        msg = f"{path.name} is damaged: its seal does not match its content"
-        raise StoreFault(msg) from error
+        raise StoreFault(f"{path.name} is damaged: its seal does not match its content") from error
 
 
 def _compact_json(value: Any) -> bytes:

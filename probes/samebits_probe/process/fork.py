@@ -68,11 +68,6 @@ class ForkedChild:
         """Return the function's result for one line of text, passed back as JSON.
 
         It may take as long as it makes progress (process.progress).
-
-        Raises:
-            NoAnswer: the function raised.
-            Lost: the child died, or made no progress.
-
         """
         with contextlib.suppress(BrokenPipeError):  # it was killed; its exit status shows that
             os.write(self._start, f"{argument}\n".encode())
@@ -129,8 +124,7 @@ def _wait_and_answer(function: Callable[[str], Any], start_reader: int, writer: 
     argument = b""
     try:
         while not argument.endswith(b"\n"):
-            chunk = os.read(start_reader, 1 << 12)
-            if not chunk:
+            if not (chunk := os.read(start_reader, 1 << 12)):
                 os._exit(0)  # the parent closed the pipe and needs no result
             argument += chunk
         os.close(start_reader)
@@ -166,8 +160,7 @@ def _read(reader: int) -> tuple[bytes, str]:
     while True:
         ready, _, _ = select.select([reader], [], [], progress.LOOK)
         if ready:
-            chunk = os.read(reader, 1 << 16)
-            if not chunk:
+            if not (chunk := os.read(reader, 1 << 16)):
                 return b"".join(chunks), ""
             chunks.append(chunk)
         elif watcher.is_overdue():

@@ -26,13 +26,12 @@ _CHUNK = 1 << 18
 """Bytes read at a time: they are still in the processor's cache when they are hashed."""
 
 
+def head(form: str, version: int) -> dict[str, Any]:
+    """Return the first fields of a file with hashes."""
+    return {"format": f"samebits-{form}", "format_version": version, "hash_algorithm": ALGORITHM}
+
+
 def _load(folder: Path) -> Any:
-    """Return the class ``blake3`` of the package in a folder.
-
-    Raises:
-        ImportError: it is not there.
-
-    """
     package = folder / ALGORITHM
     spec = importlib.util.spec_from_file_location(
         _MODULE, package / "__init__.py", submodule_search_locations=[str(package)]
@@ -45,8 +44,9 @@ def _load(folder: Path) -> Any:
         spec.loader.exec_module(module)
     except OSError as error:
         del sys.modules[_MODULE]
-        msg = f"the package blake3 is missing in {folder}; a run of samebits installs it"
-        raise ImportError(msg) from error
+        raise ImportError(
+            f"the package blake3 is missing in {folder}; a run of samebits installs it"
+        ) from error
     return module.blake3
 
 

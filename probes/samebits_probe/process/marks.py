@@ -16,18 +16,14 @@ import importlib
 import importlib.util
 import marshal
 import sys
-from importlib.machinery import PathFinder, SourceFileLoader
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import CodeType, ModuleType
 
 from samebits_probe.process import own
 from samebits_wire.places import BESIDE, STAMP
 from samebits_wire.regions import FUNCTIONS, Region, regions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from importlib.machinery import ModuleSpec
-    from types import CodeType, ModuleType
 
 _PACKAGE = "transformers"
 _FOLDER = f"/site-packages/{_PACKAGE}/"

@@ -26,12 +26,7 @@ def shortage(needs: int, slots: int, root: Path = Path("/")) -> str:
 
 
 def require(needs: int, slots: int) -> None:
-    """Raise a failure of phase ``memory`` if ``needs`` more bytes are too many.
-
-    Raises:
-        PhaseFailed: its type shows that the step was not tried, which is not an error.
-
-    """
+    """Raise a failure of phase ``memory`` if ``needs`` more bytes are too many."""
     if reason := shortage(needs, slots):
         failure = {"phase": "memory", "type": "not asked", "traceback": ""}
         raise PhaseFailed(failure | {"message": f"{reason}: {remedy(slots)}"})

@@ -133,8 +133,7 @@ class Board:
 
     def _look(self) -> Step:
         beats = self._counts[_BEATS]
-        place = _HEAD_SIZE + self._counts[_CURRENT] * _SLOT.size
-        fields = _SLOT.unpack_from(self._memory, place)
+        fields = _SLOT.unpack_from(self._memory, _HEAD_SIZE + self._counts[_CURRENT] * _SLOT.size)
         allowance, moves, depth, pid, step, of, phase, what = fields
         return Step(
             beats=beats,
@@ -310,8 +309,7 @@ def forwards(
     n: int, kwargs: Any = None, what: str | None = None, *, times: float = 1.0
 ) -> Iterator[None]:
     """Run up to ``n`` forwards inside a step without separate steps, as in ``generate()``."""
-    longest = expected(positions(kwargs))
-    _put(_within(what)._replace(allowance=FACTOR * times * n * longest))
+    _put(_within(what)._replace(allowance=FACTOR * times * n * expected(positions(kwargs))))
     yield
     _board.beat(n)
 

@@ -1,13 +1,11 @@
-"""Logs that are held back while a check makes hundreds of them."""
+"""Logs and warnings that are held back while a check makes hundreds of them."""
 
 from __future__ import annotations
 
 import logging
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager
@@ -19,3 +17,17 @@ def without_logs(level: int = logging.WARNING) -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+@contextmanager
+def undisturbed(level: int = logging.WARNING) -> Iterator[None]:
+    """Hold back warnings, and logs up to a level."""
+    with without_logs(level), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def be_quiet() -> None:
+    """Hold back warnings and logs in this process, which is a child for one question."""
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")

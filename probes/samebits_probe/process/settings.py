@@ -63,7 +63,6 @@ def read() -> Values:
 
 
 def _text(name: str) -> str:
-    """Return a setting as text; '' if this torch has none of the name."""
     value: Any = torch
     try:
         for part in name.removesuffix("()").split(".")[1:]:

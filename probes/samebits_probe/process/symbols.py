@@ -87,8 +87,7 @@ def symbol(name: str, owner: str, *, exists: bool) -> Symbol:
 
 
 def _missing_attribute(error: AttributeError, text: str) -> Symbol | None:
-    match = _MODULE_LACKS.search(text)
-    if match is not None:
+    if (match := _MODULE_LACKS.search(text)) is not None:
         return symbol(match["name"], match["owner"], exists=False)
     match = _NO_ATTRIBUTE.search(text)
     holder = getattr(error, "obj", None)
@@ -247,8 +246,7 @@ def similar(name: str, names: Iterable[str]) -> list[str]:
 
 def _module_names(owner: str) -> set[str]:
     """Return the names that a module has, including those that it would import lazily."""
-    module = sys.modules.get(owner)
-    if module is None:
+    if (module := sys.modules.get(owner)) is None:
         return set()
     try:
         return set(dir(module))

@@ -14,27 +14,22 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map_only
 
-from samebits_probe.model import heap, layers, load, precision
+from samebits_probe.model import heap, load, outputs, precision
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.inputs import n_rows
+from samebits_probe.model.inputs import Inputs, n_rows
 from samebits_probe.model.tensor import Keeper, NotHashable
-from samebits_probe.process import files, memory, progress, threads
+from samebits_probe.process import files, hashing, memory, progress, threads
 from samebits_probe.process.failure import answer_or_failure, phase
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.trace.trace import Trace, tensors_in
 from samebits_probe.trace.values import digest
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits_probe.model.inputs import Inputs
-    from samebits_wire.jobs import TraceJob
-
+from samebits_wire.jobs import TraceJob
 
 Fact = dict[str, Any]
 
@@ -58,9 +53,7 @@ def write(job: TraceJob, facts: Fact) -> None:
     """Write a trace under a temporary name and rename it into place."""
     path = Path(job["task"]["result"])
     head = {
-        "format": "samebits-trace",
-        "format_version": formats.TRACE,
-        "hash_algorithm": ALGORITHM,
+        **hashing.head("trace", formats.TRACE),
         "cell": job["cell"],
         "prompt": job["task"]["prompt"],
         "what": job["task"]["what"],
@@ -144,7 +137,7 @@ class Traced:
             plain=trace is None,
         ):
             result = self.loaded.model(**inputs.kwargs)
-        logits = layers.logits_of(result)
+        logits = outputs.logits_of(result)
         if trace is not None:
             trace.mark("logits", logits)
         return [] if logits is None else [logits]

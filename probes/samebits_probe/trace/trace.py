@@ -151,8 +151,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             self._paused = False
 
     def _operation(self, func: Any, args: Any, kwargs: Fact) -> Any:
-        operation = self._operations.get(func)
-        if operation is None:
+        if (operation := self._operations.get(func)) is None:
             operation = self._operations[func] = _Operation(func, self._table)
         inputs = list(tensors_in((args, kwargs)))
         input_values = [self._value(tensor) for tensor in inputs]
@@ -240,8 +239,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
 
     def _value(self, tensor: torch.Tensor) -> int:
         """Return the value of a tensor before an operation; record the origin of a new value."""
-        value = self.values.carried(tensor)
-        if value is not None:
+        if (value := self.values.carried(tensor)) is not None:
             return value
         name = self._inputs.get(id(tensor)) or self._sources.get(id(tensor))
         if name is not None:
@@ -392,8 +390,7 @@ class _Frames:
         numbers: list[int] = []
         line = 0
         while frame is not None and frame is not entered:
-            number = self._number(frame)
-            if number is not None:
+            if (number := self._number(frame)) is not None:
                 line = line or frame.f_lineno
                 numbers.append(number)
             frame = frame.f_back
@@ -492,9 +489,7 @@ def _written(value: Any) -> str:
         return "%"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_written, value))}]"
-    if isinstance(value, torch.dtype):
-        return dtype_name(value)
-    return repr(value)
+    return dtype_name(value) if isinstance(value, torch.dtype) else repr(value)
 
 
 def _sdpa_mask(args: Any, kwargs: Fact) -> torch.Tensor | None:

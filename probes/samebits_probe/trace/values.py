@@ -64,22 +64,16 @@ class Values:
 
     def mark(self, tensor: torch.Tensor, value: int, base: torch.Tensor | None = None) -> None:
         """Attach a value to a tensor; ``base`` counts the versions of a view being made."""
-        version = _version(tensor if base is None else base)
-        if version is not None:
+        if (version := _version(tensor if base is None else base)) is not None:
             setattr(tensor, _MARK, (version, value))
             if isinstance(tensor, torch.nn.Parameter) or tensor.is_leaf:
                 self._marked.append(tensor)
 
     def of(
-        self,
-        tensor: torch.Tensor,
-        *,
-        structural: bool = False,
-        base: torch.Tensor | None = None,
+        self, tensor: torch.Tensor, *, structural: bool = False, base: torch.Tensor | None = None
     ) -> int:
         """Return the value of a tensor, hashed if it carries none."""
-        value = self.carried(tensor)
-        if value is not None:
+        if (value := self.carried(tensor)) is not None:
             return value
         value = self._hashed(tensor, structural=structural)
         self.mark(tensor, value, base)
@@ -91,8 +85,7 @@ class Values:
         Its version is counted up when the operation returns, which is after this.
         """
         value = self._hashed(tensor, structural=structural)
-        version = _version(tensor)
-        if version is not None:
+        if (version := _version(tensor)) is not None:
             setattr(tensor, _MARK, (version + 1, value))
         return value
 
@@ -150,8 +143,7 @@ class Values:
         digest = content.digest()
         # a mask's zero is a different value from a zero that a layer computes
         key = digest, structural
-        value = self._ids.get(key)
-        if value is not None:
+        if (value := self._ids.get(key)) is not None:
             return value
         fact = _describe(tensor, digest)
         return self._number(key, fact | ({"structural": True} if structural else content.loose()))
@@ -163,8 +155,7 @@ class Values:
         layout: tuple[Any, ...] | None,
         base: torch.Tensor | None = None,
     ) -> int:
-        value = self._ids.get(key)
-        if value is None:
+        if (value := self._ids.get(key)) is None:
             value = self._number(key, _describe(tensor, ""))
             self._deferred.append((value, tensor, layout))
         self.mark(tensor, value, base)
@@ -296,8 +287,7 @@ def without_pads(tensor: torch.Tensor, pads: torch.Tensor) -> torch.Tensor:
         return tensor.masked_fill(pads.reshape(shape), 0.0)
     if tensor.ndim < 2 or tensor.shape[0] != rows:
         return tensor
-    axis = next((i for i in range(1, tensor.ndim) if tensor.shape[i] == width), None)
-    if axis is None:
+    if (axis := next((i for i in range(1, tensor.ndim) if tensor.shape[i] == width), None)) is None:
         return tensor
     shape = tuple(rows if i == 0 else width if i == axis else 1 for i in range(tensor.ndim))
     return tensor.masked_fill(pads.reshape(shape), 0.0)

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.phase import Phase
 
 
 def discover(folders: list[str], package: str) -> Iterator[Phase]:

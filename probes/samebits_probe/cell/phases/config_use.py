@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell import config_use
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from samebits_probe.cell import on_device
 from samebits_probe.cell.phase import Phase
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
+from samebits_probe.cell.session import Session
 
 _FORWARDS = 2 * len(on_device.PROBES) + 1
 _LOADS = 3
@@ -25,9 +21,10 @@ def observe(session: Session) -> None:
     session.begin("device")
     with session.instrument("device"):
         subject = of_session(session, _capability(session.source.device))
-        if reason := session.no_time(_FORWARDS, _LOADS * session.seconds["load"]):
-            session.skip("device", reason, "cost")
-        elif subject is None:
+        no_time = session.no_time(_FORWARDS, _LOADS * session.seconds["load"])
+        if session.leaves_out("device", no_time):
+            return
+        if subject is None:
             session.skip("device", "no prompt without padding was run")
         else:
             session.signals["device"] = on_device.observe(subject, session.keeper)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell.evidence import MAX_RELOAD_BYTES
 from samebits_probe.cell.phase import Phase
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
+from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:
@@ -24,8 +20,7 @@ def observe(session: Session) -> None:
         session.skip("evidence: eager", reason, "level" if session.no_reload else "cost")
         session.evidence.skip("eager", reason)
         return
-    is_limited = not session.job["model"].get("large")
-    limit = MAX_RELOAD_BYTES if is_limited else float("inf")
+    limit = float("inf") if session.job["model"].get("large") else MAX_RELOAD_BYTES
     session.evidence.eager(session.source, prompts, limit)
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import decode
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 _FORWARDS = 10
 """Cost of one token that is decoded and watched, in plain forwards."""
@@ -25,8 +21,7 @@ def observe(session: Session) -> None:
     prompts = {n: i for n, i in session.prompts().items() if {n, f"{n}[0]"} & decoded}
     facts = session.first_tokens
     left = {name: inputs for name, inputs in prompts.items() if name not in facts}
-    if left and (reason := session.no_time(_FORWARDS * len(left))):
-        session.skip("first token", reason, "cost")
+    if left and session.leaves_out("first token", session.no_time(_FORWARDS * len(left))):
         return
     session.begin("first token")
     with session.instrument("first token"):

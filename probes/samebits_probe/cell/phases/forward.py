@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import torch
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.selfcheck import SelfCheck
-from samebits_probe.cell.session import seed_generators
+from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import attention, heap, layers, outputs, unrun
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.executed import Executed
-from samebits_probe.model.inputs import tensors_of, token_width
+from samebits_probe.model.inputs import Inputs, tensors_of, token_width
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.refusal import refusals
-from samebits_probe.model.tensor import NotHashable, Ref, dtype_name
+from samebits_probe.model.tensor import Keeper, NotHashable, Ref, dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import torch
-
-    from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
-    from samebits_probe.model.tensor import Keeper
 
 OUTPUTS = "outputs"
 """Signal of the tensors that a forward returns besides the logits."""
@@ -56,7 +50,7 @@ class _Outputs:
 
     def __init__(self, result: Any) -> None:
         self.tensors = outputs.tensors(result)
-        self.logits = layers.logits_of(result)
+        self.logits = outputs.logits_of(result)
         self.logits_name = outputs.name_of(result, self.logits)
         self.hashes = outputs.hashes(self.tensors)
 
@@ -189,7 +183,6 @@ def _hooked(session: Session, inputs: Inputs) -> tuple[Any, list[_Layer]]:
 def _record(
     session: Session, name: str, inputs: Inputs, result: _Outputs, layer_outputs: list[_Layer]
 ) -> None:
-    """Record what a prompt's forward was fed and what it returned."""
     session.signals["forward"][name] = _facts(session, inputs, result, layer_outputs)
     others = {path: tensor for path, tensor in result.tensors.items() if path != result.logits_name}
     if others:
@@ -247,8 +240,6 @@ def _taken_layers(session: Session) -> Iterator[list[_Layer]]:
 
 
 class _Run(NamedTuple):
-    """One forward: what it returned, and its seconds."""
-
     result: _Outputs
     seconds: float
 
@@ -291,7 +282,6 @@ def _observe_together(session: Session, name: str, inputs: Inputs, check: SelfCh
 
 
 def _plain(session: Session, inputs: Inputs) -> _Run:
-    """Run a prompt without any instrument."""
     started = time.perf_counter()
     with progress.forward(inputs.kwargs, "plain", plain=True):
         result = session.loaded.model(**inputs.kwargs)
@@ -329,7 +319,6 @@ def _watched_attention(session: Session, name: str) -> Iterator[list[dict[str, A
 
 
 def _observe_attention(session: Session, name: str, inputs: Inputs, plain: _Outputs) -> None:
-    """Watch the same forward once more, and record whether watching changed its bits."""
     try:
         with (
             _watched_attention(session, name) as calls,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import decode
 from samebits_probe.model.choice import TOKENS, DoesNotApply, NotFed
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import tensor_hash
@@ -18,12 +21,6 @@ from samebits_probe.process.failure import phase
 
 START = 2
 """Steps that a short run decodes: the second is the first that reads the cache."""
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
 
 
 def observe(session: Session) -> None:
@@ -159,8 +156,7 @@ def _generate(
                 **kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS, **stopping
             )
 
-    output = tokens.watched(name, generate)
-    if output is None:
+    if (output := tokens.watched(name, generate)) is None:
         with refusals(model.forward, inputs.kwargs, whole=False):
             output = generate()
         tokens.check(name, inputs, output)
@@ -173,10 +169,9 @@ def _generate(
     for row in range(rows):
         ids = _until_end(model, output.sequences[row, -count:].tolist())
         ids = ids[:START] if session.is_short else ids
-        kept = range(len(ids))
         rows_by_name[name if rows == 1 else f"{name}[{row}]"] = {
             "ids": ids,
-            "top2": [_top2(output.scores[step][row]) for step in kept],
+            "top2": [_top2(output.scores[step][row]) for step in range(len(ids))],
             "text": _text(session, ids),
             "logits": session.keeper.ref(_row_logits(output, row, len(ids))),
             "start": session.keeper.ref(_row_logits(output, row, min(START, len(ids))), keep=False),

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from samebits_probe.cell import integrity
-from samebits_probe.cell.phase import Phase
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.phase import InFork
-    from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
+from samebits_probe.cell.phase import InFork, Phase
+from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:
@@ -51,14 +46,9 @@ def _load_facts(session: Session) -> integrity.LoadFacts:
         session.twin,
         lambda: session.reloaded(session.known_hashes()),
         session.known_hashes,
-        lambda: _first_inputs(session),
+        lambda: next(iter(session.prompts().values()), None),
         session.too_large(),
     )
-
-
-def _first_inputs(session: Session) -> Inputs | None:
-    """Return the first prompt that applies."""
-    return next(iter(session.prompts().values()), None)
 
 
 PHASE = Phase("integrity", 50, observe, untouched, without_fork, needs_grad=True)

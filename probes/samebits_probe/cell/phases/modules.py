@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import unrun
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.process import progress
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:
@@ -24,8 +20,7 @@ def observe(session: Session) -> None:
         return  # it is said why
     if names:
         session.begin("modules")
-        if reason := session.no_time(len(prompts)):
-            session.skip("modules", reason, "cost")
+        if session.leaves_out("modules", session.no_time(len(prompts))):
             return
         before = Leftover(session.loaded.model)
         with (

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.cell.phase import Phase
-from samebits_probe.model import choice, layers, media_way, tried
+from samebits_probe.cell.session import Session
+from samebits_probe.model import choice, media_way, outputs, tried
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:
@@ -29,14 +27,10 @@ def observe(session: Session) -> None:
     texts = {n: i.kwargs for n, i in prompts.items() if takes_segments and not i.is_set}
     session.begin("omitted")
     n_forwards = 3 * len(wholes) + 2 * len(texts)
-    if reason := session.no_time(n_forwards):
-        session.skip("omitted", reason, "cost")
+    if session.leaves_out("omitted", session.no_time(n_forwards)):
         return
     before = Leftover(session.loaded.model)
-    with (
-        session.instrument("omitted"),
-        progress.forwards(n_forwards, next(iter(wholes.values()))),
-    ):
+    with session.instrument("omitted"), progress.forwards(n_forwards, next(iter(wholes.values()))):
         effects = Effects(session.loaded.model, before)
         for name, kwargs in wholes.items():
             session.signals["forward"][name]["omitted"] = {
@@ -69,7 +63,7 @@ class Effects(NamedTuple):
 
     def _logits_hash(self, kwargs: dict[str, Any]) -> str:
         try:
-            logits = layers.logits_of(self.model(**kwargs))
+            logits = outputs.logits_of(self.model(**kwargs))
         finally:
             self.before.restore()
         return "" if logits is None else tensor_hash(logits)

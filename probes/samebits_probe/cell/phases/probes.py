@@ -7,21 +7,16 @@ itself. Each has a child of its own, so that none changes what another or samebi
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from samebits_probe.cell.phase import Phase
-from samebits_probe.cell.session import seed_generators
+from samebits_probe.cell.phase import InFork, Phase
+from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import probing
 from samebits_probe.process import fork, progress
+from samebits_wire.jobs import ProbeFile
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.cell.phase import InFork
-    from samebits_probe.cell.session import Session
-    from samebits_wire.jobs import ProbeFile
-
-    Attempt = Callable[[ProbeFile, str, Callable[[], dict[str, Any]]], dict[str, Any]]
+Attempt = Callable[[ProbeFile, str, Callable[[], dict[str, Any]]], dict[str, Any]]
 
 NAME = "probes"
 
@@ -50,8 +45,7 @@ def without_fork(session: Session, reason: str) -> None:
 
 def ordered(session: Session) -> list[ProbeFile]:
     """Return the files of probes, those that count first."""
-    files = session.job["model"].get("probes") or []
-    return sorted(files, key=lambda file: not file["verdict"])
+    return sorted(session.job["model"].get("probes") or [], key=lambda file: not file["verdict"])
 
 
 def answers(session: Session, model: Any, seconds: float, attempt: Attempt) -> dict[str, Any]:

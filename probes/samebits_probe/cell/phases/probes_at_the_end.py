@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.phases import probes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits_probe.cell.session import Session
-    from samebits_wire.jobs import ProbeFile
+from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:
@@ -23,11 +16,8 @@ def observe(session: Session) -> None:
     with session.instrument(probes.NAME):
         model = session.untouched_model("probes", session.too_large() or session.no_room(1))
         seconds = session.seconds_left
-        session.signals[probes.NAME] = probes.answers(session, model, seconds, _here)
-
-
-def _here(_: ProbeFile, __: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    return run()
+        answers = probes.answers(session, model, seconds, lambda _file, _function, run: run())
+        session.signals[probes.NAME] = answers
 
 
 PHASE = Phase("probes at the end", 100, observe)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell.phase import Phase
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
+from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:

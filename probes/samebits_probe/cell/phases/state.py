@@ -8,21 +8,19 @@ phases that only explain, as their instruments could leave something themselves.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from samebits_probe.cell.phase import Phase
-from samebits_probe.model import distance, draws, layers, outputs
+from samebits_probe.cell.session import Session
+from samebits_probe.model import distance, draws, outputs
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.leftover import Change, Leftover
 from samebits_probe.model.tensor import stored
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
 from samebits_probe.process.files import StoreFault
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
 
 MAX_TRIED = 8
 """Changes that are undone one by one, each at the cost of a forward."""
@@ -33,17 +31,14 @@ def observe(session: Session) -> None:
     """Run the first observed prompt once more; only in run a."""
     if not session.is_run_a or session.is_short:
         return
-    name = next(iter(session.signals.get("forward", {})), None)
-    if name is None:
-        return
-    if reason := session.no_time(1):
-        session.skip(f"state {name}", reason, "cost")
+    if (name := next(iter(session.signals.get("forward", {})), None)) is None:
         return
     phase_name = f"state {name}"
+    if session.leaves_out(phase_name, session.no_time(1)):
+        return
     session.begin(phase_name)
     with session.recorded_failures(phase_name), phase(phase_name):
-        inputs = session.inputs(name)
-        session.signals["state"] = _Repeat(session, name, inputs).facts()
+        session.signals["state"] = _Repeat(session, name, session.inputs(name)).facts()
 
 
 class _Repeat:
@@ -106,7 +101,7 @@ class _Repeat:
         kwargs = self._inputs.kwargs
         with progress.forward(kwargs, "once more", plain=True):
             result = self._session.loaded.model(**kwargs)
-        return outputs.hashes(outputs.tensors(result)), layers.logits_of(result)
+        return outputs.hashes(outputs.tensors(result)), outputs.logits_of(result)
 
     def _first_logits(self) -> torch.Tensor | None:
         ref = self._session.signals["forward"][self._name]["logits"]
@@ -119,7 +114,6 @@ class _Repeat:
 
 
 def _first_hashes(session: Session, name: str) -> dict[str, str]:
-    """Return the hashes of the outputs of a prompt's recorded forward, by name."""
     facts = session.signals["forward"][name]
     refs = dict(session.signals.get("named", {}).get("outputs", {}).get(name, {}))
     if facts["logits"] is not None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell import tokenizer
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:
@@ -20,8 +16,7 @@ def observe(session: Session) -> None:
     session.begin("tokenizer")
     with session.instrument("tokenizer"):
         # an object of its own, as calls change its settings
-        spare = load.load_tokenizer(session.source)
-        if spare is not None:
+        if (spare := load.load_tokenizer(session.source)) is not None:
             prompts = session.job["model"]["prompts"]
             session.signals["tokenizer"] = tokenizer.facts(spare, prompts, session.source)
             session.spare_tokenizer = spare

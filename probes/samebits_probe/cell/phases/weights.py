@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell import integrity, rope
 from samebits_probe.cell import weights as cell_weights
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import fresh, heap, load
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.process.failure import phase
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:
@@ -60,9 +58,7 @@ def observe_buffers(session: Session) -> None:
     with phase("buffers"):
         buffers: dict[str, Any] = {}
         for name, buffer in model.named_buffers():
-            if buffer.is_meta:
-                continue
-            if (ref := session.tensor_ref("buffers", name, buffer)) is None:
+            if buffer.is_meta or (ref := session.tensor_ref("buffers", name, buffer)) is None:
                 continue
             buffers[name] = {
                 "ref": ref,

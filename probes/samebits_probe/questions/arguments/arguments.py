@@ -11,11 +11,11 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import forks, layers
+from samebits_probe.model import forks, outputs
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import text_config
 from samebits_probe.model.series_shapes import number
-from samebits_probe.process.failure import describe, in_one_line
+from samebits_probe.process.failure import in_one_line, library_line
 
 Facts = dict[str, Any]
 _CLEAR = 2.0**-8
@@ -94,10 +94,8 @@ def answer(model: Any, kwargs: Facts, restore: Callable[[], None]) -> Any:
 
 def raised(error: Exception) -> Facts:
     """Return the effect of an argument with which a call raises."""
-    frames = describe("arguments", error)["frames"]
-    places = [f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/")]
     reason = in_one_line(error, _MAX_REASON)
-    return {"effect": "raises", "message": reason, "at": next(reversed(places), "")}
+    return {"effect": "raises", "message": reason, "at": library_line(error)}
 
 
 def _effect(plain: Any, other: Any) -> Facts:
@@ -106,7 +104,7 @@ def _effect(plain: Any, other: Any) -> Facts:
         return {"effect": "another form", "message": type(other).__name__}
     if added := added_fields(plain, other):
         return added
-    return effect_of(layers.logits_of(plain), layers.logits_of(other))
+    return effect_of(outputs.logits_of(plain), outputs.logits_of(other))
 
 
 def added_fields(plain: Any, other: Any) -> Facts:

@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 import transformers
@@ -63,9 +64,7 @@ def inputs(model: Any, kwargs: Facts) -> Facts | None:
     encoded = {name: value for name, value in kwargs.items() if name != DECODER}
     if _is_row(tokens, 2) and encoded.keys() <= {TOKENS, MASK}:
         return encoded
-    if _is_row(sound, 3) and encoded.keys() == {_SOUND}:
-        return encoded
-    return None
+    return encoded if _is_row(sound, 3) and encoded.keys() == {_SOUND} else None
 
 
 def _is_row(value: Any, dimensions: int) -> bool:
@@ -157,15 +156,13 @@ class Generation:
 
     def effects(self) -> dict[str, Facts]:
         """Return argument -> whether the release names it, and its effect; {} where generate() raises without any."""
-        plain = self._of(_GREEDY)
-        if plain is None:
+        if (plain := self._of(_GREEDY)) is None:
             return {}
         length = plain.sequences.shape[1] - 1
         first = int(plain.sequences[0, -1])
-        all_asked = [*asked(length, first, plain.scores[0].shape[-1]), *assistants(self._model)]
         effects = {
             each.shown: {"named": _is_named(self._model, each.name)} | self._effect(each)
-            for each in all_asked
+            for each in [*asked(length, first, plain.scores[0].shape[-1]), *assistants(self._model)]
             # where the call raises without the argument, too, the argument is not what it refuses
             if self._of(each.base) is not None
             and (each.base.get("max_new_tokens") == 1 or self._of(_TWO) is not None)
@@ -179,18 +176,15 @@ class Generation:
         """
         if self._model.generation_config.max_length in _DEFAULT_LIMITS:
             return {}
-        before = self._of({"do_sample": False, "max_length": length + 2})
-        if before is None:
+        if (before := self._of({"do_sample": False, "max_length": length + 2})) is None:
             return {}
-        kept, own = self._model.generation_config, copy.deepcopy(self._model.generation_config)
+        own = copy.deepcopy(self._model.generation_config)
         own.max_length, own.max_new_tokens = length + 1, None
-        self._model.generation_config = own
         try:
-            after = self._call({"do_sample": False})
+            with mock.patch.object(self._model, "generation_config", own):
+                after = self._call({"do_sample": False})
         except Exception as error:  # noqa: BLE001  that it raises is the observation
             return {OWN_LIMIT: {"named": True} | raised(error)}
-        finally:
-            self._model.generation_config = kept
         is_kept = after.sequences.shape[1] <= length + 1
         effect = _effect_of(before, after) | ({} if is_kept else {"effect": "none"})
         return {OWN_LIMIT: {"named": True} | effect}
@@ -243,8 +237,7 @@ def _effect_of(before: Any, after: Any) -> Facts:
         return {"effect": "another shape", "message": " → ".join(shapes)}
     if added := added_fields(before, after):
         return added
-    scores = [_scores_of(output) for output in (before, after)]
-    return effect_of(*scores)
+    return effect_of(_scores_of(before), _scores_of(after))
 
 
 def _scores_of(output: Any) -> torch.Tensor | None:

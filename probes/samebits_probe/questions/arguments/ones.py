@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from samebits_probe.model import forks, layers
+from samebits_probe.model import forks, outputs
 from samebits_probe.model.choice import DECODER, MASK, TOKENS
 from samebits_probe.questions.arguments.arguments import Facts, answer, effect_of, raised
 
@@ -51,7 +51,7 @@ def _both(kwargs: Facts) -> tuple[Facts, Facts] | None:
 
 def _effect(model: Any, inputs: Iterable[Facts], restore: Callable[[], None]) -> Facts:
     try:
-        first, second = (layers.logits_of(answer(model, kwargs, restore)) for kwargs in inputs)
+        first, second = (outputs.logits_of(answer(model, kwargs, restore)) for kwargs in inputs)
     except Exception as error:  # noqa: BLE001  that it raises is the observation
         return raised(error)
     return effect_of(first, second)

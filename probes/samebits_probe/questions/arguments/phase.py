@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
 
 from samebits_probe.cell.phase import Phase
-from samebits_probe.model import load
+from samebits_probe.cell.session import Session
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.process import progress
 from samebits_probe.questions.arguments import arguments, generating, ones, states
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from samebits_probe.cell.session import Session
 
 Facts = dict[str, Any]
 _FORWARDS = 60
@@ -24,78 +22,74 @@ MAX_BYTES = 256 << 20
 
 def observe(session: Session) -> None:
     """Ask the first prompt that forward answers."""
-    options = session.options("arguments")
-    if options is None:
+    if (options := session.options("arguments")) is None:
         return
     answered = {name: inputs.kwargs for name, inputs in session.answered().items()}
     if not answered:
         return
     first, richest = next(iter(answered)), max(answered, key=lambda name: len(answered[name]))
-    large = bool(options.get("large"))
-    facts = _of_forward(session, answered[first], large=large)
-    if facts:
+    if facts := _of_forward(session, answered[first], options):
         facts |= _of_states(session, {name: answered[name] for name in (first, richest)})
         facts |= _of_ones(session, answered)
     inputs = generating.inputs(session.loaded.model, answered[first])
     if facts and inputs is not None:
-        facts |= _of_generate(session, inputs, large=large)
+        facts |= _of_generate(session, inputs, options)
     if facts:
         session.answer("arguments", facts)
 
 
-def _of_forward(session: Session, kwargs: Facts, *, large: bool) -> Facts:
+def _of_forward(session: Session, kwargs: Facts, options: Any) -> Facts:
     model = session.loaded.model
     given = arguments.given(model, kwargs)
-    if reason := _too_dear(session, len(given) + 1, large=large):
-        session.skip("arguments", reason, "cost")
+    if session.leaves_out("arguments", _too_dear(session, len(given) + 1, options)):
         return {}
     session.begin("arguments")
-    before = Leftover(model)
-    facts: Facts = {}
-    with session.instrument("arguments"), progress.forwards(len(given) + 1, kwargs):
-        facts["effects"] = arguments.effects(model, kwargs, given, before.restore)
-    return facts
+    ask = partial(arguments.effects, model, kwargs, given)
+    return _asked(session, "arguments", "effects", ask, progress.forwards(len(given) + 1, kwargs))
 
 
 def _of_states(session: Session, prompts: Mapping[str, Facts]) -> Facts:
-    """Return what the hidden states of the output hold, for the first prompt and the one with most inputs."""
     if session.no_time(len(prompts)):
         return {}
-    model = session.loaded.model
-    facts: Facts = {}
-    with session.instrument("hidden states of the output"):
-        facts["states"] = states.held(model, prompts, Leftover(model).restore)
-    return facts
+    ask = partial(states.held, session.loaded.model, prompts)
+    return _asked(session, "hidden states of the output", "states", ask)
 
 
 def _of_ones(session: Session, prompts: Mapping[str, Facts]) -> Facts:
-    """Return what a mask of ones changes for a prompt with more than text."""
     if session.no_time(2):
         return {}
-    model = session.loaded.model
-    facts: Facts = {}
-    with session.instrument("an attention mask of ones"):
-        facts["ones"] = ones.effects(model, prompts, Leftover(model).restore)
-    return facts
+    ask = partial(ones.effects, session.loaded.model, prompts)
+    return _asked(session, "an attention mask of ones", "ones", ask)
 
 
-def _of_generate(session: Session, kwargs: Facts, *, large: bool) -> Facts:
-    if reason := _too_dear(session, _FORWARDS, large=large):
-        session.skip("arguments of generate()", reason, "cost")
+def _of_generate(session: Session, kwargs: Facts, options: Any) -> Facts:
+    if session.leaves_out("arguments of generate()", _too_dear(session, _FORWARDS, options)):
         return {}
-    model = session.loaded.model
+    cost = progress.forwards(_FORWARDS, kwargs)
+
+    def ask(restore: Callable[[], None]) -> Facts:
+        return generating.Generation(session.loaded.model, kwargs, restore).effects()
+
+    return _asked(session, "arguments of generate()", "generate", ask, cost)
+
+
+def _asked(
+    session: Session,
+    what: str,
+    key: str,
+    ask: Callable[[Callable[[], None]], Facts],
+    cost: AbstractContextManager[Any] | None = None,
+) -> Facts:
+    """Return what ``ask`` returns, by ``key``; it gets what undoes what a forward leaves."""
     facts: Facts = {}
-    with session.instrument("arguments of generate()"), progress.forwards(_FORWARDS, kwargs):
-        generation = generating.Generation(model, kwargs, Leftover(model).restore)
-        facts["generate"] = generation.effects()
+    with session.instrument(what), cost or nullcontext():
+        facts[key] = ask(Leftover(session.loaded.model).restore)
     return facts
 
 
-def _too_dear(session: Session, n_forwards: int, *, large: bool) -> str:
-    size = load.n_bytes(session.loaded.model)
-    if size > MAX_BYTES and not large:
-        return f"{n_forwards} forwards of {size / 2**30:.1f} GiB would take too long"
-    return session.no_time(n_forwards)
+def _too_dear(session: Session, n_forwards: int, options: Any) -> str:
+    reason = f"{n_forwards} forwards of {{}} would take too long"
+    return session.oversized(MAX_BYTES, options, reason) or session.no_time(n_forwards)
 
 
 PHASE = Phase("arguments", 39, observe)

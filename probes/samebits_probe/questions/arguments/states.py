@@ -34,8 +34,7 @@ def held(
         for field in _FIELDS:
             entries = answer.get(field)
             if isinstance(entries, (tuple, list)):
-                held_by = [_holder(entry, outputs) for entry in entries]
-                facts.setdefault(name, {})[field] = held_by
+                facts.setdefault(name, {})[field] = [_holder(entry, outputs) for entry in entries]
     return facts
 
 

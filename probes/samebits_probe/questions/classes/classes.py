@@ -120,8 +120,7 @@ def asked(source: load.Source) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {}
     for name in _AUTO:
-        mapping = getattr(getattr(transformers, name, None), "_model_mapping", None)
-        if mapping is None:
+        if (mapping := getattr(getattr(transformers, name, None), "_model_mapping", None)) is None:
             continue
         if type(config) not in mapping:
             found[name] = None

@@ -76,7 +76,8 @@ def fill(model: Any, fresh: list[str]) -> None:
 def _that_answers(model: Any, kwargs: Facts) -> Facts:
     """Return the first arguments that forward takes, with labels; raises what it raises for the last ones."""
     if _chooses(model):
-        return _with_labels(model, _as_choices(rows(kwargs, model.config)))
+        choices = {name: value[None] for name, value in rows(kwargs, model.config).items()}
+        return _with_labels(model, choices)
     without_decoder = {n: v for n, v in kwargs.items() if not n.startswith("decoder_")}
     # heads of some encoder-decoders make the decoder's ids, others do not
     with suppress(Exception):
@@ -86,11 +87,6 @@ def _that_answers(model: Any, kwargs: Facts) -> Facts:
 
 def _chooses(model: Any) -> bool:
     return type(model).__name__.endswith(_CHOOSES)
-
-
-def _as_choices(way: Facts) -> Facts:
-    """Return rows as the choices of one question."""
-    return {name: value[None] for name, value in way.items()}
 
 
 def _with_labels(model: Any, way: Facts) -> Facts:
@@ -109,8 +105,7 @@ def rows(kwargs: Facts, config: Any) -> Facts:
         return kwargs
     real = ids[0, :_LENGTH].clone()
     eos = getattr(config, "eos_token_id", None)
-    plain = next(i for i in range(3) if i not in (pad, eos))
-    real[(real == pad) | (real == eos)] = plain
+    real[(real == pad) | (real == eos)] = next(i for i in range(3) if i not in (pad, eos))
     if isinstance(eos, int) and eos != pad:
         real[-1] = eos  # heads of BART and T5 take the last one of each row
     pads, ones = torch.full((_PADS,), pad), torch.ones(len(real) - _PADS, dtype=torch.long)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell.phase import Phase
-from samebits_probe.model import load
+from samebits_probe.cell.session import Session
+from samebits_probe.model.inputs import Inputs
 from samebits_probe.process import fork
+from samebits_probe.process.quiet import be_quiet
 from samebits_probe.questions.classes import classes, made
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
-    from samebits_probe.model.inputs import Inputs
 
 MAX_BYTES = 256 << 20
 """Bytes of parameters above which nothing is asked: every class loads the model again."""
@@ -29,9 +25,7 @@ def observe(session: Session) -> None:
         return
     asked = classes.asked(session.source)
     n_loads = len({*asked.values()} - {type(model), None})  # one load for a class of several names
-    reason = _too_dear(session, n_loads, large=bool(options.get("large")))
-    if reason:
-        session.skip("classes", reason, "cost")
+    if session.leaves_out("classes", _too_dear(session, n_loads, options)):
         return
     session.begin("classes")
     prompt = next(iter(session.answered().values()), None)
@@ -39,18 +33,15 @@ def observe(session: Session) -> None:
         session.answer("classes", fork.run_in_fork(lambda: _quietly(session, asked, prompt)))
 
 
-def _too_dear(session: Session, n_classes: int, *, large: bool) -> str:
-    size = load.n_bytes(session.loaded.model)
-    if size > MAX_BYTES and not large:
-        return f"{n_classes} classes would load {size / 2**30:.1f} GiB again"
-    refused = fork.refusal(session.source.device)
+def _too_dear(session: Session, n_classes: int, options: Any) -> str:
+    oversized = session.oversized(MAX_BYTES, options, f"{n_classes} classes would load {{}} again")
+    refused = oversized or fork.refusal(session.source.device)
     return refused or session.no_room(2) or session.no_time(_FORWARDS * (n_classes + 1))
 
 
 def _quietly(session: Session, asked: dict[str, Any], prompt: Inputs | None) -> dict[str, Any]:
     """Return all facts; a warning would come with each tensor that has no value."""
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
+    be_quiet()
     session.untouched.restore()
     own = classes.Own(session.loaded, session.known_hashes(), prompt.kwargs if prompt else None)
     new = made.facts(session.source, type(session.loaded.model))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import heap
 from samebits_probe.model.load import Source
-from samebits_probe.process import threads
+from samebits_probe.process import hashing, threads
 from samebits_probe.process.calls import CALLS
-from samebits_probe.process.hashing import ALGORITHM
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.crossings.jobs import CrossingJob
+from samebits_probe.questions.crossings.jobs import CrossingJob
 
 _FORMAT_VERSION = 7
 """As in samebits/questions/crossings/records.py, which has its history."""
@@ -27,10 +24,4 @@ def begin(job: CrossingJob) -> Source:
 
 def head(form: str, job: CrossingJob) -> dict[str, Any]:
     """Return the first fields of a file of this format."""
-    return {
-        "format": form,
-        "format_version": _FORMAT_VERSION,
-        "hash_algorithm": ALGORITHM,
-        "cell": job["cell"],
-        "entered": CALLS.table(),
-    }
+    return hashing.head(form, _FORMAT_VERSION) | {"cell": job["cell"], "entered": CALLS.table()}

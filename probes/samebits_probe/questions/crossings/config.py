@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.process.failure import without_folders
+from samebits_wire.folders import without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from samebits_probe.questions.crossings.load import Observed
 
 _MAX_VALUE_LENGTH = 160

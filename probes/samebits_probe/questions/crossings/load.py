@@ -11,15 +11,16 @@ a difference.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import alignment, heap, layers
+from samebits_probe.model import alignment, heap, outputs
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.load import load_model, plain_config
+from samebits_probe.model.load import Source, load_model, plain_config
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import hash_or_none, tensor_hash
 from samebits_probe.process import files, progress
@@ -33,12 +34,7 @@ from samebits_probe.questions.crossings.config import (
     ignored_fields,
     null_fields,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from samebits_probe.model.load import Source
-    from samebits_probe.questions.crossings.jobs import LoadJob
+from samebits_probe.questions.crossings.jobs import LoadJob
 
 
 class Observed(NamedTuple):
@@ -80,8 +76,7 @@ def _crossings(job: LoadJob, source: Source) -> Iterator[list[dict[str, Any]]]:
     loader = job["cell"]["stack"]
     crossings: list[dict[str, Any]] = []
     try:
-        feed = Feed(job["model"], getattr(torch, source.dtype), source.device)
-        original = Original(source, feed)
+        original = Original(source, Feed(job["model"], getattr(torch, source.dtype), source.device))
     except (Unknown, PhaseFailed) as error:
         reason = f"this release cannot load the original either: {_first_line(error)}"
         failed: dict[str, Any] = {"loader": loader, "outcome": "absent", "reason": reason}
@@ -98,7 +93,7 @@ def _crossings(job: LoadJob, source: Source) -> Iterator[list[dict[str, Any]]]:
 
 
 def _write_result(path: Path, job: LoadJob, written: dict[str, Any]) -> None:
-    files.write_sealed(path, head("samebits-crossings", job) | written)
+    files.write_sealed(path, head("crossings", job) | written)
 
 
 class Original:
@@ -119,12 +114,7 @@ class Original:
 
 
 def observe_reseeded(source: Source, feed: Feed) -> Observed:
-    """Load with another seed and other unwritten memory, so that random values differ.
-
-    Raises:
-        Unknown, PhaseFailed: as :func:`observe`.
-
-    """
+    """Load with another seed and other unwritten memory, so that random values differ."""
     heap.fill_unwritten("b", source.device)
     try:
         return observe(source, feed, seed=20)
@@ -161,7 +151,6 @@ def observe(source: Source, feed: Feed, seed: int = 0) -> Observed:
 
 
 def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
-    """Return the hash of every parameter and buffer, and the names of those without bytes."""
     tensors = [
         *model.named_parameters(remove_duplicate=False),
         *model.named_buffers(remove_duplicate=False),
@@ -176,7 +165,6 @@ def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
 
 
 def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
-    """Return the logits of the prompt, or the reason why there are none."""
     try:
         inputs = feed.single(model)
         with (
@@ -186,8 +174,7 @@ def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
             result = model(**inputs.kwargs)
     except DoesNotApply as reason:
         return None, str(reason)
-    logits = layers.logits_of(result)
-    if logits is None:
+    if (logits := outputs.logits_of(result)) is None:
         return None, "the model returns no tensor"
     return logits.detach().to("cpu").clone(), ""
 
@@ -220,8 +207,7 @@ def crossing(original: Original, folder: str) -> dict[str, Any]:
 
 def _compared_tensors(original: Original, saved: Observed) -> dict[str, Any]:
     """Return the names of tensors that changed; those with random values separately."""
-    differing = _differing(original.first.hashes, saved.hashes)
-    if not differing:
+    if not (differing := _differing(original.first.hashes, saved.hashes)):
         return {"tensors": []}
     by_chance = set(_differing(original.first.hashes, original.reloaded.hashes))
     return {

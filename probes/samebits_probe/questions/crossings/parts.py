@@ -8,28 +8,23 @@ samebits/questions/texts/records.py.
 from __future__ import annotations
 
 import json
-import warnings
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from transformers import GenerationConfig
 
 from samebits_probe.cell.outcomes import Clock, Outcomes
 from samebits_probe.cell.written import file_of
-from samebits_probe.model.load import has_tokenizer, load_config, load_tokenizer
+from samebits_probe.model.load import Source, has_tokenizer, load_config, load_tokenizer
 from samebits_probe.process import progress
 from samebits_probe.process.failure import PhaseFailed, phase
-from samebits_probe.process.quiet import without_logs
+from samebits_probe.process.quiet import undisturbed
 from samebits_probe.questions.processors import calls, processors
 from samebits_probe.questions.texts import chat, texts
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.load import Source
-
-    Facts = dict[str, Any]
+Facts = dict[str, Any]
 
 TOKENIZER, PROCESSOR, GENERATION = "tokenizer", "processor", "generation config"
 _GENERATION_FILE = "generation_config.json"
@@ -46,42 +41,25 @@ class Parts(NamedTuple):
     """True if the checkpoint has a chat template for its processor."""
 
     def load(self, name: str, source: Source) -> Any:
-        """Return a part of the checkpoint, or of a copy of it.
-
-        Raises:
-            PhaseFailed: its load raised.
-
-        """
+        """Return a part of the checkpoint, or of a copy of it."""
         with phase(f"load the {name}"):
             if name == TOKENIZER:
-                tokenizer = load_tokenizer(source)
-                if tokenizer is None:
-                    msg = "there is no file of a tokenizer"
-                    raise FileNotFoundError(msg)
+                if (tokenizer := load_tokenizer(source)) is None:
+                    raise FileNotFoundError("there is no file of a tokenizer")
                 return tokenizer
             if name == GENERATION:
                 return _generation_config(source)
             return processors.loader(name, source)()
 
     def facts(self, name: str, source: Source) -> Facts:
-        """Return what a part gives; it is loaded for this, as calls change its settings.
-
-        Raises:
-            PhaseFailed: its load raised, or its class cannot be asked.
-
-        """
+        """Return what a part gives; it is loaded for this, as calls change its settings."""
         return self.facts_of(name, self.load(name, source))
 
     def facts_of(self, name: str, loaded: Any) -> Facts:
-        """Return what a part gives that is loaded and not used any more.
-
-        Raises:
-            PhaseFailed: its class cannot be asked.
-
-        """
+        """Return what a part gives that is loaded and not used any more."""
         with phase(f"ask the {name}"):
             if name == TOKENIZER:
-                groups = {"texts": texts.of_content(loaded), "conversations": chat.facts(loaded)}
+                groups = {"texts": texts.facts(loaded, None), "conversations": chat.facts(loaded)}
                 return {name: group for name, group in groups.items() if group is not None}
             if name == GENERATION:
                 return {"values": _values(loaded)}
@@ -107,7 +85,7 @@ def save(source: Source, folder: Path) -> dict[str, Facts]:
             load_config(source).save_pretrained(folder)
     parts = of(source)
     entries: dict[str, Facts] = {}
-    with _undisturbed():
+    with undisturbed():
         objects = dict(_loaded(parts, source, entries))
         written = _written(objects, folder)
         # a processor writes its own tokenizer, to which its class may have added tokens
@@ -171,7 +149,7 @@ def crossed(source: Source, copies: dict[str, str]) -> Iterator[Facts]:
     Then yield what those parts of the original give here, with no saver.
     """
     parts, asked = of(source), set[str]()
-    with _undisturbed():
+    with undisturbed():
         for saver, folder in copies.items():
             for name, saved in _parts_of_copy(folder).items():
                 if saved["outcome"] != "saved":
@@ -189,8 +167,7 @@ def crossed(source: Source, copies: dict[str, str]) -> Iterator[Facts]:
 
 
 def _parts_of_copy(folder: str) -> dict[str, Facts]:
-    saved = json.loads((Path(folder) / "saved.json").read_text("utf-8"))
-    return dict(saved.get("parts", {}))
+    return dict(json.loads((Path(folder) / "saved.json").read_text("utf-8")).get("parts", {}))
 
 
 def _answer(parts: Parts, name: str, source: Source) -> Facts:
@@ -202,7 +179,6 @@ def _answer(parts: Parts, name: str, source: Source) -> Facts:
 
 
 def _calls(kind: str, processor: Any, *, talks: bool) -> Facts:
-    """Return what a processor gives for each output of each call."""
     outcomes, clock = Outcomes(SECONDS), Clock(SECONDS)
     for case, call in calls.of(kind, processor, talks=talks).items():
         if clock.is_over:
@@ -244,11 +220,3 @@ def _values(config: GenerationConfig) -> Facts:
             if name not in _OF_RELEASE and not name.startswith("_") and value is not None:
                 outcomes.add(operation, name, json.dumps(value, sort_keys=True, default=str))
     return outcomes.record()
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold back warnings, of which there would be hundreds."""
-    with without_logs(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

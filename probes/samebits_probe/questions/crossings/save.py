@@ -13,20 +13,17 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import small
-from samebits_probe.model.load import load_model
+from samebits_probe.model.load import Loaded, Source, load_model, n_bytes
 from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.process.hashing import file_hash
 from samebits_probe.questions.crossings import parts
 from samebits_probe.questions.crossings.common import begin, head
+from samebits_probe.questions.crossings.jobs import SaveJob
 from samebits_wire.atomic import move_new
-
-if TYPE_CHECKING:
-    from samebits_probe.model.load import Loaded, Source
-    from samebits_probe.questions.crossings.jobs import SaveJob
 
 
 def run(job: SaveJob) -> None:
@@ -44,7 +41,7 @@ def run(job: SaveJob) -> None:
         if source.trust_remote_code:
             outcome["restored"] = _restore_code(source.where, folder)
         outcome["files"] = _file_hashes(folder)
-        files.write_sealed(folder / "saved.json", head("samebits-saved", job) | outcome)
+        files.write_sealed(folder / "saved.json", head("saved", job) | outcome)
         folder.chmod(0o755)  # mkdtemp's 0700 would hide it from the loaders of another user
         move_new(folder, out, "saved.json")
     finally:
@@ -52,7 +49,6 @@ def run(job: SaveJob) -> None:
 
 
 def _save_into(job: SaveJob, source: Source, folder: Path) -> dict[str, Any]:
-    """Fill ``folder`` with the model, or with a made one, and return the outcome."""
     limit = job["limit"]
     if not job["makes"] and (size := progress.size_of_files(source.where)) > limit:
         return _skipped_as_too_large(size, limit)
@@ -68,8 +64,7 @@ def _save_into(job: SaveJob, source: Source, folder: Path) -> dict[str, Any]:
 
 
 def _fill_with_saved(loaded: Loaded, limit: int, folder: Path) -> dict[str, Any]:
-    parameters = loaded.model.parameters()
-    if (size := sum(p.numel() * p.element_size() for p in parameters)) > limit:
+    if (size := n_bytes(loaded.model)) > limit:
         return _skipped_as_too_large(size, limit)
     progress.tick("save", allowance=progress.moving(size), moves=True)
     try:

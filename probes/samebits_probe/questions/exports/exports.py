@@ -12,8 +12,8 @@ import copy
 import io
 import logging
 import sys
-import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,10 +21,7 @@ from samebits_probe.model import forks, outputs
 from samebits_probe.model.distance import pooled
 from samebits_probe.model.inputs import has_media, in_dtype, tensors_of
 from samebits_probe.process.failure import raised
-from samebits_probe.process.quiet import without_logs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+from samebits_probe.process.quiet import undisturbed
 
 Facts = dict[str, Any]
 Tensors = tuple[torch.Tensor, ...]
@@ -144,13 +141,11 @@ def quiet() -> Iterator[None]:
     """Silence what torch prints and logs while it makes a program, such as whole graphs of one that it cannot make."""
     nothing = io.StringIO()
     with (
-        without_logs(logging.CRITICAL),
-        warnings.catch_warnings(),
+        # a trace warns of each value that Python reads: what comes of it is measured
+        undisturbed(logging.CRITICAL),
         contextlib.redirect_stdout(nothing),
         contextlib.redirect_stderr(nothing),
     ):
-        # a trace warns of each value that Python reads: what comes of it is measured
-        warnings.simplefilter("ignore")
         yield
 
 

@@ -6,16 +6,12 @@ Making a program leaves tensors without numbers in some models, so that nothing 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from samebits_probe.cell.phase import Phase
-from samebits_probe.model import load
+from samebits_probe.cell.phase import InFork, Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.process import progress
 from samebits_probe.questions.exports import exports
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.phase import InFork
-    from samebits_probe.cell.session import Session
 
 _NAME = "exports"
 MAX_BYTES = 64 << 20
@@ -43,12 +39,10 @@ def observe(session: Session) -> None:
 
 def untouched(session: Session) -> InFork | None:
     """Return what makes the programs; None if the job does not request them, or the model is large."""
-    options = session.options(_NAME)
-    if options is None:
+    if (options := session.options(_NAME)) is None:
         return None
-    size = load.n_bytes(session.loaded.model)
-    if size > MAX_BYTES and not options.get("large"):
-        session.skip(_NAME, f"programs of {size / 2**30:.1f} GiB would take too long", "cost")
+    reason = session.oversized(MAX_BYTES, options, "programs of {} would take too long")
+    if session.leaves_out(_NAME, reason):
         return None
     return lambda _folder, prompts: _programs(session, json.loads(prompts))
 

@@ -7,9 +7,11 @@ side a shorter input is padded, so that side is noted.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from unittest import mock
 
 import torch
 
@@ -17,11 +19,7 @@ from samebits_probe.model import load, precision
 from samebits_probe.model.distance import distance
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.pipelines import tasks, values
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.questions.pipelines.tasks import Call
+from samebits_probe.questions.pipelines.tasks import Call
 
 Facts = dict[str, Any]
 MAX_BYTES = 64 << 20
@@ -36,11 +34,8 @@ class _Answered:
         self.mask: torch.Tensor | None = None
         self.logits: torch.Tensor | None = None
         self._has_run = False
-        handle = model.register_forward_hook(self._note, with_kwargs=True)
-        try:
+        with model.register_forward_hook(self._note, with_kwargs=True):
             self.answer = call()
-        finally:
-            handle.remove()
 
     def _note(self, _module: Any, _args: Any, kwargs: Facts, output: Any) -> None:
         if self._has_run:
@@ -95,7 +90,6 @@ def _distance(batch: _Answered, alone: list[_Answered]) -> float | None:
 
 
 def _in_float64(pipe: Any, call: Call) -> float | None:
-    """Return the same difference with the model in float64; None if it cannot be computed."""
     if load.n_bytes(pipe.model) > MAX_BYTES:
         return None
     try:
@@ -107,10 +101,6 @@ def _in_float64(pipe: Any, call: Call) -> float | None:
 
 @contextmanager
 def _promoted(pipe: Any) -> Iterator[None]:
-    model = pipe.model
-    pipe.model = precision.promoted_copy(model)
-    try:
-        with precision.promotion(precision.claimed_of(model.dtype)), torch.no_grad():
-            yield
-    finally:
-        pipe.model = model
+    claimed, twin = precision.claimed_of(pipe.model.dtype), precision.promoted_copy(pipe.model)
+    with mock.patch.object(pipe, "model", twin), precision.promotion(claimed), torch.no_grad():
+        yield

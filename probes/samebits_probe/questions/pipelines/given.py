@@ -65,11 +65,8 @@ def watched(
 ) -> Iterator[Watch]:
     """Watch the forwards of a model; with a dtype, its outputs are given numbers."""
     watch = Watch(dtype, of_tokens=of_tokens)
-    handle = model.register_forward_hook(watch, with_kwargs=True)
-    try:
+    with model.register_forward_hook(watch, with_kwargs=True):
         yield watch
-    finally:
-        handle.remove()
 
 
 def _described(inputs: Facts) -> Facts:
@@ -80,8 +77,7 @@ def _described(inputs: Facts) -> Facts:
             continue
         if name in _NEUTRAL and bool((value == _NEUTRAL[name]).all()):
             continue
-        is_number = value.is_floating_point()
-        tensor = value if is_number else value.to(torch.int64)
+        tensor = value if value.is_floating_point() else value.to(torch.int64)
         described[name] = {
             "dtype": dtype_name(tensor.dtype),
             "shape": list(tensor.shape),

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load
 from samebits_probe.process import fork
+from samebits_probe.process.quiet import be_quiet
 from samebits_probe.questions.pipelines import pipelines, tasks
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 MAX_BYTES = 1 << 30
 """Bytes of parameters above which nothing is asked: every task loads the model again."""
@@ -22,16 +19,13 @@ _FORWARDS = 60
 
 def observe(session: Session) -> None:
     """Call the pipelines of all tasks that the model's class serves, if time and memory allow it."""
-    options = session.options("pipelines")
-    if options is None:
+    if (options := session.options("pipelines")) is None:
         return
     names = tasks.served(session.loaded.model)
     left_out = {name: tasks.missing(name, session.loaded, session.source) for name in names}
     facts: dict[str, Any] = {name: {"left_out": why} for name, why in left_out.items() if why}
     asked = [name for name in names if name not in facts]
-    reason = _too_dear(session, len(asked), large=bool(options.get("large"))) if asked else ""
-    if reason:
-        session.skip("pipelines", reason, "cost")
+    if asked and session.leaves_out("pipelines", _too_dear(session, len(asked), options)):
         return
     if names:
         session.answer("pipelines", {"tasks": facts})
@@ -42,18 +36,15 @@ def observe(session: Session) -> None:
         facts |= fork.run_in_fork(lambda: _quietly(session.source, asked, session.seconds_left))
 
 
-def _too_dear(session: Session, n_tasks: int, *, large: bool) -> str:
-    size = load.n_bytes(session.loaded.model)
-    if size > MAX_BYTES and not large:
-        return f"each task would load {size / 2**30:.1f} GiB again"
-    refused = fork.refusal(session.source.device)
+def _too_dear(session: Session, n_tasks: int, options: Any) -> str:
+    oversized = session.oversized(MAX_BYTES, options, "each task would load {} again")
+    refused = oversized or fork.refusal(session.source.device)
     return refused or session.no_room(2) or session.no_time(_FORWARDS * n_tasks)
 
 
 def _quietly(source: load.Source, names: list[str], seconds: float) -> dict[str, Any]:
     """Return task -> facts; warnings about defaults would come with each call."""
-    logging.disable(logging.WARNING)
-    warnings.simplefilter("ignore")
+    be_quiet()
     return pipelines.facts(source, names, seconds)
 
 

@@ -7,21 +7,18 @@ float64. The result has the form of PipelinesSignal in samebits/questions/pipeli
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from types import CodeType
+from typing import Any
 
 import torch
 import transformers
 
+from samebits_probe.model.load import Source
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import consent, failure, progress
 from samebits_probe.process.paths import package_path
 from samebits_probe.questions.pipelines import batches, given, tasks, values
-
-if TYPE_CHECKING:
-    from types import CodeType
-
-    from samebits_probe.model.load import Source
-    from samebits_probe.questions.pipelines.tasks import Call, Task
+from samebits_probe.questions.pipelines.tasks import Call, Task
 
 Facts = dict[str, Any]
 _NO_TIME = "no time was left: raise budget: in matrix.yaml"
@@ -108,8 +105,7 @@ def _raised(error: Exception, entered: CodeType | None = None) -> Facts:
 
     An exception of the call itself has none: then it is the line of what was ``entered``.
     """
-    frames = failure.describe("pipelines", error)["frames"]
-    places = [f"{f['file']}:{f['line']}" for f in frames if f["file"].startswith("transformers/")]
-    if not places and entered is not None:
-        places = [f"{package_path(entered.co_filename)}:{entered.co_firstlineno}"]
-    return {"raised": failure.in_one_line(error), "at": next(reversed(places), "")}
+    at = failure.library_line(error)
+    if not at and entered is not None:
+        at = f"{package_path(entered.co_filename)}:{entered.co_firstlineno}"
+    return {"raised": failure.in_one_line(error), "at": at}

@@ -8,18 +8,15 @@ hundreds of tokens.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import transformers
 
+from samebits_probe.model.load import Loaded, Source
 from samebits_probe.questions.processors import samples
 from samebits_probe.questions.processors.processors import FILES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits_probe.model.load import Loaded, Source
 
 Facts = dict[str, Any]
 _TEXT = "The capital of France is Paris, and people said hello world."
@@ -76,10 +73,6 @@ def _image(_pipe: Any) -> Any:
     return samples.pictures()["RGB 97 x 64"]()
 
 
-def _gray(_pipe: Any) -> Any:
-    return samples.pictures()["gray"]()
-
-
 def _sound(_pipe: Any) -> Any:
     return {"raw": samples.sound(samples.RATE // 2), "sampling_rate": samples.RATE}
 
@@ -93,7 +86,10 @@ CHATS = (_chat, _image_chat)
 """What makes a conversation, for which a checkpoint needs a template."""
 _QUESTION: Facts = {"question": "Who said hello?", "context": _TEXT}
 _PROMPT = Call(_text("The capital of France is"), _GREEDY)
-_IMAGES = {"an image": Call(_image), "a gray image": Call(_gray)}
+_IMAGES = {
+    "an image": Call(_image),
+    "a gray image": Call(lambda _pipe: samples.pictures()["gray"]()),
+}
 _NLI = {
     "labels": Call(_text(_TEXT), {"candidate_labels": list(_LABELS)}),
     "several may be true": Call(
@@ -214,8 +210,7 @@ def _has(auto: str, model: Any) -> bool:
     if type(config) not in mapping:
         return False
     found = mapping[type(config)]
-    classes = found if isinstance(found, tuple) else (found,)
-    return name in [each.__name__ for each in classes]
+    return name in [each.__name__ for each in (found if isinstance(found, tuple) else (found,))]
 
 
 def arguments_of(call: Call, model: Any) -> Facts:
@@ -223,8 +218,7 @@ def arguments_of(call: Call, model: Any) -> Facts:
 
     One that returns codes of a sound unless it is asked for the sound is asked for it.
     """
-    own = call.arguments.get(_OF_GENERATE)
-    if own is None:
+    if (own := call.arguments.get(_OF_GENERATE)) is None:
         return call.arguments
     if not getattr(model, "can_generate", lambda: False)():
         return {name: v for name, v in call.arguments.items() if name != _OF_GENERATE}

@@ -34,8 +34,7 @@ def facts(value: Any) -> dict[str, Any]:
     digest = hashlib.sha256(json.dumps([dtypes, shapes]).encode())
     for piece in pieces:
         digest.update(np.ascontiguousarray(piece).tobytes())
-    flat = _numbers(pieces)
-    if flat is None:
+    if (flat := _numbers(pieces)) is None:
         return _facts(dtypes, shapes, digest)
     finite = np.isfinite(flat)
     n_special = int(flat.size - np.count_nonzero(finite))
@@ -57,11 +56,7 @@ def facts_of_text(value: str | list[str] | tuple[str, ...]) -> dict[str, Any]:
 
 
 def _facts(dtypes: list[str], shapes: list[list[int]], digest: Any) -> dict[str, Any]:
-    return {
-        "dtype": ", ".join(dtypes),
-        "shapes": shapes,
-        "hash": digest.hexdigest()[:_HASH_LENGTH],
-    }
+    return {"dtype": ", ".join(dtypes), "shapes": shapes, "hash": digest.hexdigest()[:_HASH_LENGTH]}
 
 
 def plain(value: Any) -> np.ndarray:
@@ -91,11 +86,8 @@ def _numbers(pieces: list[np.ndarray]) -> np.ndarray | None:
 
 
 def _projections(values: np.ndarray) -> list[float]:
-    sums = []
-    for number in range(N_PROJECTIONS):
-        products = values * _weights(number, values.size)
-        sums.append(float(np.add.reduce(products)))
-    return sums
+    products = (values * _weights(number, values.size) for number in range(N_PROJECTIONS))
+    return [float(np.add.reduce(product)) for product in products]
 
 
 def _weights(number: int, count: int) -> np.ndarray:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,8 +14,6 @@ import transformers
 from samebits_probe.questions.processors import files, samples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     Media = tuple[str, Any]
     """Its type in a conversation, and an image, a video or a sound."""
 
@@ -111,8 +111,7 @@ def _with_map(processor: Any, image: Any) -> dict[str, Any]:
 def _trimap(image: Any) -> np.ndarray:
     """Return background, unknown and foreground, side by side, in the size of an image."""
     height, width = _height_and_width(image)
-    columns = np.array([0, 128, 255], np.uint8)[np.arange(width) * 3 // width]
-    return np.tile(columns, (height, 1))
+    return np.tile(np.array([0, 128, 255], np.uint8)[np.arange(width) * 3 // width], (height, 1))
 
 
 def _height_and_width(image: Any) -> tuple[int, int]:
@@ -129,50 +128,37 @@ def watch(processor: Any, video: Any, **options: Any) -> Any:
     return processor(videos=[video], **({"return_tensors": "pt"} | options))
 
 
-def _watch_known(processor: Any, video: Any) -> Any:
-    return watch(processor, video, **_known(video))
-
-
 def _known(video: Any) -> dict[str, Any]:
-    """Return the argument with what a user knows of a video.
-
-    Raises:
-        NotAsked: the release takes no such argument.
-
-    """
+    """Return the argument with what a user knows of a video."""
     # not imported with this module, as in the module files
     typed = getattr(transformers.processing_utils, "VideosKwargs", None)
     if "video_metadata" not in getattr(typed, "__annotations__", {}):
-        msg = "a video is taken without its metadata"
-        raise NotAsked(msg)
+        raise NotAsked("a video is taken without its metadata")
     return {"video_metadata": [samples.metadata(len(video))]}
-
-
-def _watch_all(processor: Any, videos: Any) -> Any:
-    return processor(videos=videos, return_tensors="pt")
 
 
 def _of_videos() -> dict[str, Call]:
     calls = {name: Call(made, watch) for name, made in samples.videos().items()}
-    calls |= {name: Call(made, _watch_all) for name, made in samples.several_videos().items()}
+    calls |= {
+        name: Call(made, lambda processor, videos: processor(videos=videos, return_tensors="pt"))
+        for name, made in samples.several_videos().items()
+    }
     calls["8 frames 64 x 48, its metadata"] = Call(
-        samples.videos()["8 frames 64 x 48"], _watch_known
+        samples.videos()["8 frames 64 x 48"],
+        lambda processor, video: watch(processor, video, **_known(video)),
     )
     calls["RGBA, to RGB"] = Call(lambda: samples.frames(4), _converted)
     calls["opaque RGBA, to RGB"] = Call(lambda: samples.frames(4, opaque=True), _converted)
     calls["channels first"] = Call(lambda: np.moveaxis(samples.frames(3), -1, 1), watch)
     calls["opaque RGBA, channels first, to RGB"] = Call(
-        lambda: np.moveaxis(samples.frames(4, opaque=True), -1, 1), _converted_first
+        lambda: np.moveaxis(samples.frames(4, opaque=True), -1, 1),
+        partial(_converted, input_data_format="channels_first"),
     )
     return calls
 
 
 def _converted(processor: Any, video: Any, **options: Any) -> Any:
     return processor(videos=[video], do_convert_rgb=True, return_tensors="pt", **options)
-
-
-def _converted_first(processor: Any, video: Any) -> Any:
-    return _converted(processor, video, input_data_format="channels_first")
 
 
 def _of_sounds() -> dict[str, Call]:
@@ -262,7 +248,8 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
             lambda: ([f"{token} a cat"], [clip()]), _plain("videos")
         ),
         "a text and a video, its metadata": Call(
-            lambda: ([f"{token} a cat"], [longer()]), _read_known_videos
+            lambda: ([f"{token} a cat"], [longer()]),
+            lambda processor, case: _read_videos(processor, case, **_known(case[1][0])),
         ),
         "a text and two videos": Call(
             lambda: ([f"{token} a cat, and here {token} two"], alike()), _read_videos
@@ -277,7 +264,8 @@ def _of_texts_and_videos(processor: Any) -> dict[str, Call]:
     if getattr(processor, "image_processor", None) is not None:
         image = placeholder(processor, "image_token", _USUAL)
         calls["a text with an image and a video"] = Call(
-            lambda: ([f"{image} a cat, and here {token}"], [clip()]), _read_image_and_videos
+            lambda: ([f"{image} a cat, and here {token}"], [clip()]),
+            lambda processor, case: _read_videos(processor, case, images=[_one()]),
         )
     return calls
 
@@ -399,14 +387,6 @@ def _read_videos(processor: Any, case: Any, **media: Any) -> Any:
     return processor(text=texts, videos=videos, padding=True, return_tensors="pt", **media)
 
 
-def _read_image_and_videos(processor: Any, case: Any) -> Any:
-    return _read_videos(processor, case, images=[_one()])
-
-
-def _read_known_videos(processor: Any, case: Any) -> Any:
-    return _read_videos(processor, case, **_known(case[1][0]))
-
-
 def _plain(named: str) -> Callable[[Any, Any], Any]:
     """Return a call without an option: its outputs are lists."""
 
@@ -435,16 +415,12 @@ def _converse(processor: Any, media: list[Media]) -> Any:
 
 
 def _converse_at_once(processor: Any, media: list[Media]) -> Any:
-    """Return what the template makes of a conversation that holds the media itself.
-
-    Raises:
-        NotAsked: the release makes ids of the text alone.
-
-    """
+    """Return what the template makes of a conversation that holds the media itself."""
     made = _templated(processor, ({"type": kind, kind: value} for kind, value in media))
     if set(made) <= {"input_ids", "attention_mask", "token_type_ids"}:
-        msg = "apply_chat_template returns nothing of the images and videos of the conversation"
-        raise NotAsked(msg)
+        raise NotAsked(
+            "apply_chat_template returns nothing of the images and videos of the conversation"
+        )
     return made
 
 
@@ -464,15 +440,12 @@ def _converse_by_path(kind: str) -> Callable[[Any, Any], Any]:
 
     def converse(processor: Any, _none: Any) -> Any:
         asked: list[int] = []
-        reading = stand_in(asked)
-        if reading is None:
-            msg = f"apply_chat_template reads no {kind}"
-            raise NotAsked(msg)
+        if (reading := stand_in(asked)) is None:
+            raise NotAsked(f"apply_chat_template reads no {kind}")
         with reading:
             made = _templated(processor, [{"type": kind, "path": f"made.{kind}"}])
         if not asked:
-            msg = f"apply_chat_template reads no {kind} by its path"
-            raise NotAsked(msg)
+            raise NotAsked(f"apply_chat_template reads no {kind} by its path")
         return {**made, noted: np.array(asked)}
 
     return converse
@@ -502,8 +475,7 @@ def _read_sound(processor: Any, sound: Any) -> Any:
 
 def _read_text_and_sound(processor: Any, case: Any) -> Any:
     texts, sound = case
-    rate = rate_of(processor)
-    return processor(text=texts, audio=sound, sampling_rate=rate, return_tensors="pt")
+    return processor(text=texts, audio=sound, sampling_rate=rate_of(processor), return_tensors="pt")
 
 
 def _of_two_sounds(processor: Any) -> Any:
@@ -524,6 +496,4 @@ def backend_of(processor: Any) -> str:
     names = [base.__name__ for base in type(processor).__mro__]
     if any(name in ("BaseImageProcessorFast", "BaseVideoProcessor") for name in names):
         return "torchvision"
-    if "BaseImageProcessor" in names:
-        return "pil"
-    return "python"
+    return "pil" if "BaseImageProcessor" in names else "python"

@@ -68,8 +68,7 @@ def _is_asked(processor: Any, method: _Method, kind: str) -> bool:
 
     One that is missing is asked where the processor of the same package calls it.
     """
-    own = getattr(processor, method.name, None)
-    if own is None:
+    if (own := getattr(processor, method.name, None)) is None:
         return _is_called(type(processor), f"{kind.replace(' ', '_')}.{method.name}(")
     return method.argument in ("", *inspect.signature(own).parameters)
 
@@ -115,10 +114,8 @@ def _writing(method: _Method) -> Callable[[Any, Any], Mapping[str, int]]:
             **{method.media: [media]},
             **options,
         )
-        number = int(np.count_nonzero(made.get("mm_token_type_ids", 0)))
-        if not number:
-            msg = f"the call does not tell which of its tokens are of {method.what}"
-            raise NotAsked(msg)
+        if not (number := int(np.count_nonzero(made.get("mm_token_type_ids", 0)))):
+            raise NotAsked(f"the call does not tell which of its tokens are of {method.what}")
         return {"number": number}
 
     return write

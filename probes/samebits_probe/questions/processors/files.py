@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -16,10 +17,7 @@ import transformers
 
 from samebits_probe.questions.processors import samples
 
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    Reading = AbstractContextManager[Any] | None
+Reading = AbstractContextManager[Any] | None
 
 _FRAMES = 24
 

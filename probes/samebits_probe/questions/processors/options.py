@@ -10,20 +10,18 @@ import copy
 import inspect
 import json
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from samebits_probe.questions.processors import calls, samples, steps
 from samebits_probe.questions.processors.calls import Call
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    Options = dict[str, Any]
-    Asked = Callable[..., Any]
+Options = dict[str, Any]
+Asked = Callable[..., Any]
 
 _NEEDS = {
     "do_resize": "size",
@@ -75,13 +73,11 @@ def of(kind: str, processor: Any) -> dict[str, Call]:
     if kind == "feature extractor" and not hasattr(processor, "preprocess"):
         return _of_sounds(processor)
     if kind == "video processor":
-        video = samples.videos()["3 frames"]
-        return _of_pixels(processor, ("3 frames", video, calls.watch))
+        return _of_pixels(processor, ("3 frames", samples.videos()["3 frames"], calls.watch))
     return _of_pixels(processor, ("RGB 97 x 64", samples.pictures()["RGB 97 x 64"], calls.look))
 
 
 def _of_pixels(processor: Any, base: tuple[str, Callable[[], Any], Asked]) -> dict[str, Call]:
-    """Return calls with the options of an image or a video."""
     alone = dict(_options_of_pixels(processor))
     pairs = [alone[a] | alone[b] for a, b in combinations([p for p in _PAIRS if p in alone], 2)]
     if all(isinstance(alone.get(name, {}).get(name), list) for name in _MEANS):
@@ -125,7 +121,6 @@ def _half(value: Any) -> Any:
 
 
 def _of_sounds(processor: Any) -> dict[str, Call]:
-    """Return calls with the options of a sound."""
     names = _names(processor)
     made = samples.sounds()["two of different lengths"][0]
     flips = [
@@ -171,8 +166,7 @@ def _of_texts(processor: Any) -> dict[str, Call]:
     known = {name for options in given for name in options}
     flipped = {**dict(_switches(processor)), **dict(_flipped_defaults(typed))}
     given += [{n: v} for n, v in flipped.items() if n not in known]
-    holder = getattr(processor, "image_processor", None)
-    return _cases(base, given, holder, loads=("do_rescale",))
+    return _cases(base, given, getattr(processor, "image_processor", None), loads=("do_rescale",))
 
 
 def _switches(processor: Any) -> Iterator[tuple[str, bool]]:
@@ -192,8 +186,7 @@ def _runs(processor: Any, made: Callable[[], Any], ask: Asked) -> bool:
 def _typed(processor: Any) -> Any:
     """Return the typed arguments of a processor's call; None where the release has none."""
     owner = type(processor)
-    module = sys.modules.get(owner.__module__)
-    own = getattr(module, f"{owner.__name__}Kwargs", None)
+    own = getattr(sys.modules.get(owner.__module__), f"{owner.__name__}Kwargs", None)
     return own or getattr(owner, "valid_processor_kwargs", None)
 
 
@@ -214,7 +207,6 @@ def _annotated(typed: Any) -> Mapping[str, Any]:
 
 
 def _names(processor: Any) -> set[str]:
-    """Return the options of a call by its typed arguments and its signature."""
     names = {*_annotated(getattr(processor, "valid_kwargs", None))}
     for method in ("preprocess", "__call__"):
         # it may have none, or none that can be read
@@ -241,7 +233,8 @@ def _cases(
         case = f"{name}, {_shown(options)}"
         cases[case] = Call(made, _with(ask, options), without=name)
         may_load = loads is None or set(options) <= set(loads)
-        if len(options) == 1 and may_load and all(_is_held(holder, n) for n in options):
+        are_held = all(getattr(holder, n, None) is not None for n in options)
+        if len(options) == 1 and may_load and are_held:
             loaded = Call(made, ask, without=name, given=options, like=case)
             at_load[f"{case} in from_pretrained"] = loaded
             if set(options) <= {*_SET}:
@@ -257,10 +250,6 @@ def _cases(
         case = f"{_NAMES} in from_pretrained"
         cases[case] = Call(lambda: None, _input_names, without=_NAMES, given=options)
     return cases
-
-
-def _is_held(holder: Any, name: str) -> bool:
-    return getattr(holder, name, None) is not None
 
 
 def _input_names(processor: Any, _none: Any) -> Any:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING
-
 from samebits_probe.cell.phase import Phase
-from samebits_probe.process.quiet import without_logs
+from samebits_probe.cell.session import Session
+from samebits_probe.process.quiet import undisturbed
 from samebits_probe.questions.processors import processors
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:
@@ -19,8 +14,7 @@ def observe(session: Session) -> None:
         return
     session.begin("processors")
     with session.instrument("processors"):
-        with without_logs(), warnings.catch_warnings():  # there would be one for each case
-            warnings.simplefilter("ignore")
+        with undisturbed():  # there would be a warning for each case
             facts = processors.facts(session.source)
         if facts is not None:
             session.answer("processors", facts)

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from samebits_probe.questions.processors.samples import uniform
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Leaves = Iterator[tuple[str, Any]]
+Leaves = Iterator[tuple[str, Any]]
 
 _N_IMAGES, _N_QUERIES, _N_CLASSES, _SIDE = 2, 12, 5, 16
 SIZES = ((48, 64), (30, 20))

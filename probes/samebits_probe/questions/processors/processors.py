@@ -10,13 +10,15 @@ import copy
 import importlib.util
 import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import transformers
 from transformers.utils import cached_file
 
 from samebits_probe.cell.outcomes import Clock, plain
+from samebits_probe.model.load import Source
 from samebits_probe.process import progress
 from samebits_probe.questions.processors import (
     arrays,
@@ -29,11 +31,6 @@ from samebits_probe.questions.processors import (
 )
 from samebits_probe.questions.processors.calls import Call
 from samebits_wire.folders import without_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits_probe.model.load import Source
 
 AFTER = ", after the model"
 """End of the name of a part that turns outputs of a model into boxes, masks and texts."""
@@ -90,8 +87,7 @@ KINDS = {
 def facts(source: Source, seconds: float = SECONDS) -> dict[str, Any] | None:
     """Return the facts of all parts; None for a checkpoint that declares none."""
     declared = _declared(source)
-    kinds = _kinds(declared)
-    if not kinds:
+    if not (kinds := _kinds(declared)):
         return None
     clock = Clock(seconds)
     parts: dict[str, Any] = {}
@@ -115,7 +111,6 @@ def declared_kinds(source: Source) -> tuple[list[str], bool]:
 
 
 def _declared(source: Source) -> dict[str, dict[str, Any]]:
-    """Return the files that declare processors, by name."""
     contents = {}
     for name in FILES:
         path = _file(source, name)
@@ -147,7 +142,6 @@ def _talks(source: Source, declared: dict[str, dict[str, Any]]) -> bool:
 
 
 def _kinds(declared: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the kinds that the files declare."""
     return [kind for kind, entry in KINDS.items() if _declares(kind, entry, declared)]
 
 
@@ -170,8 +164,7 @@ def _parts(
     kind: str, source: Source, declared: dict[str, dict[str, Any]], clock: Clock
 ) -> dict[str, dict[str, Any]]:
     """Return class, backend, settings and cases of one part, of what it does after the model, and of what it counts."""
-    auto = getattr(transformers, KINDS[kind].auto, None)
-    if auto is None:
+    if getattr(transformers, KINDS[kind].auto, None) is None:
         return {kind: {"absent": f"this release has no {KINDS[kind].auto}"}}
     load = loader(kind, source)
     processor, failed = _loaded(load)
@@ -217,7 +210,6 @@ def _loaded(load: Callable[..., Any], **given: Any) -> tuple[Any, dict[str, Any]
 
 
 def _after(processor: Any, load: Callable[[], Any], clock: Clock) -> dict[str, Any]:
-    """Return the cases of the methods that take outputs of a model."""
     made = {
         name: Call(lambda: None, _without_input(call))
         for name, call in postprocessing.calls(processor).items()
@@ -312,12 +304,10 @@ def _of_option(call: Call) -> dict[str, Any]:
         return {"counted": call.counted}
     if not call.without:
         return {}
-    is_loaded = call.given is not None
-    return {"without": call.without, "like": call.like, "is_loaded": is_loaded}
+    return {"without": call.without, "like": call.like, "is_loaded": call.given is not None}
 
 
 def _case(processor: Any, call: Call, load: Callable[..., Any]) -> dict[str, Any]:
-    """Return the outputs of one case and the steps to them."""
     try:
         made = call.made()
     except ImportError as error:
@@ -390,5 +380,4 @@ def in_words(error: BaseException) -> str:
 
 def first_line(error: BaseException) -> str:
     """Return the first line of an exception's message that has text, without folders."""
-    lines = without_folders(str(error)).strip().partition("\n")
-    return plain(lines[0][:_MAX_MESSAGE])
+    return plain(without_folders(str(error)).strip().partition("\n")[0][:_MAX_MESSAGE])

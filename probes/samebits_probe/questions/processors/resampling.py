@@ -24,16 +24,14 @@ def resampled(image: np.ndarray, size: tuple[int, int], resample: int) -> np.nda
     result = np.asarray(image, np.float64)
     for axis, after in ((1, size[1]), (0, size[0])):  # Pillow's order of its passes
         if after != result.shape[axis]:
-            matrix = weights(result.shape[axis], after, resample)
-            columns = np.tensordot(matrix, result, (1, axis))
+            columns = np.tensordot(weights(result.shape[axis], after, resample), result, (1, axis))
             result = np.clip(np.moveaxis(columns, 0, axis), 0.0, _WHITE)
     return result
 
 
 def weights(before: int, after: int, resample: int) -> np.ndarray:
     """Return the weights of one pass: rows are the pixels of the result, columns those before."""
-    rows = pillow(np.eye(before, dtype=np.float32), (before, after), resample)
-    return rows.T
+    return pillow(np.eye(before, dtype=np.float32), (before, after), resample).T
 
 
 def pillow(pixels: np.ndarray, size: tuple[int, int], resample: int) -> np.ndarray:

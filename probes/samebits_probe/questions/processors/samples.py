@@ -83,8 +83,7 @@ def _pillow(image: np.ndarray) -> Any:
 
 def _palette(image: np.ndarray) -> Any:
     colors = [int(v) for v in picture(16, 16, 3, seed=6).reshape(-1)]
-    indexed = _pillow(image).convert("L")
-    indexed = indexed.copy()
+    indexed = _pillow(image).convert("L").copy()
     indexed.putpalette(colors)
     return indexed
 

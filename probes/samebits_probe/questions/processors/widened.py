@@ -59,8 +59,7 @@ def in_float64() -> Iterator[Notes]:
     """Widen all code of the release and of the model inside; yield what could not be widened."""
     notes = Notes()
     with ExitStack() as stack:
-        originals = _resizes()
-        replaced = {id(function): _resize(function, notes) for function in originals}
+        replaced = {id(function): _resize(function, notes) for function in _resizes()}
         for module in _modules():
             _widen_module(stack, module, replaced)
         _watch_pillow(stack, notes)
@@ -133,8 +132,7 @@ def _wide(value: Any) -> Any:
 
 def _watch_pillow(stack: ExitStack, notes: Notes) -> None:
     """Note each image that is resized in 8 bits inside the run."""
-    image = sys.modules.get("PIL.Image")
-    if image is None:
+    if (image := sys.modules.get("PIL.Image")) is None:
         return
     original = image.Image.resize
 
@@ -191,11 +189,10 @@ def _resize_of_tensors(original: Callable[..., Any], notes: Notes) -> Callable[.
         assert kernel is not None
         scale = _WHITE if image.dtype != torch.uint8 and float(image.max()) <= 1.0 else 1.0
         target = int(size[0]), int(size[1])
-        rows = image.reshape(-1, *image.shape[-3:]).to(torch.float64).numpy() * scale
         results = [
             np.moveaxis(resampling.resampled(np.moveaxis(row, 0, -1), target, kernel), -1, 0)
             / scale
-            for row in rows
+            for row in image.reshape(-1, *image.shape[-3:]).to(torch.float64).numpy() * scale
         ]
         return torch.from_numpy(np.stack(results)).reshape(*image.shape[:-2], *target)
 
@@ -232,8 +229,7 @@ def _resize(original: Callable[..., Any], notes: Notes) -> Callable[..., Any]:
         layout = input_data_format
         if layout is None and isinstance(image, np.ndarray):
             layout = transforms.infer_channel_dimension_format(image)
-        reason = _cannot(image, layout, kernel, reducing_gap, return_numpy, others)
-        if reason:
+        if reason := _cannot(image, layout, kernel, reducing_gap, return_numpy, others):
             notes.add(reason)
             return original(
                 image, size, resample, reducing_gap, data_format, return_numpy, layout, **others

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from samebits_probe.model import forks
-from samebits_probe.model.inputs import past_window
+from samebits_probe.model.inputs import pad_id, past_window
 from samebits_probe.questions.relations.ways import Subject, Way
 
 Span = tuple[int, int, int]
@@ -132,7 +132,7 @@ def left_padding(subject: Subject) -> Iterator[Case]:
         )
         plain = Way((ids,), cached=False)
         padded_way = Way(
-            ((_pad(subject),) * pads + ids,), ((0,) * pads + (1,) * real,), cached=False
+            ((pad_id(subject.text),) * pads + ids,), ((0,) * pads + (1,) * real,), cached=False
         )
         spans = ((0, 0, real),), ((0, pads, padded),)
         label = f"{real} tokens padded to {padded}"
@@ -160,7 +160,7 @@ def right_padding(subject: Subject) -> Iterator[Case]:
             yield Case(label, plain, padded_way, ((0, 0, real),))
             continue
         mask = ((1,) * real + (0,) * pads,)
-        padded_way = Way((plain.rows[0] + (_pad(subject),) * pads,), mask, cached=False)
+        padded_way = Way((plain.rows[0] + (pad_id(subject.text),) * pads,), mask, cached=False)
         yield Case(f"{real} tokens padded to {padded}", plain, padded_way, ((0, 0, real),))
 
 
@@ -201,16 +201,10 @@ def causality(subject: Subject) -> Iterator[Case]:
         ids = subject.prompt("row 0", n)
         full = Way((ids,), cached=False)
         for k in (n // 2, n - 1):
-            changed_ids = ids[:k] + subject.prompt("later", n)[k:]
-            changed = full._replace(rows=(changed_ids,))
+            changed = full._replace(rows=(ids[:k] + subject.prompt("later", n)[k:],))
             yield Case(f"{n} tokens, changed from {k} on", full, changed, ((0, 0, k),))
             changed = full._replace(rows=(ids[:k],))
             yield Case(f"{n} tokens, cut off at {k}", full, changed, ((0, 0, k),))
-
-
-def _pad(subject: Subject) -> int:
-    pad = getattr(subject.text, "pad_token_id", None)
-    return pad if isinstance(pad, int) and pad >= 0 else 0
 
 
 RELATIONS = (

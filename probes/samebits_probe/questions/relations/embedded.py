@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -114,31 +114,22 @@ class _NotAsked(Exception):  # noqa: N818  that a prompt has no such way is a re
 
 
 def _embeddings(runner: Runner, ids: torch.Tensor, argument: str) -> torch.Tensor:
-    """Return the embeddings of token ids, as users make them.
-
-    Raises:
-        _NotAsked: the model has none for them, such as for a placeholder beyond its vocabulary.
-
-    """
+    """Return the embeddings of token ids, as users make them."""
     try:
         part = runner.model if argument == TOKENS else runner.model.get_decoder()
         module = part.get_input_embeddings()
     except (AttributeError, NotImplementedError) as error:
         raise _NotAsked(in_one_line(error)) from error
-    n_rows = getattr(getattr(module, "weight", None), "shape", (0,))[0]
-    if int(ids.max()) >= n_rows:
-        msg = "its input embeddings are no table with a row for each of the token ids"
-        raise _NotAsked(msg)
+    if int(ids.max()) >= getattr(getattr(module, "weight", None), "shape", (0,))[0]:
+        raise _NotAsked("its input embeddings are no table with a row for each of the token ids")
     # by position: its name differs between classes
     embeddings = runner.call(lambda **given: module(*given.values()), {TOKENS: ids})
     if embeddings.shape[:-1] != ids.shape:
-        msg = "its input embeddings are not one for each token id"
-        raise _NotAsked(msg)
+        raise _NotAsked("its input embeddings are not one for each token id")
     return embeddings
 
 
 def _embedded(kwargs: Facts, argument: str, embeddings: torch.Tensor) -> Facts:
-    """Return arguments with embeddings in place of their token ids."""
     rest = {name: value for name, value in kwargs.items() if name != argument}
     return {_EMBEDS[argument]: embeddings} | rest
 
@@ -219,12 +210,10 @@ def _embedding(
         return change(output)
 
     modules = (m for m in runner.model.modules() if isinstance(m, torch.nn.Embedding))
-    hooks = [m.register_forward_hook(hook) for m in modules if m.weight is table]
-    try:
+    with ExitStack() as stack:
+        for module in (m for m in modules if m.weight is table):
+            stack.enter_context(module.register_forward_hook(hook))
         yield calls
-    finally:
-        for added in hooks:
-            added.remove()
 
 
 def promoted(runner: Runner, way: Way) -> tuple[Compared | None, str | None]:
@@ -235,9 +224,8 @@ def promoted(runner: Runner, way: Way) -> tuple[Compared | None, str | None]:
         twin = runner.in_float64()
         with precision.Leaks() as watch:
             compared = Compared(way.name, way.case, way.pairs(twin))
-        if watch.leaks:
-            listed = ", ".join(sorted(watch.leaks))
-            return None, f"lower precision than float64 comes out of {listed}"
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
         return None, in_one_line(error)
+    if reason := precision.said_of(watch.leaks):
+        return None, reason
     return compared, None

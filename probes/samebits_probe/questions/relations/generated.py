@@ -89,7 +89,7 @@ def _padded_way(prompt: str, kwargs: Facts) -> Way | None:
     if not n_pads:
         return None
     padded = pictured.row_of(kwargs, row)
-    of_tokens = {*pictured.OF_TOKENS, named.BOXES} & padded.keys()
+    of_tokens = {*media_way.OF_TOKENS, named.BOXES} & padded.keys()
     alone = padded | {name: padded[name][:, n_pads:] for name in of_tokens}
     case = f"{prompt}: row {row}, {n_pads} pads"
     return Way(PADDED, case, kwargs, partial(_padded_pairs, padded, alone))
@@ -126,8 +126,7 @@ def _behind(kwargs: Facts, chosen: torch.Tensor) -> Facts | None:
     """Return forward's arguments for a prompt and what was chosen behind it; None if not all of them are known."""
     if DECODER in kwargs or TOKENS not in kwargs:
         return {**kwargs, DECODER: chosen}
-    ids = kwargs[TOKENS]
-    n_new = chosen.shape[1] - ids.shape[1]
+    n_new = chosen.shape[1] - kwargs[TOKENS].shape[1]
     if n_new <= 0 or media_way.SEGMENTS in kwargs or media_way.PATCH_NUMBERS in kwargs:
         return None
     new: Facts = {TOKENS: chosen}

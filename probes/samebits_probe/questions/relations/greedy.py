@@ -48,8 +48,7 @@ def without_cache(subject: Subject, prompt: Ids, n_steps: int) -> Decoded:
     """Choose each token from a forward over all tokens so far."""
     ids, logits = prompt, []
     for _ in range(n_steps):
-        walk = subject.walk(Way((ids,), cached=False))
-        logits.append(walk.logits[0, -1])
+        logits.append(subject.walk(Way((ids,), cached=False)).logits[0, -1])
         ids += (int(logits[-1].argmax()),)
     return Decoded(ids[len(prompt) :], torch.stack(logits))
 
@@ -102,20 +101,15 @@ def generated(subject: Subject, prompt: Ids, n_steps: int, cache: Any = None) ->
     with subject.arithmetic(), progress.forwards(n_steps, inputs, times=cost):
         output = subject.model.generate(**inputs, generation_config=settings)
     subject.settle()
-    count = len(output.logits)
-    ids = output.sequences[0, -count:].tolist()
+    ids = output.sequences[0, -len(output.logits) :].tolist()
     return Decoded(tuple(ids), torch.stack([logits[0] for logits in output.logits]))
-
-
-def _no_reason(_subject: Subject) -> str | None:
-    return None
 
 
 RELATIONS = (
     TokenRelation(
         "greedy without cache = with cache",
         ("decoder", "cache"),
-        _no_reason,
+        lambda _subject: None,
         partial(_trials, without_cache),
     ),
     TokenRelation(

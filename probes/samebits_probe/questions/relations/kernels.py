@@ -109,9 +109,7 @@ def _facts(native: Compared, in_float64: Compared | None) -> Facts:
 
 
 def _some(tensor: torch.Tensor) -> list[float]:
-    """Return evenly spaced values of a tensor."""
-    flat = tensor.flatten().double()
-    return list(map(float, spaced(flat, _N_VALUES)))
+    return list(map(float, spaced(tensor.flatten().double(), _N_VALUES)))
 
 
 def _pairs(sdpa: Runner, eager: Runner, kwargs: Facts) -> dict[str, Pair]:

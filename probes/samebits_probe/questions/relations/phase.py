@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load, small
 from samebits_probe.questions.relations import relations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.cell.session import Session
-    from samebits_probe.questions.relations.relations import RelationOptions
+from samebits_probe.questions.relations.relations import RelationOptions
 
 
 def observe(session: Session) -> None:
     """Check the relations, if time and memory allow it; only in run a."""
-    options = session.options("relations")
-    if options is None:
+    if (options := session.options("relations")) is None:
         return
     if small.stands_in(session.loaded.model, session.job["model"]):
         with session.instrument("relations"):
@@ -31,8 +27,7 @@ def observe(session: Session) -> None:
 
 def _of_made_model(session: Session, options: RelationOptions) -> bool:
     """Check the relations of a made model; False, with a skip, if there is none."""
-    if reason := session.no_time(0, small.SECONDS):
-        session.skip("relations", reason, "cost")
+    if session.leaves_out("relations", session.no_time(0, small.SECONDS)):
         return True
     session.begin("relations")
     try:
@@ -52,8 +47,8 @@ def _of_model_itself(session: Session, options: RelationOptions) -> None:
     size, dtype = load.n_bytes(session.loaded.model), getattr(torch, session.source.dtype)
     n_forwards, times = relations.cost(size, dtype, options)
     reason = relations.too_large(size, options) or session.no_room(times)
-    if reason := reason or session.no_time(n_forwards, session.seconds["load"]):
-        session.skip("relations", reason, "cost")
+    reason = reason or session.no_time(n_forwards, session.seconds["load"])
+    if session.leaves_out("relations", reason):
         return
     session.begin("relations")
     with session.instrument("relations"):
@@ -73,8 +68,7 @@ def _with_eager(source: load.Source) -> Callable[[], Any]:
 def _prompts(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield forward's arguments for every input set, or for the first prompt if there is none."""
     prompts = session.prompts()
-    sets = [name for name, inputs in prompts.items() if inputs.is_set]
-    for name in sets or list(prompts)[:1]:
+    for name in [name for name, inputs in prompts.items() if inputs.is_set] or list(prompts)[:1]:
         yield name, prompts[name].kwargs
 
 

@@ -24,8 +24,6 @@ Facts = dict[str, Any]
 
 APART, AFTER = "rows with images = one by one", "rows of text after images = before"
 NAMES = (APART, AFTER)
-OF_TOKENS = (TOKENS, MASK, IMAGE_PLACES, *media_way.OPTIONAL, *media_way.VISIBLE)
-"""What has one value for each token, and is padded with the tokens."""
 _WITHOUT_ROWS = (2, 4)
 """Dimensions of images that have no place in a row; with another number, processors fill the place of a missing one."""
 _N_TEXTS = 3
@@ -54,7 +52,7 @@ def has_rows(kwargs: Facts) -> bool:
     mask: Any = kwargs.get(MASK)
     if not torch.is_tensor(ids) or not torch.is_tensor(mask) or ids.ndim != 2 or len(ids) < 2:
         return False
-    media = {name: t for name, t in tensors_of(kwargs).items() if name not in OF_TOKENS}
+    media = {name: t for name, t in tensors_of(kwargs).items() if name not in media_way.OF_TOKENS}
     return (
         mask.shape == ids.shape
         and bool((mask.diff(dim=1) >= 0).all())
@@ -68,11 +66,11 @@ def _ways(model: Any, name: str, kwargs: Facts) -> Iterator[Way]:
     # made here: a slice of float32 is no leak of the float64 that is watched
     alone = [row_of(kwargs, i) for i in range(len(kwargs[TOKENS]))]
     yield Way(APART, f"{name}: {len(alone)} rows", kwargs, partial(_compared, kwargs, alone))
-    texts = _texts(model, kwargs)
-    if texts is None:
+    if (texts := _texts(model, kwargs)) is None:
         return
     after = f"{name}: {_N_TEXTS} rows of text after {len(alone)} rows"
-    yield Way(AFTER, after, kwargs, partial(_after, kwargs, _same_rows(kwargs, texts[0])))
+    same = {n: t.repeat(_N_TEXTS, 1) for n, t in _text_row(kwargs, texts[0]).items()}
+    yield Way(AFTER, after, kwargs, partial(_after, kwargs, same))
     if kwargs[PIXELS].ndim not in _WITHOUT_ROWS:
         return
     for i, text in enumerate(texts[:2]):
@@ -80,9 +78,6 @@ def _ways(model: Any, name: str, kwargs: Facts) -> Iterator[Way]:
         yield Way(
             APART, f"{name}: row {1 - i} of 2 has an image", kwargs, partial(_compared, *mixed)
         )
-
-
-# --- rows ----------------------------------------------------------------------------------------
 
 
 def row_of(kwargs: Facts, i: int) -> Facts:
@@ -96,9 +91,8 @@ def row_of(kwargs: Facts, i: int) -> Facts:
 
 def _texts(model: Any, kwargs: Facts) -> list[torch.Tensor] | None:
     """Return the tokens of text of each row; None for a model of which a row of text needs more than these."""
-    signature = choice.signature_of(model.forward)
-    placeholder = media_way.placeholder("image", model.config, signature)
-    known = {*OF_TOKENS, PIXELS, "image_grid_thw", "image_sizes"}
+    placeholder = media_way.placeholder("image", model.config, choice.signature_of(model.forward))
+    known = {*media_way.OF_TOKENS, PIXELS, "image_grid_thw", "image_sizes"}
     beside = {IMAGE_PLACES, DECODER, *media_way.VISIBLE, media_way.PATCH_NUMBERS}
     names = tensors_of(kwargs).keys()
     if placeholder is None or PIXELS not in names or names - known or names & beside:
@@ -118,10 +112,6 @@ def _text_row(kwargs: Facts, text: torch.Tensor, pads: tuple[int, ...] = ()) -> 
     return fed | {TOKENS: ids, MASK: mask}
 
 
-def _same_rows(kwargs: Facts, text: torch.Tensor) -> Facts:
-    return {n: t.repeat(_N_TEXTS, 1) for n, t in _text_row(kwargs, text).items()}
-
-
 def _one_with_an_image(
     model: Any, kwargs: Facts, i: int, text: torch.Tensor
 ) -> tuple[Facts, list[Facts]]:
@@ -131,9 +121,6 @@ def _one_with_an_image(
     row = _text_row(kwargs, text, (pad_id(token_config(model.config)),) * n_pads)
     alone = [image, row] if i == 0 else [row, image]
     return image | {name: torch.cat([each[name] for each in alone]) for name in row}, alone
-
-
-# --- ways ----------------------------------------------------------------------------------------
 
 
 def _compared(batch: Facts, alone: list[Facts], runner: Runner) -> dict[str, Pair]:

@@ -7,19 +7,15 @@ It follows transformers' guide to its caches: the prefix is fed once, its cache 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import forks
 from samebits_probe.questions.relations.cases import longest
 from samebits_probe.questions.relations.greedy import generated, no_generate, with_cache
-from samebits_probe.questions.relations.tokens import Pair, TokenRelation, Trial
+from samebits_probe.questions.relations.tokens import Decoded, Pair, TokenRelation, Trial
 from samebits_probe.questions.relations.ways import Ids, Subject, Way
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.questions.relations.tokens import Decoded
 
 _PREFIX_LENGTH, _NEW_TOKENS = 28, 3
 _STEPS, _GENERATED_STEPS = 20, 8

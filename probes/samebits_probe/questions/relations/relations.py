@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from samebits_probe.model import choice, determinism, forks
+from samebits_probe.model import choice, determinism, forks, small
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.distance import broken, distance, gaps, pooled, precision, same_bytes
-from samebits_probe.model.precision import Leaks
+from samebits_probe.model.precision import Leaks, said_of
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line, raised
@@ -43,11 +44,6 @@ from samebits_probe.questions.relations.cases import (
 )
 from samebits_probe.questions.relations.ways import COPY_LIMIT, Subject, Walk, Way
 from samebits_wire.jobs import Options
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from samebits_probe.model import small
 
 _TOP = 5
 _SAMPLE_LENGTH = 64
@@ -130,7 +126,6 @@ def _add(signal: Facts, answer: rows.Answer) -> None:
 
 
 def _relations_of_rows(model: Any, prompts: Iterable[tuple[str, Facts]], reason: str) -> Facts:
-    """Return the relations of rows, and all others as not tried for a reason."""
     answer = rows.observe(model, prompts)
     names = {relation["relation"] for relation in answer.relations}
     inapplicable = {skip["relation"]: skip for skip in _untried(reason)["inapplicable"]}
@@ -157,9 +152,7 @@ def _refuses_tokens(model: Any) -> str:
 
 
 def of_made_model(
-    made: small.Made,
-    job_options: RelationOptions,
-    with_eager: Callable[[], Any] | None = None,
+    made: small.Made, job_options: RelationOptions, with_eager: Callable[[], Any] | None = None
 ) -> Facts:
     """Try every relation on a made model; what would be of its weights only is left out."""
     options: RelationOptions = job_options | {"samples": 0}
@@ -273,12 +266,10 @@ class Judge:
 
     def relation(self, relation: Relation) -> None:
         """Try a relation at all its shapes, or record why it does not apply."""
-        reason = lacks(self.subject, relation.needs)
-        if reason:
+        if reason := lacks(self.subject, relation.needs):
             self.skip(relation.name, reason)
             return
-        measured = list(self._measure_cases(relation))
-        if measured:
+        if measured := list(self._measure_cases(relation)):
             decisive = self._decisive_case(relation, measured)
             self.relations.append(self._facts(relation, decisive, len(measured)))
 
@@ -322,9 +313,9 @@ class Judge:
                 yield Measured(case, case_distances(self.subject, case, of_cache=relation.of_cache))
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
-                refusals.setdefault(
-                    _without_numbers(in_one_line(error)), f"{case.label}: {raised(error)}"
-                )
+                # one shape represents all with the same message
+                without_numbers = re.sub(r"\d+", "n", in_one_line(error))
+                refusals.setdefault(without_numbers, f"{case.label}: {raised(error)}")
         for refusal in refusals.values():
             self.refuse(relation.name, refusal)
 
@@ -386,12 +377,8 @@ class Judge:
         """Run ``look`` for the first time: any smaller float makes the comparison useless."""
         with Leaks() as watch:
             result = look(subject)
-        if watch.leaks:
-            self.no_float64 = (
-                f"lower precision than float64 comes out of {', '.join(sorted(watch.leaks))}"
-            )
-            return None
-        return result
+        self.no_float64 = said_of(watch.leaks) or None
+        return None if self.no_float64 else result
 
     def _facts(self, relation: Relation, decisive: Measured, tried: int) -> Facts:
         case = decisive.case
@@ -432,11 +419,6 @@ class Judge:
 AVERAGED = RELATIONS[0]
 
 
-def _without_numbers(message: str) -> str:
-    """Return a message without its numbers: one shape represents all with the same message."""
-    return re.sub(r"\d+", "n", message)
-
-
 def lacks(subject: Subject, needs: tuple[str, ...]) -> str | None:
     """Return why a relation does not apply to a model; None if it does."""
     kind = type(subject.model).__name__
@@ -450,13 +432,11 @@ def lacks(subject: Subject, needs: tuple[str, ...]) -> str | None:
         else None,
         "cache": None if subject.keyword is not None else f"{kind} has no cache",
         "cache object": None if subject.keyword else f"{kind} has no cache outside its modules",
-        "mask": None if _takes_mask(subject) else f"{kind} takes no attention mask",
+        "mask": None
+        if forks.accepts(subject.model, "attention_mask")
+        else f"{kind} takes no attention mask",
     }
     return next((missing[need] for need in needs if missing[need]), None)
-
-
-def _takes_mask(subject: Subject) -> bool:
-    return forks.accepts(subject.model, "attention_mask")
 
 
 def case_distances(
@@ -473,8 +453,7 @@ def case_distances(
     if not (layers if layers is not None else not whole["n_differ"]):
         return Distances(whole, None)
     pairs = layer_pairs(first, second, case).values()
-    differ = any(not same_bytes(*pair) for pair in pairs)
-    return Distances(whole, pooled(pairs) if differ else None)
+    return Distances(whole, pooled(pairs) if any(not same_bytes(*pair) for pair in pairs) else None)
 
 
 def _rows(
@@ -512,8 +491,7 @@ def cache_pairs(first: Walk, second: Walk) -> dict[str, tuple[torch.Tensor, torc
         if name in second_tensors
     }
     if not pairs:
-        msg = "forward gave no cache whose contents can be read"
-        raise LookupError(msg)
+        raise LookupError("forward gave no cache whose contents can be read")
     return pairs
 
 

@@ -7,15 +7,12 @@ that pass the limit at different steps differ by design.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from samebits_probe.model import forks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from samebits_probe.questions.relations.ways import Subject, Way
+from samebits_probe.questions.relations.ways import Subject, Way
 
 
 class Scaling(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import determinism, outputs, precision
+from samebits_probe.model import determinism, load, outputs, precision
 from samebits_probe.model.distance import distance, pooled, same_bytes
 from samebits_probe.model.inputs import in_dtype, may_repeat_rows, n_rows, tensors_of
 from samebits_probe.process import progress
@@ -41,7 +41,7 @@ class Runner:
     def __init__(self, model: Any, *, float64: bool = False) -> None:
         first = next(p for p in model.parameters() if p.dtype.is_floating_point)
         self.dtype: torch.dtype = first.dtype
-        self.is_small = sum(p.numel() * p.element_size() for p in model.parameters()) <= COPY_LIMIT
+        self.is_small = load.n_bytes(model) <= COPY_LIMIT
         self.model = precision.promoted_copy(model) if float64 else model
         self._float64 = float64
         self._snapshot = Snapshot(self.model, parameters=self.is_small)
@@ -136,8 +136,7 @@ def _of_prompt(runner: Runner, prompt: str, kwargs: Facts) -> Answer:
         return untried(_NO_ROWS, NAMES)
     batch = kwargs if n_rows(kwargs) > 1 else _with_second_row(kwargs)
     try:
-        whole = _repeated(runner, batch)
-        if not whole:
+        if not (whole := _repeated(runner, batch)):
             return untried(determinism.NOT_REPEATED, NAMES)
         compared = list(_compared(runner, prompt, batch, whole))
     except Exception as error:  # noqa: BLE001  refusing a batch is a fact of the model
@@ -196,8 +195,7 @@ def _compared(runner: Runner, prompt: str, batch: Facts, whole: Tensors) -> Iter
 
     yield _attempt(SIZE, f"{prompt}: {rows} rows together and one by one", one_by_one)
     yield _attempt(ORDER, f"{prompt}: {rows} rows forwards and backwards", backwards)
-    width = _masked_width(batch)
-    if width is None:
+    if (width := _masked_width(batch)) is None:
         yield Compared(PADDING, prompt, {}, _NO_MASK)
     else:
         case = f"{prompt}: {_N_PADS} masked positions behind {width}"
@@ -230,7 +228,6 @@ def _masked_width(kwargs: Facts) -> int | None:
 
 
 def _padded(kwargs: Facts, width: int) -> Facts:
-    """Return arguments with masked positions of zeros behind all others."""
 
     def longer(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.ndim < 2 or tensor.shape[1] != width:
@@ -273,9 +270,8 @@ def _promoted(
             return {}, determinism.CHAOTIC
         with precision.Leaks() as watch:
             outputs_of_batch = twin.run(batch)
-        if watch.leaks:
-            listed = ", ".join(sorted(watch.leaks))
-            return {}, f"lower precision than float64 comes out of {listed}"
+        if reason := precision.said_of(watch.leaks):
+            return {}, reason
         whole = {name: tensor for name, tensor in outputs_of_batch.items() if name in names}
         return {way.name: way for way in _compared(twin, prompt, batch, whole)}, None
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact

@@ -6,17 +6,14 @@ result is the first step at which the tokens differ, and the distance of the log
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model.distance import broken, distance, gaps
 from samebits_probe.questions.relations import rope
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.questions.relations.ways import Subject
+from samebits_probe.questions.relations.ways import Subject
 
 Facts = dict[str, Any]
 

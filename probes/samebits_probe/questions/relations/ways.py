@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import forks, layers, named, outputs, precision
+from samebits_probe.model import forks, layers, load, named, outputs, precision
 from samebits_probe.model.inputs import in_dtype, seeded_ids, text_config
 from samebits_probe.process import progress
 from samebits_probe.questions.relations.state import Snapshot
@@ -77,7 +77,7 @@ class Subject:
         self.text = text_config(config)
         self.float64 = float64
         self._native_dtype = self._dtype_of(model)
-        self.small = sum(p.numel() * p.element_size() for p in model.parameters()) <= COPY_LIMIT
+        self.small = load.n_bytes(model) <= COPY_LIMIT
         self.model = precision.promoted_copy(model) if float64 else model
         self._snapshot = Snapshot(self.model, parameters=self.small)
         self._recorder = layers.Recorder(self.model)
@@ -99,7 +99,6 @@ class Subject:
 
     @cached_property
     def _device(self) -> torch.device:
-        """Return the device of the input tokens."""
         return self.model.get_input_embeddings().weight.device
 
     def in_float64(self) -> Subject:
@@ -178,8 +177,9 @@ class Subject:
         """Return the cache that forward returns, or the one that it filled."""
         returned = getattr(result, self.keyword or "", None)
         if returned is None and cache is None:
-            msg = f"{type(self.model).__name__} was asked for a cache and returned none"
-            raise LookupError(msg)
+            raise LookupError(
+                f"{type(self.model).__name__} was asked for a cache and returned none"
+            )
         return cache if returned is None else returned
 
     @contextmanager
@@ -192,9 +192,7 @@ class Subject:
 
     def _kwargs(self, way: Way, start: int, stop: int) -> dict[str, Any]:
         ids = torch.tensor([row[start:stop] for row in way.rows], device=self._device)
-        kwargs: dict[str, Any] = {
-            "decoder_input_ids" if self.encoder_decoder else "input_ids": ids,
-        }
+        kwargs: dict[str, Any] = {"decoder_input_ids" if self.encoder_decoder else "input_ids": ids}
         if not self.encoder_decoder:
             kwargs |= self._beside(ids)
         if forks.accepts(self.model, "use_cache"):

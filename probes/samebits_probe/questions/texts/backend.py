@@ -6,19 +6,16 @@ Each part is a short JSON text. Vocabulary and merges are a size and a hash.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import combinations
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokenizers import Tokenizer
 
 from samebits_probe.cell.outcomes import plain, short_hash
 from samebits_probe.cell.written import file_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.load import Source
+from samebits_probe.model.load import Source
 
 STAGES = ("normalizer", "pre_tokenizer", "post_processor", "decoder")
 _PARTS = (*STAGES, "model", "added_tokens")
@@ -81,8 +78,7 @@ def _state(component: Any) -> Any:
 
 
 def _declared(source: Source) -> dict[str, str]:
-    path = file_of(source, "tokenizer.json")
-    if path is None:
+    if (path := file_of(source, "tokenizer.json")) is None:
         return {}
     try:
         return _parts(json.loads(path.read_text("utf-8")))
@@ -111,8 +107,7 @@ def _summary(entries: Any) -> dict[str, Any]:
 
 
 def _text(part: Any) -> str:
-    text = json.dumps(_shortened(part), ensure_ascii=False, sort_keys=True)
-    text = plain(text)
+    text = plain(json.dumps(_shortened(part), ensure_ascii=False, sort_keys=True))
     return text if len(text) <= _MAX_PART else f"{text[:_MAX_PART]} {short_hash(text.encode())}"
 
 

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import transformers.utils
 
@@ -32,8 +33,7 @@ def conversations() -> list[dict[str, Any]]:
 
 def facts(tokenizer: Any) -> dict[str, Any] | None:
     """Return the outcomes for every template and conversation; None without a template."""
-    templates = _templates(tokenizer)
-    if not templates:
+    if not (templates := _templates(tokenizer)):
         return None
     outcomes = Outcomes(SECONDS)
     for name, template in templates.items():
@@ -82,10 +82,9 @@ def _render(
 
     # how a release cuts behind a continued message is its own affair, whatever the template
     operation = "continued text" if options.get("continue_final_message") else "rendered text"
-    text = outcomes.call(operation, case, lambda: apply(tokenize=False))
-    if text is None:
+    if outcomes.call(operation, case, lambda: apply(tokenize=False)) is None:
         return
-    outcomes.call("ids", case, lambda: _ids(apply(tokenize=True, return_dict=True)))
+    outcomes.call("ids", case, lambda: ids_of(apply(tokenize=True, return_dict=True)))
     if marks:
         outcomes.call(
             "assistant mask",
@@ -96,7 +95,8 @@ def _render(
         )
 
 
-def _ids(encoding: Any) -> list[int]:
+def ids_of(encoding: Any) -> list[int]:
+    """Return the ids of an encoding as plain numbers."""
     return [int(i) for i in encoding["input_ids"]]
 
 
@@ -152,9 +152,5 @@ def _fixed_clock() -> Iterator[None]:
     if module is None or not hasattr(module, "datetime"):
         yield
         return
-    clock = module.datetime
-    module.datetime = _FixedClock
-    try:
+    with mock.patch.object(module, "datetime", _FixedClock):
         yield
-    finally:
-        module.datetime = clock

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.process.quiet import without_logs
 from samebits_probe.questions.texts import backend, chat, texts
-
-if TYPE_CHECKING:
-    from samebits_probe.cell.session import Session
 
 
 def observe(session: Session) -> None:

@@ -21,6 +21,7 @@ import transformers
 from samebits_probe.cell.outcomes import Outcomes, plain
 from samebits_probe.model import load
 from samebits_probe.questions.texts.backend import as_declared, backend_of
+from samebits_probe.questions.texts.chat import ids_of
 
 SECONDS = 20.0
 """Limit for all calls; a tokenizer of the library needs less than one."""
@@ -51,18 +52,8 @@ def plain_texts() -> dict[str, str]:
     return {t["name"]: t["text"] * t.get("repeat", 1) for t in corpus()["texts"]}
 
 
-def facts(tokenizer: Any, source: load.Source) -> dict[str, Any]:
-    """Return the outcomes of all operations."""
-    return _facts(tokenizer, source)
-
-
-def of_content(tokenizer: Any) -> dict[str, Any]:
-    """Return the outcomes of what a tokenizer's files decide: ids, offsets, and texts of ids."""
-    return _facts(tokenizer, None)
-
-
-def _facts(tokenizer: Any, source: load.Source | None) -> dict[str, Any]:
-    """Return the outcomes of all operations; without a source, of those that its files decide."""
+def facts(tokenizer: Any, source: load.Source | None) -> dict[str, Any]:
+    """Return the outcomes of all operations; without a source, of those that a tokenizer's files decide."""
     outcomes = Outcomes(SECONDS)
     around = _texts_around_tokens(tokenizer)
     for name, text in around.items():
@@ -115,20 +106,16 @@ def _encoded(
     """Encode each text with and without special tokens; return both lists of ids by name."""
     ids = {}
     for name, text in texts.items():
-        whole = outcomes.call("encode", name, lambda text: _ids(tokenizer(text)), text)
+        whole = outcomes.call("encode", name, lambda text: ids_of(tokenizer(text)), text)
         bare = outcomes.call(
             "encode without special tokens",
             name,
-            lambda text: _ids(tokenizer(text, add_special_tokens=False)),
+            lambda text: ids_of(tokenizer(text, add_special_tokens=False)),
             text,
         )
         if whole is not None and bare is not None:
             ids[name] = [whole, bare]
     return ids
-
-
-def _ids(encoding: Any) -> list[int]:
-    return [int(i) for i in encoding["input_ids"]]
 
 
 def _tensors(tokenizer: Any, text: str) -> list[str]:
@@ -145,7 +132,7 @@ def _tensors(tokenizer: Any, text: str) -> list[str]:
 
 def _repeats(tokenizer: Any, texts: dict[str, str], ids: dict[str, list[list[int]]]) -> bool:
     """Return True if the same texts give the same ids again; dropout of merges gives others."""
-    return all(_ids(tokenizer(texts[name])) == whole for name, (whole, _) in ids.items())
+    return all(ids_of(tokenizer(texts[name])) == whole for name, (whole, _) in ids.items())
 
 
 def _marks(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
@@ -277,12 +264,11 @@ def _drawn(outcomes: Outcomes, tokenizer: Any) -> None:
 
 
 def _pairs(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
-    """Encode pairs of texts, whole and truncated."""
     for first, second in corpus()["pairs"]:
         case = f"{first} + {second}"
         outcomes.name_members(case, [first, second])
         pair = texts[first], texts[second]
-        whole = outcomes.call("pair", case, lambda pair: _ids(tokenizer(*pair)), pair)
+        whole = outcomes.call("pair", case, lambda pair: ids_of(tokenizer(*pair)), pair)
         if whole is None:
             continue
         outcomes.call(
@@ -296,7 +282,7 @@ def _pairs(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
             outcomes.call(
                 f"pair, truncation {strategy}",
                 case,
-                lambda pair, strategy, limit: _ids(
+                lambda pair, strategy, limit: ids_of(
                     tokenizer(*pair, truncation=strategy, max_length=limit)
                 ),
                 pair,
@@ -368,11 +354,10 @@ def _windows(outcomes: Outcomes, tokenizer: Any, texts: dict[str, str]) -> None:
 
 
 def _split(outcomes: Outcomes, tokenizer: Any) -> None:
-    """Encode lists of words, as token classification does."""
     for number, words in enumerate(corpus()["split"]):
         case = f"list of words {number}"
         outcomes.call(
-            "words", case, lambda words: _ids(tokenizer(words, is_split_into_words=True)), words
+            "words", case, lambda words: ids_of(tokenizer(words, is_split_into_words=True)), words
         )
         if tokenizer.is_fast:
             outcomes.call(
@@ -397,7 +382,7 @@ def _slow(outcomes: Outcomes, tokenizer: Any, source: load.Source, texts: dict[s
         outcomes.leave_out("slow class", "the release gives the fast class in its place")
         return
     for name, text in texts.items():
-        outcomes.call("slow class", name, lambda text: _ids(slow(text)), text)
+        outcomes.call("slow class", name, lambda text: ids_of(slow(text)), text)
 
 
 def _put_back(outcomes: Outcomes, backend: Any, source: load.Source, texts: dict[str, str]) -> None:

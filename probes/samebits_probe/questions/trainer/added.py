@@ -28,19 +28,13 @@ _NEXT = re.compile(r"^(?!else\b|elif\b|#)\S", re.MULTILINE)
 
 
 def use(folder: str) -> str:
-    """Put the packages of a folder at the end of the path, and return accelerate's version.
-
-    Raises:
-        ImportError: the release does not take that version, or a module cannot be completed.
-
-    """
+    """Put the packages of a folder at the end of the path, and return accelerate's version."""
     if not forks.knows_accelerate():
         sys.path.append(folder)
         importlib.invalidate_caches()
         forks.ask_for_accelerate_again()
         if not forks.knows_accelerate():
-            msg = "transformers finds no accelerate that it takes"
-            raise ImportError(msg)
+            raise ImportError("transformers finds no accelerate that it takes")
         for module in list(_loaded()):
             _complete(module)
     return importlib.metadata.version(PACKAGE)

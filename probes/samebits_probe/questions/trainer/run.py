@@ -8,13 +8,14 @@ observation, runs in that environment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samebits_probe.model import load
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import memory, progress
 from samebits_probe.process.failure import in_one_line
 from samebits_probe.questions.trainer import added, trainer
+from samebits_probe.questions.trainer.tasks import RunJob
 from samebits_probe.questions.training import batches
 from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.step import (
@@ -26,9 +27,6 @@ from samebits_probe.questions.training.step import (
 )
 from samebits_wire import formats
 
-if TYPE_CHECKING:
-    from samebits_probe.questions.trainer.tasks import RunJob
-
 Facts = dict[str, Any]
 _COPIES = 10
 """Multiples of the model that a run holds: gradients, moments, the weights before, and of each run
@@ -37,8 +35,7 @@ those behind it."""
 
 def run(job: RunJob) -> None:
     """Train one cell by Trainer and write what it did."""
-    form = "trainer", formats.TRAINER
-    write_trained(job, job["task"], form, lambda facts: _train(job, facts))
+    write_trained(job, job["task"], ("trainer", formats.TRAINER), lambda facts: _train(job, facts))
 
 
 def _train(job: RunJob, facts: Facts) -> None:
@@ -47,8 +44,7 @@ def _train(job: RunJob, facts: Facts) -> None:
         facts["accelerate"] = added.use(job["task"]["folder"])
         facts |= _trained(job)
     except ImportError as error:
-        msg = f"accelerate cannot be used here: {in_one_line(error)}"
-        raise NotTrained(msg) from error
+        raise NotTrained(f"accelerate cannot be used here: {in_one_line(error)}") from error
 
 
 def _trained(job: RunJob) -> Facts:

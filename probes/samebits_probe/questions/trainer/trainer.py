@@ -13,29 +13,22 @@ import copy
 import dataclasses
 import importlib
 import tempfile
+from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
 
-from samebits_probe.model.tensor import same_bytes
+from samebits_probe.model.tensor import Keeper, same_bytes
 from samebits_probe.process import progress
 from samebits_probe.questions.training import origin, relations
-from samebits_probe.questions.training.batches import IGNORED, ITEMS
-from samebits_probe.questions.training.learner import as_json
+from samebits_probe.questions.training.batches import IGNORED, ITEMS, Batch
+from samebits_probe.questions.training.learner import Learner, as_json
+from samebits_probe.questions.training.origin import Places
 from samebits_probe.questions.training.relations import batch_norm
 from samebits_probe.questions.training.step import NotTrained
-from samebits_probe.questions.training.way import NoMeaning, Relation, Setting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.model.tensor import Keeper
-    from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.learner import Learner
-    from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.way import Results, Way
+from samebits_probe.questions.training.way import NoMeaning, Relation, Results, Setting, Way
 
 Facts = dict[str, Any]
 ROWS = 4
@@ -67,19 +60,13 @@ class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):  # type: ignore[m
     """A batch as a dataset, one row after the other."""
 
     def __init__(self, batch: Batch) -> None:
-        """Take a batch.
-
-        Raises:
-            NoRows: an argument of it is no tensor with a row for each label.
-
-        """
+        """Take a batch."""
         self.batch = batch
         self.kwargs = _unmasked(batch.kwargs)
         self.n = batch.n_rows
         for name, value in self.kwargs.items():
             if not isinstance(value, torch.Tensor) or not value.ndim or value.shape[0] != self.n:
-                msg = f"{name} has no row for each label"
-                raise NoRows(msg)
+                raise NoRows(f"{name} has no row for each label")
 
     def in_dtype(self, dtype: torch.dtype) -> Rows:
         """Return the same rows with their real numbers in ``dtype``."""
@@ -100,13 +87,10 @@ class Rows(torch.utils.data.Dataset[dict[str, torch.Tensor]]):  # type: ignore[m
         """Return which row of the dataset a row of a received batch is; None if it is none."""
         shared = [name for name in self.kwargs if isinstance(received.get(name), torch.Tensor)]
         for index in range(self.n):
-            if shared and all(self._is(received[n][row], self.kwargs[n][index]) for n in shared):
+            pairs = [(received[name][row], self.kwargs[name][index]) for name in shared]
+            if pairs and all(r.shape == o.shape and same_bytes(r.to(o.dtype), o) for r, o in pairs):
                 return index
         return None
-
-    @staticmethod
-    def _is(received: torch.Tensor, own: torch.Tensor) -> bool:
-        return received.shape == own.shape and same_bytes(received.to(own.dtype), own)
 
 
 def _unmasked(kwargs: Facts) -> Facts:
@@ -200,8 +184,7 @@ class Bench:
     def relation(self, learner: Learner, head: str) -> Facts:
         """Return whether four accumulated rows teach what they teach as one batch."""
         judge = relations.Judge(learner, lambda: self.in_float64(learner))
-        setting = Setting(self.rows.batch, head)
-        judge.relation(Relation(RELATION, self._ways), setting)
+        judge.relation(Relation(RELATION, self._ways), Setting(self.rows.batch, head))
         return {
             "relations": judge.relations,
             "inapplicable": judge.inapplicable,
@@ -210,18 +193,15 @@ class Bench:
 
     def _ways(self, learner: Learner, _setting: Setting) -> tuple[Way, Way]:
         if norm := batch_norm(learner.model):
-            msg = f"{norm} takes the batch's statistics in training, by design"
-            raise NoMeaning(msg)
+            raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
         if getattr(learner.model.config, "output_router_logits", False):
-            msg = "its router loss is that of a whole batch, by design"
-            raise NoMeaning(msg)
+            raise NoMeaning("its router loss is that of a whole batch, by design")
         first = self.run(learner, ACCUMULATED).facts["received"]
         counted = {row for forward in first for row in forward["counts"]}
         if len(counted) > 1 and any(forward["items"] is None for forward in first):
-            msg = (
+            raise NoMeaning(
                 "Trainer passes it no num_items_in_batch, so its losses are means of micro-batches"
             )
-            raise NoMeaning(msg)
         return self._way(ONE_BATCH), self._way(ACCUMULATED)
 
     def _way(self, plan: Plan) -> Way:
@@ -238,7 +218,6 @@ def _state(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def _settings(model: Any) -> Facts:
-    """Return the config's own settings that are plain values."""
     config: Facts = vars(model.config)
     plain = (bool, int, float, str, type(None))
     return {n: v for n, v in config.items() if isinstance(v, plain) and n[0] != "_"}
@@ -311,11 +290,8 @@ class Watch:
     @contextlib.contextmanager
     def model_watched(self) -> Iterator[None]:
         """Note what the model's forward receives."""
-        handle = self.learner.model.register_forward_pre_hook(self._before, with_kwargs=True)
-        try:
+        with self.learner.model.register_forward_pre_hook(self._before, with_kwargs=True):
             yield
-        finally:
-            handle.remove()
 
     def _before(self, _model: Any, _args: Any, kwargs: Facts) -> None:
         labels = kwargs.get("labels")
@@ -345,7 +321,6 @@ class Watch:
 
 
 def _logged(watch: Watch, name: str) -> list[float]:
-    """Return a number of Trainer's log, step by step."""
     return [float(step[name]) for step in watch.log if name in step]
 
 
@@ -445,8 +420,7 @@ def _decaying(groups: list[Facts]) -> list[Facts]:
 
     The default is none for all; Trainer then still puts those that it would spare into the last.
     """
-    with_decay = [group for group in groups if group.get("weight_decay")]
-    return with_decay or groups[:1]
+    return [group for group in groups if group.get("weight_decay")] or groups[:1]
 
 
 def _scheduler(scheduler: Any) -> str:

@@ -10,10 +10,11 @@ import contextlib
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 
-from samebits_probe.model import choice, forks, layers, load, named, series_shapes
+from samebits_probe.model import choice, forks, load, named, outputs, series_shapes
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import (
     each_row_twice,
@@ -98,12 +99,8 @@ def problem_of(model: Any, batch: Batch) -> Iterator[None]:
     if not batch.problem:
         yield
         return
-    before = model.config.problem_type
-    model.config.problem_type = batch.problem
-    try:
+    with mock.patch.object(model.config, "problem_type", batch.problem):
         yield
-    finally:
-        model.config.problem_type = before
 
 
 def takes_items(model: Any) -> bool:
@@ -126,16 +123,11 @@ def batches(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> lis
 
     ``prompts`` are the cell's inputs, of which a model that takes no token ids gets the first, and a model
     that takes images among its tokens the one with an image in each row.
-
-    Raises:
-        NoLoss: its forward takes no labels, or no rule makes labels for it.
-
     """
     takes_labels = any(forks.accepts(model, name) for name in ("labels", targets.MASKS, FUTURE))
     asks = forks.accepts(model, "start_positions") and not takes_labels
     if not takes_labels and not asks:
-        msg = f"forward of {type(model).__name__} takes no labels"
-        raise NoLoss(msg)
+        raise NoLoss(f"forward of {type(model).__name__} takes no labels")
     if getattr(model, "main_input_name", "input_ids") != choice.TOKENS:
         return list(_of_prompt(model, head, prompts))
     try:
@@ -155,7 +147,9 @@ def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
             batch[choice.DECODER] = labels.roll(1, 1)  # such a model cannot shift its labels itself
             batch[choice.DECODER][:, 0] = 0
             batch[choice.DECODER].clamp_(min=0)
-        yield from _with_switches(model, Batch("padded", batch), shifted=False)
+        padded = Batch("padded", batch)
+        yield padded
+        yield from _of_switches(model, padded, shifted=False)
         return
     if head == "causal-lm":
         yield from _of_decoder(model)
@@ -170,7 +164,8 @@ def _of_tokens(model: Any, head: str, *, asks: bool) -> Iterator[Batch]:
         yield Batch("beyond", inputs | {"start_positions": beyond, "end_positions": beyond})
         return
     padded = Batch("padded", inputs | {"labels": _labels_like(model, inputs)})
-    yield from _with_switches(model, padded, shifted=False)
+    yield padded
+    yield from _of_switches(model, padded, shifted=False)
     if type(model).__name__.endswith("ForSequenceClassification"):
         yield from _of_problems(model, padded)
 
@@ -186,11 +181,6 @@ def _of_decoder(model: Any) -> Iterator[Batch]:
     if forks.accepts(model, "position_ids"):
         yield packed(model)
     yield from _of_switches(model, padded, shifted=True)
-
-
-def _with_switches(model: Any, padded: Batch, *, shifted: bool) -> Iterator[Batch]:
-    yield padded
-    yield from _of_switches(model, padded, shifted=shifted)
 
 
 def _of_switches(model: Any, padded: Batch, *, shifted: bool) -> Iterator[Batch]:
@@ -218,8 +208,7 @@ def packed(model: Any, first: str = "a") -> Batch:
 
     ``first`` names the first of them, so that the second can be seen with another one before it.
     """
-    ids = [*_ids(model, f"packed {first}", HALF), *_ids(model, "packed b", HALF)]
-    row = torch.tensor([ids])
+    row = torch.tensor([[*_ids(model, f"packed {first}", HALF), *_ids(model, "packed b", HALF)]])
     labels = row.clone()
     labels[:, HALF] = IGNORED  # the first sequence does not predict the second
     positions = torch.arange(HALF).repeat(2)[None]
@@ -266,14 +255,12 @@ def _with_ends_ignored(labels: torch.Tensor) -> torch.Tensor:
 def _labels_like(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
     """Return seeded classes for the logits that the model computes for ``inputs``."""
     with torch.no_grad():
-        beside = named.beside(model, inputs.get(choice.TOKENS))
-        logits = layers.logits_of(model(**beside | inputs))
+        logits = outputs.logits_of(model(**named.beside(model, inputs.get(choice.TOKENS)) | inputs))
     if logits is not None and logits.ndim == 4 and choice.PIXELS in inputs:
         return _of_pixels(logits, inputs[choice.PIXELS])
     if logits is None or logits.ndim not in (2, 3):
         shape = "no logits" if logits is None else f"logits of shape {list(logits.shape)}"
-        msg = f"no rule makes labels for {shape}"
-        raise NoLoss(msg)
+        raise NoLoss(f"no rule makes labels for {shape}")
     n_classes, shape = int(logits.shape[-1]), logits.shape[:-1]
     labels = (torch.arange(shape.numel()).reshape(shape) * 7 + 1) % n_classes
     mask = inputs.get("attention_mask")
@@ -291,19 +278,15 @@ def _of_pixels(logits: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
 
 
 def _of_series(model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-    """Return seeded numbers behind each series."""
-    shape = series_shapes.shapes(model.config).get(FUTURE)
-    if not shape:
-        msg = "the config does not tell how many values are to be predicted"
-        raise NoLoss(msg)
+    if not (shape := series_shapes.shapes(model.config).get(FUTURE)):
+        raise NoLoss("the config does not tell how many values are to be predicted")
     return seeded_numbers("training", FUTURE, (n_rows(inputs), *shape))
 
 
 def _of_prompt(model: Any, head: str, prompts: Mapping[str, dict[str, Any]]) -> Iterator[Batch]:
     """Yield one of the cell's inputs with labels, for a model that takes images or sounds."""
     if not prompts:
-        msg = "no input of the cell applies to the model"
-        raise NoLoss(msg)
+        raise NoLoss("no input of the cell applies to the model")
     name = PHRASES if PHRASES in prompts else next(iter(prompts))
     inputs = dict(prompts[name])
     if head == "ctc":

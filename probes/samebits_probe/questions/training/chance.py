@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import random
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 
@@ -64,16 +64,6 @@ def switched_on(model: Any, settings: tuple[Setting, ...]) -> Iterator[None]:
                 buffer.copy_(before)
 
 
-def seed() -> None:
-    """Seed every generator that code of a model draws from."""
-    random.seed(SEED)
-    torch.manual_seed(SEED)
-    with contextlib.suppress(ImportError):
-        import numpy as np  # noqa: PLC0415  masks over time are drawn by numpy
-
-        np.random.seed(SEED)
-
-
 @contextlib.contextmanager
 def order_free() -> Iterator[None]:
     """Let each draw of a loss follow from its shape alone for a while.
@@ -81,14 +71,11 @@ def order_free() -> Iterator[None]:
     Losses of masks are of drawn points, and those of boxes of drawn noise: without it a release that draws in another
     order, or a step in float64, would have others.
     """
-    before = {name: getattr(torch, name) for name in _DRAWS}
-    try:
-        for name, draw in before.items():
-            setattr(torch, name, functools.partial(_drawn, draw))
+    draws: dict[str, Any] = {
+        name: functools.partial(_drawn, getattr(torch, name)) for name in _DRAWS
+    }
+    with mock.patch.multiple(torch, **draws):
         yield
-    finally:
-        for name, draw in before.items():
-            setattr(torch, name, draw)
 
 
 def _drawn(draw: Callable[..., torch.Tensor], *args: Any, **kwargs: Any) -> torch.Tensor:

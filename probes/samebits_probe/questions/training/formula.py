@@ -36,7 +36,6 @@ def _fits(logits: torch.Tensor, labels: torch.Tensor) -> bool:
 def _values(
     logits: torch.Tensor, labels: torch.Tensor, items: int | None
 ) -> Iterator[tuple[str, float]]:
-    """Yield the name and the value of every formula."""
     for target, scores, wanted in (
         ("the next token", logits[:, :-1], labels[:, 1:]),
         ("the same token", logits, labels),
@@ -63,10 +62,8 @@ def _values(
 def _of_rows(
     logits: torch.Tensor, labels: torch.Tensor, items: int | None
 ) -> Iterator[tuple[str, float]]:
-    """Yield the formulas of one label per row."""
     each = torch.nn.functional.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none")
-    n = int((labels != IGNORED).sum())
-    yield "mean over the labels", float(each.sum()) / n
+    yield "mean over the labels", float(each.sum()) / int((labels != IGNORED).sum())
     yield "sum over the labels", float(each.sum())
     if items is not None:
         yield "sum over the labels / num_items_in_batch", float(each.sum()) / items

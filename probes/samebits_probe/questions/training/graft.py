@@ -11,41 +11,35 @@ In float64 contents are compared as coarsely as in traces, so that rounding make
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import load
 from samebits_probe.model.tensor import Keeper, stored
-from samebits_probe.process import files, progress
+from samebits_probe.process import files, hashing, progress
 from samebits_probe.process.failure import in_one_line
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import origin
+from samebits_probe.questions.training.batches import Batch
+from samebits_probe.questions.training.learner import Learner
 from samebits_probe.questions.training.loss_calls import ARGUMENTS, ITEMS, LABELS, LossCalls, fitted
+from samebits_probe.questions.training.origin import Places
 from samebits_probe.questions.training.step import places_of, subject
+from samebits_probe.questions.training.tasks import GraftJob
 from samebits_probe.questions.training.trace import batch_of, learner_of, write
 from samebits_probe.trace.values import Content
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.learner import Learner, Trained
-    from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import GraftJob
 
 LOSS_FUNCTION = "loss function"
 """All that a loss makes of the logits, as its gradient at them."""
 Facts = dict[str, Any]
 Digests = dict[str, str]
+Names = tuple[list[str], list[str]]
 
 
 def run(job: GraftJob) -> None:
     """Store pieces of the reference's loss, or try them in the candidate."""
-    head = {
-        "format": f"samebits-step-{job['task']['role']}",
-        "format_version": formats.STEP_GRAFT,
-        "hash_algorithm": ALGORITHM,
-    }
+    head = hashing.head(f"step-{job['task']['role']}", formats.STEP_GRAFT)
     write(job, job["task"]["result"], head, lambda: _facts(job))
 
 
@@ -56,54 +50,92 @@ def _facts(job: GraftJob) -> Facts:
         progress.begin("graft in a training step")
         where = places_of(loaded, of)
         batch = batch_of(job, loaded, options["batch"])
-        learner = learner_of(loaded, options["rung"])
+        steps = Steps(learner_of(loaded, options["rung"]), batch, where)
         keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
         if options["role"] == "donor":
-            facts = donated(learner, batch, where, keeper)
+            facts = steps.donated(keeper)
         else:
             donor = files.read_sealed(Path(options["donor"]))
             slope = stored(keeper.root, donor["slope"]) if donor["slope"] else None
-            names = options["skipped"], options["without"]
-            facts = tried(learner, batch, where, donor, slope, names)
-        return facts | {"leaks": sorted(learner.leaks)}
+            facts = steps.tried(donor, slope, (options["skipped"], options["without"]))
+        return facts | {"leaks": sorted(steps.learner.leaks)}
 
 
-def donated(learner: Learner, batch: Batch, where: Places, keeper: Keeper) -> Facts:
-    """Return the pieces of a release's loss, and the results of its step."""
-    calls, slope, results = _step(learner, batch, where, LossCalls())
-    return {
-        "results": results,
-        "calls": [
-            {**call, LABELS: call[LABELS].tolist(), "is_float": call[LABELS].is_floating_point()}
-            for call in calls.calls
-        ],
-        "items": calls.items,
-        "slope": None if slope is None else keeper.ref(slope),
-    }
+class Steps(NamedTuple):
+    """Training steps of a model on one batch."""
 
+    learner: Learner
+    batch: Batch
+    where: Places
 
-def tried(
-    learner: Learner,
-    batch: Batch,
-    where: Places,
-    donor: Facts,
-    slope: torch.Tensor | None,
-    names: tuple[list[str], list[str]],
-) -> Facts:
-    """Return which pieces of a donor make the step the donor's: one by one, then all of the call's."""
-    own, own_slope, results = _step(learner, batch, where, LossCalls())
-    pieces, untried = _pieces(own, donor, batch)
-    runs = [_compared((), results, donor["results"], names)]
-    runs += [_run(learner, batch, where, donor, {name: pieces[name]}, names) for name in pieces]
-    if len(pieces) > 1 and not any(run["same"] == run["of"] for run in runs):
-        runs.append(_run(learner, batch, where, donor, pieces, names))
-    if slope is None or own_slope is None:
-        untried.append([LOSS_FUNCTION, "the loss is not a function of the logits that come back"])
-    elif slope.shape != own_slope.shape:
-        untried.append([LOSS_FUNCTION, "the logits have another shape"])
-    else:
-        runs.append(_run_with_slope(learner, batch, where, donor, slope, names))
-    return {"tried": runs, "untried": untried}
+    def donated(self, keeper: Keeper) -> Facts:
+        """Return the pieces of a release's loss, and the results of its step."""
+        calls, slope, results = self._step(LossCalls())
+        return {
+            "results": results,
+            "calls": [
+                {
+                    **call,
+                    LABELS: call[LABELS].tolist(),
+                    "is_float": call[LABELS].is_floating_point(),
+                }
+                for call in calls.calls
+            ],
+            "items": calls.items,
+            "slope": None if slope is None else keeper.ref(slope),
+        }
+
+    def tried(self, donor: Facts, slope: torch.Tensor | None, names: Names) -> Facts:
+        """Return which pieces of a donor make the step the donor's: one by one, then all of the call's."""
+        own, own_slope, results = self._step(LossCalls())
+        pieces, untried = _pieces(own, donor, self.batch)
+        runs = [_compared((), results, donor["results"], names)]
+        runs += [self._run({name: pieces[name]}, donor, names) for name in pieces]
+        if len(pieces) > 1 and not any(run["same"] == run["of"] for run in runs):
+            runs.append(self._run(pieces, donor, names))
+        if slope is None or own_slope is None:
+            untried.append(
+                [LOSS_FUNCTION, "the loss is not a function of the logits that come back"]
+            )
+        elif slope.shape != own_slope.shape:
+            untried.append([LOSS_FUNCTION, "the logits have another shape"])
+        else:
+            runs.append(self._run_with_slope(slope, donor, names))
+        return {"tried": runs, "untried": untried}
+
+    def _run(self, put: dict[str, list[Any]], donor: Facts, names: Names) -> Facts:
+        try:
+            _, _, results = self._step(LossCalls(put))
+        except Exception as error:  # noqa: BLE001  a piece that does not fit is a result
+            return _compared(tuple(put), {}, {}, names) | {"error": in_one_line(error)}
+        return _compared(tuple(put), results, donor["results"], names)
+
+    def _run_with_slope(self, slope: torch.Tensor, donor: Facts, names: Names) -> Facts:
+        self.learner.model.zero_grad(set_to_none=True)
+        self.learner.back(self.learner.forward(self.batch.kwargs, "grafted step").logits, slope)
+        results = self._gradients()
+        # the loss itself is not computed then
+        expected = {name: digest for name, digest in donor["results"].items() if name in results}
+        return _compared((LOSS_FUNCTION,), results, expected, names)
+
+    def _step(self, calls: LossCalls) -> tuple[LossCalls, torch.Tensor | None, Digests]:
+        """Return the calls of the loss, its gradient at the logits, and the digests of the results."""
+        self.learner.model.zero_grad(set_to_none=True)
+        with calls:
+            trained = self.learner.forward(self.batch.kwargs, "grafted step")
+        if trained.logits is not None and trained.logits.requires_grad:
+            trained.logits.retain_grad()
+        if trained.loss.requires_grad:
+            self.learner.back(trained.loss)
+        slope = trained.logits.grad if trained.logits is not None else None
+        return calls, slope, {"loss": self._digest(trained.loss.detach())} | self._gradients()
+
+    def _gradients(self) -> Digests:
+        gradients, _, _ = origin.gradients(self.learner.model, self.where)
+        return {name: self._digest(gradient) for name, gradient in gradients.items()}
+
+    def _digest(self, tensor: torch.Tensor) -> str:
+        return Content(tensor, None, coarse=self.learner.promoted is not None, scaled=True).digest()
 
 
 def _pieces(own: LossCalls, donor: Facts, batch: Batch) -> tuple[dict[str, list[Any]], list[Any]]:
@@ -143,71 +175,7 @@ def _labels(call: Facts) -> torch.Tensor:
     return torch.tensor(call[LABELS], dtype=torch.float32 if call["is_float"] else torch.int64)
 
 
-def _run(
-    learner: Learner,
-    batch: Batch,
-    where: Places,
-    donor: Facts,
-    put: dict[str, list[Any]],
-    names: tuple[list[str], list[str]],
-) -> Facts:
-    try:
-        _, _, results = _step(learner, batch, where, LossCalls(put))
-    except Exception as error:  # noqa: BLE001  a piece that does not fit is a result
-        return _compared(tuple(put), {}, {}, names) | {"error": in_one_line(error)}
-    return _compared(tuple(put), results, donor["results"], names)
-
-
-def _run_with_slope(
-    learner: Learner,
-    batch: Batch,
-    where: Places,
-    donor: Facts,
-    slope: torch.Tensor,
-    names: tuple[list[str], list[str]],
-) -> Facts:
-    learner.model.zero_grad(set_to_none=True)
-    trained = learner.forward(batch.kwargs, "grafted step")
-    learner.back(trained.logits, slope)
-    results = _gradients(learner, where)
-    # the loss itself is not computed then
-    expected = {name: digest for name, digest in donor["results"].items() if name in results}
-    return _compared((LOSS_FUNCTION,), results, expected, names)
-
-
-def _step(
-    learner: Learner, batch: Batch, where: Places, calls: LossCalls
-) -> tuple[LossCalls, torch.Tensor | None, Digests]:
-    """Return the calls of the loss, its gradient at the logits, and the digests of the results."""
-    learner.model.zero_grad(set_to_none=True)
-    with calls:
-        trained = learner.forward(batch.kwargs, "grafted step")
-    _retain(trained)
-    if trained.loss.requires_grad:
-        learner.back(trained.loss)
-    slope = trained.logits.grad if trained.logits is not None else None
-    loss = {"loss": _digest(learner, trained.loss.detach())}
-    return calls, slope, loss | _gradients(learner, where)
-
-
-def _retain(trained: Trained) -> None:
-    if trained.logits is not None and trained.logits.requires_grad:
-        trained.logits.retain_grad()
-
-
-def _gradients(learner: Learner, where: Places) -> Digests:
-    gradients, _, _ = origin.gradients(learner.model, where)
-    return {name: _digest(learner, gradient) for name, gradient in gradients.items()}
-
-
-def _digest(learner: Learner, tensor: torch.Tensor) -> str:
-    coarse = learner.promoted is not None
-    return Content(tensor, None, coarse=coarse, scaled=True).digest()
-
-
-def _compared(
-    put: tuple[str, ...], results: Digests, expected: Digests, names: tuple[list[str], list[str]]
-) -> Facts:
+def _compared(put: tuple[str, ...], results: Digests, expected: Digests, names: Names) -> Facts:
     """Return how many results of a run are the donor's, as :class:`samebits.records.graft.Try`."""
     skipped, without = names
     compared = [

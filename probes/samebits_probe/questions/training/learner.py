@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import choice, layers, named, precision
+from samebits_probe.model import choice, named, outputs, precision
+from samebits_probe.model.leftover import seed
 from samebits_probe.process import progress
 from samebits_probe.questions.training import chance
-from samebits_probe.questions.training.batches import NoLoss
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from samebits_probe.questions.training.batches import Batch
+from samebits_probe.questions.training.batches import Batch, NoLoss
 
 LEARNING_RATE = 1e-3
 _COST = 10
@@ -63,13 +60,8 @@ class Learner:
         self.leaks |= watch.leaks
 
     def forward(self, kwargs: dict[str, Any], what: str = "forward") -> Trained:
-        """Return the loss of a batch, with its graph.
-
-        Raises:
-            NoLoss: forward returns no loss.
-
-        """
-        chance.seed()
+        """Return the loss of a batch, with its graph."""
+        seed(chance.SEED)
         with self.arithmetic(), progress.forward(kwargs, what, times=self.cost):
             return self._forward(kwargs)
 
@@ -77,8 +69,7 @@ class Learner:
         output = self.model(**self._fed(kwargs))
         loss = getattr(output, "loss", None)
         if loss is None or loss.numel() != 1:
-            msg = f"forward of {type(self.model).__name__} returns no loss for labels"
-            raise NoLoss(msg)
+            raise NoLoss(f"forward of {type(self.model).__name__} returns no loss for labels")
         parts = getattr(output, "loss_dict", None) or {}  # of losses that match boxes or masks
         others = {
             name: value
@@ -94,7 +85,7 @@ class Learner:
 
     def learn_more(self, kwargs: dict[str, Any], what: str = "training step") -> Trained:
         """Do the same without forgetting the gradients so far, as accumulation does."""
-        chance.seed()
+        seed(chance.SEED)
         with self.arithmetic(), progress.forward(kwargs, what, times=self.cost):
             trained = self._forward(kwargs)
             if trained.loss.requires_grad:
@@ -160,8 +151,7 @@ class Learner:
         """Return the loss of a batch behind one step of AdamW; the weights are then as before."""
         parameters = [p for p in self.model.parameters() if p.grad is not None]
         before = [p.detach().clone() for p in parameters]
-        optimizer = torch.optim.AdamW(parameters, lr=LEARNING_RATE, foreach=False)
-        optimizer.step()
+        torch.optim.AdamW(parameters, lr=LEARNING_RATE, foreach=False).step()
         try:
             with torch.no_grad():
                 return float(self.forward(batch.kwargs, "behind the update").loss)
@@ -211,10 +201,10 @@ def _in(dtype: torch.dtype, value: Any) -> Any:
 
 def _logits(output: Any) -> torch.Tensor | None:
     """Return the logits of an output; what is not the loss, such as start_logits, where it has no ``logits``."""
-    logits = layers.logits_of(output)
+    logits = outputs.logits_of(output)
     if logits is None or logits is not getattr(output, "loss", None):
         return logits
-    return layers.logits_of({name: value for name, value in output.items() if name != "loss"})
+    return outputs.logits_of({name: value for name, value in output.items() if name != "loss"})
 
 
 def as_json(value: float) -> float | str:

@@ -7,19 +7,15 @@ against the bytes of the checkpoint. Parameters of which no cut is known keep th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.cell.weights import Tracer
+from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.tensor import is_plain, same_bytes, tensor_hash
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from samebits_probe.model.checkpoint import Checkpoint
 
 Take = Callable[[torch.Tensor], torch.Tensor]
 Piece = tuple[str, str, bool]
@@ -80,9 +76,8 @@ def gradients(
             key, taken = (cut.tensor, cut.part), cut.take(gradient)
             parts[key] = parts[key] + taken if key in parts else taken
             holders.setdefault(cut.tensor, set()).add(name)
-    whole = _joined(parts)
     return (
-        whole,
+        _joined(parts),
         {name: len(names) for name, names in holders.items()},
         sorted({*without} - {*holders}),
     )
@@ -151,8 +146,7 @@ def _concatenated(
     weight: torch.Tensor, pieces: tuple[Piece, ...], checkpoint: Checkpoint
 ) -> list[Cut] | None:
     for dim in range(weight.ndim):
-        cuts = _along(weight, pieces, checkpoint, dim)
-        if cuts is not None:
+        if (cuts := _along(weight, pieces, checkpoint, dim)) is not None:
             return cuts
     return None
 
@@ -167,8 +161,7 @@ def _along(
         turned = (*shape[:-2], shape[-1], shape[-2]) if piece[2] and len(shape) > 1 else shape
         if len(turned) != weight.ndim or offset + turned[dim] > weight.shape[dim]:
             return None
-        inner = _whole(weight.narrow(dim, offset, turned[dim]), piece, checkpoint)
-        if inner is None:
+        if (inner := _whole(weight.narrow(dim, offset, turned[dim]), piece, checkpoint)) is None:
             return None
         cuts.append(_within(inner[0], dim, offset, turned[dim]))
         offset += turned[dim]
@@ -225,7 +218,6 @@ def _span(part: str) -> tuple[int, int]:
 
 
 def _twins(checkpoint: Checkpoint, names: Iterable[str]) -> set[str]:
-    """Return the names of tensors that hold the same bytes as another one."""
     by_hash: dict[Any, list[str]] = {}
     for name in names:
         by_hash.setdefault(tensor_hash(checkpoint.tensor(name).reshape(-1)), []).append(name)

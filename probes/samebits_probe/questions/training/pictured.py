@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
 from samebits_probe.model import choice, media_way
-from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, PIXELS, TOKENS
+from samebits_probe.model.choice import DECODER, MASK, PIXELS, TOKENS
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    Facts = dict[str, Any]
+Facts = dict[str, Any]
 
 PROMPT = "image-padded"
 """Name of the cell's prompt with an image in each of two rows."""
-_OF_TOKENS = (TOKENS, MASK, IMAGE_PLACES, *media_way.OPTIONAL, *media_way.VISIBLE)
-"""What has one value for each token, and is padded with the tokens."""
 _IGNORED = -100
 
 
@@ -29,7 +25,7 @@ def padded(model: Any, prompts: Mapping[str, Facts]) -> Facts | None:
     n_pads = (prompt[MASK] == 0).sum(1).tolist()
     moved = {
         name: torch.stack([row.roll(-n, 0) for row, n in zip(prompt[name], n_pads, strict=True)])
-        for name in _OF_TOKENS
+        for name in media_way.OF_TOKENS
         if name in prompt
     }
     images = places_of_images(model, moved[TOKENS])
@@ -44,8 +40,7 @@ def padded(model: Any, prompts: Mapping[str, Facts]) -> Facts | None:
 
 def places_of_images(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """Return 1 for each token that stands for a part of an image, and 0 for all others."""
-    signature = choice.signature_of(model.forward)
-    placeholder = media_way.placeholder("image", model.config, signature)
+    placeholder = media_way.placeholder("image", model.config, choice.signature_of(model.forward))
     return (ids == (-1 if placeholder is None else placeholder)).long()
 
 
@@ -80,9 +75,10 @@ def packed(model: Any, kwargs: Facts) -> tuple[Facts, Facts] | None:
         return None
     images = places_of_images(model, kwargs[TOKENS])
     last, first = int(images[0].nonzero()[-1]), int(images[1].nonzero()[0])
-    length = int(kwargs[MASK][1].sum())
-    cuts = (slice(0, last + 1), slice(first, length))
-    of_tokens = [name for name in (*_OF_TOKENS, "labels") if name in kwargs and name != MASK]
+    cuts = (slice(0, last + 1), slice(first, int(kwargs[MASK][1].sum())))
+    of_tokens = [
+        name for name in (*media_way.OF_TOKENS, "labels") if name in kwargs and name != MASK
+    ]
     as_one = {
         name: torch.cat([kwargs[name][i, cut] for i, cut in enumerate(cuts)])[None]
         for name in of_tokens
@@ -92,7 +88,7 @@ def packed(model: Any, kwargs: Facts) -> tuple[Facts, Facts] | None:
     apart = {name: _as_rows(as_one[name][0], lengths) for name in of_tokens}
     apart[MASK] = _as_rows(torch.ones(sum(lengths), dtype=torch.long), lengths)
     apart["labels"] = apart["labels"].masked_fill(apart[MASK] == 0, _IGNORED)
-    pixels = {n: v for n, v in kwargs.items() if n not in _OF_TOKENS and n != "labels"}
+    pixels = {n: v for n, v in kwargs.items() if n not in media_way.OF_TOKENS and n != "labels"}
     in_rows = pixels[PIXELS].ndim == 5 and pixels[PIXELS].shape[1] == 1
     of_one_row = {n: v.transpose(0, 1) if in_rows else v for n, v in pixels.items()}
     return {**as_one, "position_ids": positions, **of_one_row}, {**apart, **pixels}

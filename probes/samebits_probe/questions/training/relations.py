@@ -9,24 +9,32 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+from unittest import mock
 
 import torch
 
-from samebits_probe.model import decode, determinism, forks, layers
+from samebits_probe.model import decode, determinism, forks, layers, precision
+from samebits_probe.model.choice import TOKENS
 from samebits_probe.model.distance import Distance, broken, distance
 from samebits_probe.process import progress
 from samebits_probe.process.failure import in_one_line, raised
 from samebits_probe.questions.training import batches as rows
 from samebits_probe.questions.training import pictured
 from samebits_probe.questions.training.batches import ITEMS, ROUTER, Batch
-from samebits_probe.questions.training.way import NoMeaning, Relation, Setting, learned, lesson
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.questions.training.learner import Learner
-    from samebits_probe.questions.training.way import Results, Way
+from samebits_probe.questions.training.learner import Learner
+from samebits_probe.questions.training.way import (
+    NoMeaning,
+    Relation,
+    Results,
+    Setting,
+    Way,
+    learned,
+    lesson,
+)
 
 Facts = dict[str, Any]
 
@@ -95,8 +103,7 @@ class Judge:
             return facts | {"holds": False, "broken": True, "what": facts["missing"][0]}
         if not differing:
             return facts
-        promoted = self._promoted(one, other)
-        return facts | self._worst(differing, promoted)
+        return facts | self._worst(differing, self._promoted(one, other))
 
     def _worst(self, native: dict[str, Distance], promoted: dict[str, Distance] | None) -> Facts:
         """Return the first result in the order of data flow that stays in float64.
@@ -131,25 +138,18 @@ class Judge:
         except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
             self.no_float64 = in_one_line(error)
             return None
-        if self._twin.leaks:
-            listed = ", ".join(sorted(self._twin.leaks))
-            self.no_float64 = f"lower precision than float64 comes out of {listed}"
-            return None
-        return distances
+        self.no_float64 = precision.said_of(self._twin.leaks)
+        return None if self.no_float64 else distances
 
     @staticmethod
     def _is_chaotic(twin: Learner) -> bool:
-        ids = rows.unpacked(twin.model).kwargs["input_ids"] if _takes_tokens(twin.model) else None
-        if ids is None:
+        if getattr(twin.model, "main_input_name", TOKENS) != TOKENS:
             return False
+        ids = rows.unpacked(twin.model).kwargs[TOKENS]
         try:
-            return determinism.chaotic(twin.model, lambda: twin.evaluated({"input_ids": ids}))
+            return determinism.chaotic(twin.model, lambda: twin.evaluated({TOKENS: ids}))
         except Exception:  # noqa: BLE001  a model that needs more than ids is not asked
             return False
-
-
-def _takes_tokens(model: Any) -> bool:
-    return getattr(model, "main_input_name", "input_ids") == "input_ids"
 
 
 def _distances(first: Results, second: Results) -> dict[str, Distance]:
@@ -168,25 +168,28 @@ def _missing(first: Results, second: Results) -> list[str]:
 
 
 def _share(native: Distance, promoted: Distance | None) -> float:
-    """Return the share of a difference that float64 leaves."""
     if promoted is None or not native["max_abs"]:
         return 0.0
     return float(promoted["max_abs"]) / float(native["max_abs"])
 
 
-# --- ways ----------------------------------------------------------------------------------------
+def _inside(way: Way, *contexts: Callable[[Learner], AbstractContextManager[None]]) -> Way:
+    """Return a way that runs inside of contexts of its learner."""
+
+    def inside(learner: Learner) -> Results:
+        with contextlib.ExitStack() as stack:
+            for context in contexts:
+                stack.enter_context(context(learner))
+            return way(learner)
+
+    return inside
 
 
 def _checkpointing(*, reentrant: bool) -> Callable[[Learner, Setting], tuple[Way, Way]]:
     def ways(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         _require_checkpointing(learner)
-        again = learned(setting.main.kwargs)
-
-        def way(other: Learner) -> Results:
-            with _checkpointed(other, reentrant=reentrant):
-                return again(other)
-
-        return lesson(setting.main), way
+        checkpointed = partial(_checkpointed, reentrant=reentrant)
+        return lesson(setting.main), _inside(learned(setting.main.kwargs), checkpointed)
 
     return ways
 
@@ -197,16 +200,8 @@ def _checkpointing_of_layers(*, images: bool) -> Callable[[Learner, Setting], tu
     def ways(learner: Learner, setting: Setting) -> tuple[Way, Way]:
         _require_checkpointing(learner)
         again = learned((_with_images(setting) if images else setting.main).kwargs)
-
-        def plain(other: Learner) -> Results:
-            with _only_layers_learn(other):
-                return again(other)
-
-        def way(other: Learner) -> Results:
-            with _only_layers_learn(other), _checkpointed(other, reentrant=True):
-                return again(other)
-
-        return plain, way
+        checkpointed = partial(_checkpointed, reentrant=True)
+        return _inside(again, _only_layers_learn), _inside(again, _only_layers_learn, checkpointed)
 
     return ways
 
@@ -220,8 +215,7 @@ def _only_layers_learn(learner: Learner) -> Iterator[None]:
 
 def _with_images(setting: Setting) -> Batch:
     if setting.images is None:
-        msg = "no row of its batches has an image"
-        raise NoMeaning(msg)
+        raise NoMeaning("no row of its batches has an image")
     return setting.images
 
 
@@ -229,17 +223,13 @@ def _checkpointing_with_chance(learner: Learner, setting: Setting) -> tuple[Way,
     """Return a step with dropout, and one whose blocks run twice and must draw the same again."""
     _require_checkpointing(learner)
     if not learner.draws:
-        msg = "its training draws no numbers"
-        raise NoMeaning(msg)
-    again = learned(setting.main.kwargs)
-
-    def plain(other: Learner) -> Results:
-        with other.with_chance():
-            return again(other)
+        raise NoMeaning("its training draws no numbers")
+    again, checkpointed = learned(setting.main.kwargs), partial(_checkpointed, reentrant=False)
+    plain = _inside(again, Learner.with_chance)
+    twice = _inside(again, Learner.with_chance, checkpointed)
 
     def way(other: Learner) -> Results:
-        with other.with_chance(), _checkpointed(other, reentrant=False):
-            results = again(other)
+        results = twice(other)
         if other.promoted is None:
             _require_repeats(results, plain, other)
         return results
@@ -251,8 +241,9 @@ def _require_repeats(results: Results, plain: Way, learner: Learner) -> None:
     """Ask for two equal steps without checkpointing, if one with it is not equal to the first."""
     first = plain(learner)
     if not _same(results, first) and not _same(plain(learner), first):
-        msg = "with dropout two steps of one seed differ: it draws from what no seed sets"
-        raise NoMeaning(msg)
+        raise NoMeaning(
+            "with dropout two steps of one seed differ: it draws from what no seed sets"
+        )
 
 
 def _same(first: Results, second: Results) -> bool:
@@ -261,8 +252,7 @@ def _same(first: Results, second: Results) -> bool:
 
 def _require_checkpointing(learner: Learner) -> None:
     if not getattr(learner.model, "supports_gradient_checkpointing", False):
-        msg = "the class does not support gradient checkpointing"
-        raise NoMeaning(msg)
+        raise NoMeaning("the class does not support gradient checkpointing")
 
 
 @contextlib.contextmanager
@@ -287,17 +277,17 @@ def _checkpointed(learner: Learner, *, reentrant: bool) -> Iterator[None]:
 def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     main = setting.main.with_two_rows()
     if main.n_rows < 2:
-        msg = "its batch has one row, which cannot be repeated"
-        raise NoMeaning(msg)
+        raise NoMeaning("its batch has one row, which cannot be repeated")
     if main.labels is None or "labels" not in main.kwargs:
-        msg = "Trainer counts labels, and its batch has none of that name"
-        raise NoMeaning(msg)
+        raise NoMeaning("Trainer counts labels, and its batch has none of that name")
     if not rows.takes_items(learner.model):
-        msg = "the model takes no num_items_in_batch, so its losses are means of micro-batches"
-        raise NoMeaning(msg)
+        raise NoMeaning(
+            "the model takes no num_items_in_batch, so its losses are means of micro-batches"
+        )
     if any(value.detach().any() for value in learner.learn(main.kwargs).others.values()):
-        msg = "its further losses are of a whole batch: a sum of micro-batches has others"
-        raise NoMeaning(msg)
+        raise NoMeaning(
+            "its further losses are of a whole batch: a sum of micro-batches has others"
+        )
     items = rows.n_items(main, shifted=setting.shifted)
 
     def way(other: Learner) -> Results:
@@ -313,25 +303,22 @@ def _accumulated(learner: Learner, setting: Setting) -> tuple[Way, Way]:
 
 def _packed(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if setting.head != "causal-lm":
-        msg = "only rows of a causal language model are packed"
-        raise NoMeaning(msg)
+        raise NoMeaning("only rows of a causal language model are packed")
     if not forks.accepts(learner.model, "position_ids"):
-        msg = "forward takes no position_ids"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no position_ids")
     batch, other = rows.packed(learner.model), rows.packed(learner.model, "c")
     if _sees_the_first(learner, batch, other):
-        msg = "the second sequence of a packed row sees the first in this release and attention"
-        raise NoMeaning(msg)
+        raise NoMeaning(
+            "the second sequence of a packed row sees the first in this release and attention"
+        )
     return learned(batch.kwargs), learned(rows.unpacked(learner.model).kwargs)
 
 
 def _packed_with_images(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     images = _with_images(setting)
     _packed(learner, setting)
-    made = pictured.packed(learner.model, images.kwargs)
-    if made is None:
-        msg = "its images need more than a position of each token"
-        raise NoMeaning(msg)
+    if (made := pictured.packed(learner.model, images.kwargs)) is None:
+        raise NoMeaning("its images need more than a position of each token")
     options = rows.without_cache(learner.model)
     as_one, apart = ({**kwargs, **options} for kwargs in made)
     return learned(as_one), learned(apart)
@@ -341,10 +328,8 @@ def _padding(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     """Return a step of padded rows, and one with other ids in the padding."""
     del learner
     batch = setting.images or setting.main
-    other = pictured.other_padding(batch.kwargs)
-    if other is None:
-        msg = "its batch has no padding"
-        raise NoMeaning(msg)
+    if (other := pictured.other_padding(batch.kwargs)) is None:
+        raise NoMeaning("its batch has no padding")
     return lesson(batch), learned(other)
 
 
@@ -367,8 +352,7 @@ def _inputs(batch: Batch) -> Facts:
 
 def _as_in_evaluation(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if norm := batch_norm(learner.model):
-        msg = f"{norm} takes the batch's statistics in training, by design"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"{norm} takes the batch's statistics in training, by design")
     kwargs = setting.main.kwargs
 
     def training(other: Learner) -> Results:
@@ -389,8 +373,7 @@ def batch_norm(model: torch.nn.Module) -> str:
 
 def _logits(logits: torch.Tensor | None) -> Results:
     if logits is None:
-        msg = "forward returns no logits"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward returns no logits")
     return {"logits": logits.detach()}
 
 
@@ -398,10 +381,8 @@ _PROMPT, _STEPS = 4, 4
 
 
 def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
-    can_generate = getattr(learner.model, "can_generate", lambda: False)()
-    if setting.head != "causal-lm" or not can_generate:
-        msg = "the class does not generate"
-        raise NoMeaning(msg)
+    if setting.head != "causal-lm" or not getattr(learner.model, "can_generate", lambda: False)():
+        raise NoMeaning("the class does not generate")
     ids = rows.unpacked(learner.model).kwargs["input_ids"]
     ids = torch.cat([ids, ids.flip(1)], dim=1)[:, : _PROMPT + _STEPS]
     chosen = ids[:, _PROMPT:]
@@ -432,7 +413,6 @@ def _logprobs(learner: Learner, setting: Setting) -> tuple[Way, Way]:
 
 
 def _of_tokens(learner: Learner, logits: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
-    """Return the log probabilities of the chosen tokens."""
     wide = logits.detach().to(learner.promoted or torch.float32)
     return torch.log_softmax(wide, -1).gather(-1, chosen[..., None])[..., 0]
 
@@ -441,19 +421,17 @@ def _frozen(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     all_names = [name for name, _ in learner.model.named_parameters()]
     names = all_names[: len(all_names) // 2]
     if not names or len(names) == len(all_names):
-        msg = "it has too few parameters to freeze a part of them"
-        raise NoMeaning(msg)
-    plain, again = lesson(setting.main), learned(setting.main.kwargs)
+        raise NoMeaning("it has too few parameters to freeze a part of them")
+    plain = lesson(setting.main)
 
     def all_but_frozen(other: Learner) -> Results:
         return {name: value for name, value in plain(other).items() if name not in names}
 
-    def way(other: Learner) -> Results:
+    def freezing(other: Learner) -> AbstractContextManager[None]:
         parameters = dict(other.model.named_parameters())
-        with _requires_no_grad([parameters[name] for name in names]):
-            return again(other)
+        return _requires_no_grad([parameters[name] for name in names])
 
-    return all_but_frozen, way
+    return all_but_frozen, _inside(learned(setting.main.kwargs), freezing)
 
 
 @contextlib.contextmanager
@@ -470,32 +448,22 @@ def _requires_no_grad(parameters: list[torch.nn.Parameter]) -> Iterator[None]:
 
 def _eager(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     if getattr(learner.model.config, "_attn_implementation", None) != "sdpa":
-        msg = "its attention is not sdpa"
-        raise NoMeaning(msg)
+        raise NoMeaning("its attention is not sdpa")
     again = learned(setting.main.kwargs)
-
-    def way(other: Learner) -> Results:
-        with forks.eager_attention(other.model):
-            return again(other)
-
-    return lesson(setting.main), way
+    return lesson(setting.main), _inside(again, lambda other: forks.eager_attention(other.model))
 
 
 def _router(learner: Learner, setting: Setting) -> tuple[Way, Way]:
     """Return a step that asks for the router's loss by an argument, and one by the config."""
     config = learner.model.config
     if not forks.accepts(learner.model, ROUTER) or getattr(config, ROUTER, None) is not False:
-        msg = "forward and config have no switch for a router's loss"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward and config have no switch for a router's loss")
 
-    def by_config(other: Learner) -> Results:
-        other.model.config.output_router_logits = True
-        try:
-            return learned(setting.main.kwargs)(other)
-        finally:
-            other.model.config.output_router_logits = False
+    def switch(other: Learner) -> AbstractContextManager[Any]:
+        return mock.patch.object(other.model.config, ROUTER, True)
 
-    return learned(setting.main.kwargs | {ROUTER: True}), by_config
+    by_argument = learned(setting.main.kwargs | {ROUTER: True})
+    return by_argument, _inside(learned(setting.main.kwargs), switch)
 
 
 RELATIONS = (

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from samebits_probe.model.tensor import Keeper
 from samebits_probe.process.failure import raised
 from samebits_probe.questions.training import origin
-from samebits_probe.questions.training.batches import ITEMS, ROUTED, problem_of
+from samebits_probe.questions.training.batches import ITEMS, ROUTED, Batch, problem_of
 from samebits_probe.questions.training.formula import formula
-from samebits_probe.questions.training.learner import as_json
-
-if TYPE_CHECKING:
-    import torch
-
-    from samebits_probe.model.tensor import Keeper
-    from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.learner import Learner, Trained
-    from samebits_probe.questions.training.origin import Places
+from samebits_probe.questions.training.learner import Learner, Trained, as_json
+from samebits_probe.questions.training.origin import Places
 
 Facts = dict[str, Any]
 
@@ -61,8 +57,7 @@ def _of_batch(learner: Learner, batch: Batch, trained: Trained, keeper: Keeper) 
         logits = trained.logits.detach()
         facts["logits"] = keeper.ref(_of_tokens(logits, learner.model, batch))
         if learner.promoted is None and batch.labels is not None:
-            items = batch.kwargs.get(ITEMS)
-            facts["formula"] = formula(logits, batch.labels, loss, items)
+            facts["formula"] = formula(logits, batch.labels, loss, batch.kwargs.get(ITEMS))
     return facts
 
 

@@ -10,9 +10,12 @@ says which they are.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from samebits_probe.model import determinism, heap, load, small
 from samebits_probe.model.checkpoint import Checkpoint
@@ -21,22 +24,14 @@ from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import files, hashing, memory, progress, threads
 from samebits_probe.process.calls import CALLS
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, in_one_line
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import batches, origin, pictured, relations, signals
-from samebits_probe.questions.training.batches import NoLoss
+from samebits_probe.questions.training.batches import Batch, NoLoss
 from samebits_probe.questions.training.learner import Learner
+from samebits_probe.questions.training.origin import Places
+from samebits_probe.questions.training.tasks import StepJob, TrainingTask
 from samebits_probe.questions.training.way import Setting
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import torch
-
-    from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import StepJob, TrainingTask
-    from samebits_wire.jobs import TaskJob
+from samebits_wire.jobs import TaskJob
 
 Facts = dict[str, Any]
 _COPIES = 9
@@ -79,14 +74,7 @@ def write_trained(
     except Exception as error:  # noqa: BLE001  a model that raises in training is a result
         facts["failure"] = describe(name, error)
     facts["seconds"] = round(time.perf_counter() - started, 4)
-    record = {
-        "format": f"samebits-{name}",
-        "format_version": version,
-        "hash_algorithm": ALGORITHM,
-        "cell": job["cell"],
-        "entered": CALLS.table(),
-        **facts,
-    }
+    record = hashing.head(name, version) | {"cell": job["cell"], "entered": CALLS.table(), **facts}
     files.write_sealed(Path(task["result"]), record)
 
 
@@ -101,12 +89,7 @@ def _trained(job: StepJob, started: float) -> Facts:
 def subject(
     source: load.Source, *, large: bool
 ) -> Iterator[tuple[load.Loaded, load.Source, Facts | None]]:
-    """Load what is trained: a model, or a made one of its kind, with its source and its facts.
-
-    Raises:
-        NotTrained: the model is too large, and no small one can be made.
-
-    """
+    """Load what is trained: a model, or a made one of its kind, with its source and its facts."""
     progress.begin("load")
     loaded = load.load(source)
     if large or load.n_bytes(loaded.model) <= small.LIMIT:
@@ -116,8 +99,9 @@ def subject(
         try:
             made = stack.enter_context(small.made(loaded, source))
         except small.NoneMade as reason:
-            msg = f"it is too large, and no small model of its kind can be made: {reason}"
-            raise NotTrained(msg) from reason
+            raise NotTrained(
+                f"it is too large, and no small model of its kind can be made: {reason}"
+            ) from reason
         yield loaded._replace(model=made.model), source.at(str(made.folder)), made.facts
 
 
@@ -129,8 +113,7 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
     where = origin.places(loaded.model, checkpoint)
     weights = _digest_of(checkpoint)
     dtype = loaded.model.dtype
-    prompts = prompts_of(job, loaded, dtype)
-    made = batches.batches(loaded.model, loaded.head, prompts)
+    made = batches.batches(loaded.model, loaded.head, prompts_of(job, loaded, dtype))
     learner = Learner(loaded.model, dtype)
     if not _repeats(learner, made[0]):
         raise NotTrained(determinism.NOT_REPEATED)
@@ -152,11 +135,9 @@ def _step(job: StepJob, loaded: load.Loaded, source: load.Source, started: float
 
 
 def _in_float64(learner: Learner, made: list[Batch], where: Places, keeper: Keeper) -> Facts:
-    """Return the signals of a copy in float64, or why there are none."""
     try:
         progress.begin("training in float64")
-        twin = learner.in_float64()
-        return {"float64": signals.signals(twin, made, where, keeper)}
+        return {"float64": signals.signals(learner.in_float64(), made, where, keeper)}
     except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
         return {"no_float64": in_one_line(error)}
 
@@ -175,7 +156,6 @@ def prompts_of(job: TaskJob, loaded: load.Loaded, dtype: torch.dtype) -> dict[st
 
 
 def _repeats(learner: Learner, batch: Batch) -> bool:
-    """Return True if two training forwards with their backward give the same bytes."""
     digests = []
     for _ in range(2):
         loss = learner.learn(batch.kwargs, "repeated").loss.detach()

@@ -7,31 +7,25 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model import heap, load
-from samebits_probe.process import files, memory, progress, threads
+from samebits_probe.process import files, hashing, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
-from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.questions.training import batches, origin
-from samebits_probe.questions.training.batches import NoLoss
-from samebits_probe.questions.training.learner import Learner
+from samebits_probe.questions.training.batches import Batch, NoLoss
+from samebits_probe.questions.training.learner import Learner, Trained
+from samebits_probe.questions.training.origin import Places
 from samebits_probe.questions.training.step import NotTrained, places_of, prompts_of, subject
+from samebits_probe.questions.training.tasks import TraceJob
 from samebits_probe.questions.training.traced import StepTrace
 from samebits_probe.trace.values import digest
 from samebits_wire import formats
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.learner import Trained
-    from samebits_probe.questions.training.origin import Places
-    from samebits_probe.questions.training.tasks import TraceJob
-    from samebits_wire.jobs import TaskJob
+from samebits_wire.jobs import TaskJob
 
 Facts = dict[str, Any]
 _TRACED_COST = 100
@@ -42,11 +36,7 @@ _COPIES = 6
 
 def run(job: TraceJob) -> None:
     """Trace one training step and write the result."""
-    head = {
-        "format": "samebits-step-trace",
-        "format_version": formats.STEP_TRACE,
-        "hash_algorithm": ALGORITHM,
-    }
+    head = hashing.head("step-trace", formats.STEP_TRACE)
     write(job, job["task"]["result"], head, lambda: _traced(job))
 
 
@@ -79,9 +69,7 @@ def _traced(job: TraceJob) -> Facts:
         learner = learner_of(loaded, options["rung"])
         trace, facts = traced(learner, batch, where, backward=options["backward"])
         facts["trace"] = {
-            "format": "samebits-trace",
-            "format_version": formats.TRACE,
-            "hash_algorithm": ALGORITHM,
+            **hashing.head("trace", formats.TRACE),
             "cell": job["cell"],
             "prompt": batch.name,
             "what": "training",
@@ -96,18 +84,12 @@ def _traced(job: TraceJob) -> Facts:
 
 
 def batch_of(job: TaskJob, loaded: load.Loaded, name: str) -> Batch:
-    """Return a batch of a model by its name.
-
-    Raises:
-        NotTrained: the model takes no such batch.
-
-    """
+    """Return a batch of a model by its name."""
     prompts = prompts_of(job, loaded, loaded.model.dtype)
     for batch in batches.batches(loaded.model, loaded.head, prompts):
         if batch.name == name:
             return batch
-    msg = f"it takes no batch {name}"
-    raise NotTrained(msg)
+    raise NotTrained(f"it takes no batch {name}")
 
 
 def learner_of(loaded: load.Loaded, rung: str) -> Learner:
@@ -131,8 +113,7 @@ def traced(
     marked: dict[str, str] = {}
     plain = _digests(learner, _step(learner, batch, backward=backward))
     inputs = {n: value for n, value in batch.kwargs.items() if isinstance(value, torch.Tensor)}
-    coarse = learner.promoted is not None
-    trace = StepTrace(learner.model, inputs, coarse=coarse)
+    trace = StepTrace(learner.model, inputs, coarse=learner.promoted is not None)
     with phase("trace of a training step"), trace:
         trained = _step(learner, batch, backward=backward)
         trace.mark("logits", trained.logits)

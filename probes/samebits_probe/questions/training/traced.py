@@ -52,8 +52,7 @@ class StepTrace(Trace):
     def _operation(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if func._schema.name.rpartition("::")[2] in _ALLOCATING:
             return self._unwritten(func(*args, **kwargs))
-        node = torch._C._current_autograd_node()
-        if node is None:
+        if (node := torch._C._current_autograd_node()) is None:
             self._note_forward(func)
             return super()._operation(func, args, kwargs)
         first = len(self.ops)
@@ -82,15 +81,12 @@ class StepTrace(Trace):
 
     def place(self) -> tuple[int, int, int]:
         """Return module, functions and line; in the backward those of the forward operation."""
-        node = torch._C._current_autograd_node()
-        if node is None:
+        if (node := torch._C._current_autograd_node()) is None:
             return super().place()
         _, running, line = self._where()
-        made_by = self._forward.get(node._sequence_nr())
-        if made_by is None:
+        if (made_by := self._forward.get(node._sequence_nr())) is None:
             return self._table.number("modules", self._owner(node)), *self._chain(running), line
-        chain = self._chain((*running, *made_by.functions))
-        return made_by.module, *chain, line or made_by.line
+        return made_by.module, *self._chain((*running, *made_by.functions)), line or made_by.line
 
     def _owner(self, node: Any) -> str:
         """Return the module whose parameter a node adds a gradient to; '' for any other node."""

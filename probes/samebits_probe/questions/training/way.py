@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+import torch
 
-    import torch
+from samebits_probe.questions.training.batches import Batch
+from samebits_probe.questions.training.learner import Learner
 
-    from samebits_probe.questions.training.batches import Batch
-    from samebits_probe.questions.training.learner import Learner
-
-    Results = dict[str, torch.Tensor]
-    """What a way computes: ``loss``, ``logits``, or gradients by parameter."""
-    Way = Callable[[Learner], Results]
+Results = dict[str, torch.Tensor]
+"""What a way computes: ``loss``, ``logits``, or gradients by parameter."""
+Way = Callable[[Learner], Results]
 
 
 class NoMeaning(Exception):  # noqa: N818  that a relation does not apply is a result
@@ -52,7 +50,6 @@ def learned(kwargs: dict[str, Any]) -> Way:
     """Return the way that learns from these arguments again: their loss and all gradients."""
 
     def way(learner: Learner) -> Results:
-        trained = learner.learn(kwargs)
-        return {"loss": trained.loss.detach().reshape(1), **learner.gradients()}
+        return {"loss": learner.learn(kwargs).loss.detach().reshape(1), **learner.gradients()}
 
     return way

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import PretrainedConfig, PreTrainedModel
 
-from samebits_probe.questions.usage.subject import error_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from samebits_probe.questions.usage.subject import Subject
+from samebits_probe.questions.usage.subject import Subject, error_text
 
 Facts = dict[str, Any]
 _NAMED = "_attn_implementation"

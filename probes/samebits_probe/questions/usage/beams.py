@@ -8,7 +8,7 @@ sounds, generate() has to repeat those for each beam of a row, and not for the n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import LogitsProcessorList
@@ -16,11 +16,8 @@ from transformers import LogitsProcessorList
 from samebits_probe.model import forks, media_way
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance
-from samebits_probe.questions.usage.subject import NoMeaning, error_text
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 from samebits_probe.questions.usage.table import Table
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
 _IDS, _MASK = "input_ids", "attention_mask"
@@ -57,26 +54,19 @@ class _Rows:
     def __call__(self, ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """Return the scores, those of some tokens without a chance."""
         if self.ids is not None:
-            before = ids[:, : self.ids.shape[1]]
-            self.n_moved += int((before != self.ids).any(dim=1).sum())
+            self.n_moved += int((ids[:, : self.ids.shape[1]] != self.ids).any(dim=1).sum())
         self.ids = ids.clone()
         never = [token for token in self._never if token < scores.shape[1]]
         return scores.index_fill(1, torch.tensor(never, dtype=torch.long), -torch.inf)
 
 
 def beams(subject: Subject) -> Facts:
-    """Return how far the logits of beams are from those of their tokens without a cache.
-
-    Raises:
-        NoMeaning: the class does not generate, or the beams did not change places.
-
-    """
+    """Return how far the logits of beams are from those of their tokens without a cache."""
     _require_generates(subject)
     prompt = subject.ids("beams", _PROMPT_LENGTH)
     facts = _searched(subject, {_IDS: prompt, _MASK: torch.ones_like(prompt)}, _BEAMS, never=[])
     if facts.get("n_moved") == 0:
-        msg = "no beam took the place of another one"
-        raise NoMeaning(msg)
+        raise NoMeaning("no beam took the place of another one")
     return facts
 
 
@@ -111,12 +101,10 @@ def _has_more_than_text(fed: Facts) -> bool:
 
 def _require_generates(subject: Subject) -> None:
     if not getattr(subject.model, "can_generate", lambda: False)():
-        msg = f"{type(subject.model).__name__} does not generate"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"{type(subject.model).__name__} does not generate")
 
 
 def _searched(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> Facts:
-    """Return distances of greedy decoding and of beams, or the exception."""
     try:
         greedy, _ = _run(subject, fed, GREEDY, never)
         searched, n_moved = _run(subject, fed, arguments, never)
@@ -128,26 +116,19 @@ def _searched(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) 
 
 
 def _run(subject: Subject, fed: Facts, arguments: Facts, never: list[int]) -> tuple[Facts, int]:
-    """Return distances of the last step's logits, and how many rows moved before it."""
     table, rows = _Watched(by_step=True), _Rows(never)
-    handle = subject.model.register_forward_hook(table, with_kwargs=True)
-    try:
+    copies = {n: value.clone() if torch.is_tensor(value) else value for n, value in fed.items()}
+    with subject.model.register_forward_hook(table, with_kwargs=True):
         subject.model.generate(
-            **{
-                name: value.clone() if torch.is_tensor(value) else value
-                for name, value in fed.items()
-            },
+            **copies,
             max_new_tokens=_STEPS,
             eos_token_id=None,
             pad_token_id=0,
             logits_processor=LogitsProcessorList([rows]),
             **arguments,
         )
-    finally:
-        handle.remove()
     if table.own is None or rows.ids is None:
-        msg = "generate() does not call the model's own forward"
-        raise NoMeaning(msg)
+        raise NoMeaning("generate() does not call the model's own forward")
     options = {"use_cache": False} if forks.accepts(subject.model, "use_cache") else {}
     full = subject.model(**_repeated(fed, rows.ids), **options).logits[:, -1]
     facts = {"by_cache": distance(full, table.own)["max_abs"]}

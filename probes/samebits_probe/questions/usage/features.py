@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import values
 from samebits_probe.model.tensor import tensor_hash
-from samebits_probe.questions.usage.subject import NoMeaning, error_text
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _METHOD = re.compile(
@@ -53,12 +50,7 @@ def _called(subject: Subject, method: Any) -> Facts:
 
 
 def _inputs(subject: Subject, method: Any) -> Facts:
-    """Return the inputs that a method cannot do without.
-
-    Raises:
-        NoMeaning: it needs others than token ids, pixels and sounds.
-
-    """
+    """Return the inputs that a method cannot do without."""
     parameters = inspect.signature(method).parameters.values()
     needed = [
         p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
@@ -69,8 +61,7 @@ def _inputs(subject: Subject, method: Any) -> Facts:
     if first in _VALUES and _has_image_token(subject.model.config):
         prompt = next((fed for fed in subject.prompts.values() if {*names} <= fed.keys()), None)
         if prompt is None:
-            msg = f"no prompt has {', '.join(names)}"
-            raise NoMeaning(msg)
+            raise NoMeaning(f"no prompt has {', '.join(names)}")
         return {p.name: prompt[p.name] for p in parameters if p.name in prompt}
     inputs = {}
     for name in names:
@@ -81,11 +72,9 @@ def _inputs(subject: Subject, method: Any) -> Facts:
             of = "usage" if kind == name else "usage, a query"
             inputs[name] = values(of, kind, subject.model.config).to(subject.model.dtype)
         else:
-            msg = f"it needs {name}"
-            raise NoMeaning(msg)
+            raise NoMeaning(f"it needs {name}")
     if not inputs:
-        msg = "it names no input"
-        raise NoMeaning(msg)
+        raise NoMeaning("it names no input")
     return inputs
 
 
@@ -97,8 +86,7 @@ def _has_image_token(config: Any) -> bool:
 
 def _tensor(output: Any) -> torch.Tensor | None:
     """Return the features: a tensor as it is, the pooled one of an output, else all of it in a row; of a list the first."""
-    pooled = getattr(output, "pooler_output", None)
-    for value in (output, pooled):
+    for value in (output, getattr(output, "pooler_output", None)):
         first = value[0] if isinstance(value, (list, tuple)) and value else value
         if torch.is_tensor(first):
             return first

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import forks
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import past_window, text_config
-from samebits_probe.questions.usage.subject import HALF, NoMeaning, error_text
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
+from samebits_probe.questions.usage.subject import HALF, NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _MAX_WINDOW = 512
@@ -21,17 +18,13 @@ _POSITION_ERROR = 3
 """Number of positions by which the wrong cache_position is off."""
 
 
-# --- output_attentions ---------------------------------------------------------------------
-
-
 def attentions(subject: Subject) -> Facts:
     """Return the result of output_attentions=True, with the model as it is and with eager."""
     model, ids = subject.model, subject.ids()
     facts: Facts = {"implementation": getattr(model.config, "_attn_implementation", None) or ""}
     facts["given"], logits = _attentions_of(model, ids)
     if logits is not None and facts["given"] == "tensors":
-        plain = subject.logits()
-        facts["logits_changed"] = not same_bytes(plain, logits)
+        facts["logits_changed"] = not same_bytes(subject.logits(), logits)
     facts["set_in_config"] = _set_in_config(model)
     if facts["given"] != "tensors" and facts["implementation"] not in ("", "eager"):
         with forks.eager_attention(model):
@@ -40,7 +33,6 @@ def attentions(subject: Subject) -> Facts:
 
 
 def _attentions_of(model: Any, ids: torch.Tensor) -> tuple[str, torch.Tensor | None]:
-    """Return the kind of the attentions, and the logits."""
     try:
         output = model(ids, output_attentions=True)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
@@ -69,9 +61,6 @@ def _set_in_config(model: Any) -> str:
     return ""
 
 
-# --- packed sequences ----------------------------------------------------------------------
-
-
 class Way(NamedTuple):
     """One way to feed two sequences packed into one row."""
 
@@ -94,8 +83,7 @@ def packed(subject: Subject) -> Facts:
     first. The same ids under ordinary positions show how large that change can be.
     """
     if not subject.accepts("position_ids"):
-        msg = "forward takes no position_ids"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no position_ids")
     first_ids, other_ids, second_ids = (subject.ids(f"packed {name}", HALF) for name in "abc")
     pairs = tuple(torch.cat([head, second_ids], dim=1) for head in (first_ids, other_ids))
     ordinary = [subject.model(ids).logits[:, HALF:] for ids in pairs]
@@ -125,27 +113,20 @@ def _packed_in(
     }
 
 
-# --- the cache -----------------------------------------------------------------------------
-
-
 def cache(subject: Subject) -> Facts:
     """Return the contents of a cache's layers after a forward past the sliding window."""
     model = subject.model
     if not forks.takes_kv_cache(model):
-        msg = "forward takes no cache of keys and values"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no cache of keys and values")
     length = past_window(text_config(model.config))
     if length > _MAX_WINDOW:
-        msg = f"at most {_MAX_WINDOW} tokens are fed, and its window needs {length}"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"at most {_MAX_WINDOW} tokens are fed, and its window needs {length}")
     new_cache = forks.new_cache(model, 1, length, model.dtype)
     keyword = forks.cache_keyword(model) or ""
     arguments = {keyword: new_cache} if new_cache is not None else {}
     output = model(subject.ids("cache", length), use_cache=True, **arguments)
-    cache_after = getattr(output, keyword, None)
-    if cache_after is None:
-        msg = "forward returns no cache"
-        raise NoMeaning(msg)
+    if (cache_after := getattr(output, keyword, None)) is None:
+        raise NoMeaning("forward returns no cache")
     keys = {
         int(name.split()[1]): tensor
         for name, tensor in forks.cache_tensors(cache_after)
@@ -166,22 +147,17 @@ def _counted_kinds(layers: Any) -> list[Facts]:
     """Return each kind of layer once, with the number of such layers."""
     kinds: list[Facts] = []
     for layer in layers:
-        same = next((kind for kind in kinds if layer.items() <= kind.items()), None)
-        if same is None:
+        if (same := next((kind for kind in kinds if layer.items() <= kind.items()), None)) is None:
             kinds.append(layer | {"n": 1})
         else:
             same["n"] += 1
     return kinds
 
 
-# --- cache_position ------------------------------------------------------------------------
-
-
 def cache_position(subject: Subject) -> Facts:
     """Return whether forward takes cache_position, and what a wrong one changes."""
     if not forks.takes_kv_cache(subject.model):
-        msg = "forward takes no cache of keys and values"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no cache of keys and values")
     ids = subject.ids()
     wrong = torch.arange(ids.shape[1]) + _POSITION_ERROR
     facts: Facts = {"named": subject.accepts("cache_position")}

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from samebits_probe.model import forks
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.distance import distance, same_bytes
-from samebits_probe.questions.usage.subject import NoMeaning, error_text
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _STEPS = 4
@@ -77,8 +74,7 @@ def _against(first: _Decoded, subject: Subject, **arguments: Any) -> Facts:
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return {"refused": error_text(error)}
     n_both = min(len(first.ids), len(second.ids))
-    same = (first.ids[:n_both] == second.ids[:n_both]).long().cumprod(0)
-    n_same = int(same.sum())
+    n_same = int((first.ids[:n_both] == second.ids[:n_both]).long().cumprod(0).sum())
     n_compared = min(n_same + 1, n_both)  # the scores of the first other token are comparable
     return {
         "steps": [len(first.ids), len(second.ids)],
@@ -94,29 +90,21 @@ def position_ids(subject: Subject) -> Facts:
     The passed positions are those that generate() computes itself if it gets none.
     """
     if not subject.accepts("position_ids"):
-        msg = "forward takes no position_ids"
-        raise NoMeaning(msg)
+        raise NoMeaning("forward takes no position_ids")
     plain = _logits(subject)
     fed: list[int | None] = []
-    hook = subject.model.register_forward_pre_hook(_position_hook(fed), with_kwargs=True)
-    try:
-        with_positions = _logits(subject, position_ids=torch.arange(_PROMPT_LENGTH)[None])
-    except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return {"refused": error_text(error)}
-    finally:
-        hook.remove()
-    same = with_positions.shape == plain.shape and same_bytes(with_positions, plain)
-    return {"prompt": _PROMPT_LENGTH, "fed": fed, "same_logits": same}
 
-
-def _position_hook(fed: list[int | None]) -> Any:
-    """Return a hook that records the last position of forward's inputs."""
-
-    def hook(_module: Any, _args: Any, kwargs: Facts) -> None:
+    def note(_module: Any, _args: Any, kwargs: Facts) -> None:
         positions = kwargs.get("position_ids")
         fed.append(int(positions.reshape(-1)[-1]) if isinstance(positions, torch.Tensor) else None)
 
-    return hook
+    try:
+        with subject.model.register_forward_pre_hook(note, with_kwargs=True):
+            with_positions = _logits(subject, position_ids=torch.arange(_PROMPT_LENGTH)[None])
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {"refused": error_text(error)}
+    same = with_positions.shape == plain.shape and same_bytes(with_positions, plain)
+    return {"prompt": _PROMPT_LENGTH, "fed": fed, "same_logits": same}
 
 
 def assisted(subject: Subject) -> Facts:
@@ -137,7 +125,6 @@ def strategies(subject: Subject) -> Facts:
 
 
 def _exception_of(subject: Subject, **arguments: Any) -> str:
-    """Return the exception of generate(), or ''."""
     try:
         _generate(subject, **arguments)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
@@ -154,15 +141,8 @@ def _logits(subject: Subject, **arguments: Any) -> torch.Tensor:
 def _generate(
     subject: Subject, prompt: str = "generate", length: int = _PROMPT_LENGTH, **arguments: Any
 ) -> Any:
-    """Return the output of a greedy generate().
-
-    Raises:
-        NoMeaning: the class does not generate.
-
-    """
     if not getattr(subject.model, "can_generate", lambda: False)():
-        msg = f"{type(subject.model).__name__} does not generate"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"{type(subject.model).__name__} does not generate")
     ids = subject.ids(prompt, length)
     options = {"do_sample": False, "max_new_tokens": _STEPS, "pad_token_id": 0} | arguments
     return subject.model.generate(ids, attention_mask=torch.ones_like(ids), **options)

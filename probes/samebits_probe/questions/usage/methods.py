@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from samebits_probe.model.inputs import has_media
-from samebits_probe.questions.usage.subject import NoMeaning, error_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from samebits_probe.questions.usage.subject import Subject
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 
 Facts = dict[str, Any]
 _FROM_LABELS, _FROZEN = "prepare_decoder_input_ids_from_labels", "enable_input_require_grads"
@@ -85,8 +81,7 @@ def _getters(model: Any) -> Iterator[tuple[str, Callable[[], str]]]:
 
 def _got(owner: Any, getter: str) -> str:
     """Return the class of a part, which has other names in other releases."""
-    found = getattr(owner, getter)()
-    if found is None:
+    if (found := getattr(owner, getter)()) is None:
         return "None"
     return f"{type(found).__name__}, the model itself" if found is owner else type(found).__name__
 
@@ -106,19 +101,12 @@ def _timed(subject: Subject) -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def _times(model: Any, sound: Facts, named: Facts) -> str:
-    """Return the tokens and the times of each row.
-
-    Raises:
-        NoMeaning: generate() returns no times.
-
-    """
+    """Return the tokens and the times of each row."""
     fed = {name: value for name, value in sound.items() if name in _OF_SOUNDS}
     with torch.no_grad():
         output = model.generate(**fed, do_sample=False, **_SIX, **named)
-    times = output.get("token_timestamps")
-    if times is None:
-        msg = "generate() returns no times"
-        raise NoMeaning(msg)
+    if (times := output.get("token_timestamps")) is None:
+        raise NoMeaning("generate() returns no times")
     rows = [[round(float(time), 2) for time in row] for row in times]
     return f"{output['sequences'].tolist()} at {rows}"
 
@@ -130,16 +118,10 @@ def _from_labels(model: Any) -> str:
 
 
 def _set(model: Any, part: str, **named: Any) -> str:
-    """Put a part where it is, and say whether the getter returns it.
-
-    Raises:
-        NoMeaning: the model has no such part of its own.
-
-    """
+    """Put a part where it is, and say whether the getter returns it."""
     module = getattr(model, f"get_{part}")(**named)
     if module is model or not any(module is own for own in model.modules()):
-        msg = "the model has no such part"
-        raise NoMeaning(msg)
+        raise NoMeaning("the model has no such part")
     getattr(model, f"set_{part}")(module, **named)
     return str(getattr(model, f"get_{part}")(**named) is module)
 
@@ -154,15 +136,9 @@ def _of_other_kinds(subject: Subject, first: str | None) -> Iterator[str]:
 
 
 def _frozen(subject: Subject, name: str | None) -> str:
-    """Return whether gradients reach the output of a model that is trained by an adapter.
-
-    Raises:
-        NoMeaning: the cell has no prompt for it.
-
-    """
+    """Return whether gradients reach the output of a model that is trained by an adapter."""
     if name is None:
-        msg = "the cell has no prompt"
-        raise NoMeaning(msg)
+        raise NoMeaning("the cell has no prompt")
     model = subject.model
     model.requires_grad_(False)
     with suppress(AttributeError):  # an earlier call may have put its hook, and a second one stays

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.phase import InFork, Phase
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load, small
 from samebits_probe.questions.usage import usage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from samebits_probe.cell.phase import InFork
-    from samebits_probe.cell.session import Session
 
 _FORWARDS = 60
 """Cost of the phase, in plain forwards."""
@@ -28,8 +24,7 @@ def observe(session: Session) -> None:
         session.model_forks.pop("usage").forget()
         return
     session.begin("usage")
-    answer = session.run_in_fork("usage", str(session.seconds_left))
-    if answer is None:
+    if (answer := session.run_in_fork("usage", str(session.seconds_left))) is None:
         return
     if reason := answer.pop(_NONE_MADE, ""):
         session.skip("usage: made model", f"no small model of its kind: {reason}", "cost")

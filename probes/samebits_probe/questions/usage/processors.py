@@ -22,10 +22,6 @@ _IDS = torch.tensor(
 _OTHER_IDS = torch.tensor([[21, 22, 5, 7, 23, 2, 4, 30]]).repeat(3, 1)
 
 
-def _even_ids(_row: int, _ids: torch.Tensor) -> list[int]:
-    return list(range(0, _VOCABULARY, 2))
-
-
 PROCESSORS: Mapping[str, tuple[Any, ...]] = {
     "MinLengthLogitsProcessor": (20, _END),
     "MinNewTokensLengthLogitsProcessor": (6, 4, _END),
@@ -41,7 +37,7 @@ PROCESSORS: Mapping[str, tuple[Any, ...]] = {
     "EncoderNoRepeatNGramLogitsProcessor": (2, _OTHER_IDS),
     "SequenceBiasLogitsProcessor": ([[[6], 2.0], [[5, 7, 12], -4.0]],),
     "NoBadWordsLogitsProcessor": ([[6], [7, 13]], _END),
-    "PrefixConstrainedLogitsProcessor": (_even_ids, 1),
+    "PrefixConstrainedLogitsProcessor": (lambda _row, _ids: list(range(0, _VOCABULARY, 2)), 1),
     "ForcedBOSTokenLogitsProcessor": (1,),
     "ForcedEOSTokenLogitsProcessor": (9, _END),
     "InfNanRemoveLogitsProcessor": (),

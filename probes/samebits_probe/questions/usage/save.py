@@ -5,12 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from samebits_probe.questions.usage.subject import error_text
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
+from samebits_probe.questions.usage.subject import Subject, error_text
 
 Facts = dict[str, Any]
 _DTYPE_KEYS = ("torch_dtype", "dtype")
@@ -32,8 +29,7 @@ def checkpointing(subject: Subject) -> Facts:
 
 def saved(subject: Subject) -> Facts:
     """Return the files of save_pretrained(safe_serialization=False), and the dtype's key."""
-    signature = inspect.signature(subject.model.save_pretrained)
-    shard = signature.parameters.get("max_shard_size")
+    shard = inspect.signature(subject.model.save_pretrained).parameters.get("max_shard_size")
     facts: Facts = {"max_shard_size": "" if shard is None else str(shard.default)}
     try:
         subject.model.save_pretrained(subject.folder, safe_serialization=False)

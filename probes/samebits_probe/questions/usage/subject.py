@@ -12,7 +12,8 @@ import torch
 from samebits_probe.model import forks
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.inputs import seeded_ids, text_config
-from samebits_probe.process.failure import place, without_folders
+from samebits_probe.process.failure import place
+from samebits_wire.folders import without_folders
 
 HALF = 6
 """Tokens of each of the two sequences that are packed into one row."""
@@ -57,12 +58,7 @@ class Subject:
         return ""
 
     def ids(self, name: str = "usage", length: int = 2 * HALF) -> torch.Tensor:
-        """Return one row of token ids that follow from the name.
-
-        Raises:
-            NoMeaning: the config has no vocabulary.
-
-        """
+        """Return one row of token ids that follow from the name."""
         try:
             return torch.tensor([seeded_ids(name, length, text_config(self.model.config))])
         except DoesNotApply as reason:

@@ -47,17 +47,11 @@ class Table:
         """Rows and tokens of each forward."""
 
     def __call__(self, _module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-        """Replace the logits of all positions that a forward returns.
-
-        Raises:
-            NoMeaning: the forward was not fed token ids, or returned no logits for them.
-
-        """
+        """Replace the logits of all positions that a forward returns."""
         ids = kwargs.get("decoder_input_ids", kwargs.get("input_ids", args[0] if args else None))
         logits = getattr(output, "logits", None)
         if ids is None or logits is None or logits.dim() != 3 or logits.shape[1] > ids.shape[1]:
-            msg = "forward is not fed token ids, or returns no logits for them"
-            raise NoMeaning(msg)
+            raise NoMeaning("forward is not fed token ids, or returns no logits for them")
         step = len(self.fed) if self._by_step else 0
         self.fed.append(list(ids.shape))
         tokens = ids[:, -logits.shape[1] :]

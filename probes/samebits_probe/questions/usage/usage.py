@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import copy
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
+from samebits_probe.model import load
 from samebits_probe.process import progress
 from samebits_probe.questions.usage import (
     attention,
@@ -26,12 +29,6 @@ from samebits_probe.questions.usage import (
     ways,
 )
 from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from samebits_probe.model import load
 
 Facts = dict[str, Any]
 _MAX_FORWARDS, _MAX_POSITIONS = 16, 16

@@ -8,7 +8,7 @@ processors, criteria to stop, drafts.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
@@ -17,11 +17,8 @@ from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.inputs import text_config
 from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.questions.usage.processors import processors
-from samebits_probe.questions.usage.subject import NoMeaning, error_text
+from samebits_probe.questions.usage.subject import NoMeaning, Subject, error_text
 from samebits_probe.questions.usage.table import Table, logits_row
-
-if TYPE_CHECKING:
-    from samebits_probe.questions.usage.subject import Subject
 
 Facts = dict[str, Any]
 PROMPT_LENGTH = 8
@@ -46,19 +43,13 @@ class _Stop(StoppingCriteria):  # type: ignore[misc]
 
 
 def generation(subject: Subject) -> Facts:
-    """Return what generate() gives in each way, its defaults, and its logits processors' scores.
-
-    Raises:
-        NoMeaning: the class does not generate from token ids.
-
-    """
+    """Return what generate() gives in each way, its defaults, and its logits processors' scores."""
     model = subject.model
     main_input = getattr(model, "main_input_name", "input_ids")
     can_generate = getattr(model, "can_generate", lambda: False)()
     # 4.48 says that a masked model can generate if it prepares inputs for that
     if not can_generate or subject.head == "masked-lm" or main_input != "input_ids":
-        msg = f"{type(model).__name__} does not generate from token ids"
-        raise NoMeaning(msg)
+        raise NoMeaning(f"{type(model).__name__} does not generate from token ids")
     prompt = subject.ids("generation", PROMPT_LENGTH)
     # a text that repeats itself has something to look up
     prompt = torch.cat([prompt, prompt], dim=1)
@@ -113,30 +104,28 @@ def _likely(subject: Subject, token: int) -> list[int]:
 
 
 def _run(subject: Subject, way: str, prompt: torch.Tensor, arguments: Facts) -> Facts:
-    """Return tokens and scores of one way, or its exception."""
     table = Table(by_step=way not in _DRAFTS)
     end = arguments.get("eos_token_id")
     config = copy.deepcopy(subject.model.generation_config)
     facts: Facts = {"end": end, "tokens": []}
-    handle = subject.model.register_forward_hook(table, with_kwargs=True)
     torch.default_generator.manual_seed(SEED)
     before = torch.default_generator.get_state()
     try:
-        output = subject.model.generate(
-            prompt.clone(),
-            attention_mask=torch.ones_like(prompt),
-            max_new_tokens=STEPS,
-            pad_token_id=0,
-            output_scores=True,
-            return_dict_in_generate=True,
-            **arguments,
-        )
+        with subject.model.register_forward_hook(table, with_kwargs=True):
+            output = subject.model.generate(
+                prompt.clone(),
+                attention_mask=torch.ones_like(prompt),
+                max_new_tokens=STEPS,
+                pad_token_id=0,
+                output_scores=True,
+                return_dict_in_generate=True,
+                **arguments,
+            )
     except NoMeaning:
         raise
     except Exception as error:  # noqa: BLE001  a refusal is an answer
         return facts | {"refused": error_text(error)}
     finally:
-        handle.remove()
         subject.model.generation_config = config
     drew = tensor_hash(before) != tensor_hash(torch.default_generator.get_state())
     values = getattr(output, "sequences_scores", None)
@@ -156,10 +145,9 @@ def _config(subject: Subject) -> Facts:
         config = prepared[0] if isinstance(prepared, tuple) else prepared
     except Exception:  # noqa: BLE001, S110  then the fields as they were read
         pass
-    fields = config.to_dict() if config is not None else {}
     return {
         name: value
-        for name, value in fields.items()
+        for name, value in (config.to_dict() if config is not None else {}).items()
         if isinstance(value, bool | int | float | str | list)
         and name not in ("transformers_version", "_from_model_config")
     }
