@@ -263,6 +263,17 @@ def test_a_release_is_recommended_only_if_it_works_in_all_variants_of_the_answer
     assert (len(found.variants), found.do) == (2, f"Stay with transformers {OLD}.0")
 
 
+def test_logits_that_differ_in_one_dtype_are_not_hidden_by_a_form_that_another_shows():
+    """Idefics3 of 4.57: with images, float32 differs by 4, and bfloat16 has the same logits."""
+    half = Variant(dtype="bfloat16", attention="default")
+    form, numbers = diverged(), diverged(step("logits", 4.0, 4.0))
+    report = one(numbers)
+    other = row("m", half, {c.cell.stack: c for c in (of(OLD, Verdict.REFERENCE), form)})
+    found = answers(ended(report.model_copy(update={"rows": (other, *report.rows)})))
+    assert [a.variants for a in found] == [(str(VARIANT),), (str(half),)]
+    assert found[0].change == "behaviour change (logits differ by 4, in float64 too)"
+
+
 # which side
 
 

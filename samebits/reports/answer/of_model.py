@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.records.ids import Verdict
-from samebits.reports.answer.change import change, where
+from samebits.reports.answer.change import change, sizes_beyond_rounding, where
 from samebits.reports.answer.releases import are_neighbours, listed, release, version
 from samebits.reports.answer.remedy import command, remedy
 from samebits.reports.answer.side import Side, faults, side
@@ -159,12 +159,16 @@ def _causes(cell: CellResult) -> Hashable:
 
 
 def _same_way(way: _Way) -> Hashable:
-    """Return what rows of one model share that differ in the same way; figures depend on the dtype."""
+    """Return what rows of one model share that differ in the same way; figures depend on the dtype.
+
+    Rows whose logits differ are no rows whose outputs have another form alone.
+    """
     first = way.cells[0]
     causes = _causes(first)
     failure = first.failure and (first.failure.phase.partition(" ")[0], first.failure.type)
     stacks = tuple(cell.cell.stack for cell in way.cells)
-    return way.row.model, first.verdict, first.judged, causes, failure, stacks
+    is_beyond = bool(sizes_beyond_rounding(first))
+    return way.row.model, first.verdict, first.judged, causes, failure, stacks, is_beyond
 
 
 def _joined(ways: list[_Way], report: Report) -> Answer:
@@ -232,10 +236,12 @@ def _since(
     return f"{since} ({previous} {other}{gone})"
 
 
-def _rank(found: Answer, report: Report) -> tuple[bool, bool, bool, int, bool]:
+def _rank(found: Answer, report: Report) -> tuple[bool, bool, bool, int, bool, bool]:
     """Return what sorts answers: new ones first, then what the newest release shows, then the worst.
 
     What only rounds comes last, as it needs no action.
+
+    Numbers that differ come before outputs of another form.
 
     Of exceptions, those in the library come before those in a model's own code, which hit one model.
     """
@@ -245,6 +251,7 @@ def _rank(found: Answer, report: Report) -> tuple[bool, bool, bool, int, bool]:
         found.is_known,
         newest not in found.stacks and not is_everywhere(found.cell),
         WORST_FIRST.index(kind_of(found.cell)),
+        not sizes_beyond_rounding(found.cell),
         any(frame.own for frame in (found.cell.failure.frames if found.cell.failure else ())),
     )
 
