@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 25
+CAPTURE: Final = 26
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.
@@ -37,6 +37,7 @@ CAPTURE: Final = 25
 # 23: which call of a processor counts the tokens that a method tells.
 # 24: whether generate() with an image or a sound is its own forward.
 # 25: whether padding changes what generate() computes behind its first step; a base model that only rounds otherwise.
+# 26: which tensors of an adapter are not in the model.
 
 GRAFT: Final = 5
 """What a stack stores for a graft, and what a graft restores."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
-    from samebits.records.capture import Capture
+    from samebits.records.capture import Capture, WeightFacts
     from samebits.records.provenance import Provenance
 
 _MEANINGS = {
@@ -20,7 +20,7 @@ _MEANINGS = {
     "unexplained": "neither that of the checkpoint nor that of a newly built model",
 }
 _MAX_SHOWN = 2
-"""Renamed tensors that the evidence of SB309 names."""
+"""Tensors that the evidence of SB309 and SB319 names."""
 _RANDOM = "two loads with two seeds give different values"
 _UNWRITTEN = "it still holds the bytes with which the memory was filled before the load"
 
@@ -254,6 +254,30 @@ def _names_in_memory(capture: Capture) -> dict[str, str]:
     return names_in_memory
 
 
+def _lost_adapter(case: Case) -> Iterator[Sighting]:
+    """Find tensors of an adapter that are not in the model.
+
+    A load may convert some: then the model has none of their names that is random or of their shape.
+    """
+    signal = case.capture.signals.weights
+    if signal is None or not signal.adapter_lost:
+        return
+    random = [n for n, facts in signal.tensors.items() if _is_random_part(n, facts)]
+    lost = [name for name, own in signal.adapter_lost.items() if own or random]
+    if not lost:
+        return
+    evidence = [f"no tensor of the model holds the bytes of {name}" for name in lost[:_MAX_SHOWN]]
+    if (n_more := len(lost) - _MAX_SHOWN) > 0:
+        evidence.append(f"{n_more} more tensors of the adapter")
+    evidence += [f"every load gives {name} other random values" for name in random[:_MAX_SHOWN]]
+    yield Sighting(signal.adapter_lost[lost[0]] or lost[0], tuple(evidence))
+
+
+def _is_random_part(name: str, facts: WeightFacts) -> bool:
+    """Return True for a tensor of an adapter that no file gives its values."""
+    return "default" in name.split(".") and facts.origin == "reinitialised"
+
+
 _META_READ = raised(
     "RuntimeError|TypeError|NotImplementedError",
     r"Tensor\.item\(\) cannot be called on meta tensors|can't convert meta device type tensor"
@@ -283,4 +307,5 @@ RULES = (
     Rule("SB309", _renamed_tensors),
     Rule("SB310", _replaced_tensors, explains=UNSTABLE | STORED),
     Rule("SB317", _failed_copy),
+    Rule("SB319", _lost_adapter, explains=STORED),
 )

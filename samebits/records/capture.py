@@ -191,6 +191,9 @@ class WeightsSignal(Record):
     """Number of tensors in the checkpoint files."""
     unused: tuple[str, ...] = ()
     """Tensors of the checkpoint that no tensor in memory contains."""
+    adapter_lost: dict[str, str] = Field(default_factory=dict)
+    """Tensors of an adapter beside the model that no tensor in memory contains -> the one of the same name
+    and shape; '' if there is none."""
 
 
 class BufferFacts(Record):
@@ -432,7 +435,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[25] = formats.CAPTURE
+    format_version: Literal[26] = formats.CAPTURE
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

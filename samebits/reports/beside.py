@@ -9,6 +9,7 @@ from samebits.findings.rulebook import plain_title
 from samebits.records.ids import Verdict
 from samebits.reports.plain import KINDS, explaining_codes
 from samebits.reports.stories import is_reference
+from samebits.text.lists import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -44,11 +45,12 @@ class Defect(NamedTuple):
 def defects(report: Report, cells: Iterable[CellResult] | None = None) -> list[Defect]:
     """Return the defects in these cells, by default in all: what a candidate has first, then the worst kind."""
     cells = list(report.cells if cells is None else cells)
-    explaining = explaining_codes(cells)
+    of_models = grouped(cells, lambda cell: cell.cell.model)
+    explaining = {model: explaining_codes(shown) for model, shown in of_models.items()}
     shown: dict[str, list[tuple[CellResult, Finding]]] = {}
     for cell in cells:
         for finding in cell.findings:
-            if finding.code not in explaining:
+            if finding.code not in explaining[cell.cell.model]:
                 shown.setdefault(finding.code, []).append((cell, finding))
     texts = {text.code: text for text in report.rules if text.scope == "model"}
     n_present = Counter(_row(cell) for cell in cells if cell.verdict != Verdict.ABSENT)

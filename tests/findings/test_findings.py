@@ -485,6 +485,29 @@ def test_the_line_of_init_weights_that_overwrites_is_evidence():
     assert any("module.weight.data.normal_" in line for line in finding.evidence)
 
 
+def adapted(lost, origin="loaded"):
+    memory = Memory()
+    tensors = {
+        "q.base_layer.weight": weight(memory, values(4, 4), "q.weight"),
+        "q.lora_A.default.weight": weight(memory, values(2, 4, seed=2), origin=origin),
+    }
+    signal = weights_signal(tensors).model_copy(update={"adapter_lost": lost})
+    return sound(memory, "5.x", weights=signal)
+
+
+def test_an_adapter_that_is_not_put_into_the_model_is_named():
+    stored = "base_model.model.q.lora_A.weight"
+    own = {stored: "q.lora_A.default.weight"}
+    (finding,) = findings(Case(capture=adapted(own, "unexplained")))
+    assert (finding.code, finding.where) == ("SB319", "q.lora_A.default.weight")
+    assert finding.evidence == (f"no tensor of the model holds the bytes of {stored}",)
+    (finding,) = findings(Case(capture=adapted({stored: ""}, "reinitialised")))
+    assert (finding.code, finding.where) == ("SB319", stored)
+    assert finding.evidence[-1] == "every load gives q.lora_A.default.weight other random values"
+    assert codes_of(adapted({})) == []
+    assert codes_of(adapted({stored: ""}, "unexplained")) == []  # a load may have converted it
+
+
 def with_dtype(stack, dtypes):
     signal = IntegritySignal(poison="NaN", default_dtypes=dtypes)
     return sound(Memory(), stack, integrity=signal)

@@ -154,6 +154,7 @@ def test_every_origin_is_told_apart():
     facts = weights.weights(
         model,
         checkpoint(loaded=model.loaded.data, lost=numbers(2, seed=9)),
+        None,
         Keeper(tempfile.mkdtemp(), 0, []),
         "a",
         lambda: Fresh({"derived": torch.arange(6.0), "drawn": torch.randn(5)}),
@@ -174,3 +175,54 @@ def test_every_origin_is_told_apart():
     assert facts["tensors"]["loaded"]["aliases"] == ["tied"]
     assert facts["unused"] == ["lost"]
     assert facts["checkpoint_tensors"] == 2
+
+
+class Adapted(torch.nn.Module):
+    """A projection with the parts of an adapter; one of them was converted by the load."""
+
+    def __init__(self, **parts):
+        super().__init__()
+        self.base_layer = torch.nn.Linear(3, 3, bias=False)
+        for name, tensor in parts.items():
+            self.register_module(name, torch.nn.ParameterDict({"default": tensor}))
+
+
+A, B, MAGNITUDE = numbers(2, 3, seed=1), torch.zeros(3, 2), numbers(3, seed=2)
+
+
+def lost_of(adapter, **parts):
+    model = torch.nn.Module()
+    model.add_module("q", Adapted(**parts))
+    file = checkpoint(**{f"base_model__model__q__{name}": t for name, t in adapter.items()})
+    twin = checkpoint(q__base_layer__weight=model.q.base_layer.weight.data)
+    facts = weights.weights(
+        model,
+        twin,
+        file,
+        Keeper(tempfile.mkdtemp(), 0, []),
+        "a",
+        lambda: Fresh({}),
+        lambda known: known,
+        lambda *_: None,
+    )
+    return facts
+
+
+def test_an_adapter_that_is_in_the_model_is_loaded():
+    facts = lost_of({"lora_A__weight": A, "lora_B__weight": B}, lora_A=A, lora_B=B)
+    assert facts["adapter_lost"] == {}
+    assert {each["origin"] for each in facts["tensors"].values()} == {"loaded"}
+    assert facts["tensors"]["q.lora_A.default"]["pieces"][0]["tensor"] == (
+        "base_model.model.q.lora_A.weight"
+    )
+
+
+def test_a_tensor_of_an_adapter_that_no_tensor_holds_is_lost():
+    adapter = {"lora_A__weight": A, "lora_magnitude_vector": MAGNITUDE}
+    facts = lost_of(adapter, lora_A=A, lora_magnitude_vector=MAGNITUDE + 1)
+    name = "base_model.model.q.lora_magnitude_vector"
+    assert facts["adapter_lost"] == {name: "q.lora_magnitude_vector.default"}
+    renamed = lost_of({"other__lora_A__weight": A}, lora_A=A + 1)
+    assert renamed["adapter_lost"] == {"base_model.model.q.other.lora_A.weight": ""}
+    converted = lost_of({"lora_A__weight": A}, lora_A=torch.cat([A + 1, A + 2]))
+    assert converted["adapter_lost"] == {"base_model.model.q.lora_A.weight": ""}

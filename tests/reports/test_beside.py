@@ -80,6 +80,13 @@ def test_what_explains_a_verdict_is_not_beside_it():
     assert not defects(shown(s5_23="SB2", explained=("SB2",)))
 
 
+def test_what_explains_the_verdict_of_one_model_stays_beside_that_of_another():
+    explained, other = shown(s5_23="SB2", explained=("SB2",)), shown(s5_23="SB2")
+    rows = (*explained.rows, renamed(other.rows[0], model="other"))
+    (found,) = defects(explained.model_copy(update={"rows": rows}))
+    assert (found.text.code, found.models) == ("SB2", ("other",))
+
+
 def test_those_of_a_candidate_come_first_then_the_worst_kind():
     found = defects(shown(s4_48="SB1", s5_23="SB3 SB2 SB4"))
     assert [d.text.code for d in found] == ["SB2", "SB3", "SB4", "SB1"]

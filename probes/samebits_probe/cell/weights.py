@@ -268,6 +268,7 @@ def named_state(model: torch.nn.Module) -> dict[str, tuple[str, torch.Tensor, li
 def weights(
     model: torch.nn.Module,
     checkpoint: Checkpoint | None,
+    adapter: Checkpoint | None,
     keeper: Keeper,
     run: str,
     fresh: Callable[[], Fresh | None],
@@ -281,6 +282,8 @@ def weights(
     each tensor without plain bytes and the reason.
     """
     tracer = Tracer(checkpoint) if checkpoint is not None else None
+    added = Tracer(adapter) if adapter is not None else None
+    tracers = [each for each in (tracer, added) if each is not None]
     state = named_state(model)
     tensors: dict[str, Any] = {}
     unexplained = []
@@ -289,7 +292,8 @@ def weights(
         size = tensor.numel() * tensor.element_size()
         progress.tick(name, i, len(ordered), allowance=progress.moving(2 * size))
         try:
-            origin = tracer.trace(name, tensor) if tracer and is_plain(tensor) else None
+            traced = (each.trace(name, tensor) for each in tracers if is_plain(tensor))
+            origin = next(filter(None, traced), None)
             ref = keeper.ref(tensor, keep=origin is None)
         except NotHashable as reason:
             skip(name, reason)
@@ -302,7 +306,41 @@ def weights(
         "tensors": {name: tensors[name] for name in state if name in tensors},
         "checkpoint_tensors": len(checkpoint) if checkpoint is not None else 0,
         "unused": sorted(set(checkpoint or ()) - (tracer.used if tracer else set())),
+        "adapter_lost": _lost(added, state) if added is not None else {},
     }
+
+
+def _lost(added: Tracer, state: dict[str, tuple[str, torch.Tensor, list[str]]]) -> dict[str, str]:
+    """Return the adapter's tensors whose bytes no tensor holds -> the one of the same name and shape, or ''.
+
+    One that a load converts has no such name or shape.
+    """
+    memory = {name: tensor for name, (_, tensor, _) in state.items() if is_plain(tensor)}
+    own_names = {_of_adapter(name): name for name in memory if _ADAPTER in name.split(".")}
+    lost: dict[str, str] = {}
+    for name in sorted(set(added.checkpoint) - added.used):
+        stored = added.checkpoint.tensor(name)
+        if any(_holds(tensor, stored) for tensor in memory.values()):
+            continue
+        own = own_names.get(_of_adapter(name), "")
+        lost[name] = own if own and memory[own].shape == stored.shape else ""
+    return lost
+
+
+_ADAPTER = "default"
+"""The name that transformers gives an adapter beside a model."""
+
+
+def _of_adapter(name: str) -> str:
+    """Return the name of an adapter's tensor without what the file or the memory alone has."""
+    parts = name.removeprefix("base_model.model.").removesuffix(".weight").split(".")
+    return ".".join(part for part in parts if part not in (_ADAPTER, "modules_to_save"))
+
+
+def _holds(tensor: torch.Tensor, stored: torch.Tensor) -> bool:
+    if tensor.numel() != stored.numel():
+        return False
+    return same_bytes(stored.to(tensor.dtype).reshape(tensor.shape), tensor)
 
 
 def untraced(

@@ -11,6 +11,7 @@ import pickle
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,21 @@ class Checkpoint:
             return cls.of(source)
         except NoCheckpoint:
             return None
+
+    @classmethod
+    def adapter_of(cls, source: Source) -> Checkpoint | None:
+        """Return the tensors of the adapter that a load puts into the model; None if there is none.
+
+        Without peft transformers leaves it out.
+        """
+        prefix = f"{source.subfolder}/" if source.subfolder else ""
+        config, file = (
+            _located(source.where, f"{prefix}{name}", source.revision)
+            for name in ("adapter_config.json", "adapter_model.safetensors")
+        )
+        if config is None or file is None or find_spec("peft") is None:
+            return None
+        return cls([file])
 
     @classmethod
     def find(

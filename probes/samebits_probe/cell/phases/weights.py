@@ -43,6 +43,7 @@ def observe_weights(session: Session) -> None:
         session.signals["weights"] = cell_weights.weights(
             session.loaded.model,
             checkpoint,
+            Checkpoint.adapter_of(session.source),
             session.keeper,
             session.job["run"],
             lambda: session.twin,
