@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from unittest import mock
 
 import transformers
 from samebits_probe.model import forks, load
@@ -41,6 +42,14 @@ def test_loading_info_is_sorted_text_in_every_release():
     found = forks.loading_info(info)
     assert found["missing_keys"] == ["a", "b"]
     assert found["mismatched_keys"] == ["('d', (1,), (2,))"]
+
+
+def test_a_load_with_an_adapter_has_an_info_also_where_the_release_has_none():
+    for info, keys in ((None, {}), (mock.Mock(to_dict=lambda: {"a": 1}), {"a": 1})):
+        with mock.patch.object(transformers.PreTrainedModel, "load_adapter", lambda self: info):
+            with forks.adapters_with_info():
+                assert transformers.PreTrainedModel.load_adapter(None).to_dict() == keys
+            assert transformers.PreTrainedModel.load_adapter(None) is info
 
 
 def test_rope_settings_read_alike():

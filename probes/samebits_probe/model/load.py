@@ -315,7 +315,10 @@ def watched_loads() -> Iterator[list[tuple[Any, dict[str, Any]]]]:
         loads.append(pair)
         return pair if kwargs.get("output_loading_info") else pair[0]
 
-    with mock.patch.object(transformers.PreTrainedModel, "from_pretrained", classmethod(watched)):
+    patched = mock.patch.object(
+        transformers.PreTrainedModel, "from_pretrained", classmethod(watched)
+    )
+    with patched, forks.adapters_with_info():
         yield loads
 
 
