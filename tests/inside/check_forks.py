@@ -45,8 +45,8 @@ def test_loading_info_is_sorted_text_in_every_release():
 
 
 def test_a_load_with_an_adapter_has_an_info_also_where_the_release_has_none():
-    for info, keys in ((None, {}), (mock.Mock(to_dict=lambda: {"a": 1}), {"a": 1})):
-        with mock.patch.object(transformers.PreTrainedModel, "load_adapter", lambda self: info):
+    for info, keys in ((None, {}), (mock.Mock(**{"to_dict.return_value": {"a": 1}}), {"a": 1})):
+        with mock.patch.object(transformers.PreTrainedModel, "load_adapter", return_value=info):
             with forks.adapters_with_info():
                 assert transformers.PreTrainedModel.load_adapter(None).to_dict() == keys
             assert transformers.PreTrainedModel.load_adapter(None) is info
