@@ -148,6 +148,26 @@ def test_a_failure_names_place_cause_finding_and_remedy():
     assert labels == ["where", "right", "do", "next", "report"]
 
 
+@pytest.mark.parametrize(
+    ("version", "asked"),
+    [
+        ("5.23.0", True),
+        ("4.50.0", True),
+        ("4.48.0", False),  # a changed copy of the same release
+        ("4.49.0.dev0", False),  # a checkout
+        ("4.49.0", False),
+    ],
+)
+def test_releases_are_proposed_only_where_one_lies_between(version, asked):
+    shown = report(reference(), explained(of("5.23", Verdict.DIVERGED)))
+    stacks = [
+        stack.model_copy(update={"transformers": version}) if stack.id == "5.23" else stack
+        for stack in shown.stacks
+    ]
+    printed = lines(shown.model_copy(update={"stacks": tuple(stacks)}))
+    assert ("--releases" in field(printed, "next")) == asked
+
+
 def explained(cell, *explanations):
     return cell.model_copy(update={"reference": reference().cell, "explained_by": explanations})
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.questions import questions
 from samebits.records.ids import Verdict
-from samebits.reports.answer.releases import version
+from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import explaining, faults, sound
 from samebits.reports.commands import compare_two
@@ -150,7 +150,7 @@ def command(cell: CellResult, first: str, row: Row, report: Report) -> str:
         return ""
     order = [each.cell.stack for each in row.cells if each.judged is not Verdict.ABSENT]
     before = order[order.index(first) - 1] if first in order[1:] else cell.reference.stack
-    if any(stack.between for stack in report.stacks) or before == first:
+    if any(stack.between for stack in report.stacks) or are_neighbours(before, first, report):
         return ""
     model = "" if len(report.models) == 1 else cell.cell.model
     return compare_two(report, before, first, model=model, more="--releases")
