@@ -57,8 +57,8 @@ class Check(NamedTuple):
     """Code of a finding -> file, line and column of the model's code that shows it."""
 
 
-def prepare(options: Options) -> Check:
-    """Return the run that the options ask for.
+def prepare(options: Options, scan: str | None = None) -> Check:
+    """Return the run that the options ask for; ``scan`` is the package whose releases vary in the last one.
 
     Raises:
         CheckpointError: there is no such model.
@@ -70,6 +70,9 @@ def prepare(options: Options) -> Check:
     """
     model = tiny_model(options.model) or read_model(options.model)
     releases = span(model.saved_with, options.first, options.last)
+    if scan is not None:
+        reason = f"with the releases of {scan} that fit"
+        releases = releases._replace(stacks=releases.stacks[-1:], reason=reason)
     has_named_code = bool(options.imports or options.model_class)
     if model.loads_code and options.trust_remote_code is None and not has_named_code:
         raise CodeError(_untrusted(model))

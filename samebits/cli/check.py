@@ -53,7 +53,7 @@ def check_model(
 ) -> tuple[int, list[str]]:
     """Run one model without a matrix file; return the exit code and one screen of lines."""
     check_cache(environ)
-    prepared = prepare(record_of(Options, options))
+    prepared = prepare(record_of(Options, options), options.scan)
     check_reports(options.reports or REPORTS / prepared.name)
     for line in prepared.intro:
         spoken.say(line, sys.stderr)
@@ -119,7 +119,8 @@ def _expires(order: Order, dependencies: Dependencies) -> float:
     """Return when the first of a check's locks is resolved again, in seconds since the epoch."""
     locks = order.work_folder / "locks"
     used = [Path(path) for path in dependencies.files if Path(path).parent == locks]
-    resolved = min((path.stat().st_mtime for path in used), default=0.0)
+    # a lock that could not be resolved is none: with --scan no older release of the package fits
+    resolved = min((path.stat().st_mtime for path in used if path.is_file()), default=0.0)
     return resolved + LOCK_AGE
 
 

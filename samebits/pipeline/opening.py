@@ -96,9 +96,9 @@ async def planned(
     _depend_on_probes(matrix, dependencies)
     if order.merged is None:
         await _refuse(matrix, order, environ, progress)
-    if order.releases or order.scan:
+    if order.releases or order.scan is not None:
         release_progress = progress(0)
-        which = f"of {order.scan} fit" if order.scan else "lie between the environments"
+        which = "lie between the environments" if order.releases else f"of {order.scan} fit"
         release_progress.note(f"asking which releases {which}")
         try:
             matrix = await _with_releases(matrix, order, environ, dependencies)
@@ -188,7 +188,7 @@ async def _with_releases(
 ) -> Matrix:
     """Return the matrix with the releases between its stacks, or with those of the scanned package."""
     with _builder(matrix, order, environ, dependencies) as builder:
-        if order.scan:
+        if order.scan is not None:
             return await asyncio.to_thread(releases.scanned, matrix, order.scan, builder)
         patches = order.releases == "all"
         return await asyncio.to_thread(releases.widened, matrix, builder, patches=patches)

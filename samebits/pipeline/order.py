@@ -129,7 +129,7 @@ class Order(Files):
     releases: Annotated[bool | Literal["all"], Option("all", apart="between")] = False
     """Also run every minor release between the environments; --releases all: every patch release, too, as a
     bug may live in one of them alone."""
-    scan: Annotated[str, Option("PACKAGE", apart="between")] = ""
+    scan: Annotated[str | None, Option("PACKAGE", apart="between")] = None
     """Run the newest environment with each minor release of this package that fits, or each patch release if
     only one does, such as tokenizers or 'accelerate>=1.4', and with transformers as it is."""
     level: Annotated[Level, Option(words=_LEVELS)] = "default"

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from samebits import cli
+from samebits.base.filestate import Dependencies
 from samebits.check import hub
 from samebits.check.command import prepare
 from samebits.check.folder import claimed_folder
@@ -150,6 +151,31 @@ def test_the_dtype_of_the_config_comes_first_and_float32_beside_it(runner, folde
         len(dtypes) > 1
     )
     assert runner.order.command == "samebits check small --from 4.57 --to 5.2"
+
+
+def test_a_scan_runs_the_newest_release_alone_and_says_so(runner, folder, capsys):
+    main(folder, "llama", "--from", "4.57", "--to", "5.23", "--scan", "numpy>=2.3")
+    assert (runner.order.scan, [spec.id for spec in runner.matrix.stacks]) == (
+        "numpy>=2.3",
+        ["5.23"],
+    )
+    said = "compared: transformers 5.23 (with the releases of numpy>=2.3 that fit)"
+    assert said in capsys.readouterr().err
+    main(folder, "llama", "--scan", "")
+    assert runner.order.scan == ""  # which the run refuses: it names no package
+
+
+def test_a_lock_that_no_release_fits_does_not_end_a_check(runner, folder, capsys, monkeypatch):
+    """The last question of a scan is for a release below the oldest that fits, and leaves no lock."""
+
+    class Asking(Dependencies):
+        def __init__(self):
+            super().__init__()
+            self.file(folder / "cache" / "checks" / "locks" / "newest-numpy-0123.txt")
+
+    monkeypatch.setattr("samebits.cli.check.Dependencies", Asking)
+    assert main(folder, "llama", "--scan", "numpy>=2.3") == runner.report.exit_code
+    assert "report" in capsys.readouterr().out
 
 
 def test_a_named_dtype_replaces_that_of_the_config(runner, folder, capsys):
