@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, UNASKED
 from samebits.records.ids import Verdict
 from samebits.reports.answer import answers, passing
-from samebits.reports.answer.releases import version
+from samebits.reports.answer.releases import distinct
 from samebits.reports.beside import defects
 from samebits.reports.head import briefs
 from samebits.reports.plain import advice
@@ -157,7 +157,7 @@ def _headline(report: Report, worst: Answer | None) -> str:
 
 def _all_of(worst: Answer, report: Report) -> str:
     """Return the releases of a difference that has none before it."""
-    named = [version(stack, report) for stack in worst.stacks]
+    named = [distinct(stack, report) for stack in worst.stacks]
     return ", ".join(named) if len(named) <= _MAX_NAMED else f"{named[0]} … {named[-1]}"
 
 
@@ -168,7 +168,7 @@ def _same(report: Report) -> str:
         return f"{report.matrix}  incomplete: nothing that was compared differs, but not everything was"
     if not compared or report.exit_code not in (PASS, UNASKED):
         return f"{report.matrix}  nothing could be compared"
-    versions = [stack.transformers or stack.id for stack in report.stacks]
+    versions = [distinct(stack.id, report) for stack in report.stacks]
     same = f"{report.matrix}  {' → '.join(versions)}: same bits"
     return "; ".join((same, *passing(report)))
 

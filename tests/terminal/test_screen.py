@@ -148,6 +148,17 @@ def test_a_failure_names_place_cause_finding_and_remedy():
     assert labels == ["where", "right", "do", "next", "report"]
 
 
+@pytest.mark.parametrize("verdict", [Verdict.IDENTICAL, Verdict.DIVERGED])
+def test_environments_of_one_release_are_named_by_themselves(verdict):
+    """As with --scan, or beside a changed copy of a release."""
+    compared = of("5.23", verdict).model_copy(update={"reference": reference().cell})
+    shown = report(reference(), compared, code=int(verdict is not Verdict.IDENTICAL))
+    stacks = tuple(s.model_copy(update={"transformers": "5.23.0"}) for s in shown.stacks)
+    printed = lines(shown.model_copy(update={"stacks": stacks}))
+    assert printed[0].startswith("tiny  4.48 → 5.23: ")
+    assert lines(shown)[0].startswith("tiny  4.48.0 → 5.23.0: ")
+
+
 @pytest.mark.parametrize(
     ("version", "asked"),
     [

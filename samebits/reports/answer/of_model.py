@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.records.ids import Verdict
 from samebits.reports.answer.change import change, sizes_beyond_rounding, where
-from samebits.reports.answer.releases import are_neighbours, listed, release, version
+from samebits.reports.answer.releases import are_neighbours, distinct, listed, release
 from samebits.reports.answer.remedy import command, remedy
 from samebits.reports.answer.side import Side, faults, side
 from samebits.reports.stories import EVERY_RELEASE, QUIET, group_cells, holds, is_reference
@@ -194,8 +194,8 @@ def _answer(
         side_of,
         remedy(cell, side_of, rows, report),
         command(cell, stacks[0], row, report),
-        version(other.stack, report) if other is not None else "",
-        version(cell.cell.stack, report),
+        distinct(other.stack, report) if other is not None else "",
+        distinct(cell.cell.stack, report),
     )
 
 

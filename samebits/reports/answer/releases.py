@@ -24,6 +24,13 @@ def version(stack: str, report: Report) -> str:
     return next(listed, None) or stack
 
 
+def distinct(stack: str, report: Report) -> str:
+    """Return the version of a stack; its name where another stack has that version, as in a scan of a package."""
+    has = version(stack, report)
+    shared = sum(entry.transformers == has for entry in report.stacks) > 1
+    return stack if shared else has
+
+
 def are_neighbours(earlier: str, later: str, report: Report) -> bool:
     """Return True if no minor release lies between two stacks; of versions that are not known, too."""
     ends = [_MINOR.match(version(stack, report)) for stack in (earlier, later)]
