@@ -13,6 +13,7 @@ from samebits.base.errors import SamebitsError, shown
 from samebits.base.options import Option
 from samebits.base.redaction import Redaction
 from samebits.bisect import command as bisect
+from samebits.bisect.history import History
 from samebits.diagnose.exit_code import PASS
 from samebits.records.record import Record
 from samebits.reports import again
@@ -84,9 +85,15 @@ async def run(options: Options, environ: Mapping[str, str], say: Callable[[str],
 
     Raises:
         ReportFileError: the report cannot be read.
-        WatchError: the state or the issues cannot be read.
+        WatchError: the state or the issues cannot be read, or there is nothing to search in.
+        HistoryError: the folder of --repo is no clone.
 
     """
+    if options.bisect and options.repo is None:
+        msg = "--bisect searches a clone of transformers: name its folder, --repo DIR"
+        raise WatchError(msg)
+    if options.repo is not None:
+        History(options.repo)
     report = again.read(options.report).report if options.report.exists() else None
     night = (
         night_of(report) if report else Night(blocked=(("all models", "the run left no report"),))
@@ -157,7 +164,10 @@ def _clone(
     say: Callable[[str], None],
 ) -> Clone | None:
     """Return the clone that ran; None if none is given, or the night has no report of it."""
-    if options.repo is None or report is None or not night.commit:
+    if options.repo is None or report is None:
+        return None
+    if not night.commit:
+        say("the last environment of the report is no checkout of main: no commits are listed")
         return None
     search = partial(bisect.bisected, environ=environ, say=say, explains=False)
     return Clone(
@@ -171,7 +181,7 @@ def _clone(
 
 def _summary(night: Night, changed: Changes) -> Iterator[str]:
     where = f"main {night.commit or '?'} against {night.reference or '?'}"
-    looked = len(night.models) - len(night.blocked)
+    looked = len(night.models.difference(dict(night.blocked)))
     yield f"{where}: {looked} of {len(night.models)} models looked at"
     yield from (text.summary(cause, "open") for cause, _ in changed.opens)
     yield from (text.summary(cause, "edit") for cause, _ in changed.edits)

@@ -278,12 +278,13 @@ def test_a_week_of_nights_on_the_command_line(tmp_path):
         (planted, ["open"]),
         (planted, []),
         (report(on_main("llama", Verdict.ROUNDING)), ["close"]),
-        (None, ["open"]),
+        (None, ["open"]),  # a night without a report
         (report(*same("llama"), commit=SHAS[4]), ["close"]),
     ]
     for number, (night_report, verbs) in enumerate(steps):
         names, lines = drafted(tmp_path, night_report)
         assert [name.partition("-")[0] for name in names] == verbs, (number, lines)
+        assert f"{int(night_report is not None)} of {int(night_report is not None)} models" in lines
     state = WatchFile.model_validate_json((tmp_path / "watch.json").read_bytes())
     assert (state.commit, state.causes) == (SHAS[4], ())
 
@@ -403,6 +404,20 @@ def test_files_of_another_form_are_said(tmp_path):
         assert (
             cli.main([*words, option, str(tmp_path / "other.json")], {"HOME": str(tmp_path)}) == 2
         )
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["--bisect"], "name its folder, --repo DIR"), (["--repo", "nowhere"], "nowhere is no clone")],
+)
+def test_a_search_without_a_clone_is_a_mistake(tmp_path, capsys, options, words):
+    (tmp_path / "report.json").write_text(render(report(*same("llama"))), "utf-8")
+    paths = ["--output", str(tmp_path / "i"), "--state", str(tmp_path / "s.json")]
+    command_line = ["watch", str(tmp_path / "report.json"), *paths, *options]
+    assert cli.main(command_line, {"HOME": str(tmp_path)}) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "s.json").exists()
 
 
 def test_a_text_fits_github():
