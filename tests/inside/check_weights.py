@@ -226,3 +226,21 @@ def test_a_tensor_of_an_adapter_that_no_tensor_holds_is_lost():
     assert renamed["adapter_lost"] == {"base_model.model.q.other.lora_A.weight": ""}
     converted = lost_of({"lora_A__weight": A}, lora_A=torch.cat([A + 1, A + 2]))
     assert converted["adapter_lost"] == {"base_model.model.q.lora_A.weight": ""}
+
+
+def test_the_adapter_of_all_experts_is_made_of_those_of_each():
+    down = {f"base_model__model__{e}__down__lora_B": numbers(6, 2, seed=e) for e in range(3)}
+    gate, up = (
+        {f"base_model__model__{e}__{name}__lora_B": numbers(4, 2, seed=9 + e + n) for e in range(3)}
+        for n, name in ((0, "gate"), (10, "up"))
+    )
+    tracer = Tracer(checkpoint(**down, **gate, **up))
+    whole = torch.stack([*down.values()], dim=-1).reshape(6, 6)
+    origin = tracer.trace_of_experts("lora_B", whole)
+    assert [piece[0] for piece in origin.pieces] == [n.replace("__", ".") for n in down]
+    both = [torch.block_diag(*pair) for pair in zip(gate.values(), up.values(), strict=True)]
+    fused = torch.stack(both, dim=-1).reshape(8, 12)
+    assert len(tracer.trace_of_experts("lora_B", fused).pieces) == 6
+    assert len(tracer.used) == 9
+    assert tracer.trace_of_experts("lora_B", fused + 1) is None
+    assert tracer.trace_of_experts("lora_B", whole.flip(0)) is None

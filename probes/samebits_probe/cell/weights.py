@@ -195,6 +195,37 @@ class Tracer:
         pieces = tuple((piece, part, True) for piece, part, _ in origin.pieces)
         return Origin(f"transpose of {origin.layout}", pieces)
 
+    def trace_of_experts(self, name: str, tensor: torch.Tensor) -> Origin | None:
+        """Return how the part of an adapter that 5.x makes of those of all experts is made of them.
+
+        The columns of the experts take turns; those of one expert are a tensor, or two on a diagonal.
+        """
+        rows, columns = tensor.shape
+        for n in (n for n in range(2, columns + 1) if columns % n == 0):
+            pieces: list[tuple[str, str, bool]] = []
+            for part in tensor.reshape(rows, columns // n, n).unbind(-1):
+                if not (found := self._of_expert(name, part.contiguous())):
+                    break
+                pieces += found
+            else:
+                self.used.update(piece[0] for piece in pieces)
+                return Origin(f"columns of {n} in turn", tuple(pieces))
+        return None
+
+    def _of_expert(self, name: str, part: torch.Tensor) -> list[tuple[str, str, bool]]:
+        if (whole := self._whole_tensor(name, part)) is not None:
+            return list(whole.pieces)
+        row, column = part.shape[0] // 2, part.shape[1] // 2
+        blocks = part[:row, :column].contiguous(), part[row:, column:].contiguous()
+        if (
+            part[:row, column:].any()
+            or part[row:, :column].any()
+            or not all(map(torch.numel, blocks))
+        ):
+            return []
+        origins = [self._whole_tensor(name, block) for block in blocks]
+        return [piece for origin in origins if origin for piece in origin.pieces] * all(origins)
+
     def _choose(self, name: str, names: list[str], shape: tuple[int, ...] | None) -> str:
         """Choose between checkpoint tensors of equal bytes.
 
@@ -294,6 +325,8 @@ def weights(
         try:
             traced = (each.trace(name, tensor) for each in tracers if is_plain(tensor))
             origin = next(filter(None, traced), None)
+            if origin is None and added is not None and tensor.ndim == 2 and is_plain(tensor):
+                origin = added.trace_of_experts(name, tensor)
             ref = keeper.ref(tensor, keep=origin is None)
         except NotHashable as reason:
             skip(name, reason)
