@@ -100,6 +100,7 @@ defaults:
   arguments: false
   changes: false
   other_classes: false
+  exports: false
   pipelines: false
   training: false
   prompts:
