@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
-    from samebits.records.capture import Capture, WeightFacts
+    from samebits.records.capture import Capture
     from samebits.records.provenance import Provenance
 
 _MEANINGS = {
@@ -262,20 +262,18 @@ def _lost_adapter(case: Case) -> Iterator[Sighting]:
     signal = case.capture.signals.weights
     if signal is None or not signal.adapter_lost:
         return
-    random = [n for n, facts in signal.tensors.items() if _is_random_part(n, facts)]
-    lost = [name for name, own in signal.adapter_lost.items() if own or random]
+    parts = [name for name in signal.tensors if "default" in name.split(".")]
+    random = [name for name in parts if signal.tensors[name].origin == "reinitialised"]
+    lost = [name for name, own in signal.adapter_lost.items() if own or random or not parts]
     if not lost:
         return
     evidence = [f"no tensor of the model holds the bytes of {name}" for name in lost[:_MAX_SHOWN]]
     if (n_more := len(lost) - _MAX_SHOWN) > 0:
         evidence.append(f"{n_more} more tensors of the adapter")
+    if not parts:
+        evidence.append("the model has no part of an adapter: without peft a load leaves it out")
     evidence += [f"every load gives {name} other random values" for name in random[:_MAX_SHOWN]]
     yield Sighting(signal.adapter_lost[lost[0]] or lost[0], tuple(evidence))
-
-
-def _is_random_part(name: str, facts: WeightFacts) -> bool:
-    """Return True for a tensor of an adapter that no file gives its values."""
-    return "default" in name.split(".") and facts.origin == "reinitialised"
 
 
 _META_READ = raised(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from samebits.base.checkpoint import json_of
 from samebits.base.errors import SamebitsError, StackError, shown
 from samebits.matrix import checkpoint, known
 from samebits.matrix.plan import plan
@@ -152,6 +153,7 @@ def _unknown(
     if not model.packages and not any(stack.packages for stack in stacks):
         yield from _needs_packages(config, order)
         yield from _needs_peft(folder, order)
+    yield from _other_base(folder)
     if checkpoint.brings_class(config, model) or "pretrained_cfg" in config:
         return
     architectures = config.get("architectures")
@@ -208,6 +210,18 @@ def _needs_peft(folder: Path, order: Order) -> Iterator[str]:
         f"beside peft and leaves it out silently else: add {how}, or take adapter_config.json away to "
         "compare the model without it"
     )
+
+
+def _other_base(folder: Path) -> Iterator[str]:
+    """Yield that an adapter beside a model names another folder, of which a change would not be noticed."""
+    values = json_of(folder / "adapter_config.json")
+    named = values.get("base_model_name_or_path") if isinstance(values, dict) else None
+    base = Path(named) if isinstance(named, str) and named else folder
+    if base.is_dir() and base.resolve() != folder.resolve():
+        yield (
+            f"{folder / 'adapter_config.json'}: base_model_name_or_path is another folder, {shown(str(base))}. "
+            f"4.57 loads the weights from there, and 5.24 those of {folder}: name {folder} in its place"
+        )
 
 
 def _needs_packages(config: dict[str, object], order: Order) -> Iterator[str]:

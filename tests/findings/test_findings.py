@@ -487,10 +487,10 @@ def test_the_line_of_init_weights_that_overwrites_is_evidence():
 
 def adapted(lost, origin="loaded"):
     memory = Memory()
-    tensors = {
-        "q.base_layer.weight": weight(memory, values(4, 4), "q.weight"),
-        "q.lora_A.default.weight": weight(memory, values(2, 4, seed=2), origin=origin),
-    }
+    tensors = {"q.base_layer.weight": weight(memory, values(4, 4), "q.weight")}
+    if origin:
+        own = weight(memory, values(2, 4, seed=2), origin=origin)
+        tensors["q.lora_A.default.weight"] = own
     signal = weights_signal(tensors).model_copy(update={"adapter_lost": lost})
     return sound(memory, "5.x", weights=signal)
 
@@ -504,6 +504,8 @@ def test_an_adapter_that_is_not_put_into_the_model_is_named():
     (finding,) = findings(Case(capture=adapted({stored: ""}, "reinitialised")))
     assert (finding.code, finding.where) == ("SB319", stored)
     assert finding.evidence[-1] == "every load gives q.lora_A.default.weight other random values"
+    (finding,) = findings(Case(capture=adapted({stored: ""}, None)))
+    assert finding.evidence[-1].endswith("without peft a load leaves it out")
     assert codes_of(adapted({})) == []
     assert codes_of(adapted({stored: ""}, "unexplained")) == []  # a load may have converted it
 

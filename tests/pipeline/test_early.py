@@ -332,6 +332,17 @@ def test_an_adapter_beside_a_model_is_not_left_out_silently(tmp_path):
     assert "packages: [peft]" in faults(tmp_path, checks=False)
 
 
+def test_an_adapter_that_names_another_folder_as_its_base_is_refused(tmp_path):
+    """4.57 loads that one, of which a change would not be noticed."""
+    folder = checkpoint(tmp_path / "m")
+    other = checkpoint(tmp_path / "other")
+    for named, is_refused in ((other, True), (folder, False), ("org/model", False), (None, False)):
+        values = {"base_model_name_or_path": named and str(named)}
+        (folder / "adapter_config.json").write_text(json.dumps(values))
+        said = faults(tmp_path, "{path: m, packages: peft}") or ""
+        assert ("is another folder" in said) == is_refused, named
+
+
 def test_a_matrix_names_line_and_keys(tmp_path):
     checkpoint(tmp_path / "m", CONFIG | {"model_type": "rnabert"})
     text = faults(tmp_path, checks=False)

@@ -11,7 +11,6 @@ import pickle
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -135,18 +134,13 @@ class Checkpoint:
 
     @classmethod
     def adapter_of(cls, source: Source) -> Checkpoint | None:
-        """Return the tensors of the adapter that a load puts into the model; None if there is none.
-
-        Without peft transformers leaves it out.
-        """
+        """Return the tensors of the adapter that a load is to put into the model; None if there is none."""
         prefix = f"{source.subfolder}/" if source.subfolder else ""
         config, file = (
             _located(source.where, f"{prefix}{name}", source.revision)
             for name in ("adapter_config.json", "adapter_model.safetensors")
         )
-        if config is None or file is None or find_spec("peft") is None:
-            return None
-        return cls([file])
+        return None if config is None or file is None else cls([file])
 
     @classmethod
     def find(
