@@ -13,7 +13,7 @@ from samebits.base.errors import SamebitsError, shown
 from samebits.base.options import Option
 from samebits.base.redaction import Redaction
 from samebits.bisect import command as bisect
-from samebits.bisect.history import History
+from samebits.bisect.history import History, HistoryError
 from samebits.diagnose.exit_code import PASS
 from samebits.records.record import Record
 from samebits.reports import again
@@ -86,13 +86,13 @@ async def run(options: Options, environ: Mapping[str, str], say: Callable[[str],
     Raises:
         ReportFileError: the report cannot be read.
         WatchError: the state or the issues cannot be read, or there is nothing to search in.
-        HistoryError: the folder of --repo is no clone.
+        HistoryError: the folder of --repo is no clone, and --bisect searches it.
 
     """
     if options.bisect and options.repo is None:
         msg = "--bisect searches a clone of transformers: name its folder, --repo DIR"
         raise WatchError(msg)
-    if options.repo is not None:
+    if options.bisect and options.repo is not None:
         History(options.repo)
     report = again.read(options.report).report if options.report.exists() else None
     night = (
@@ -168,6 +168,13 @@ def _clone(
         return None
     if not night.commit:
         say("the last environment of the report is no checkout of main: no commits are listed")
+        return None
+    try:
+        History(options.repo)
+    except (
+        HistoryError
+    ) as error:  # a checkout that failed is no reason to be silent about the night
+        say(f"{error}; no commits are listed")
         return None
     search = partial(bisect.bisected, environ=environ, say=say, explains=False)
     return Clone(
