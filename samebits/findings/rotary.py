@@ -130,10 +130,11 @@ def _unread_parameters(case: Case) -> Iterator[Sighting]:
     """Find rope_parameters of config.json beside flat fields with other values, which give the frequencies.
 
     A class of 5.x may have the flat field, too, as a default that nothing reads: its frequencies are those of
-    rope_parameters.
+    rope_parameters, or of their type.
     """
-    if not any(map(_is_off_formula, _inv_freq(case.capture).values())):
-        return
+    frequencies = _inv_freq(case.capture).values()
+    is_off = any(map(_is_off_formula, frequencies))
+    kinds = {facts.formula.rope_type for facts in frequencies if facts.formula is not None}
     config = case.capture.signals.config
     for where, part, _ in _with_sub_configs("", config or {}, config or {}):
         rope, base = part.get("rope_parameters"), part.get("rope_theta")
@@ -141,7 +142,9 @@ def _unread_parameters(case: Case) -> Iterator[Sighting]:
             continue
         bases = dict.fromkeys(_bases(rope))
         kind, scaling = rope.get("rope_type", "default"), part.get("rope_scaling")
-        if (bases and float(base) not in bases) or (kind != "default" and not scaling):
+        other_base = is_off and bases and float(base) not in bases
+        other_kind = kind != "default" and not scaling and (is_off or (kinds and kind not in kinds))
+        if other_base or other_kind:
             lines = (
                 f"config.json has {where}rope_parameters: {json.dumps(rope)}",
                 f"loaded: rope_theta {base}, rope_scaling {json.dumps(scaling)}",

@@ -592,9 +592,9 @@ def test_embeddings_that_part_are_a_finding_and_those_that_meet_are_none():
     assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=False)) == []
 
 
-def rotary(stack, max_ulp, *, written="all", dtype=np.float32):
+def rotary(stack, max_ulp, *, written="all", dtype=np.float32, rope_type="default"):
     memory = Memory()
-    formula = FormulaFacts(rope_type="default", max_ulp=max_ulp, bound_ulp=50.0)
+    formula = FormulaFacts(rope_type=rope_type, max_ulp=max_ulp, bound_ulp=50.0)
     facts = frequencies(memory, values(2, dtype=np.float32).astype(dtype), formula=formula)
     tensors = {
         "inv_freq": {
@@ -1862,12 +1862,24 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}
     ],
 )
 def test_rope_parameters_that_flat_fields_take_the_place_of_are_named(config, where):
-    def codes(max_ulp):
-        run = with_signals(rotary("4.57", max_ulp), config=config)
+    def codes(max_ulp, rope_type="default"):
+        run = with_signals(rotary("4.57", max_ulp, rope_type=rope_type), config=config)
         return [(f.code, f.where) for f in findings(Case(capture=run))]
 
     assert codes(max_ulp=1e6) == [("SB506", where)]
-    assert codes(max_ulp=1.0) == []  # the flat field is a default that nothing reads
+    # the flat field is a default that nothing reads
+    assert codes(max_ulp=1.0, rope_type="yarn") == []
+
+
+def test_a_rope_type_that_is_ignored_is_named_where_the_base_is_the_default():
+    """A Qwen3 with yarn and a base of 10000, saved by 5.x, has in 4.57 frequencies without yarn."""
+
+    def codes(rope_type):
+        config = {"rope_parameters": YARN, "rope_theta": YARN["rope_theta"], "rope_scaling": None}
+        return codes_of(with_signals(rotary("4.57", 1.0, rope_type=rope_type), config=config))
+
+    assert codes("default") == ["SB506"]
+    assert codes("yarn") == []
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 from raising import raised
+from samebits_probe.model import heap
 from samebits_probe.model.tensor import (
     Keeper,
     NotHashable,
@@ -25,6 +26,19 @@ def test_signed_zero_and_nan_payload_are_other_bits():
     )
     assert tensor_hash(quiet) != tensor_hash(other)
     assert tensor_hash(quiet) == tensor_hash(quiet.clone())
+
+
+def test_an_element_of_a_column_has_bytes():
+    """It counts as contiguous with the stride of the column, as a projection to one feature that is transposed."""
+    for dtype in (torch.bfloat16, torch.float32, torch.complex64):
+        column = torch.arange(32).to(dtype).reshape(4, 8)[:1, 5]
+        assert column.stride() == (8,)
+        assert bytes(raw_bytes(column)) == bytes(
+            raw_bytes(column.clone(memory_format=torch.contiguous_format))
+        )
+        assert heap.elements(column).tolist() == [
+            list(bytes(raw_bytes(torch.tensor([5.0], dtype=dtype))))
+        ]
 
 
 def test_dtype_and_shape_are_part_of_the_hash():

@@ -23,6 +23,8 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from samebits_probe.model.tensor import flattened
+
 PATTERNS = {"a": 0x3F, "b": 0xC0, "poisoned": 0xE5}
 """Run, or the poisoned load inside one -> byte. As floats of any width they are ordinary numbers,
 0.75, -6.0 and -1.4e23 in float32, so that they affect results instead of becoming NaN or zero. No
@@ -55,7 +57,7 @@ def holds_pattern(tensor: torch.Tensor, run: str) -> bool:
 
 def elements(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bytes of every element, uint8 [number of elements, bytes per element]."""
-    flat = tensor.detach().contiguous().reshape(-1)
+    flat = flattened(tensor)
     if flat.is_complex():
         flat = torch.view_as_real(flat.resolve_conj())
     return flat.view(torch.uint8).reshape(tensor.numel(), tensor.element_size())

@@ -60,10 +60,19 @@ def raw_bytes(tensor: torch.Tensor) -> memoryview:
     return memoryview(_flat_bytes(tensor).numpy())
 
 
+def flattened(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the elements in row-major order, [number of elements], beside each other in memory.
+
+    One element of a column counts as contiguous with the stride of the column, of which torch makes no bytes.
+    """
+    flat = tensor.detach().contiguous().reshape(-1)
+    return flat.as_strided(flat.shape, (1,))
+
+
 def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bytes of ``tensor`` in row-major order, uint8 [number of bytes], on the CPU."""
     require_plain(tensor)
-    flat = tensor.detach().to("cpu").contiguous().reshape(-1)
+    flat = flattened(tensor.to("cpu"))
     if flat.is_complex():
         # a conjugate is a flag on the tensor until it is resolved
         flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
