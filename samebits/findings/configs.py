@@ -81,19 +81,31 @@ def _replaced(case: Case) -> Iterator[Sighting]:
 
 
 def _ignored(case: Case) -> Iterator[Sighting]:
-    """Find a setting that a model of the reference reads and nothing in the candidate."""
+    """Find a setting that a model reads on one side and nothing on the other: an older release may not know it."""
     reaches_scores = "differs" in {case.outcome(signal) for signal in ("logits", "decode")}
     if not (case.has_diverged and reaches_scores):
         return
-    for path, (old, before), (new, after) in _same_fields(case):
-        is_setting = isinstance(before.written, (bool, str)) and not before.is_default
-        is_read = before.read and not _OF_CONFIG_CLASS.search(before.read) and not after.read
-        is_left = after.loaded is None or is_same(after.loaded, after.written)
-        if is_setting and is_read and is_left and not _WITHOUT_EFFECT.fullmatch(path):
-            text = f"config.json has {path}: {json.dumps(before.written)}, which is not the default"
-            yield Sighting(
-                path, (text, f"{old} reads it in {before.read}", f"{new} reads it nowhere")
-            )
+    for path, before, after in _same_fields(case):
+        for (reader, used), (other, left), of_reference in (
+            (before, after, False),
+            (after, before, True),
+        ):
+            if not _WITHOUT_EFFECT.fullmatch(path) and _reads_alone(used, left):
+                value = json.dumps(used.written)
+                lines = (
+                    f"config.json has {path}: {value}, which is not the default",
+                    f"{reader} reads it in {used.read}",
+                    f"{other} reads it nowhere",
+                )
+                yield Sighting(path, lines, of_reference=of_reference)
+
+
+def _reads_alone(used: ConfigField, left: ConfigField) -> bool:
+    """Return True if a model reads a setting that is not the default, and the other side leaves it where it is."""
+    is_setting = isinstance(used.written, (bool, str)) and not used.is_default
+    is_read = used.read and not _OF_CONFIG_CLASS.search(used.read) and not left.read
+    is_left = left.loaded is None or is_same(left.loaded, left.written)
+    return bool(is_setting and is_read and is_left)
 
 
 def _same_fields(case: Case) -> Iterator[tuple[str, _OfStack, _OfStack]]:

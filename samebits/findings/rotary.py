@@ -130,8 +130,9 @@ def _unread_parameters(case: Case) -> Iterator[Sighting]:
     """Find rope_parameters of config.json beside flat fields with other values, which give the frequencies.
 
     A class of 5.x may have the flat field, too, as a default that nothing reads: its frequencies are those of
-    rope_parameters, or of their type.
+    rope_parameters, or of their type. Where a class of 4.x needs the flat field, its constructor raises.
     """
+    yield from _missed_scaling(case)
     frequencies = _inv_freq(case.capture).values()
     is_off = any(map(_is_off_formula, frequencies))
     kinds = {facts.formula.rope_type for facts in frequencies if facts.formula is not None}
@@ -150,6 +151,20 @@ def _unread_parameters(case: Case) -> Iterator[Sighting]:
                 f"loaded: rope_theta {base}, rope_scaling {json.dumps(scaling)}",
             )
             yield Sighting(f"{where}rope_parameters", lines)
+
+
+def _missed_scaling(case: Case) -> Iterator[Sighting]:
+    """Find library code that misses rope_scaling, where the reference reads rope_parameters."""
+    frame = case.frame(own=False)
+    if not case.raised("AttributeError|TypeError", "NoneType") or case.frame(own=True) is not None:
+        return
+    config = case.reference.signals.config if case.reference is not None else None
+    reads_other = any(
+        isinstance(part.get("rope_parameters"), dict)
+        for _, part, _ in _with_sub_configs("", config or {}, config or {})
+    )
+    if frame is not None and "rope_scaling" in frame.code and reads_other:
+        yield Sighting("rope_parameters", case.exception_lines())
 
 
 def _bases(rope: dict[str, Any]) -> Iterator[float]:
@@ -183,5 +198,5 @@ RULES = (
     Rule("SB503", _wrong_frequencies, explains=STORED | COMPUTED),
     Rule("SB504", _changed_dtype, explains=STORED | COMPUTED),
     Rule("SB505", _theta_for_some, explains=STORED | COMPUTED),
-    Rule("SB506", _unread_parameters, explains=STORED | COMPUTED),
+    Rule("SB506", _unread_parameters, explains=STORED | COMPUTED | RAISED),
 )

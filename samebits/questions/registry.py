@@ -160,7 +160,7 @@ def _explanations(
         Explanation(
             code=finding.code,
             where=finding.where,
-            stack=_faulty(by_code[finding.code], result) or stack or result.cell.stack,
+            stack=_faulty(by_code[finding.code], finding, result) or stack or result.cell.stack,
         )
         for finding in cell_findings
         if finding.code in by_code  # a report of an earlier version may have codes that are gone
@@ -169,8 +169,10 @@ def _explanations(
     )
 
 
-def _faulty(rule: Rule, result: CellResult) -> str:
+def _faulty(rule: Rule, finding: Finding, result: CellResult) -> str:
     """Return the stack that a rule accuses; '' for the one that shows the defect."""
+    if finding.of_reference and result.reference is not None:
+        return result.reference.stack
     return rule.faulty(result) if rule.faulty is not None else ""
 
 

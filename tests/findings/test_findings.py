@@ -1742,6 +1742,18 @@ def test_a_setting_that_no_code_reads_any_more_is_named_with_the_line_that_did()
     assert [each.code for each in of_config(FIELD, gone)] == ["SB212"]
 
 
+def test_a_setting_that_the_reference_does_not_know_is_a_defect_of_the_reference():
+    """5.24 writes ``scale_decoder_outputs`` into the config of an untied T5, and 4.57 reads it nowhere."""
+    (found,) = of_config(changed(FIELD, **NOWHERE), FIELD)
+    assert (found.code, found.of_reference) == ("SB212", True)
+    assert found.evidence[1:] == (
+        "5.x reads it in models/bert/modeling_bert.py:141",
+        "4.57 reads it nowhere",
+    )
+    assert not of_config(FIELD, changed(FIELD, **NOWHERE))[0].of_reference
+    assert of_config(changed(FIELD, **NOWHERE), changed(FIELD, is_default=True)) == []
+
+
 @pytest.mark.parametrize(
     ("before", "after", "kind"),
     [
@@ -1768,7 +1780,6 @@ def test_a_setting_that_no_code_reads_any_more_is_named_with_the_line_that_did()
         ),
         (FIELD, {}, "diverged"),
         (FIELD, None, "diverged"),
-        (changed(FIELD, **NOWHERE), FIELD, "diverged"),
     ],
 )
 def test_a_setting_that_is_read_or_has_no_effect_is_not_called_ignored(before, after, kind):
@@ -1880,6 +1891,23 @@ def test_a_rope_type_that_is_ignored_is_named_where_the_base_is_the_default():
 
     assert codes("default") == ["SB506"]
     assert codes("yarn") == []
+
+
+@pytest.mark.parametrize(
+    ("code", "file", "config", "named"),
+    [
+        ('config.rope_scaling.get("mrope_section")', LIBRARY, SAVED_BY_5, ["SB506"]),
+        ('config.rope_scaling.get("mrope_section")', LIBRARY, {"rope_theta": 1e4}, []),
+        ('config.rope_scaling.get("mrope_section")', OWN, SAVED_BY_5, []),  # its file may lack both
+        ("config.window.get(1)", LIBRARY, SAVED_BY_5, []),
+    ],
+)
+def test_a_class_that_needs_the_flat_field_is_told_what_the_file_has(code, file, config, named):
+    """Qwen3-VL saved by 5.x, in 4.57."""
+    message = "'NoneType' object has no attribute 'get'"
+    run = failed("AttributeError", message, frame(file=file, code=code))
+    reference = with_signals(sound(Memory(), "5.x"), config=config)
+    assert codes_of(run, reference=reference) == named
 
 
 @pytest.mark.parametrize(

@@ -68,3 +68,22 @@ def test_a_broken_cache_explains_what_only_decoding_shows(deciding, named):
 def test_broken_padding_explains_no_prompt_without_padding(of_prompts, subject, named):
     found = finding("SB705", of_prompts=of_prompts)
     assert codes(("logits", subject), findings=(found,)) == named
+
+
+def test_a_defect_of_the_reference_that_the_candidate_shows_accuses_the_reference():
+    made = cell("m", VARIANT, "5.23", Verdict.DIVERGED)
+    item = ItemComparison(subject=PLAIN, outcome="differs")
+    signal = SignalComparison(
+        signal="logits", outcome="differs", n_items=1, n_differ=1, items=(item,)
+    )
+    decider = Decider(signal="logits", subject=PLAIN)
+    update = {
+        "signals": (signal,),
+        "first": Difference(signal="logits", item="", what=""),
+        "ladder": Ladder(kind="diverged", rule="slope", reason="", rests_on=(decider,)),
+    }
+    made = made.model_copy(update=update)
+    for of_reference, stack in ((True, "4.48"), (False, "5.23")):
+        found = finding("SB212", of_reference=of_reference)
+        (explanation,) = explained(made, {"5.23": (found,)}).explained_by
+        assert explanation.stack == stack

@@ -173,11 +173,19 @@ def _cause(cell: CellResult, cause: Cause, report: Report) -> str:
         for each in (cause.reference, cause.candidate)
         if each is not None and each.source
     ]
-    kernels = _kernels(cell, report) if cause.kind in ("kernel", "operation") else ""
+    kernels = _kernels(cell, report) if _is_of_attention(cause) else ""
     words = kind_words(cause)
     what = kernels or (words if cause.kind in ("layout", "shape") else f"starts with {words}")
     in_brackets = f" ({'; '.join(lines)})" if lines else ""
     return f"{place}: {what}{in_brackets}" if place else f"{what}{in_brackets}"
+
+
+def _is_of_attention(cause: Cause) -> bool:
+    """Return True for another kernel, or for another operation in a function of attention."""
+    sides = filter(None, (cause.reference, cause.candidate))
+    return cause.kind == "kernel" or (
+        cause.kind == "operation" and any("attention" in s.function.casefold() for s in sides)
+    )
 
 
 def _kernels(cell: CellResult, report: Report) -> str:

@@ -153,4 +153,6 @@ def command(cell: CellResult, first: str, row: Row, report: Report) -> str:
     if any(stack.between for stack in report.stacks) or are_neighbours(before, first, report):
         return ""
     model = "" if len(report.models) == 1 else cell.cell.model
-    return compare_two(report, before, first, model=model, more="--releases")
+    # a reference that is newer than what it is compared with: --from is the older one
+    older, newer = sorted((before, first), key=[stack.id for stack in report.stacks].index)
+    return compare_two(report, older, newer, model=model, more="--releases")
