@@ -48,6 +48,8 @@ _MAX_CHARACTERS = 65_000
 BEFORE, AFTER = "before", "after"
 MATRIX = "samebits-bump.yaml"
 
+_ONE_JOB = "one-job"
+"""Name of a job that has none."""
 _RELEASE = re.compile(r"\d+(\.\d+)*")
 _UNSAFE = re.compile(r"[^\w./:]+")
 """What cannot stand in a comment of HTML: two dashes, or its end."""
@@ -74,7 +76,7 @@ class Options(Record):
     """Write the comment for the pull request."""
     report: Annotated[Path | None, Option("REPORT.json")] = None
     """The report of the run, for the comment."""
-    job: Annotated[str, Option("NAME")] = "one-job"
+    job: Annotated[str, Option("NAME")] = _ONE_JOB
     """Whose comment it is: jobs of other names write comments of their own."""
     known: Annotated[Path | None, Option("FILE")] = None
     """The comments that exist: what `gh api --paginate --slurp` prints; the id of the one to update is appended
@@ -362,7 +364,7 @@ def _moved(found: Found) -> str:
 
 def _mark(job: str) -> str:
     """Return the first line of a job's comment, by which it is found again."""
-    return MARK.format(_UNSAFE.sub("-", job).strip("-") or "one-job")
+    return MARK.format(_UNSAFE.sub("-", job).strip("-") or _ONE_JOB)
 
 
 def comment(found: Found, report: Path | None, job: str, *, has_run: bool) -> str:

@@ -287,8 +287,8 @@ def _covered_in_part(result: CellResult, entries: Iterable[_Entry]) -> dict[str,
     covering = [_covering_part(result, part, entries) for part in own]
     if not any(covering):
         return {}
-    left = (p.failure for p, c in zip(own, covering, strict=True) if p.failure and not c)
-    return {"expected": _reasons(chain.from_iterable(covering)), "failures": tuple(left)}
+    uncovered = (p.failure for p, c in zip(own, covering, strict=True) if p.failure and not c)
+    return {"expected": _reasons(chain.from_iterable(covering)), "failures": tuple(uncovered)}
 
 
 def _reasons(entries: Iterable[_Entry]) -> tuple[str, ...]:

@@ -156,14 +156,14 @@ def _unread_parameters(case: Case) -> Iterator[Sighting]:
 def _missed_scaling(case: Case) -> Iterator[Sighting]:
     """Find library code that misses rope_scaling, where the reference reads rope_parameters."""
     frame = case.frame(own=False)
-    if not case.raised("AttributeError|TypeError", "NoneType") or case.frame(own=True) is not None:
+    if frame is None or "rope_scaling" not in frame.code or case.frame(own=True) is not None:
         return
     config = case.reference.signals.config if case.reference is not None else None
     reads_other = any(
         isinstance(part.get("rope_parameters"), dict)
         for _, part, _ in _with_sub_configs("", config or {}, config or {})
     )
-    if frame is not None and "rope_scaling" in frame.code and reads_other:
+    if reads_other and case.raised("AttributeError|TypeError", "NoneType"):
         yield Sighting("rope_parameters", case.exception_lines())
 
 

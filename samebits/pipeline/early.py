@@ -185,9 +185,11 @@ def _unknown(
 def _of_type(name: str, model_type: str, order: Order) -> str:
     """Return what the class can be called today: old checkpoints have names such as T5WithLMHeadModel."""
     of_type = [other for other in known.classes() if known.type_of([other]) == model_type]
+    if not of_type:
+        return known.near(name, known.classes())
     whole = [other for other in of_type if "For" in other or other.endswith("Model")]
-    if not of_type or (hint := known.near(name, whole)):
-        return hint if of_type else known.near(name, known.classes())
+    if hint := known.near(name, whole):
+        return hint
     heads = [other for other in whole if other.endswith(_HEADS)]
     how = "--class" if order.checks else "class:"
     return f". Name the class of today, such as {how} transformers:{heads[0]}" if heads else ""
@@ -213,7 +215,7 @@ def _needs_peft(folder: Path, order: Order) -> Iterator[str]:
 
 
 def _other_base(folder: Path) -> Iterator[str]:
-    """Yield that an adapter beside a model names another folder, of which a change would not be noticed."""
+    """Yield that an adapter beside a model names another folder, whose files no cache key contains."""
     values = json_of(folder / "adapter_config.json")
     named = values.get("base_model_name_or_path") if isinstance(values, dict) else None
     base = Path(named) if isinstance(named, str) and named else folder

@@ -182,8 +182,9 @@ def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
         return True
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
         return False
-    prompts = {decider.subject.prompt for decider in _first_deciders(result)}
-    if finding.of_prompts is not None and not prompts.issubset(finding.of_prompts):
+    if finding.of_prompts is not None and any(
+        decider.subject.prompt not in finding.of_prompts for decider in _first_deciders(result)
+    ):
         return False
     assert result.decisive is not None
     if result.decisive.signal not in STORED or rule.explains - STORED - UNSTABLE:

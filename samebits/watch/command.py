@@ -89,11 +89,8 @@ async def run(options: Options, environ: Mapping[str, str], say: Callable[[str],
         HistoryError: the folder of --repo is no clone, and --bisect searches it.
 
     """
-    if options.bisect and options.repo is None:
-        msg = "--bisect searches a clone of transformers: name its folder, --repo DIR"
-        raise WatchError(msg)
-    if options.bisect and options.repo is not None:
-        History(options.repo)
+    if options.bisect:
+        _require_clone(options.repo)
     report = again.read(options.report).report if options.report.exists() else None
     night = (
         night_of(report) if report else Night(blocked=(("all models", "the run left no report"),))
@@ -155,6 +152,13 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         replace(folder / name, content)
 
 
+def _require_clone(repo: Path | None) -> None:
+    if repo is None:
+        msg = "--bisect searches a clone of transformers: name its folder, --repo DIR"
+        raise WatchError(msg)
+    History(repo)
+
+
 def _clone(
     options: Options,
     before: WatchFile,
@@ -170,10 +174,9 @@ def _clone(
         say("the last environment of the report is no checkout of main: no commits are listed")
         return None
     try:
-        History(options.repo)
-    except (
-        HistoryError
-    ) as error:  # a checkout that failed is no reason to be silent about the night
+        _require_clone(options.repo)
+    except HistoryError as error:
+        # a checkout that failed is no reason to be silent about the night
         say(f"{error}; no commits are listed")
         return None
     search = partial(bisect.bisected, environ=environ, say=say, explains=False)

@@ -118,8 +118,8 @@ def test_a_false_field_that_the_class_does_not_know_may_go():
     original = {"torchscript": False, "tie_word_embeddings": True, "dropout": 0.0}
     changes = compared_config.changed_fields(original, observed(config={}))
     assert changes == ["dropout: 0.0 → not there"]
-    kept = observed(config={"torchscript": True, "dropout": 0.0}, nulls={"tie_word_embeddings"})
-    changes = compared_config.changed_fields(original, kept)
+    copy = observed(config={"torchscript": True, "dropout": 0.0}, nulls={"tie_word_embeddings"})
+    changes = compared_config.changed_fields(original, copy)
     assert changes == ["torchscript: false → true", "tie_word_embeddings: true → null"]
 
 

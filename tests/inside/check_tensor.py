@@ -29,7 +29,7 @@ def test_signed_zero_and_nan_payload_are_other_bits():
 
 
 def test_an_element_of_a_column_has_bytes():
-    """It counts as contiguous with the stride of the column, as a projection to one feature that is transposed."""
+    """torch calls one element contiguous whatever its stride is, and makes no bytes of it."""
     for dtype in (torch.bfloat16, torch.float32, torch.complex64):
         column = torch.arange(32).to(dtype).reshape(4, 8)[:1, 5]
         assert column.stride() == (8,)

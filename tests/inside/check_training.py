@@ -91,7 +91,7 @@ def test_the_step_is_that_of_plain_torch():
 
 
 def test_logits_of_padding_are_left_out():
-    """Under a sliding window they attend to padding alone, and releases fill such rows with other numbers."""
+    """Under a sliding window, padding attends to padding alone. Releases fill such rows with different numbers."""
 
     def logits_of(value, position):
         made = model()

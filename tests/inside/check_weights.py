@@ -195,7 +195,7 @@ def lost_of(adapter, **parts):
     model.add_module("q", Adapted(**parts))
     file = checkpoint(**{f"base_model__model__q__{name}": t for name, t in adapter.items()})
     twin = checkpoint(q__base_layer__weight=model.q.base_layer.weight.data)
-    facts = weights.weights(
+    return weights.weights(
         model,
         twin,
         file,
@@ -205,7 +205,6 @@ def lost_of(adapter, **parts):
         lambda known: known,
         lambda *_: None,
     )
-    return facts
 
 
 def test_an_adapter_that_is_in_the_model_is_loaded():

@@ -333,7 +333,7 @@ def test_an_adapter_beside_a_model_is_not_left_out_silently(tmp_path):
 
 
 def test_an_adapter_that_names_another_folder_as_its_base_is_refused(tmp_path):
-    """4.57 loads that one, of which a change would not be noticed."""
+    """4.57 loads the other folder, whose files no cache key contains."""
     folder = checkpoint(tmp_path / "m")
     other = checkpoint(tmp_path / "other")
     for named, is_refused in ((other, True), (folder, False), ("org/model", False), (None, False)):

@@ -14,8 +14,8 @@ VARIANT = Variant(dtype="float32", attention="default")
 PLAIN, PADDED = Subject(prompt="short"), Subject(prompt="padded", row=0)
 
 
-def codes(*deciding, findings):
-    """Return the codes that explain a cell whose verdict rests on these signals and subjects."""
+def differing(*deciding):
+    """Return a cell whose verdict rests on these signals and subjects."""
     signals = tuple(
         SignalComparison(
             signal=name,
@@ -27,14 +27,19 @@ def codes(*deciding, findings):
         for name, subject in deciding
     )
     rests_on = tuple(Decider(signal=name, subject=subject) for name, subject in reversed(deciding))
-    made = cell("m", VARIANT, "5.23", Verdict.DIVERGED).model_copy(
+    return cell("m", VARIANT, "5.23", Verdict.DIVERGED).model_copy(
         update={
             "signals": signals,
             "first": Difference(signal=deciding[0][0], item="", what=""),
             "ladder": Ladder(kind="diverged", rule="slope", reason="", rests_on=rests_on),
         }
     )
-    return [e.code for e in explained(made, {"4.48": findings}).explained_by]
+
+
+def codes(*deciding, findings):
+    """Return the codes that explain a cell whose verdict rests on these signals and subjects."""
+    result = explained(differing(*deciding), {"4.48": findings})
+    return [explanation.code for explanation in result.explained_by]
 
 
 def finding(code, **fields):
@@ -71,19 +76,8 @@ def test_broken_padding_explains_no_prompt_without_padding(of_prompts, subject, 
 
 
 def test_a_defect_of_the_reference_that_the_candidate_shows_accuses_the_reference():
-    made = cell("m", VARIANT, "5.23", Verdict.DIVERGED)
-    item = ItemComparison(subject=PLAIN, outcome="differs")
-    signal = SignalComparison(
-        signal="logits", outcome="differs", n_items=1, n_differ=1, items=(item,)
-    )
-    decider = Decider(signal="logits", subject=PLAIN)
-    update = {
-        "signals": (signal,),
-        "first": Difference(signal="logits", item="", what=""),
-        "ladder": Ladder(kind="diverged", rule="slope", reason="", rests_on=(decider,)),
-    }
-    made = made.model_copy(update=update)
+    result = differing(("logits", PLAIN))
     for of_reference, stack in ((True, "4.48"), (False, "5.23")):
-        found = finding("SB212", of_reference=of_reference)
-        (explanation,) = explained(made, {"5.23": (found,)}).explained_by
+        defect = finding("SB212", of_reference=of_reference)
+        (explanation,) = explained(result, {"5.23": (defect,)}).explained_by
         assert explanation.stack == stack

@@ -268,10 +268,10 @@ def test_logits_that_differ_in_one_dtype_are_not_hidden_by_a_form_that_another_s
     half = Variant(dtype="bfloat16", attention="default")
     form, numbers = diverged(), diverged(step("logits", 4.0, 4.0))
     report = one(numbers)
-    other = row("m", half, {c.cell.stack: c for c in (of(OLD, Verdict.REFERENCE), form)})
-    found = answers(ended(report.model_copy(update={"rows": (other, *report.rows)})))
-    assert [a.variants for a in found] == [(str(VARIANT),), (str(half),)]
-    assert found[0].change == "behaviour change (logits differ by 4, in float64 too)"
+    half_row = row("m", half, {c.cell.stack: c for c in (of(OLD, Verdict.REFERENCE), form)})
+    both = answers(ended(report.model_copy(update={"rows": (half_row, *report.rows)})))
+    assert [a.variants for a in both] == [(str(VARIANT),), (str(half),)]
+    assert both[0].change == "behaviour change (logits differ by 4, in float64 too)"
 
 
 # which side

@@ -224,7 +224,9 @@ class Tracer:
         ):
             return []
         origins = [self._whole_tensor(name, block) for block in blocks]
-        return [piece for origin in origins if origin for piece in origin.pieces] * all(origins)
+        if not all(origins):
+            return []
+        return [piece for origin in origins if origin for piece in origin.pieces]
 
     def _choose(self, name: str, names: list[str], shape: tuple[int, ...] | None) -> str:
         """Choose between checkpoint tensors of equal bytes.

@@ -63,7 +63,7 @@ def raw_bytes(tensor: torch.Tensor) -> memoryview:
 def flattened(tensor: torch.Tensor) -> torch.Tensor:
     """Return the elements in row-major order, [number of elements], beside each other in memory.
 
-    One element of a column counts as contiguous with the stride of the column, of which torch makes no bytes.
+    torch calls a single element contiguous, whatever its stride is. It makes bytes of elements with stride 1 only.
     """
     flat = tensor.detach().contiguous().reshape(-1)
     return flat.as_strided(flat.shape, (1,))

@@ -94,13 +94,13 @@ class ClassDifference(Record):
     @property
     def of_reference(self) -> bool:
         """True if the reference knows no class, reads fewer tensors, or if its base model computes other bits."""
-        before, after = self.reference, self.candidate
-        if not before.model_class:
+        reference, candidate = self.reference, self.candidate
+        if not reference.model_class:
             return True
-        if self.kind == "tensors" and after is not None:
-            read = [load.elements - load.elements_left for load in (before, after)]
-            return read[0] < read[1]
-        return self.kind == "outputs" and before.outputs == "other bits"
+        if self.kind == "tensors" and candidate is not None:
+            n_read = [load.elements - load.elements_left for load in (reference, candidate)]
+            return n_read[0] < n_read[1]
+        return self.kind == "outputs" and reference.outputs == "other bits"
 
 
 class ClassesReport(Record):

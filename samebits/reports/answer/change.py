@@ -89,12 +89,18 @@ def _raised(failure: Failure) -> str:
     return f"{kind} in {step}: {message}".rstrip(": ")
 
 
+def only_draws(cell: CellResult) -> bool:
+    """Return True if random draws of a forward are all that explains why a cell is unstable."""
+    of_draws = {rule.code for rule in rules() if rule.explains == UNSTABLE}
+    return of_draws.issuperset(explanation.code for explanation in cell.explained_by)
+
+
 def _unstable(cell: CellResult) -> str:
     if not cell.explained_by:
         return "two runs of the same release give different numbers"
-    codes = {explanation.code for explanation in cell.explained_by}
-    if codes <= {rule.code for rule in rules() if rule.explains == UNSTABLE}:
+    if only_draws(cell):
         return "every forward gives different numbers"
+    codes = {explanation.code for explanation in cell.explained_by}
     if codes <= {rule.code for rule in rules() if "state" in rule.explains}:
         return "one call changes the next, so the same input gives different numbers"
     if STORED.issuperset(cell.unstable_signals or ("logits",)):

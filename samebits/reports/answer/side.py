@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.failing import failing_signals
-from samebits.findings.rule import UNSTABLE
 from samebits.findings.rulebook import plain_title
 from samebits.questions import questions
 from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
+from samebits.reports.answer.change import only_draws
 from samebits.reports.answer.releases import listed, release, version
 from samebits.reports.answer.sentences import SENTENCE, first_sentences
 from samebits.reports.plain import KINDS
@@ -142,10 +142,8 @@ def _by_findings(cell: CellResult, report: Report, group: tuple[str, ...]) -> Si
 
 def _may_be_design(cell: CellResult) -> bool:
     """Return True if transformers' own code draws in each forward, as VITS its noise and ViTMAE its mask."""
-    of_draws = {rule.code for rule in rules() if rule.explains == UNSTABLE}
-    return cell.judged is Verdict.UNSTABLE and all(
-        e.code in of_draws and e.where.startswith("transformers/") for e in cell.explained_by
-    )
+    is_stock = all(each.where.startswith("transformers/") for each in cell.explained_by)
+    return cell.judged is Verdict.UNSTABLE and is_stock and only_draws(cell)
 
 
 def _with_shared(found: Side, cell: CellResult, row: Row, report: Report) -> Side:
