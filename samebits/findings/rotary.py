@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from samebits.compare.phases import STORED
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from samebits.findings.case import Case
     from samebits.records.capture import Capture, InvFreqFacts
+
+
+_SHARE = "partial_rotary_factor"
 
 
 def _default_key(case: Case) -> Iterator[Sighting]:
@@ -38,7 +42,7 @@ def _inv_freq(capture: Capture | None) -> dict[str, InvFreqFacts]:
 
 def _wrong_frequencies(case: Case) -> Iterator[Sighting]:
     """Find frequencies off their formula; without a buffer of them, changed cos and sin."""
-    sightings = list(_off_formula(case))
+    sightings = [*_off_formula(case), *_whole_heads(case)]
     yield from sightings
     differs = case.ruled_in(ROPE_TABLES) if not sightings and not _inv_freq(case.capture) else ""
     for idiom in case.idioms("default for a rope field") if differs else ():
@@ -66,6 +70,47 @@ def _off_formula(case: Case) -> Iterator[Sighting]:
                 *(f"{i.file}:{i.line}: {i.code}" for i in case.idioms("default for a rope field")),
             ),
         )
+
+
+def _whole_heads(case: Case) -> Iterator[Sighting]:
+    """Find a side that rotates all of head_dim, where config.json has a part and the other side rotates that part.
+
+    ``bamba`` of 5.0 to 5.13: ``compute_default_rope_parameters`` in models/bamba/modeling_bamba.py.
+    """
+    if case.reference is None:
+        return
+    sides = (case.reference, case.capture)
+    used = case.capture.signals.config_use or {}
+    shares = {path: field.written for path, field in used.items() if path.endswith(_SHARE)}
+    for name in _inv_freq(sides[0]).keys() & _inv_freq(sides[1]).keys():
+        dims = [2 * math.prod(_inv_freq(side)[name].ref.shape) for side in sides]
+        for path, share in shares.items():
+            if not isinstance(share, float) or min(dims) != int(max(dims) * share):
+                continue
+            if max(dims) not in _head_sizes(case.capture.signals.config or {}):
+                continue
+            wrong = dims.index(max(dims))
+            lines = (
+                f"config.json has {path}: {share}",
+                f"{sides[wrong].cell.stack} rotates all {max(dims)} dimensions of a head",
+                f"{sides[1 - wrong].cell.stack} rotates {min(dims)} of them",
+            )
+            yield Sighting(name, lines, of_reference=wrong == 0)
+            break
+
+
+def _head_sizes(config: dict[str, Any]) -> Iterator[int]:
+    """Yield the dimension of a head that a config has, and that each config in it has."""
+    size, hidden, heads = (
+        config.get(k) for k in ("head_dim", "hidden_size", "num_attention_heads")
+    )
+    if isinstance(size, int):
+        yield size
+    elif isinstance(hidden, int) and isinstance(heads, int) and heads:
+        yield hidden // heads
+    for part in config.values():
+        if isinstance(part, dict):
+            yield from _head_sizes(part)
 
 
 def _theta_for_some(case: Case) -> Iterator[Sighting]:

@@ -166,8 +166,8 @@ class Question:
     breaks: Callable[[Row, str], Sequence[str]] | None = None
     """Returns its checks that are broken on a stack, so that advice to use the stack can say so."""
     contradicts: Callable[[Row, str, str, frozenset[Signal]], Sequence[str]] | None = None
-    """Returns its checks that are broken on the first stack, hold on the second one, and are about one
-    of the signals."""
+    """Returns its checks that are broken on the first stack, hold on the second one if there is one, and
+    are about one of the signals."""
     brief: Callable[[Report], str] | None = None
     """Returns a line for the first screen; '' if there is nothing to say."""
     limit: Callable[[Report], str] | None = None

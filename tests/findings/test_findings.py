@@ -614,6 +614,35 @@ def test_frequencies_off_their_formula_here_alone_are_a_finding():
     assert codes_of(bad) == []
 
 
+def partial_rope(stack, n, share=0.5, **config):
+    """Return a model of heads of 8 dimensions that rotates 2 n of them."""
+    path = "rope_parameters.partial_rotary_factor"
+    fields = {path: ConfigField(written=share, loaded=share)} if share else {}
+    run = sound(Memory(), stack, inv_freq={"inv_freq": frequencies(Memory(), values(n))})
+    config = {"hidden_size": 32, "num_attention_heads": 4} | config
+    return with_signals(run, config=config, config_use=fields)
+
+
+def test_a_release_that_rotates_whole_heads_is_wrong_where_the_config_has_a_part_of_them():
+    part, whole = partial_rope("4.57", 2), partial_rope("5.x", 4)
+    (found,) = [f for f in findings(Case(whole, part)) if f.code == "SB503"]
+    assert (found.where, found.of_reference) == ("inv_freq", False)
+    assert found.evidence == (
+        "config.json has rope_parameters.partial_rotary_factor: 0.5",
+        "5.x rotates all 8 dimensions of a head",
+        "4.57 rotates 4 of them",
+    )
+    (found,) = [f for f in findings(Case(part, whole)) if f.code == "SB503"]
+    assert found.of_reference
+    assert codes_of(part, reference=part) == []
+    # nothing in the file says that a part is rotated, or heads have another size
+    without = partial_rope("5.x", 4, share=None)
+    assert codes_of(without, reference=partial_rope("4.57", 2, share=None)) == []
+    others = {"head_dim": 16}
+    before = partial_rope("4.57", 2, **others)
+    assert codes_of(partial_rope("5.x", 4, **others), reference=before) == []
+
+
 def test_a_default_for_theta_is_named_where_no_buffer_holds_the_frequencies():
     def run(status, inv_freq=None):
         bare = sound(Memory(), "5.x", inv_freq=inv_freq)

@@ -372,8 +372,18 @@ def test_a_release_that_contradicts_itself_is_wrong_if_the_other_does_not():
     assert "**reference is wrong** (consistency check)" in render(report)["report.md"]
     both = answer(one(decode, **relations(x4_57=1.0, x5_23=1.0)))
     neither = answer(one(decode, **relations(x4_57=1e-15, x5_23=1e-15)))
-    assert not both.side.wrong
-    assert not neither.side.wrong
+    assert (both.side.wrong, neither.side.wrong) == ("", "")
+    assert both.side.why == "not known: both break 'full forward = prefill + decode'"
+    assert neither.side.why == "not known: no finding or consistency check shows it"
+
+
+def test_a_release_that_alone_differs_is_not_called_wrong_but_the_return_is_told():
+    report = one(diverged(stack="5.0"), of(NEW, Verdict.ROUNDING))
+    found = answer(report)
+    assert found.side.wrong == ""
+    assert found.side.why == f"not proven, but {NEW} computes again what {OLD} does"
+    lasting = answer(one(diverged(stack="5.0"), diverged(stack=NEW)))
+    assert lasting.side.why == "not known: no finding or consistency check shows it"
 
 
 def test_a_broken_cache_says_nothing_of_a_forward_that_differs():

@@ -97,16 +97,18 @@ _HOLDING = (Standing.HOLDS, Standing.ROUNDING)
 def contradicts(row: Row, stack: str, other: str, signals: frozenset[Signal]) -> list[str]:
     """Return the relations that a stack breaks and another one keeps, of those about what differs.
 
-    One that a model breaks by its design is none of them.
+    Without another stack, return those that the stack breaks. One that a model breaks by its design is none of them.
     """
     return [
         line.name
         for line in lines([row])
         if signals & _ABOUT.get(line.name, frozenset())
         and line.standing_on(stack) == Standing.BROKEN
-        and line.standing_on(other) in _HOLDING
         and not line.by_design()
-        and _shows_the_side(line, stack, other)
+        and (
+            not other
+            or (line.standing_on(other) in _HOLDING and _shows_the_side(line, stack, other))
+        )
     ]
 
 

@@ -66,6 +66,8 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
         _by_checks(cell, row, report),
         _by_reason(cell, report),
         _by_config(cell, report),
+        _by_return(cell, row, report),
+        _by_both(cell, row),
     ):
         if found.why:
             return found
@@ -210,25 +212,50 @@ def _by_checks(cell: CellResult, row: Row, report: Report) -> Side:
     """Return a release that contradicts itself in what differs, where the other one does not."""
     if cell.reference is None:
         return Side()
+    sides = (cell.reference.stack, cell.cell.stack)
+    before, after = (_broken(cell, row, *pair) for pair in (sides, sides[::-1]))
+    if bool(before) is bool(after):
+        return Side()
+    stack, other = sides if before else sides[::-1]
+    names = before or after
+    holds = f"which {'hold' if len(names) > 1 else 'holds'} in {release(other, report)}"
+    return Side(stack, (), f"{_wrong(stack, report)}: it breaks {_quoted(names)}, {holds}")
+
+
+def _by_return(cell: CellResult, row: Row, report: Report) -> Side:
+    """Return that a later release has the reference's numbers again, which is no proof that they are right."""
+    stacks = [each.cell.stack for each in row.cells]
+    later = row.cells[stacks.index(cell.cell.stack) + 1 :]
+    again = [each for each in later if each.judged in (Verdict.IDENTICAL, Verdict.ROUNDING)]
+    if not again or cell.reference is None:
+        return Side()
+    name, old = release(again[-1].cell.stack, report), release(cell.reference.stack, report)
+    return Side(why=f"not proven, but {name} computes again what {old} does")
+
+
+def _by_both(cell: CellResult, row: Row) -> Side:
+    """Return that both releases contradict themselves in what differs, which accuses neither."""
+    if cell.reference is None:
+        return Side()
+    also = set(_broken(cell, row, cell.cell.stack))
+    both = [name for name in _broken(cell, row, cell.reference.stack) if name in also]
+    return Side(why=f"not known: both break {_quoted(both)}" if both else "")
+
+
+def _broken(cell: CellResult, row: Row, stack: str, other: str = "") -> list[str]:
+    """Return the checks of what differs that a stack breaks and another one, if there is one, keeps."""
     # the first signal that fails rests on no other one; a check of what follows says nothing of it
     signals = frozenset(signal.signal for signal in failing_signals(cell)[:1])
-    sides = (cell.reference.stack, cell.cell.stack)
-    broken = {
-        stack: [
-            name
-            for question in questions()
-            if question.contradicts is not None
-            for name in question.contradicts(row, stack, other, signals)
-        ]
-        for stack, other in (sides, sides[::-1])
-    }
-    wrong = [stack for stack in sides if broken[stack]]
-    if len(wrong) != 1:
-        return Side()
-    stack, other = wrong[0], sides[sides[0] == wrong[0]]
-    names = ", ".join(f"{name!r}" for name in broken[stack][:_MAX_CHECKS])
-    holds = f"which {'hold' if len(broken[stack]) > 1 else 'holds'} in {release(other, report)}"
-    return Side(stack, (), f"{_wrong(stack, report)}: it breaks {names}, {holds}")
+    return [
+        name
+        for question in questions()
+        if question.contradicts is not None
+        for name in question.contradicts(row, stack, other, signals)
+    ]
+
+
+def _quoted(names: list[str]) -> str:
+    return ", ".join(f"{name!r}" for name in names[:_MAX_CHECKS])
 
 
 def _by_reason(cell: CellResult, report: Report) -> Side:
