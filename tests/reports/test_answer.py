@@ -9,7 +9,7 @@ from samebits.questions.relations.records import RelationsOfRow, RelationsSignal
 from samebits.records.comparison import FactChange, ItemComparison, SignalComparison
 from samebits.records.finding import Explanation, Finding
 from samebits.records.ids import Variant, Verdict
-from samebits.records.ladder import Ladder
+from samebits.records.ladder import Decider, Ladder
 from samebits.records.subject import Subject
 from samebits.reports.answer import (
     answer,
@@ -34,6 +34,7 @@ from tests.support.sample_report import (
     metrics,
     only_rows,
     raised,
+    ref,
     relation,
     renamed,
     row,
@@ -375,6 +376,39 @@ def test_a_release_that_contradicts_itself_is_wrong_if_the_other_does_not():
     assert (both.side.wrong, neither.side.wrong) == ("", "")
     assert both.side.why == "not known: both break 'full forward = prefill + decode'"
     assert neither.side.why == "not known: no finding or consistency check shows it"
+
+
+def test_an_output_of_another_form_accuses_nobody_where_no_other_number_differs():
+    """transformers 5.24 returns the image_hidden_states of LLaVA as a tuple of tensors."""
+    subject = Subject(prompt="image", tensor="image_hidden_states")
+    ladder = Ladder(
+        kind="diverged",
+        rule="shape",
+        reason="",
+        steps=(step("logits", 1e-6, 1e-15, "rounding"),),
+        rests_on=(Decider(signal="outputs", subject=subject),),
+    )
+    cell = of(NEW, Verdict.DIVERGED).model_copy(update={"ladder": ladder})
+    found = answer(one(cell))
+    assert found.change.startswith("outputs of another form")
+    assert (found.side.wrong, found.side.why) == (
+        "",
+        "both: no other number differs but by rounding",
+    )
+    assert found.do == "Adapt code that reads image_hidden_states, if there is any"
+    more = ladder.model_copy(update={"steps": (step("hidden_states", 4.0, 4.0),)})
+    other = answer(one(cell.model_copy(update={"ladder": more})))
+    assert other.change.startswith("behaviour change")
+    assert other.side.why.startswith("not known")
+    # 5.24 returns another tensor of IDEFICS under that name, with fewer numbers
+    item = ItemComparison(
+        subject=subject, outcome="differs", reference=ref("a", 1, 17, 24), candidate=ref("b", 1, 24)
+    )
+    signal = SignalComparison(
+        signal="outputs", outcome="differs", n_items=1, n_differ=1, items=(item,)
+    )
+    lost = answer(one(cell.model_copy(update={"signals": (signal,)})))
+    assert lost.side.why.startswith("not known")
 
 
 def test_a_release_that_alone_differs_is_not_called_wrong_but_the_return_is_told():

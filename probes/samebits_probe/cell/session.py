@@ -289,8 +289,8 @@ class Session:
     def no_time(self, n_forwards: float, more: float = 0.0) -> str:
         """Return why ``n_forwards`` and ``more`` seconds exceed the budget; '' if they fit."""
         budget = float(self.job.get("budget", float("inf")))
-        used, board = time.perf_counter() - self.started, progress.board()
-        forward_seconds = board.longest if self.source.device == "cpu" else board.settled
+        used = time.perf_counter() - self.started
+        forward_seconds = progress.board().settled
         needs = n_forwards * forward_seconds + more
         if used + needs <= budget:
             return ""

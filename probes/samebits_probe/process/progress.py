@@ -166,7 +166,8 @@ class Board:
     def settled(self) -> float:
         """Seconds of a plain forward over the most positions so far, at the latest one's pace.
 
-        On a GPU the first forward of each shape also loads kernels, and takes many times as long.
+        On a GPU the first forward of each shape also loads kernels, and takes many times as long. On a CPU that is
+        busy with other work, one forward may.
         """
         return min(self.longest, self._seconds[_LATEST] * self._seconds[_MOST])
 

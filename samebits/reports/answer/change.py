@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
+from samebits.compare.outcome import has_other_size
 from samebits.compare.phases import STORED
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.findings.rule import UNSTABLE
@@ -28,6 +29,8 @@ _SEEN = ("logits", "outputs", "decode")
 """Signals that a user gets, the first ones first."""
 _MUCH_MORE = 10.0
 """How much larger another of them must be to be named in place of an earlier one."""
+_OF_FORM = ("missing output", "shape")
+"""Rules of the float64 check for outputs that cannot be compared number by number."""
 _STEPS = {
     "load": "loading",
     "greedy": "generate()",
@@ -76,7 +79,19 @@ def change(cell: CellResult) -> str:
 
 
 def _changed(cell: CellResult) -> str:
-    return f"behaviour change ({_amount(cell)})"
+    what = "outputs of another form" if other_form(cell) else "behaviour change"
+    return f"{what} ({_amount(cell)})"
+
+
+def other_form(cell: CellResult) -> tuple[str, ...]:
+    """Return the outputs that have another form, or are gone, where no number differs but by rounding; else ()."""
+    ladder = cell.ladder
+    if ladder is None or cell.judged is not Verdict.DIVERGED or ladder.rule not in _OF_FORM:
+        return ()
+    items = (item for signal in cell.signals for item in signal.items)
+    if any(step.kind == "diverged" for step in ladder.steps) or any(map(has_other_size, items)):
+        return ()
+    return tuple(dict.fromkeys(decider.subject.tensor for decider in ladder.rests_on))
 
 
 def _raised(failure: Failure) -> str:

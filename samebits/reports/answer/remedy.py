@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from samebits.compare.describe import some
 from samebits.questions import questions
 from samebits.records.ids import Verdict
+from samebits.reports.answer.change import other_form
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
 from samebits.reports.answer.side import explaining, faults, sound
@@ -54,6 +56,8 @@ def remedy(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
         advice = _replacement(cell, text) or first_sentences(text.remedy, limit)
         parts = [advice.rstrip("."), use] if is_own else [use, advice.rstrip(".")]
         return ". Or: ".join(filter(None, parts))
+    if outputs := other_form(cell):
+        return f"Adapt code that reads {some(outputs)}, if there is any"
     if cell.judged in (Verdict.FAILED, Verdict.UNSTABLE) or side.wrong:
         return use or "No release of this run is known to be right"
     if cell.judged in (Verdict.DIVERGED, Verdict.UNDECIDED) and cell.reference is not None:

@@ -10,7 +10,7 @@ from samebits.findings.rulebook import plain_title
 from samebits.questions import questions
 from samebits.questions.registry import rules
 from samebits.records.ids import Verdict
-from samebits.reports.answer.change import only_draws
+from samebits.reports.answer.change import only_draws, other_form
 from samebits.reports.answer.releases import listed, release, version
 from samebits.reports.answer.sentences import SENTENCE, first_sentences
 from samebits.reports.plain import KINDS
@@ -62,6 +62,8 @@ def side(cell: CellResult, row: Row, report: Report, group: tuple[str, ...] = ()
         return by_itself._replace(why=". ".join(filter(None, both)))
     if cell.judged not in (Verdict.DIVERGED, Verdict.UNDECIDED):
         return Side()
+    if other_form(cell):
+        return Side(why="both: no other number differs but by rounding")
     for found in (
         _by_checks(cell, row, report),
         _by_reason(cell, report),
