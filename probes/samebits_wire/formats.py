@@ -2,7 +2,7 @@
 
 from typing import Final
 
-CAPTURE: Final = 26
+CAPTURE: Final = 27
 """What one run of a cell observed."""
 # 1: first.
 # 2: it bears a seal.

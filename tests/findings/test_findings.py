@@ -960,6 +960,25 @@ def test_padding_and_causality_have_findings_of_their_own():
     assert codes_of(with_relations(relation("left padding", 1e-5, 1e-14))) == []
 
 
+@pytest.mark.parametrize(
+    "name", ["left padding, positions left out", "generate() of a padded row = without padding"]
+)
+def test_padding_that_one_side_alone_counts_is_a_defect_of_that_side(name):
+    """BioGPT of 5.24 counts positions from the first pad on, openai-gpt of 4.57 in generate(): the other side does not."""
+    broken, kept = (
+        with_relations(relation(name, d, d, note="by design" if d else "")) for d in (2.0, 0.0)
+    )
+    (found,) = findings(Case(capture=broken, reference=kept))
+    assert (found.code, found.of_reference) == ("SB705", False)
+    (found,) = findings(Case(capture=kept, reference=broken))
+    assert (found.code, found.of_reference) == ("SB705", True)
+    # both may be so by design
+    assert codes_of(broken, reference=broken) == []
+    assert codes_of(broken) == []
+    rounded = with_relations(relation(name, 1e-5, 1e-14))
+    assert codes_of(rounded, reference=kept) == []
+
+
 def tokenized(**changed):
     """Return the codes of a cell whose tokenizer has these changes from the reference's."""
     reference = sound(Memory(), tokenizer=tokenizer())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 
 from samebits.compare.phases import DECODED
 from samebits.questions.relations.judge import Standing, judge_relation
-from samebits.questions.relations.records import RelationName, signals_of
+from samebits.questions.relations.records import UNPLACED, RelationName, signals_of
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import size
 
@@ -68,7 +68,14 @@ class Line(NamedTuple):
         return all(self.standing_on(stack) == Standing.HOLDS for stack in self.cases)
 
     def by_design(self) -> bool:
-        """Return True if it is broken by the model's design on every stack that breaks it."""
+        """Return True if it is broken by the model's design on every stack that breaks it.
+
+        Where another stack keeps it, padding is not left to a model's design.
+        """
+        if self.name in UNPLACED and any(
+            self.standing_on(stack) in _HOLDING for stack in self.cases
+        ):
+            return False
         broken = [self.worst(stack) for stack in self.stacks_with(Standing.BROKEN)]
         return bool(broken) and all(case is not None and case.note for case in broken)
 
@@ -150,10 +157,17 @@ def dtype_of(row: Row) -> str:
 
 
 def lines(rows: Iterable[Row]) -> list[Line]:
-    """Return a line for each relation and row with cases or reasons, relation by relation."""
+    """Return a line for each relation and row with cases or reasons, relation by relation.
+
+    One that each release breaks, as its class may do by design, says nothing and is left out.
+    """
     rows = list(rows)
     all_lines = (_line(row, name) for name in RELATIONS for row in rows if signals_of(row))
-    return [line for line in all_lines if line.cases or line.reasons]
+    return [
+        line
+        for line in all_lines
+        if (line.cases or line.reasons) and not (line.name in UNPLACED and line.by_design())
+    ]
 
 
 def _line(row: Row, name: RelationName) -> Line:

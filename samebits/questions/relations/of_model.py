@@ -45,6 +45,7 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "greedy by hand = generate()": ("generate()", "by hand"),
     "position ids left out": ("given", "left out"),
     "left padding": ("alone", "padded"),
+    "left padding, positions left out": ("alone", "padded"),
     "right padding": ("alone", "padded"),
     "batch position": ("first", "last"),
     "batch size": ("alone", "in a batch"),

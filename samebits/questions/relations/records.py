@@ -30,6 +30,7 @@ RelationName = Literal[
     "greedy by hand = generate()",
     "position ids left out",
     "left padding",
+    "left padding, positions left out",
     "right padding",
     "batch position",
     "batch size",
@@ -44,6 +45,11 @@ RelationName = Literal[
     "SDPA = eager attention",
 ]
 """The names of the relations."""
+UNPLACED: tuple[RelationName, ...] = (
+    "left padding, positions left out",
+    "generate() of a padded row = without padding",
+)
+"""Those that a class may break by design: that another release keeps them shows that it is none."""
 
 
 class LayerDistance(Record):

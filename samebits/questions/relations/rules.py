@@ -10,7 +10,7 @@ from samebits.findings.caches import NAMED_ERRORS, OLD_NAME
 from samebits.findings.case import seen_with
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting
 from samebits.questions.relations.judge import Standing, judge_relation
-from samebits.questions.relations.records import RELATIONS
+from samebits.questions.relations.records import RELATIONS, UNPLACED
 from samebits.records.settings import BATCH_INVARIANT, OFF
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ _CHUNKED_RELATIONS: tuple[RelationName, ...] = (
     "multi-token verify = single-token decode",
 )
 _GENERATION: RelationName = "generate() with images or sounds = forward"
-_PADDED_GENERATION: RelationName = "generate() of a padded row = without padding"
 _OF_EMBEDDINGS: tuple[RelationName, ...] = (
     "embeddings = token ids",
     "generate() from embeddings = from token ids",
@@ -49,7 +48,11 @@ def broken_in(case: Case, *names: RelationName) -> Iterator[Relation]:
 
 def with_standing(case: Case, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
     """Yield the relations of these names that have the wanted standing."""
-    relations, dtype = RELATIONS.in_cell(case.capture), case.capture.cell.variant.dtype
+    return _standing(case.capture, wanted, *names)
+
+
+def _standing(capture: Capture, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
+    relations, dtype = RELATIONS.in_cell(capture), capture.cell.variant.dtype
     for relation in relations.relations if relations is not None else ():
         if relation.relation in names and judge_relation(relation, dtype) == wanted:
             yield relation
@@ -129,6 +132,25 @@ def _broken_padding(case: Case) -> Iterator[Sighting]:
         of_padding = all(r.relation in _PADDING for r in broken)
         of_prompts = tuple(_padded_prompts(case)) if of_padding else None
         yield Sighting("padded batch", _seen(case, broken), of_prompts=of_prompts)
+    else:
+        yield from _broken_in_one(case)
+
+
+def _broken_in_one(case: Case) -> Iterator[Sighting]:
+    """Find padding without positions that one side keeps off real tokens, and the other does not."""
+    if case.reference is None:
+        return
+    for side, other in ((case.capture, case.reference), (case.reference, case.capture)):
+        kept = {relation.relation for relation in _kept(other)}
+        standing = _standing(side, Standing.BROKEN, *UNPLACED)
+        broken = [r for r in standing if r.relation in kept and r.note]
+        if broken:
+            yield Sighting(
+                "padded batch, positions left out",
+                _seen(case, broken),
+                of_reference=side is case.reference,
+                of_prompts=tuple(_padded_prompts(case)),
+            )
 
 
 def _padded_prompts(case: Case) -> Iterator[str]:
@@ -213,9 +235,10 @@ def _other_generation(case: Case) -> Iterator[Sighting]:
     """
     kept = {r.relation for r in _kept(case.reference)} if case.reference is not None else set()
     broken = [r for r in broken_in(case, _GENERATION) if r.relation in kept]
-    broken += broken_in(case, _PADDED_GENERATION)
     if broken:
         yield Sighting("generate() with an image or a sound", _seen(case, broken))
+    if padded := [r for r in broken_in(case, UNPLACED[1]) if not r.note]:
+        yield Sighting("generate() of a padded row", _seen(case, padded))
 
 
 def _kept(capture: Capture) -> Iterator[Relation]:

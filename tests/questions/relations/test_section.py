@@ -322,6 +322,18 @@ def test_a_rope_that_depends_on_the_length_is_no_defect_of_the_cache():
     assert "plain in 5.0 (1 check)" in line
 
 
+def test_padding_without_positions_is_told_only_where_a_release_keeps_it_off():
+    name, note = "left padding, positions left out", "it may count them from the first pad on"
+    broken = signal(relation(name, "31 tokens", 0.5, promoted=0.5, note=note))
+    kept = signal(relation(name, "31 tokens", 0.0, promoted=0.0))
+    alike = (row("gpt2", x5_0=broken, x5_9=broken),)
+    assert broken_line(sample_report().model_copy(update={"rows": alike})) == ""
+    assert name not in section(*alike)
+    moved = (row("biogpt", x5_0=kept, x5_9=broken),)
+    line = broken_line(sample_report().model_copy(update={"rows": moved}))
+    assert "biogpt in 5.9 (1 check)" in line
+
+
 def test_one_relation_that_is_not_meant_keeps_the_model_accused():
     meant = relation(NAME, "40 tokens", 0.5, promoted=0.5, note=BY_DESIGN)
     wrong = relation("causality", "40 tokens", 0.5, promoted=0.5)

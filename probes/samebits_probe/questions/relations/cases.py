@@ -8,6 +8,7 @@ sliding window, one token, and the last one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from samebits_probe.model import forks
@@ -17,6 +18,7 @@ from samebits_probe.questions.relations.ways import Subject, Way
 Span = tuple[int, int, int]
 """Row of the batch, first position, and the position after the last."""
 
+UNPLACED = "left padding, positions left out"
 SHORT, LONG = 33, 40
 """One past a block of 32, and a length that is not a multiple of a block."""
 _LARGEST_WINDOW = 130
@@ -149,6 +151,13 @@ def left_padding(subject: Subject) -> Iterator[Case]:
             yield Case(f"{label}, the last token cached", start, split, *last)
 
 
+def left_padding_unplaced(subject: Subject) -> Iterator[Case]:
+    """Leave positions out beside a padded row, as a forward does that no generate() prepares."""
+    for case in islice(left_padding(subject), 1):
+        first, second = (way._replace(placed=False) for way in (case.first, case.second))
+        yield case._replace(first=first, second=second)
+
+
 def right_padding(subject: Subject) -> Iterator[Case]:
     """Put padding after the tokens, or after the encoder's; compare the real rows."""
     for real, padded in _paddings(subject):
@@ -214,6 +223,7 @@ RELATIONS = (
     Relation("cache contents", ("decoder", "cache object"), cache_contents, of_cache=True),
     Relation("position ids left out", ("decoder", "cache"), positions_left_out),
     Relation("left padding", ("decoder only", "mask"), left_padding),
+    Relation(UNPLACED, ("decoder only", "mask"), left_padding_unplaced),
     Relation("right padding", ("mask",), right_padding),
     Relation("batch position", (), batch_position),
     Relation("batch size", (), batch_size),

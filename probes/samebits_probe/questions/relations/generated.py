@@ -3,8 +3,8 @@
 What generate() computes step by step, through its cache, must be what one forward without a cache computes of the same
 tokens beside the same image or sound. The relations of tokens feed text alone, and leave models of sounds out.
 
-A row must give what it gives without its padding on the left. Some classes are not made for such padding: only where the
-first step agrees are the later ones compared, which come from the cache.
+A row must give what it gives without its padding, be it of text alone. Some classes are not made for padding on the left:
+only where the first step agrees are the later ones compared, which come from the cache.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from samebits_probe.model import forks, media_way, named
 from samebits_probe.model.choice import DECODER, IMAGE_PLACES, MASK, TOKENS
 from samebits_probe.model.decode import GREEDY_LOGITS
-from samebits_probe.model.inputs import has_media
+from samebits_probe.model.inputs import has_media, pad_id, seeded_ids, text_config
 from samebits_probe.questions.relations import pictured, rows
 from samebits_probe.questions.relations.embedded import Way, tried, unrepeated
 from samebits_probe.questions.relations.rows import Answer, Pair, Runner
@@ -31,6 +31,8 @@ NAME, PADDED = (
 )
 NAMES = (NAME, PADDED)
 _STEPS = 4
+_N_TOKENS, _N_PADS = 9, 3
+_FIRST = "logits of the first step"
 _ZEROS = (media_way.TOKEN_TYPES, IMAGE_PLACES)
 """What has 0 for a token of text."""
 _ENDLESS = {"eos_token_id": None, "pad_token_id": 0}
@@ -41,23 +43,55 @@ _ROUNDING = 1e-3
 """Part of the first step's largest logit up to which padding may move it."""
 
 
-def observe(model: Any, prompts: Iterable[tuple[str, Facts]]) -> Answer:
-    """Try both relations on the prompts that are more than text; of each the worst one is returned."""
+def observe(
+    model: Any, prompts: Iterable[tuple[str, Facts]], padded: Facts | None = None
+) -> Answer:
+    """Try both relations on the prompts that are more than text; of each the worst one is returned.
+
+    ``padded`` is one row of text with padding, if the model takes text alone.
+    """
     if not getattr(model, "can_generate", lambda: False)():
         return _untried(f"{type(model).__name__} does not generate")
     if getattr(getattr(model.config, "decoder", None), "num_codebooks", None):
         return _untried("its tokens are of several codebooks")
+    prompts = list(prompts)
     listed = [(name, kwargs) for name, kwargs in prompts if has_media(kwargs)]
-    if not listed:
-        return _untried("no prompt of it has an image, a video or a sound")
+    no_media = "no prompt of it has an image, a video or a sound"
+    if not listed and padded is None:
+        return _untried(no_media)
     runner = Runner(model)
-    if reason := unrepeated(runner, listed[0][1]):
+    if listed and (reason := unrepeated(runner, listed[0][1])):
         return _untried(reason)
     whole = [tried(runner, _way(name, kwargs), _UNKNOWN) for name, kwargs in listed]
+    if prompts and not listed:
+        whole.append(rows.untried(no_media, (NAME,)))
     ways = [way for name, kwargs in listed if (way := _padded_way(name, kwargs)) is not None]
+    ways += [] if padded is None else [_way_of_row("text", padded, 0)]
     if not ways:
         whole.append(rows.untried("no prompt of it has a padded row of a decoder", (PADDED,)))
-    return rows.worst_of([*whole, *(tried(runner, way, _NO_PADDING) for way in ways)], NAMES)
+    return rows.worst_of([*whole, *(_noted(tried(runner, way)) for way in ways)], NAMES)
+
+
+def padded_text(model: Any, config: Any) -> Facts | None:
+    """Return a row of text with padding: on its left, of an encoder on its right; None if nothing is generated."""
+    if not getattr(model, "can_generate", lambda: False)():
+        return None
+    text = text_config(config)
+    ids, pads = seeded_ids("padded text", _N_TOKENS, text), [pad_id(text)] * _N_PADS
+    is_right = bool(getattr(config, "is_encoder_decoder", False))
+    row = torch.tensor([ids + pads if is_right else pads + ids])
+    shown = [1] * _N_TOKENS, [0] * _N_PADS
+    mask = torch.tensor([[*shown[0], *shown[1]] if is_right else [*shown[1], *shown[0]]])
+    given = {TOKENS: row, MASK: mask} | named.beside(model, row)
+    return {name: tensor.to(model.device) for name, tensor in given.items()}
+
+
+def _noted(answer: Answer) -> Answer:
+    """Return a relation; if the first step differs, with why that is by design."""
+    for relation in answer.relations:
+        is_first = relation["layers"][0]["name"] == f"output {_FIRST}"
+        relation["note"] = _NO_PADDING if is_first else ""
+    return answer
 
 
 def _untried(reason: str) -> Answer:
@@ -85,22 +119,28 @@ def _padded_way(prompt: str, kwargs: Facts) -> Way | None:
     if DECODER in kwargs or not pictured.has_rows(kwargs):
         return None
     pads = (kwargs[MASK] == 0).sum(1)
-    row, n_pads = int(pads.argmax()), int(pads.max())
-    if not n_pads:
-        return None
-    padded = pictured.row_of(kwargs, row)
+    row = int(pads.argmax())
+    return _way_of_row(prompt, pictured.row_of(kwargs, row), row) if pads.any() else None
+
+
+def _way_of_row(prompt: str, padded: Facts, row: int) -> Way:
+    shown = padded[MASK][0].nonzero()
+    span = slice(int(shown[0]), int(shown[-1]) + 1)
     of_tokens = {*media_way.OF_TOKENS, named.BOXES} & padded.keys()
-    alone = padded | {name: padded[name][:, n_pads:] for name in of_tokens}
-    case = f"{prompt}: row {row}, {n_pads} pads"
-    return Way(PADDED, case, kwargs, partial(_padded_pairs, padded, alone))
+    alone = padded | {name: padded[name][:, span] for name in of_tokens}
+    case = f"{prompt}: row {row}, {int((padded[MASK] == 0).sum())} pads"
+    return Way(PADDED, case, padded, partial(_padded_pairs, padded, alone))
 
 
 def _padded_pairs(padded: Facts, alone: Facts, runner: Runner) -> dict[str, Pair]:
-    """Return the logits of the steps behind the first, as far as both ways chose the same tokens before."""
+    """Return the logits of the steps behind the first, as far as both ways chose the same tokens before.
+
+    If the first step differs, return its logits.
+    """
     (first, ids), (second, other_ids) = _generated(runner, padded), _generated(runner, alone)
     if (first[:, 0] - second[:, 0]).abs().max() > _ROUNDING * second[:, 0].abs().max():
-        return {}
-    new = other_ids[:, alone[TOKENS].shape[1] :]
+        return {_FIRST: (first[:, :1], second[:, :1])}
+    new = other_ids[:, other_ids.shape[1] + 1 - second.shape[1] :]
     n_same = int((ids[:, -new.shape[1] :] == new).all(0).long().cumprod(0).sum())
     steps = slice(1, 1 + n_same)
     return {"logits": (first[:, steps], second[:, steps])} if n_same else {}

@@ -36,6 +36,7 @@ from samebits_probe.questions.relations import (
 )
 from samebits_probe.questions.relations.cases import (
     RELATIONS,
+    UNPLACED,
     Case,
     Relation,
     Span,
@@ -113,7 +114,9 @@ def observe(
     if prompts:
         _add(signal, embedded.observe(model, prompts))
         _add(signal, pictured.observe(model, prompts))
-        _add(signal, generated.observe(model, prompts))
+    padded = None if reason else generated.padded_text(model, config)
+    if prompts or padded is not None:
+        _add(signal, generated.observe(model, prompts, padded))
     if with_eager is not None:
         _add(signal, kernels.observe(model, prompts, with_eager))
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
@@ -331,7 +334,7 @@ class Judge:
                 continue
             in_float64 = self._with_float64(relation, measured)
             if in_float64.broken(self.subject.dtype):
-                if not self._by_design(in_float64.case):
+                if not self._by_design(relation.name, in_float64.case):
                     return in_float64
                 by_design = by_design or in_float64
             if measured.case is worst.case:
@@ -349,7 +352,14 @@ class Judge:
 
         return measured._replace(promoted=self.promoted(look))
 
-    def _by_design(self, case: Case) -> str:
+    def _note(self, name: str, measured: Measured) -> str:
+        if name == UNPLACED and not measured.broken(self.subject.dtype):
+            return ""
+        return self._by_design(name, measured.case) if measured.native.differs else ""
+
+    def _by_design(self, name: str, case: Case) -> str:
+        if name == UNPLACED:
+            return "without positions, a class may count them from the first pad on"
         return rope.of_ways(self.subject, case.first, case.second)
 
     def promoted(self, look: Callable[[Subject], T]) -> T | None:
@@ -390,7 +400,7 @@ class Judge:
             "distance": decisive.native.whole,
             "promoted": decisive.promoted.whole if decisive.promoted else None,
             "tried": tried,
-            "note": self._by_design(case) if decisive.native.differs else "",
+            "note": self._note(relation.name, decisive),
         }
         if relation.of_cache:
             return facts | {"cache": cache_table(first, second)}
