@@ -325,7 +325,7 @@ def test_a_rope_that_depends_on_the_length_is_no_defect_of_the_cache():
 def test_padding_without_positions_is_told_only_where_a_release_keeps_it_off():
     name, note = "left padding, positions left out", "it may count them from the first pad on"
     broken = signal(relation(name, "31 tokens", 0.5, promoted=0.5, note=note))
-    kept = signal(relation(name, "31 tokens", 0.0, promoted=0.0))
+    kept = signal(relation(name, "31 tokens", 1e-6, promoted=1e-15))
     alike = (row("gpt2", x5_0=broken, x5_9=broken),)
     assert broken_line(sample_report().model_copy(update={"rows": alike})) == ""
     assert name not in section(*alike)
