@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.compare.describe import some
 from samebits.compare.phases import STORED
 from samebits.findings.case import weights_of
 from samebits.findings.rule import COMPUTED, RAISED, UNSTABLE, Rule, Sighting, raised
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +109,8 @@ def _tried(tensor: Provenance) -> str:
 
 
 def _ignored_tensors(case: Case) -> Iterator[Sighting]:
-    """Find tensors that the checkpoint has and loading leaves to values that the model computes."""
+    """Find tensors that the checkpoint has and loading leaves to values that the model computes, or drops."""
+    yield from _dropped_tensors(case)
     for name, tensor in case.tensors():
         if not tensor.ignored:
             continue
@@ -124,6 +127,31 @@ def _ignored_tensors(case: Case) -> Iterator[Sighting]:
                 _unexpected_key(case, tensor.stored_as or name),
             ]
         yield Sighting(name, tuple(evidence))
+
+
+def _dropped_tensors(case: Case) -> Iterator[Sighting]:
+    """Find tensors that are parameters on one side and nothing on the other, where the outputs differ, too."""
+    if case.reference is None or not case.has_diverged:
+        return
+    if "differs" not in {case.outcome(signal) for signal in ("logits", "outputs", "decode")}:
+        return
+    for holder, other in ((case.reference, case.capture), (case.capture, case.reference)):
+        weights = other.signals.weights
+        unused = set(weights.unused if weights is not None else ())
+        held = [
+            piece.tensor
+            for facts in weights_of(holder).values()
+            for piece in facts.pieces
+            if facts.kind == "parameter" and piece.tensor in unused
+        ]
+        if names := list(dict.fromkeys(held)):
+            n, it = plural(len(names), "tensor"), "each" if names[1:] else "it"
+            lost = f"{n} of the checkpoint into no parameter: {some(names, _MAX_SHOWN)}"
+            evidence = (
+                f"{other.cell.stack} puts {lost}",
+                f"{holder.cell.stack} puts {it} into one",
+            )
+            yield Sighting(names[0], evidence, of_reference=other is case.reference)
 
 
 def _is_outside_state_dict(tensor: Provenance) -> bool:

@@ -562,6 +562,34 @@ def both_stored(stack, *, together):
     return sound(memory, stack, weights=weights_signal(tensors))
 
 
+def dropped(stack, *, holds, kind="parameter"):
+    """Return a model that has a bias of the checkpoint, or drops it."""
+    memory = Memory()
+    tensors = {"up": weight(memory, values(8, 4), "up")}
+    if holds:
+        tensors["bias"] = weight(memory, values(8, seed=3), "bias", kind=kind)
+    signal = weights_signal(tensors).model_copy(update={"unused": () if holds else ("bias",)})
+    return sound(memory, stack, weights=signal)
+
+
+def test_a_parameter_of_the_file_that_one_side_has_no_place_for_is_not_loaded():
+    """Experts of DeepSeek-V2 with mlp_bias have no bias in 5.24."""
+    kept, lost = dropped("4.57", holds=True), dropped("5.x", holds=False)
+    judged = Ladder(kind="diverged", rule="slope", reason="")
+
+    def of(run, reference, scores="differs"):
+        signals = (SignalComparison(signal="logits", outcome=scores, n_items=1, n_differ=1),)
+        found = findings(Case(run, reference, ladder=judged, signals=signals))
+        return [(f.where, f.of_reference) for f in found if f.code == "SB308"]
+
+    assert of(lost, kept) == [("bias", False)]
+    assert of(kept, lost) == [("bias", True)]
+    assert of(lost, lost) == of(kept, kept) == []
+    # what nothing reads may go, and a buffer may be computed
+    assert of(lost, kept, scores="identical") == []
+    assert of(lost, dropped("4.57", holds=True, kind="buffer")) == []
+
+
 def test_a_tie_that_moved_to_another_tensor_is_a_finding():
     """https://github.com/huggingface/transformers/issues/48154."""
 
