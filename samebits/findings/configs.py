@@ -66,6 +66,8 @@ def _turn(model_type: str, field: str, before: str, after: str) -> tuple[str, st
 _WITHOUT_EFFECT = re.compile(
     rf"(.*\.)?({WITHOUT_EFFECT}|return_dict\w*|tokenizer_class|finetuning_task)"
 )
+_OF_ROPE_OR_TRAINING = re.compile(r"(.*\.)?\w*(rope|rotary|theta|initializer|coef)\w*")
+"""Numbers that 5.x reads under other names, or that no forward reads."""
 _OF_CONFIG_CLASS = re.compile(r"configuration_\w+\.py:")
 
 
@@ -90,7 +92,8 @@ def _ignored(case: Case) -> Iterator[Sighting]:
             (before, after, False),
             (after, before, True),
         ):
-            if not _WITHOUT_EFFECT.fullmatch(path) and _reads_alone(used, left):
+            is_moved = isinstance(used.written, float) and _OF_ROPE_OR_TRAINING.fullmatch(path)
+            if not is_moved and not _WITHOUT_EFFECT.fullmatch(path) and _reads_alone(used, left):
                 value = json.dumps(used.written)
                 lines = (
                     f"config.json has {path}: {value}, which is not the default",
@@ -102,7 +105,7 @@ def _ignored(case: Case) -> Iterator[Sighting]:
 
 def _reads_alone(used: ConfigField, left: ConfigField) -> bool:
     """Return True if a model reads a setting that is not the default, and the other side leaves it where it is."""
-    is_setting = isinstance(used.written, (bool, str)) and not used.is_default
+    is_setting = isinstance(used.written, (bool, str, float)) and not used.is_default
     is_read = used.read and not _OF_CONFIG_CLASS.search(used.read) and not left.read
     is_left = left.loaded is None or is_same(left.loaded, left.written)
     return bool(is_setting and is_read and is_left)

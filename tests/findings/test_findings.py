@@ -1818,6 +1818,25 @@ def test_a_setting_that_no_code_reads_any_more_is_named_with_the_line_that_did()
     assert [each.code for each in of_config(FIELD, gone)] == ["SB212"]
 
 
+def test_a_number_that_a_rewritten_class_leaves_out_is_named():
+    """5.24 divides the logits of Granite Speech by no ``logits_scaling``."""
+    read = "models/granite/modeling_granite.py:550"
+    number = ConfigField(written=1.25, loaded=1.25, is_default=False, read=read)
+    (found,) = of_config(
+        {"text_config.logits_scaling": number},
+        {"text_config.logits_scaling": number.model_copy(update=NOWHERE)},
+    )
+    assert (found.code, found.where) == ("SB212", "text_config.logits_scaling")
+    # 5.x reads it as a part of rope_parameters
+    for name in (
+        "rope_theta",
+        "partial_rotary_factor",
+        "router_aux_loss_coef",
+        "initializer_range",
+    ):
+        assert of_config({name: number}, {name: number.model_copy(update=NOWHERE)}) == []
+
+
 def test_a_setting_that_the_reference_does_not_know_is_a_defect_of_the_reference():
     """5.24 writes ``scale_decoder_outputs`` into the config of an untied T5, and 4.57 reads it nowhere."""
     (found,) = of_config(changed(FIELD, **NOWHERE), FIELD)
