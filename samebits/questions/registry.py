@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.findings.rule import Rule
     from samebits.questions.question import Question
+    from samebits.records.capture import Failure
     from samebits.records.comparison import CellResult
     from samebits.records.finding import RuleText
     from samebits.records.ids import Signal
@@ -178,7 +179,10 @@ def _faulty(rule: Rule, finding: Finding, result: CellResult) -> str:
 
 def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
     """Return True if a defect is of the verdict's kind, and about a tensor that differs if it is stored."""
-    if result.judged in (Verdict.FAILED, Verdict.UNSTABLE):
+    if result.judged is Verdict.FAILED:
+        # a defect of numbers, too, such as an empty cache that counts as true, may be beside what raises
+        return rule.explains <= RAISED or _is_about(finding, result.failure)
+    if result.judged is Verdict.UNSTABLE:
         return True
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
         return False
@@ -193,6 +197,12 @@ def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
         name for item in differing_items(result.signals, *STORED) for name in item.subject.names
     }
     return finding.where in names
+
+
+def _is_about(finding: Finding, failure: Failure | None) -> bool:
+    """Return True if the evidence of a finding has the exception."""
+    message = failure.message.partition("\n")[0] if failure is not None else ""
+    return any(message in line for line in finding.evidence)
 
 
 def texts(codes: Iterable[str]) -> tuple[RuleText, ...]:

@@ -146,6 +146,8 @@ CRASHES = [
     ("SB102", "ImportError", "cannot import name 'MambaCache' from 'transformers.cache_utils'"),
     ("SB102", "ImportError", "cannot import name 'download_url' from 'transformers.utils' (/x)"),
     ("SB102", "ModuleNotFoundError", "No module named 'transformers.masking_utils'"),
+    ("SB102", "ModuleNotFoundError", "No module named 'transformers.modeling_attn_mask_utils'"),
+    ("SB102", "ModuleNotFoundError", "No module named 'transformers.generation.beam_search'"),
     ("SB104", "AttributeError", "'Tiny' object has no attribute 'get_head_mask'"),
     ("SB104", "AttributeError", "'Tiny' object has no attribute '_extract_past_from_model_output'"),
     ("SB105", "TypeError", "f() got an unexpected keyword argument 'use_auth_token'"),
@@ -210,6 +212,7 @@ NEAR = [
     ("ImportError", "cannot import name 'LossKwargs' from 'mypackage.utils'"),
     ("ImportError", "cannot import name 'NeverHeardOf' from 'transformers.utils'"),
     ("ModuleNotFoundError", "No module named 'torch.unheard_of'"),
+    ("ModuleNotFoundError", "No module named 'transformers.unheard_of'"),
     ("AttributeError", "'Tiny' object has no attribute 'head_mask'"),
     ("AttributeError", "'TinyConfig' object has no attribute 'my_own_field'"),
     ("AttributeError", "'Tiny' object has no attribute 'pad_token_id'"),
@@ -1135,6 +1138,22 @@ def test_a_suspicious_line_is_not_blamed_for_an_exception_that_has_a_name():
         failed("TypeError", "no len()", phase="greedy short"), "truth of a cache"
     )
     assert codes_of(candidate) == ["SB708"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "message", "codes"),
+    [("greedy short", "no len()", ["SB708"]), ("tokenizer", "no attribute vocab_size", [])],
+)
+def test_a_suspicious_line_explains_no_exception_that_it_is_not_about(phase, message, codes):
+    """Baichuan's tokenizer raises, and its cached decoding is broken beside that."""
+    case = Case(
+        with_idiom(failed("TypeError", "no len()", phase="greedy short"), "truth of a cache")
+    )
+    failure = failed("TypeError", message, phase=phase).failure
+    variant = Variant(dtype="float32", attention="default")
+    made = cell("m", variant, "5.x", Verdict.FAILED, failure=failure)
+    named = explained(made, {"5.x": findings(case)}).explained_by
+    assert [explanation.code for explanation in named] == codes
 
 
 def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():

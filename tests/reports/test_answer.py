@@ -107,6 +107,16 @@ def test_an_exception_is_named_with_the_step_that_raises():
     assert found.do == "Stay with transformers 4.57.0"
 
 
+def test_a_reference_that_raises_is_no_release_to_stay_with():
+    before, after = (
+        of(stack, Verdict.FAILED, failure=raised(phase, "AttributeError", "no x"))
+        for stack, phase in ((OLD, "forward short"), (NEW, "load"))
+    )
+    found = answer(one(before, after.model_copy(update={"reference": before.cell})))
+    assert (found.side.wrong, found.side.why) == ("", f"neither: {NEW} raises, and so does {OLD}")
+    assert found.do == "No release of this run is known to be right"
+
+
 def test_an_unstable_cell_says_what_the_finding_says_of_it():
     for code, change in (
         ("SB301", "every load gives different numbers"),

@@ -9,7 +9,7 @@ from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import are_neighbours, version
 from samebits.reports.answer.sentences import first_sentences
-from samebits.reports.answer.side import explaining, faults, sound
+from samebits.reports.answer.side import explaining, faults, raises, sound
 from samebits.reports.commands import compare_two
 from samebits.reports.plain import KINDS, explaining_codes
 from samebits.reports.stories import is_reference
@@ -136,7 +136,8 @@ def _right(cell: CellResult, side: Side, rows: Sequence[Row], report: Report) ->
     if both := [stack for stack in first if all(stack in other for other in others)]:
         return both[-1]
     other = cell.cell.stack if side.wrong == cell.reference.stack else cell.reference.stack
-    return "" if other in faults(rows[0], report) else other
+    is_faulty = other in faults(rows[0], report) or any(raises(other, row) for row in rows)
+    return "" if is_faulty else other
 
 
 def command(cell: CellResult, first: str, row: Row, report: Report) -> str:
