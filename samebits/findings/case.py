@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from samebits.compare.phases import exception_key, failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,11 +40,22 @@ class Case:
     """Result of the precision ladder for the difference; None if it did not run."""
     answers: Mapping[str, Answer] = field(default_factory=dict)
     """What questions that ran jobs of their own say of the row."""
+    exception: Failure | None = None
+    """The exception that rules are asked about; None for the first one."""
 
     @property
     def failure(self) -> Failure | None:
         """The exception of the cell: from the load, or from the first phase that raised."""
-        return self.capture.raised
+        return self.exception or self.capture.raised
+
+    def each_exception(self) -> Iterator[Case]:
+        """Yield the case for each exception of the cell that is unlike the others, itself first."""
+        yield self
+        known = {exception_key(failure) for failure in (self.failure,) if failure is not None}
+        for failure in failures(self.capture):
+            if exception_key(failure) not in known:
+                known.add(exception_key(failure))
+                yield replace(self, exception=failure)
 
     @property
     def imports(self) -> tuple[ImportFact, ...]:

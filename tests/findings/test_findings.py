@@ -1156,6 +1156,26 @@ def test_a_suspicious_line_explains_no_exception_that_it_is_not_about(phase, mes
     assert [explanation.code for explanation in named] == codes
 
 
+@pytest.mark.parametrize("phase", ["tokenizer", "forward short"])
+def test_each_exception_is_named_and_explains_the_verdict_that_is_about_it(phase):
+    """Qwen's tokenizer needs tiktoken, and beside that its forward calls a method that left."""
+    tokenizer, forward = (
+        failed(type_name, message, phase=phase).failure
+        for type_name, message, phase in (
+            ("ImportError", "No module named 'tiktoken'", "tokenizer"),
+            ("AttributeError", "'Tiny' object has no attribute 'get_head_mask'", "forward short"),
+        )
+    )
+    run = capture("5.x").model_copy(update={"failures": (tokenizer, forward)})
+    named = findings(Case(capture=run))
+    assert [finding.code for finding in named] == ["SB104", "SB828"]
+    failure = next(f for f in (tokenizer, forward) if f.phase == phase)
+    variant = Variant(dtype="float32", attention="default")
+    made = cell("m", variant, "5.x", Verdict.FAILED, failure=failure, failures=run.failures)
+    (explanation,) = explained(made, {"5.x": named}).explained_by
+    assert explanation.code == {"tokenizer": "SB828", "forward short": "SB104"}[phase]
+
+
 def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():
     memory, name = Memory(), "first of a layer's output"
     moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
@@ -1910,6 +1930,13 @@ def test_a_rope_type_that_is_ignored_is_named_where_the_base_is_the_default():
 
     assert codes("default") == ["SB506"]
     assert codes("yarn") == []
+
+
+def test_a_flat_base_of_a_custom_class_ignores_no_rope_type():
+    """5.24 loads InternLM2 so; its frequencies are off as they are never written (SB301)."""
+    config = {"rope_parameters": YARN, "rope_theta": YARN["rope_theta"]}
+    run = with_signals(rotary("5.x", 1e6, rope_type="default"), config=config)
+    assert "SB506" not in codes_of(run)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,15 @@ def test_numbers_that_no_output_shows_are_not_said_to_change_the_results(signals
     assert answer(one(cell)).change == change
 
 
+def test_an_exception_stands_behind_what_is_unstable():
+    failure = raised("forward special", "AttributeError", "no get_head_mask")
+    cell = of(NEW, Verdict.UNSTABLE, unstable_signals=("buffers",), failures=(failure,))
+    explanation = Explanation(code="SB301", where="scale", stack=NEW)
+    assert answer(one(cell.model_copy(update={"explained_by": (explanation,)}))).change == (
+        "a load leaves numbers unwritten; and AttributeError in forward: no get_head_mask"
+    )
+
+
 def test_every_release_that_is_unstable_in_the_same_way_is_called_wrong():
     cells = [
         of(stack, Verdict.UNSTABLE).model_copy(

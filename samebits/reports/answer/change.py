@@ -62,7 +62,8 @@ def change(cell: CellResult) -> str:
         return f"{_raised(cell.failure)}{rest}"
     match cell.judged:
         case Verdict.UNSTABLE:
-            return _unstable(cell)
+            raised = [_raised(failure) for failure in cell.failures[:1]]
+            return "; and ".join((_unstable(cell), *raised))
         case Verdict.DIVERGED:
             return _changed(cell)
         case Verdict.UNDECIDED:
@@ -104,7 +105,8 @@ def _unstable(cell: CellResult) -> str:
     if codes <= {rule.code for rule in rules() if "state" in rule.explains}:
         return "one call changes the next, so the same input gives different numbers"
     if STORED.issuperset(cell.unstable_signals or ("logits",)):
-        return "a load leaves numbers unwritten, which no output that was compared shows"
+        unseen = "" if cell.failures else ", which no output that was compared shows"
+        return f"a load leaves numbers unwritten{unseen}"
     return "every load gives different numbers"
 
 
