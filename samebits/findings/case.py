@@ -49,12 +49,15 @@ class Case:
         return self.exception or self.capture.raised
 
     def each_exception(self) -> Iterator[Case]:
-        """Yield the case for each exception of the cell that is unlike the others, itself first."""
+        """Yield the case for each exception of the cell that is unlike the others, itself first.
+
+        generate() raises what a forward does, and no rule about decoding is to explain that.
+        """
         yield self
-        known = {exception_key(failure) for failure in (self.failure,) if failure is not None}
+        known = {exception_key(failure)[1:] for failure in (self.failure,) if failure is not None}
         for failure in failures(self.capture):
-            if exception_key(failure) not in known:
-                known.add(exception_key(failure))
+            if exception_key(failure)[1:] not in known:
+                known.add(exception_key(failure)[1:])
                 yield replace(self, exception=failure)
 
     @property

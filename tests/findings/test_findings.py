@@ -1156,6 +1156,17 @@ def test_a_suspicious_line_explains_no_exception_that_it_is_not_about(phase, mes
     assert [explanation.code for explanation in named] == codes
 
 
+def test_what_a_forward_raises_is_no_fault_of_a_line_behind_the_cache():
+    """ChatGLM3's tokenizer raises for every text, be it for a forward or for generate()."""
+    raised = [
+        failed("TypeError", "_pad() got an unexpected keyword argument", phase=phase).failure
+        for phase in ("forward short", "greedy short")
+    ]
+    run = with_idiom(capture("5.x"), "truth of a cache")
+    assert codes_of(run.model_copy(update={"failures": tuple(raised)})) == []
+    assert codes_of(run.model_copy(update={"failures": tuple(raised[1:])})) == ["SB708"]
+
+
 @pytest.mark.parametrize("phase", ["tokenizer", "forward short"])
 def test_each_exception_is_named_and_explains_the_verdict_that_is_about_it(phase):
     """Qwen's tokenizer needs tiktoken, and beside that its forward calls a method that left."""

@@ -18,6 +18,11 @@ from tests.support.sample_report import sample_report
         ("samebits matrix --quick", "samebits matrix --causes --models m --environments 4.48,5.x"),
         ("samebits check 'my m' --deep", "samebits check 'my m' --causes --from 4.48 --to 5.x"),
         (
+            "samebits check m --package my-models --class a:B --trust-remote-code --from 5.0 --dtypes float32 --deep",
+            "samebits check m --package my-models --class a:B --trust-remote-code --dtypes float32 --causes "
+            "--from 4.48 --to 5.x",
+        ),
+        (
             "nox -s matrix -- --causes --matrix zoo.yaml",
             "nox -s matrix -- --causes --models m --environments 4.48,5.x --matrix zoo.yaml",
         ),
@@ -35,6 +40,7 @@ from tests.support.sample_report import sample_report
         "nox",
         "installed",
         "check",
+        "check of a package",
         "matrix file",
         "matrix file with =",
         "none",
