@@ -187,7 +187,7 @@ def _faulty(rule: Rule, finding: Finding, result: CellResult) -> str:
 def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
     """Return True if a defect is of the verdict's kind, and about a tensor that differs if it is stored."""
     if result.judged is Verdict.FAILED:
-        return _explains_exception(rule, finding, result)
+        return _is_about(finding, result.failure)
     if result.judged is Verdict.UNSTABLE:
         return True
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
@@ -205,18 +205,11 @@ def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
     return finding.where in names
 
 
-def _explains_exception(rule: Rule, finding: Finding, result: CellResult) -> bool:
-    """Return True if a finding is about the exception of the verdict, and not about another one.
-
-    A defect of numbers, too, such as an empty cache that counts as true, may be beside what raises.
-    """
-    if _is_about(finding, result.failure):
-        return True
-    return rule.explains <= RAISED and not any(_is_about(finding, f) for f in result.failures)
-
-
 def _is_about(finding: Finding, failure: Failure | None) -> bool:
-    """Return True if the evidence of a finding has the exception."""
+    """Return True if the evidence of a finding has the exception.
+
+    Others are of another exception, of a save, of an import behind the one that raised, or of numbers.
+    """
     message = failure.message.partition("\n")[0] if failure is not None else ""
     return any(message in line for line in finding.evidence)
 

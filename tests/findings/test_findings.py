@@ -1167,6 +1167,17 @@ def test_what_a_forward_raises_is_no_fault_of_a_line_behind_the_cache():
     assert codes_of(run.model_copy(update={"failures": tuple(raised[1:])})) == ["SB708"]
 
 
+def test_an_import_behind_the_one_that_raised_does_not_explain_it():
+    code = own_code(imports=(missing("is_torch_fx_available"),))
+    run = failed("ModuleNotFoundError", "No module named 'my_package'", code=code)
+    named = findings(Case(capture=run))
+    assert [finding.code for finding in named] == ["SB102", "SB318"]
+    variant = Variant(dtype="float32", attention="default")
+    made = cell("m", variant, "5.x", Verdict.FAILED, failure=run.failure)
+    (explanation,) = explained(made, {"5.x": named}).explained_by
+    assert explanation.code == "SB318"
+
+
 @pytest.mark.parametrize("phase", ["tokenizer", "forward short"])
 def test_each_exception_is_named_and_explains_the_verdict_that_is_about_it(phase):
     """Qwen's tokenizer needs tiktoken, and beside that its forward calls a method that left."""

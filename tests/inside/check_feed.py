@@ -4,6 +4,7 @@ import hashlib
 import json
 import tempfile
 from pathlib import Path
+from unittest import mock
 
 import feeding
 import torch
@@ -294,6 +295,13 @@ def test_a_text_is_left_to_each_release_and_all_else_is_fed_by_bytes():
         reason = raised(DoesNotApply, feed.inputs, "short", tokenizer)
         assert reason.why == "inputs"
     assert "makes no token of it" in str(reason)
+
+
+def test_a_class_with_can_generate_of_instances_is_fed():
+    kind = transformers.LlamaForCausalLM
+    with mock.patch.object(kind, "can_generate", lambda _self: True):
+        (record, _feed), _ = choose("llama", TEXT, "LlamaForCausalLM")
+    assert fed(record) == ["input_ids"]
 
 
 def test_numbers_come_in_the_dtype_of_the_cell_and_token_ids_stay_whole():

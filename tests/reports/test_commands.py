@@ -18,9 +18,8 @@ from tests.support.sample_report import sample_report
         ("samebits matrix --quick", "samebits matrix --causes --models m --environments 4.48,5.x"),
         ("samebits check 'my m' --deep", "samebits check 'my m' --causes --from 4.48 --to 5.x"),
         (
-            "samebits check m --package my-models --class a:B --trust-remote-code --from 5.0 --dtypes float32 --deep",
-            "samebits check m --package my-models --class a:B --trust-remote-code --dtypes float32 --causes "
-            "--from 4.48 --to 5.x",
+            "samebits check m --package my-models --class a:B --trust-remote-code --from 5.0 --deep",
+            "samebits check m --package my-models --class a:B --trust-remote-code --causes --from 4.48 --to 5.x",
         ),
         (
             "nox -s matrix -- --causes --matrix zoo.yaml",
@@ -29,6 +28,10 @@ from tests.support.sample_report import sample_report
         (
             "samebits matrix --matrix='my zoo.yaml' --quick",
             "samebits matrix --causes --models m --environments 4.48,5.x '--matrix=my zoo.yaml'",
+        ),
+        (
+            "samebits check m --from 5.0 --dtypes float32",
+            "samebits check m --dtypes float32 --causes --from 4.48 --to 5.x",
         ),
         ("", "samebits matrix --causes --models m --environments 4.48,5.x"),
         (
@@ -43,6 +46,7 @@ from tests.support.sample_report import sample_report
         "check of a package",
         "matrix file",
         "matrix file with =",
+        "check of a dtype",
         "none",
         "no shell accepts it",
     ],

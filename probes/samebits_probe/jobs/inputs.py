@@ -11,6 +11,7 @@ record holds the texts and all other inputs.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from functools import cache, cached_property
 from pathlib import Path
@@ -91,12 +92,14 @@ class Chooser:
 
     def _traits(self) -> choice.Traits:
         main_input = getattr(self.model_class, "main_input_name", choice.TOKENS)
-        generates = getattr(self.model_class, "can_generate", lambda: False)
+        can_generate = getattr(self.model_class, "can_generate", lambda: False)
+        # a class of its own may have a method of instances, as LLaDA and OLMo do
+        generates = inspect.signature(can_generate).parameters or can_generate()
         return choice.traits_of(
             load.plain_config(self.config),
             main=main_input if isinstance(main_input, str) else choice.TOKENS,
             vocabulary=inputs.vocabulary(self.tokens),
-            generates=bool(generates()),
+            generates=bool(generates),
             series=series_shapes.shapes_of(self.config, self.signature),
             named=named.names(self.model_class, self.signature, self.config),
         )
