@@ -299,7 +299,11 @@ def test_a_text_is_left_to_each_release_and_all_else_is_fed_by_bytes():
 
 def test_a_class_with_can_generate_of_instances_is_fed():
     kind = transformers.LlamaForCausalLM
-    with mock.patch.object(kind, "can_generate", lambda _self: True):
+
+    def can_generate(_self):
+        return True
+
+    with mock.patch.object(kind, "can_generate", can_generate):
         (record, _feed), _ = choose("llama", TEXT, "LlamaForCausalLM")
     assert fed(record) == ["input_ids"]
 
