@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.defaults.moved import is_same, turn
 from samebits.defaults.table import table
 from samebits.findings.rule import COMPUTED, RAISED, Rule, Sighting, raised
+from samebits.lint.rules.configs import REMOVED
 from samebits_wire.config_fields import WITHOUT_EFFECT
 
 if TYPE_CHECKING:
@@ -20,13 +21,7 @@ if TYPE_CHECKING:
 
     _OfStack = tuple[str, ConfigField]
 
-_BASE_ATTRIBUTES = (
-    "pad_token_id|eos_token_id|bos_token_id|sep_token_id|decoder_start_token_id"
-    "|tie_word_embeddings|is_decoder|add_cross_attention|cross_attention_hidden_size"
-    "|pruned_heads|torchscript|tie_encoder_decoder|prefix|task_specific_params|tf_legacy_loss"
-    "|use_bfloat16|finetuning_task|tokenizer_class|use_cache|output_attentions|temperature|top_k"
-    "|top_p|max_length|num_beams|do_sample"
-)
+_BASE_ATTRIBUTES = "|".join(sorted(REMOVED | {"use_cache", "output_attentions"}))
 
 
 def _moved_default(case: Case) -> Iterator[Sighting]:

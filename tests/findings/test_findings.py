@@ -154,6 +154,7 @@ CRASHES = [
     ("SB713", "TypeError", "Tiny.forward() got an unexpected keyword argument 'cache'"),
     ("SB713", "TypeError", "TinyOutput.__init__() got an unexpected keyword argument 'cache'"),
     ("SB201", "AttributeError", "'TinyConfig' object has no attribute 'pad_token_id'"),
+    ("SB201", "AttributeError", "'TinyConfig' object has no attribute 'forced_bos_token_id'"),
     ("SB202", "AttributeError", "'LlamaConfig' object has no attribute 'rope_theta'"),
     (
         "SB213",

@@ -232,6 +232,26 @@ CASES = [
         "def made(config):\n    config.is_decoder = False\n    return M(config)\n",
     ),
     (
+        "SB201",  # 5.x drops what generate() reads, also where it is handed to the base class
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, max_length=9, **kwargs):\n"
+        "        super().__init__(max_length=max_length, **kwargs)\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.most = config.max_length\n",
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, pad_token_id=9, **kwargs):\n"
+        "        super().__init__(pad_token_id=pad_token_id, **kwargs)\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.pad = config.pad_token_id\n",
+    ),
+    (
+        "SB201",  # as Florence-2 and other copies of BART's config
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, **kwargs):\n"
+        "        super().__init__(**kwargs)\n"
+        "        if self.forced_bos_token_id is None:\n            self.forced_bos_token_id = 0\n",
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, first=None, **kwargs):\n"
+        "        self.forced_bos_token_id = first\n        super().__init__(**kwargs)\n"
+        "        if self.forced_bos_token_id is None:\n            self.forced_bos_token_id = 0\n",
+    ),
+    (
         "SB202",
         HEAD + "def theta(config: LlamaConfig):\n    return config.rope_theta\n",
         HEAD + "def theta(config: LlamaConfig):\n"

@@ -107,6 +107,20 @@ def test_an_exception_is_named_with_the_step_that_raises():
     assert found.do == "Stay with transformers 4.57.0"
 
 
+def test_a_package_that_the_model_needs_is_named_in_what_to_do():
+    needed = texts(["SB318"])
+    cell = of(
+        NEW,
+        Verdict.FAILED,
+        failure=raised("load", "ImportError", "Run `pip install one two`"),
+        explained_by=tuple(Explanation(code="SB318", where=w, stack=NEW) for w in ("one", "two")),
+    )
+    found = answer(one(cell, rules=needed))
+    assert found.do.startswith(
+        "Name what the model needs: samebits check MODEL --package one --package two"
+    )
+
+
 def test_a_reference_that_raises_is_no_release_to_stay_with():
     before, after = (
         of(stack, Verdict.FAILED, failure=raised(phase, "AttributeError", "no x"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from samebits.findings.packages import NEEDED
 from samebits.questions import questions
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import are_neighbours, version
@@ -78,6 +79,10 @@ def _unchanged(row: Row) -> str:
 
 def _replacement(cell: CellResult, text: RuleText) -> str:
     """Return what a rule about many names says of the one that an exception names; '' for none."""
+    if text.code == NEEDED:
+        packages = (e.where for e in cell.explained_by if e.code == NEEDED)
+        options = " ".join(f"--package {package}" for package in dict.fromkeys(packages))
+        return f"Name what the model needs: samebits check MODEL {options}"
     message = cell.failure.message if cell.failure is not None else ""
     named = [name for name in text.instead if re.search(rf"\b{re.escape(name)}\b", message)]
     return f"{named[0]}: {text.instead[named[0]]}" if named else ""
