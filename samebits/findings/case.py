@@ -100,7 +100,7 @@ class Case:
     def raised_at(self) -> str:
         """Return the line that raised: in the model's own code, else in the library."""
         frame = self.frame(own=True) or self.frame(own=False)
-        return self._place(frame) if frame is not None else "no line was recorded"
+        return self.place(frame) if frame is not None else "no line was recorded"
 
     def exception_lines(self) -> tuple[str, ...]:
         """Return the exception and the lines that raised it, as lines of evidence."""
@@ -113,11 +113,11 @@ class Case:
         for own, owner in ((True, "the model's"), (False, "the library's")):
             frame = self.frame(own=own)
             if frame is not None:
-                place = self._place(frame)
+                place = self.place(frame)
                 lines.append(f"{owner} {place}, in {frame.function}: {frame.code}")
         return tuple(lines)
 
-    def _place(self, frame: Frame) -> str:
+    def place(self, frame: Frame) -> str:
         """Return file and line. A file of the model has its name in the checkpoint.
 
         The folder that remote code is copied to has a different name in every release.

@@ -1168,6 +1168,31 @@ def test_what_a_forward_raises_is_no_fault_of_a_line_behind_the_cache():
     assert codes_of(run.model_copy(update={"failures": tuple(raised[1:])})) == ["SB708"]
 
 
+OF_TOKENIZER = ("tokenization_tiny.py", "__init__", "super().__init__(**kwargs)", True)
+OF_BASE = ("transformers/tokenization_utils.py", "__init__", "self._add_tokens(", False)
+VOCABULARY = ("tokenization_tiny.py", "get_vocab", "range(self.vocab_size)", True)
+
+
+@pytest.mark.parametrize(
+    ("frames", "phase", "named"),
+    [
+        ((OF_TOKENIZER, OF_BASE, VOCABULARY), "tokenizer", True),
+        ((OF_TOKENIZER, OF_BASE), "tokenizer", False),
+        ((VOCABULARY,), "tokenizer", False),
+        ((OF_TOKENIZER, OF_BASE, VOCABULARY), "forward short", False),
+    ],
+)
+def test_a_tokenizer_whose_base_class_asks_before_it_can_answer_is_named(frames, phase, named):
+    made = [
+        Frame(file=file, line=n, function=function, code=code, own=own)
+        for n, (file, function, code, own) in enumerate(frames, 71)
+    ]
+    message = "TinyTokenizer has no attribute vocab_size"
+    found = findings(Case(capture=failed("AttributeError", message, *made, phase=phase)))
+    places = [(f.code, f.where) for f in found]
+    assert places == ([("SB867", "tokenization_tiny.py:71")] if named else [])
+
+
 def test_an_import_behind_the_one_that_raised_does_not_explain_it():
     code = own_code(imports=(missing("is_torch_fx_available"),))
     run = failed("ModuleNotFoundError", "No module named 'my_package'", code=code)

@@ -252,6 +252,19 @@ CASES = [
         "        if self.forced_bos_token_id is None:\n            self.forced_bos_token_id = 0\n",
     ),
     (
+        "SB867",  # as Baichuan, ChatGLM2 and Qwen
+        "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
+        "    def __init__(self, **kwargs):\n        super().__init__(**kwargs)\n"
+        "        self.words = {}\n\n    @property\n    def vocab_size(self):\n"
+        "        return len(self.words)\n\n    def get_vocab(self):\n"
+        "        return dict.fromkeys(range(self.vocab_size))\n",
+        "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
+        "    def __init__(self, **kwargs):\n        self.words = {}\n"
+        "        super().__init__(**kwargs)\n        self.words = {1: 2}\n\n    @property\n"
+        "    def vocab_size(self):\n        return len(self.words)\n\n    def get_vocab(self):\n"
+        "        return dict.fromkeys(range(self.vocab_size))\n",
+    ),
+    (
         "SB202",
         HEAD + "def theta(config: LlamaConfig):\n    return config.rope_theta\n",
         HEAD + "def theta(config: LlamaConfig):\n"

@@ -126,9 +126,13 @@ def _sets(entry: Class, name: str, read: ast.AST | None = None) -> bool:
         return True
     end = read.lineno if isinstance(read, ast.Attribute) else sys.maxsize
     for node in ast.walk(entry.node):
-        if isinstance(node, ast.Attribute) and node.attr == name and node.lineno < end:
-            if isinstance(node.ctx, ast.Store):
-                return True
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == name
+            and isinstance(node.ctx, ast.Store)
+            and node.lineno < end
+        ):
+            return True
         if isinstance(node, ast.keyword) and node.arg == name and name not in _GENERATION:
             return True
         if isinstance(node, ast.FunctionDef) and node.name == name:
