@@ -98,7 +98,8 @@ def _no_generation_mixin(case: Case) -> Iterator[Sighting]:
     for fact in case.classes:
         bases = {base.rpartition(".")[2] for base in fact.bases}
         is_head = load is not None and fact.name == load.model_class and "CausalLM" in fact.name
-        if is_head and "PreTrainedModel" in " ".join(bases) and "GenerationMixin" not in bases:
+        is_model = any(base.endswith("PreTrainedModel") for base in bases)
+        if is_head and is_model and "GenerationMixin" not in bases:
             declared = f"class {fact.name}({', '.join(fact.bases)})"
             yield Sighting(
                 f"{fact.file}:{fact.line}",

@@ -361,6 +361,7 @@ def test_a_head_without_generation_mixin_is_named_where_nothing_generates():
     assert codes_of(run(("TinyPreTrainedModel",))) == ["SB103"]
     assert codes_of(run(("TinyPreTrainedModel", "GenerationMixin"))) == []
     assert codes_of(run(("TinyPreTrainedModel",), skips={})) == []
+    assert codes_of(run(("PreTrainedModelWrapper",))) == []  # of trl, with a generate() of its own
 
 
 def test_a_mask_one_column_too_long_is_named_inside_attention_alone():
