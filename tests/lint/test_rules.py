@@ -243,6 +243,17 @@ CASES = [
         "    def __init__(self, config):\n        self.pad = config.pad_token_id\n",
     ),
     (
+        "SB201",  # as ChatGLM
+        HEAD + "class C(PretrainedConfig):\n    model_type = 'c'\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.most = config.max_length\n\n"
+        "def stream(generation_config):\n    generation_config.max_length = 9\n",
+        HEAD + "class C(PretrainedConfig):\n    model_type = 'c'\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def __init__(self, config):\n        self.most = config.max_length\n\n"
+        "def stream(c):\n    c.max_length = 9\n",
+    ),
+    (
         "SB201",  # as Florence-2 and other copies of BART's config
         HEAD + "class C(PretrainedConfig):\n    def __init__(self, **kwargs):\n"
         "        super().__init__(**kwargs)\n"

@@ -117,6 +117,12 @@ def _is_config(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id == "config"
 
 
+def _is_of_generate(node: ast.AST) -> bool:
+    """Return True for ``generation_config``, which no model's config is."""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name == "generation_config"
+
+
 def _sets(entry: Class, name: str, read: ast.AST | None = None) -> bool:
     """Return True if a config class sets an attribute, or passes it to its base class.
 
@@ -146,7 +152,7 @@ def _missing(project: Project) -> Iterator[Problem]:
     assigned = {
         n.attr
         for _, n in project.nodes(ast.Attribute)
-        if isinstance(n.ctx, ast.Store) and not is_self(n.value)
+        if isinstance(n.ctx, ast.Store) and not is_self(n.value) and not _is_of_generate(n.value)
     }
     for source, node in _config_reads(project, REMOVED - assigned):
         entry = project.config_of(source, node.value, node)
