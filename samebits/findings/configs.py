@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from samebits.defaults.moved import is_same, turn
@@ -115,6 +116,15 @@ def _same_fields(case: Case) -> Iterator[tuple[str, _OfStack, _OfStack]]:
             yield path, (old, before[path]), (new, after[path])
 
 
+def _no_defaults(case: Case) -> Iterator[Sighting]:
+    """Find a config class that raises where a release makes one without arguments, to show what is no default."""
+    frames = case.failure.frames if case.failure is not None else ()
+    for frame, inner in pairwise(frames):
+        if inner.own and inner.function == "__init__" and "self.__class__()" in frame.code:
+            made = f"made without arguments by {frame.function}() of the base class"
+            yield Sighting(case.place(inner), (*case.exception_lines(), made))
+
+
 RULES = (
     Rule(
         "SB201",
@@ -144,6 +154,7 @@ RULES = (
         explains=RAISED,
     ),
     Rule("SB209", _moved_default),
+    Rule("SB214", _no_defaults, explains=RAISED),
     Rule("SB211", _replaced),
     Rule("SB212", _ignored, explains=COMPUTED | {"weights"}),
 )

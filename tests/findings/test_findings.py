@@ -1194,6 +1194,20 @@ def test_a_tokenizer_whose_base_class_asks_before_it_can_answer_is_named(frames,
     assert places == ([("SB867", "tokenization_tiny.py:71")] if named else [])
 
 
+@pytest.mark.parametrize(
+    ("caller", "named"), [("self.__class__().to_dict()", True), ("cls(**config_dict)", False)]
+)
+def test_a_config_that_needs_arguments_is_named_where_it_gets_none(caller, named):
+    """InternVL's config raises without the config of its language model."""
+    frames = [
+        Frame(file="transformers/configuration_utils.py", line=893, function="f", code=caller),
+        Frame(file="configuration_tiny.py", line=61, function="__init__", code="raise", own=True),
+    ]
+    found = findings(Case(capture=failed("ValueError", "Unsupported", *frames, phase="config")))
+    expected = [("SB214", "configuration_tiny.py:61")] if named else []
+    assert [(f.code, f.where) for f in found] == expected
+
+
 def test_an_import_behind_the_one_that_raised_does_not_explain_it():
     code = own_code(imports=(missing("is_torch_fx_available"),))
     run = failed("ModuleNotFoundError", "No module named 'my_package'", code=code)
