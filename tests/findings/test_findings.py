@@ -199,6 +199,7 @@ CRASHES = [
         "TypeError",
         "create_causal_mask() got an unexpected keyword argument 'input_embeds'",
     ),
+    ("SB607", "AttributeError", "'Tiny' object has no attribute '_supports_sdpa'"),
     ("SB701", "AttributeError", "'DynamicCache' object has no attribute 'key_cache'"),
     ("SB701", "AttributeError", "type object 'DynamicCache' has no attribute 'from_legacy_cache'"),
     ("SB702", "TypeError", "'DynamicCache' object is not subscriptable"),

@@ -263,6 +263,13 @@ CASES = [
         "        if self.forced_bos_token_id is None:\n            self.forced_bos_token_id = 0\n",
     ),
     (
+        "SB607",  # as Florence-2
+        HEAD + "class M(PreTrainedModel):\n    @property\n    def _supports_sdpa(self):\n"
+        "        return self.language_model._supports_sdpa\n",
+        HEAD + "class M(PreTrainedModel):\n    @property\n    def _supports_sdpa(self):\n"
+        "        return not self.config.is_eager\n",
+    ),
+    (
         "SB867",  # as Baichuan, ChatGLM2 and Qwen
         "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
         "    def __init__(self, **kwargs):\n        super().__init__(**kwargs)\n"
