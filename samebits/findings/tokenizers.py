@@ -164,4 +164,9 @@ RULES = (
     Rule("SB827", _not_as_stated),
     Rule("SB828", _package_missing, explains=RAISED),
     Rule("SB867", _base_called_too_early, explains=RAISED),
+    Rule(
+        "SB868",
+        raised("TypeError", r"\b_pad\(\) got an unexpected keyword argument 'padding_side'"),
+        explains=RAISED,
+    ),
 )

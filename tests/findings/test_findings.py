@@ -205,6 +205,7 @@ CRASHES = [
     ("SB702", "TypeError", "'DynamicCache' object is not subscriptable"),
     ("SB702", "AttributeError", "'tuple' object has no attribute 'get_seq_length'"),
     ("SB707", "ValueError", "Calling `crop` with a positive value (`3`) is not supported"),
+    ("SB868", "TypeError", "T._pad() got an unexpected keyword argument 'padding_side'"),
     ("SB810", "ValueError", "Tokenizer class TokenizersBackend does not exist or is not imported."),
 ]
 STRICT = "huggingface_hub.errors.StrictDataclassClassValidationError"
@@ -224,6 +225,7 @@ NEAR = [
     ("AttributeError", "'list' object has no attribute 'keys'"),
     ("AttributeError", "'Memory' object has no attribute 'key_cache'"),
     ("ValueError", "Tokenizer class MyTokenizer does not exist"),
+    ("TypeError", "pad() got an unexpected keyword argument 'padding_side'"),
     ("RuntimeError", "size of tensor a (24) must match the size of tensor b (12) at dimension 3"),
 ]
 

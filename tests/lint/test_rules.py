@@ -270,6 +270,13 @@ CASES = [
         "        return not self.config.is_eager\n",
     ),
     (
+        "SB868",  # as ChatGLM
+        "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
+        "    def _pad(self, inputs, max_length=None):\n        return inputs\n",
+        "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
+        "    def _pad(self, inputs, max_length=None, padding_side=None):\n        return inputs\n",
+    ),
+    (
         "SB867",  # as Baichuan, ChatGLM2 and Qwen
         "from transformers import PreTrainedTokenizer\n\nclass T(PreTrainedTokenizer):\n"
         "    def __init__(self, **kwargs):\n        super().__init__(**kwargs)\n"

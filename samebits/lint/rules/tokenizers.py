@@ -1,4 +1,4 @@
-"""SB867: tokenizers whose class is the user's own."""
+"""SB867, SB868: tokenizers whose class is the user's own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
-from samebits.lint.project import is_self, is_super, problem
+from samebits.lint.project import argument_names, is_self, is_super, problem
 from samebits.lint.releases import since
 
 if TYPE_CHECKING:
@@ -74,4 +74,25 @@ def _read_by(entry: Class, name: str, visited: set[str]) -> set[str]:
     return read.union(*(_read_by(entry, other, visited) for other in sorted(read)))
 
 
-RULES = (LintRule("SB867", "error", _base_called_too_early),)
+def _pad_without_side(project: Project) -> Iterator[Problem]:
+    """Find a _pad() that does not take the side that every call of the base class hands it."""
+    for entry in project.classes:
+        bases = project.family(entry)[1]
+        method = entry.method("_pad")
+        if method is None or not any(b.endswith(".PreTrainedTokenizer") for b in bases):
+            continue
+        if method.args.kwarg is None and "padding_side" not in argument_names(method):
+            yield problem(
+                "SB868",
+                entry.source,
+                method,
+                "the base class passes padding_side=: TypeError",
+                since("4.48"),
+                "take padding_side=None, and use self.padding_side if it is None",
+            )
+
+
+RULES = (
+    LintRule("SB867", "error", _base_called_too_early),
+    LintRule("SB868", "error", _pad_without_side),
+)
