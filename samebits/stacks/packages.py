@@ -72,6 +72,8 @@ _REMEDY = (
     'packages: ["numpy<2"]}].'
 )
 _EXCLUDES = "The package excludes this release in its own metadata: name a version that does not."
+_PINNED = "you require transformers=={}"
+"""What uv says where a package leaves no room for the release of the environment."""
 _UNKNOWN = "was not found in the package registry"
 """What uv says of a name that its index does not have."""
 _NO_SUCH = (
@@ -353,7 +355,7 @@ def _error(process: subprocess.CompletedProcess[str], stack: Stack) -> PackagesE
         return PackagesError(msg, contradicts=False, machine=not is_built)
     sentence = _sentence(output)
     remedy = _NO_SUCH if _UNKNOWN in sentence else _REMEDY
-    if f"you require transformers=={stack.transformers}" in sentence:
+    if _PINNED.format(stack.transformers) in sentence:
         remedy = _EXCLUDES
     msg = f"its packages do not fit {beside}: {sentence} {remedy}"
     return PackagesError(msg, contradicts=True)
