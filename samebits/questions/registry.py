@@ -187,7 +187,7 @@ def _faulty(rule: Rule, finding: Finding, result: CellResult) -> str:
 def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
     """Return True if a defect is of the verdict's kind, and about a tensor that differs if it is stored."""
     if result.judged is Verdict.FAILED:
-        return _is_about(finding, result.failure)
+        return is_about(finding, result.failure)
     if result.judged is Verdict.UNSTABLE:
         return True
     if (rule.text.kind == "rounding") is not (result.compared is Verdict.ROUNDING):
@@ -205,7 +205,7 @@ def _fits(rule: Rule, finding: Finding, result: CellResult) -> bool:
     return finding.where in names
 
 
-def _is_about(finding: Finding, failure: Failure | None) -> bool:
+def is_about(finding: Finding, failure: Failure | None) -> bool:
     """Return True if the evidence of a finding has the exception.
 
     Others are of another exception, of a save, of an import behind the one that raised, or of numbers.

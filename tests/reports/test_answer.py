@@ -161,9 +161,19 @@ def test_an_exception_stands_behind_what_is_unstable():
     failure = raised("forward special", "AttributeError", "no get_head_mask")
     cell = of(NEW, Verdict.UNSTABLE, unstable_signals=("buffers",), failures=(failure,))
     explanation = Explanation(code="SB301", where="scale", stack=NEW)
-    assert answer(one(cell.model_copy(update={"explained_by": (explanation,)}))).change == (
-        "a load leaves numbers unwritten; and AttributeError in forward: no get_head_mask"
-    )
+    update = {"explained_by": (explanation,)}
+    change = "a load leaves numbers unwritten; and AttributeError in forward: no get_head_mask"
+    assert answer(one(cell.model_copy(update=update))).change == change
+    found = [
+        Finding(code=code, where="m.py:7", evidence=(evidence,))
+        for code, evidence in (
+            ("SB104", "AttributeError in phase forward special: no get_head_mask"),
+            ("SB931", "AttributeError: no get_head_mask"),  # of a check
+            ("SB401", "save_pretrained: AttributeError"),
+        )
+    ]
+    named = cell.model_copy(update=update | {"findings": tuple(found)})
+    assert answer(one(named)).change == f"{change} (SB104)"
 
 
 def test_every_release_that_is_unstable_in_the_same_way_is_called_wrong():

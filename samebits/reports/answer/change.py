@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.compare.describe import short, some
 from samebits.compare.phases import STORED
 from samebits.diagnose.everywhere import is_everywhere
-from samebits.findings.rule import UNSTABLE
-from samebits.questions.registry import rules
+from samebits.findings.rule import RAISED, UNSTABLE
+from samebits.questions.registry import is_about, rules
 from samebits.records.ids import Verdict
 from samebits.reports.answer.releases import release
 from samebits.reports.cell.cause import kind_words, shown_cause
@@ -62,8 +62,8 @@ def change(cell: CellResult) -> str:
         return f"{_raised(cell.failure)}{rest}"
     match cell.judged:
         case Verdict.UNSTABLE:
-            raised = [_raised(failure) for failure in cell.failures[:1]]
-            return "; and ".join((_unstable(cell), *raised))
+            raised = [f"{_raised(failure)}{_named(failure, cell)}" for failure in cell.failures]
+            return "; and ".join((_unstable(cell), *raised[:1]))
         case Verdict.DIVERGED:
             return _changed(cell)
         case Verdict.UNDECIDED:
@@ -88,6 +88,14 @@ def _raised(failure: Failure) -> str:
     if word == "forward" and any(_TOKENIZER.search(frame.file) for frame in failure.frames):
         step = "tokenizing a prompt"
     return f"{kind} in {step}: {message}".rstrip(": ")
+
+
+def _named(failure: Failure, cell: CellResult) -> str:
+    """Return the findings about an exception that stands beside the verdict, in brackets."""
+    of_exceptions = {rule.code for rule in rules() if rule.explains & RAISED}
+    found = (f.code for f in cell.findings if f.code in of_exceptions and is_about(f, failure))
+    codes = ", ".join(dict.fromkeys(found))
+    return f" ({codes})" if codes else ""
 
 
 def only_draws(cell: CellResult) -> bool:
