@@ -891,6 +891,13 @@ def test_a_mask_that_generate_leaves_out_is_named_where_an_own_method_uses_it():
 def test_what_differs_by_design_is_no_finding():
     noted = relation(DECODE, 3.0, 3.0, note="the rope depends on the length")
     assert codes_of(with_relations(noted)) == []
+    tested = Idiom(name="truth of a cache", file=OWN, line=9, code="if past_key_values")
+    code = own_code().model_copy(update={"idioms": (tested,)})
+    by_design, broken = (
+        with_signals(with_relations(r), code=code) for r in (noted, relation(DECODE, 3.0, 3.0))
+    )
+    assert codes_of(by_design) == []
+    assert codes_of(broken) == ["SB704", "SB708"]
 
 
 def test_rows_with_images_have_findings_of_their_own():
