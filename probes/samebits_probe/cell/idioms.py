@@ -40,10 +40,10 @@ def idioms(tree: ast.AST) -> Iterator[Idiom]:
 
 def _names_models(node: ast.AST) -> bool:
     """Return True for an import of, or a path to, the classes of an architecture of transformers."""
-    of_models = "transformers.models."
     if isinstance(node, ast.ImportFrom):
-        return (node.module or "").startswith(of_models)
-    return isinstance(node, ast.Attribute) and ast.unparse(node).startswith(of_models)
+        return (node.module or "").startswith("transformers.models")
+    is_path = isinstance(node, ast.Attribute) and node.attr == "models"
+    return is_path and ast.unparse(node) == "transformers.models"
 
 
 def renamed_caches(tree: ast.AST) -> Iterator[Idiom]:
